@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from spark_bull.dialects.priorities import number_of
+from spark_bull.deprecated import with_new_keys
+from spark_bull.dialects.features import lacks
+from spark_bull.dialects.priorities import priority_number
 from spark_bull.errors import OptionError
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
@@ -15,7 +17,7 @@ from spark_bull.queue.core.handle import QueueHandle
 log = logging.getLogger("spark_bull")
 
 _PRIORITY: Final = "critical"
-_EXPECTED: Final = 'an object such as {"after": 600000, "priority": "high"} (ms; by default critical)'
+_EXPECTED: Final = 'an object such as {"after_ms": 600000, "priority": "high"} (by default critical)'
 #: How often jobs are looked at within the time that they have to wait, and the limits of this interval, s.
 _ROUNDS, _MIN_S, _MAX_S = 10, 1.0, 60.0
 
@@ -36,11 +38,12 @@ def ageing_of(given: Mapping[str, Any] | None) -> Ageing | None:
     """Checks the argument `ageing` of a Promoter. Raises OptionError."""
     if given is None:
         return None
-    after = given.get("after") if isinstance(given, Mapping) and set(given) <= {"after", "priority"} else None
+    rule = with_new_keys("ageing", given) if isinstance(given, Mapping) else {}
+    after = rule.get("after_ms") if set(rule) <= {"after_ms", "priority"} else None
     if not isinstance(after, int) or isinstance(after, bool) or after < 1:
         raise OptionError(f"expected `ageing` to be {_EXPECTED}, got: {given!r}")
     try:
-        priority = number_of(given.get("priority", _PRIORITY))
+        priority = priority_number(rule.get("priority", _PRIORITY))
     except OptionError as error:
         raise OptionError(f"`ageing`: {error}") from None
     if priority == 0:
@@ -50,7 +53,7 @@ def ageing_of(given: Mapping[str, Any] | None) -> Ageing | None:
 
 def age_jobs(handle: QueueHandle, ageing: Ageing) -> int:
     """Ages the jobs of a queue of BullMQ; returns their number. Other queues have no place for them."""
-    if "prioritized" not in handle.dialect.states:
+    if not handle.dialect.has("ageing"):
         _warn_of_dialect(handle.keys.base, handle.dialect.name)
         return 0
     moved, first = 0, 1
@@ -62,8 +65,4 @@ def age_jobs(handle: QueueHandle, ageing: Ageing) -> int:
 
 @cache
 def _warn_of_dialect(base: str, dialect: str) -> None:
-    log.warning(
-        "queue %s: jobs of %s do not age (`ageing`): only BullMQ keeps those with a priority by themselves",
-        base.rstrip(":"),
-        dialect,
-    )
+    log.warning("queue %s: %s", base.rstrip(":"), lacks("ageing", dialect, "`ageing`"))

@@ -19,7 +19,7 @@ from spark_bull.options.parse import Options
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.discovery import EVERYTHING, Horizon
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.monitor.find import select_queues
+from spark_bull.queue.monitor.find import is_glob, select_queues, warn_of_missing
 from spark_bull.services.event_reader import EventReader
 from spark_bull.services.queue_collector import QueueCollector
 from spark_bull.store.connection import Connection
@@ -29,12 +29,12 @@ log = logging.getLogger("spark_bull")
 
 #: Interval at which new queues are searched for, and dialects are checked, s.
 REFRESH_S: Final = 15.0
-#: A batch begins when so many jobs are discovered: the others are discovered while it is worked on.
+#: A batch begins when this number of jobs is discovered: the others are discovered while it is worked on.
 ENOUGH_JOBS: Final = 50_000
 
 
 class Collector:
-    """Collects for one query, in the process that lives as long as the query. options: those of a collecting read.
+    """Collects for one query, in the process that lives as long as the query. options: options of a collecting read.
 
     The client name of its connections is unique, so that other queries can see that it is alive. horizons: limits the
     collection to the queues and finished jobs that existed when they were taken.
@@ -51,6 +51,7 @@ class Collector:
         self._skipped: set[str] = set()
         self._open: dict[str, QueueCollector] = {}
         self._horizons = horizons
+        self._has_looked = False
         self._refreshed_at = float("-inf")
         self._prefetch: Future[None] | None = None
         self._stop_prefetch = Event()
@@ -157,6 +158,9 @@ class Collector:
         """Adds collectors for the queues that exist: the named ones and those that match a glob."""
         connection, prefix = self._connection, self._options["prefix"]
         selection = [part.strip() for part in self._options["queue"].split(",")]
+        if not self._has_looked and self._horizons is None:
+            warn_of_missing(connection, prefix, [queue for queue in selection if not is_glob(queue)])
+        self._has_looked = True
         for queue in select_queues(connection, prefix, selection):
             known = queue in self._found or queue in self._skipped
             is_new = not known and (self._horizons is None or queue in self._horizons)

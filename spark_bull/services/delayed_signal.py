@@ -14,7 +14,7 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.services.service import Service
 from spark_bull.services.stream_signal import StreamSignal
 from spark_bull.store.connection import BlockingConnection, Subscription
-from spark_bull.worker.claims.job_signal import IDLE_S
+from spark_bull.worker.claims.job_signal import BLOCK_S
 
 #: Minimum interval between two notifications of a busy queue.
 PAUSE_S: Final = 0.01
@@ -40,6 +40,10 @@ class StreamWatch(Service):
             self._last = self._newest()
             self._signal.set()
 
+    def wake(self) -> None:
+        """Lets the wait of the current round end when Redis does."""
+        self._stream_signal.stop_retrying()
+
     def _newest(self) -> dict[str, str]:
         replies = self._connection.pipeline([("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._streams])
         newest = [entries[0][0].decode() if entries else "0-0" for entries in replies]
@@ -51,7 +55,7 @@ class ChannelWatch(Service):
 
     def __init__(self, handles: Sequence[QueueHandle], signal: Event) -> None:
         super().__init__("channel watch")
-        self._connection = BlockingConnection(handles[0].connection.settings, IDLE_S)
+        self._connection = BlockingConnection(handles[0].connection.settings, BLOCK_S)
         self._channels = [handle.keys["delayed"] for handle in handles]
         self._signal = signal
         self._subscription: Subscription | None = None
@@ -61,7 +65,7 @@ class ChannelWatch(Service):
             self._subscription = self._connection.subscribe(self._channels)
             self._signal.set()
         try:
-            if self._subscription.receive(IDLE_S):
+            if self._subscription.receive(BLOCK_S):
                 self._over.wait(PAUSE_S)
                 self._signal.set()
         except Exception:

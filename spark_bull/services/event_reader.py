@@ -48,6 +48,10 @@ class EventReader(Service):
             self._read(stream, queues[stream])
         self._over.wait(PAUSE_S)
 
+    def wake(self) -> None:
+        """Lets the wait of the current round end when Redis does."""
+        self._signal.stop_retrying()
+
     def _read(self, stream: str, queue: QueueCollector) -> None:
         cursor = queue.read_events()
         if cursor is None:

@@ -6,10 +6,12 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_bull.clock import monotonic_s
+from spark_bull.deprecated import with_old_arguments
 from spark_bull.errors import SparkBullError
+from spark_bull.options.arguments import ServiceArguments, with_options
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import SERVICE
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
@@ -20,6 +22,10 @@ from spark_bull.services.queue_set import MISSING_S, QueueSet
 from spark_bull.services.recovery import Recovery
 from spark_bull.services.rescuer import rescue_and_log
 from spark_bull.services.service import Service
+from spark_bull.short_errors import short_errors
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 log = logging.getLogger("spark_bull")
 
@@ -50,6 +56,8 @@ class PromoterStats:
     aged: int = 0
 
 
+@short_errors
+@with_options(ServiceArguments, SERVICE)
 class Promoter(Service):
     """Promotes delayed jobs when they are due, in a background thread.
 
@@ -65,22 +73,9 @@ class Promoter(Service):
         `host` and `port`.
       queues: names or globs of the queues; default: all queues of the prefix.
       rescue: whether stalled jobs are rescued.
-      ageing: {"after": ms, "priority": number or name}: jobs of BullMQ with a lower priority that have waited for so
+      ageing: {"after_ms": ms, "priority": number or name}: jobs of BullMQ with a lower priority that have waited for so
         long get this one, by default critical; default: none.
-      check_ms: interval of the check for stalled jobs, ms; default: 30,000.
-      max_stalled: how often a job may stall before it fails; default: 1.
-      host: host of Redis if there is no `url`; default: localhost.
-      port: port of Redis if there is no `url`; default: 6379.
-      db: number of the database if there is no `url`; default: 0.
-      username: ACL user; takes precedence over the one in `url`.
-      password: password; takes precedence over the one in `url`. Default: $SPARK_BULL_PASSWORD.
-      ssl: whether to use TLS if there is no `url`.
-      call_timeout_ms: timeout of one call to Redis, ms, after which it is retried; default: 30,000.
-      retry_ms: how long a call is retried, with exponential backoff, ms; default: 20,000.
-      redis: further settings of redis-py, such as {"client_name": "reports"}.
-      prefix: first part of every key, as in the Node library; default: bull.
-      protocol: dialect of the queues: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: detected in Redis.
-      bullmq_version: "5" or "6", which differ in where jobs of a paused queue are; auto: detected in Redis.
+      options: options of the connection, `check_ms` and `max_stalled`; see ServiceArguments.
 
     Raises:
       OptionError: for an invalid or unknown argument, or one that conflicts with another.
@@ -93,45 +88,15 @@ class Promoter(Service):
         *,
         rescue: bool = True,
         ageing: Mapping[str, Any] | None = None,
-        check_ms: int | None = None,
-        max_stalled: int | None = None,
-        host: str | None = None,
-        port: int | None = None,
-        db: int | None = None,
-        username: str | None = None,
-        password: str | None = None,
-        ssl: bool | None = None,
-        call_timeout_ms: int | None = None,
-        retry_ms: int | None = None,
-        redis: Mapping[str, str] | None = None,
-        prefix: str | None = None,
-        protocol: str | None = None,
-        bullmq_version: str | None = None,
-        **unknown: NoReturn,
+        **options: Unpack[ServiceArguments],
     ) -> None:
         super().__init__("promoter")
-        arguments = {
-            "url": url,
-            "check_ms": check_ms,
-            "max_stalled": max_stalled,
-            "host": host,
-            "port": port,
-            "db": db,
-            "username": username,
-            "password": password,
-            "ssl": ssl,
-            "call_timeout_ms": call_timeout_ms,
-            "retry_ms": retry_ms,
-            "prefix": prefix,
-            "protocol": protocol,
-            "bullmq_version": bullmq_version,
-        }
-        options = parse_arguments(arguments, redis, SERVICE, unknown)
-        self._queues = QueueSet(options, queues)
+        parsed = parse_arguments({"url": url, **options}, SERVICE)
+        self._queues = QueueSet(parsed, queues)
         self._rescue = rescue
         self._ageing = ageing_of(ageing)
-        self._check_ms: int = options["check_ms"]
-        self._max_stalled: int = options["max_stalled"]
+        self._check_ms: int = parsed["checkMs"]
+        self._max_stalled: int = parsed["maxStalled"]
         self._signal = Event()
         self._watched: list[QueueHandle] = []
         self._watches: list[Service] = []
@@ -171,16 +136,17 @@ class Promoter(Service):
         """Ends the wait of the current round."""
         self._signal.set()
 
-    def stop(self, grace_s: float = 5.0) -> None:
+    @with_old_arguments
+    def stop(self, timeout_s: float = 5.0) -> None:
         """Stops after the current round. Calling it again has no effect.
 
         Parameters:
-          grace_s: maximum time to wait for the end of the round, s.
+          timeout_s: maximum time to wait for the end of the round, s.
 
         Raises:
           SparkBullError: the error that ended the service before.
         """
-        super().stop(grace_s)
+        super().stop(timeout_s)
         for watch in self._watches:
             watch.stop(0)
 

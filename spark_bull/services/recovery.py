@@ -10,7 +10,7 @@ from typing import Final
 from spark_bull.clock import monotonic_s
 from spark_bull.model.jobs import WriteRecord
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.room import RoomPauses
+from spark_bull.queue.core.length_limit import RoomPauses
 from spark_bull.queue.dispatch.writes import advance_all
 
 log = logging.getLogger("spark_bull")

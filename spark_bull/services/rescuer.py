@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import NoReturn
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from spark_bull.options.arguments import ServiceArguments, with_options
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import SERVICE
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import Rescued, rescue
 from spark_bull.services.queue_set import QueueSet
 from spark_bull.services.service import Service
+from spark_bull.short_errors import short_errors
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 log = logging.getLogger("spark_bull")
 
 
+@short_errors
+@with_options(ServiceArguments, SERVICE)
 class Rescuer(Service):
     """Rescues stalled jobs in a background thread, as workers of the Node libraries do.
 
@@ -28,67 +35,20 @@ class Rescuer(Service):
       url: `redis://`, `rediss://` or `unix://` URL, with user, password and database. Default: $SPARK_BULL_URL, else
         `host` and `port`.
       queues: names or globs of the queues; default: all queues of the prefix.
-      check_ms: interval of the check for stalled jobs, ms; default: 30,000.
-      max_stalled: how often a job may stall before it fails; default: 1.
-      host: host of Redis if there is no `url`; default: localhost.
-      port: port of Redis if there is no `url`; default: 6379.
-      db: number of the database if there is no `url`; default: 0.
-      username: ACL user; takes precedence over the one in `url`.
-      password: password; takes precedence over the one in `url`. Default: $SPARK_BULL_PASSWORD.
-      ssl: whether to use TLS if there is no `url`.
-      call_timeout_ms: timeout of one call to Redis, ms, after which it is retried; default: 30,000.
-      retry_ms: how long a call is retried, with exponential backoff, ms; default: 20,000.
-      redis: further settings of redis-py, such as {"client_name": "reports"}.
-      prefix: first part of every key, as in the Node library; default: bull.
-      protocol: dialect of the queues: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: detected in Redis.
-      bullmq_version: "5" or "6", which differ in where jobs of a paused queue are; auto: detected in Redis.
+      options: options of the connection, `check_ms` and `max_stalled`; see ServiceArguments.
 
     Raises:
       OptionError: for an invalid or unknown argument, or one that conflicts with another.
     """
 
     def __init__(
-        self,
-        url: str | None = None,
-        queues: str | Iterable[str] = (),
-        *,
-        check_ms: int | None = None,
-        max_stalled: int | None = None,
-        host: str | None = None,
-        port: int | None = None,
-        db: int | None = None,
-        username: str | None = None,
-        password: str | None = None,
-        ssl: bool | None = None,
-        call_timeout_ms: int | None = None,
-        retry_ms: int | None = None,
-        redis: Mapping[str, str] | None = None,
-        prefix: str | None = None,
-        protocol: str | None = None,
-        bullmq_version: str | None = None,
-        **unknown: NoReturn,
+        self, url: str | None = None, queues: str | Iterable[str] = (), **options: Unpack[ServiceArguments]
     ) -> None:
         super().__init__("rescuer")
-        arguments = {
-            "url": url,
-            "check_ms": check_ms,
-            "max_stalled": max_stalled,
-            "host": host,
-            "port": port,
-            "db": db,
-            "username": username,
-            "password": password,
-            "ssl": ssl,
-            "call_timeout_ms": call_timeout_ms,
-            "retry_ms": retry_ms,
-            "prefix": prefix,
-            "protocol": protocol,
-            "bullmq_version": bullmq_version,
-        }
-        options = parse_arguments(arguments, redis, SERVICE, unknown)
-        self._queues = QueueSet(options, queues)
-        self._check_ms: int = options["check_ms"]
-        self._max_stalled: int = options["max_stalled"]
+        parsed = parse_arguments({"url": url, **options}, SERVICE)
+        self._queues = QueueSet(parsed, queues)
+        self._check_ms: int = parsed["checkMs"]
+        self._max_stalled: int = parsed["maxStalled"]
 
     def round(self) -> None:
         """Checks each queue, then waits for `check_ms`."""

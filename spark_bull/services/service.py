@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from threading import Event, Thread
+from threading import Event
 from types import TracebackType
 from typing import TypeVar
 
+from spark_bull.deprecated import with_old_arguments
 from spark_bull.errors import ConnectionLost
+from spark_bull.threads import DaemonThread
 from spark_bull.worker.claims.job_signal import RECONNECT_PAUSE_S
 
 log = logging.getLogger("spark_bull")
@@ -26,7 +28,7 @@ class Service(ABC):
     def __init__(self, name: str) -> None:
         self._name = name
         self._over = Event()
-        self._thread = Thread(target=self._run, name=f"spark-bull-{name}", daemon=True)
+        self._thread = DaemonThread(name, self._run)
         self._error: Exception | None = None
 
     @abstractmethod
@@ -55,11 +57,12 @@ class Service(ABC):
         """Whether the thread is running."""
         return self._thread.is_alive()
 
-    def stop(self, grace_s: float = 5.0) -> None:
+    @with_old_arguments
+    def stop(self, timeout_s: float = 5.0) -> None:
         """Stops after the current round. Calling it again has no effect.
 
         Parameters:
-          grace_s: maximum time to wait for the end of the round, s.
+          timeout_s: maximum time to wait for the end of the round, s.
 
         Raises:
           SparkBullError: the error that ended the service before.
@@ -67,7 +70,7 @@ class Service(ABC):
         self._over.set()
         if self.running:
             self.wake()
-            self._thread.join(grace_s)
+            self._thread.join(timeout_s)
         self._raise()
 
     def await_termination(self, timeout_s: float | None = None) -> bool:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.model.columns import converted, listed
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claimed_fields import ClaimedChunk
-from spark_bull.spark.process.settle.tokens import SettleTokens
+from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.process.tokens import SettleTokens
 from spark_bull.spark.schemas import CLAIM_FIELDS, CLAIM_SCHEMA
 from spark_bull.worker.job.job_options import runs_at_most_once
 
@@ -20,7 +20,7 @@ from spark_bull.worker.job.job_options import runs_at_most_once
 NOT_ONCE: Final = (
     "a job that may run at most once can't be in a micro-batch, which Spark may repeat: process it with engine='loop'"
 )
-_ARROW: Final = to_arrow_schema(CLAIM_SCHEMA, timezone="UTC")
+_ARROW: Final = to_arrow_schema(CLAIM_SCHEMA)
 #: Attributes of ClaimedJob, by column.
 _SOURCES: Final[Mapping[str, str]] = {name: CLAIMED_FIELDS[name].claimed for name in CLAIM_FIELDS}
 

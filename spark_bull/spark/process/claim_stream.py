@@ -15,8 +15,7 @@ from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import InputPartition
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, OptionError
@@ -27,17 +26,20 @@ from spark_bull.options.table import CLAIM
 from spark_bull.queue.core.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.queue.jobs.read import counts
+from spark_bull.queue.manage.manage import is_paused
 from spark_bull.queue.monitor.find import describe
 from spark_bull.queue.process.claim import limited_groups_ms, read_chunk, unpack_claimed
 from spark_bull.queue.process.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.process.claimed_fields import ClaimedChunk
 from spark_bull.queue.process.start_chunk import start_chunk
+from spark_bull.short_errors import short_errors
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
+from spark_bull.spark.platform.streams import PASSES_START, FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.store.settings import resolved
 from spark_bull.worker.claims.batch_size import BatchSize
 from spark_bull.worker.claims.claimer import Claimer
-from spark_bull.worker.claims.job_signal import IDLE_S, retry_until_connected
+from spark_bull.worker.claims.job_signal import BLOCK_S, retry_until_connected
 from spark_bull.worker.slot.status import lag_of
 
 log = logging.getLogger("spark_bull")
@@ -76,7 +78,8 @@ def claim_reader(raw: Mapping[str, str]) -> ClaimReader:
     return ClaimReader(handle, options)
 
 
-class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+@short_errors
+class ClaimReader(LimitedReader):
     """Offsets are {"claimed": jobs claimed so far, "reader": name of the ledger}."""
 
     def __init__(self, handle: QueueHandle, options: Options) -> None:
@@ -93,6 +96,8 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reader: str = options["readerId"] or uuid4().hex[:16]
         #: Number of jobs that an AvailableNow query may still claim; None: any number.
         self._left: int | None = None
+        #: Whether the query may end with the next batch, so that jobs claimed ahead would stay active.
+        self._may_end = not PASSES_START
         #: Whether the wait for other workers was logged.
         self._has_warned = False
         self._claimer: Claimer | None = None
@@ -110,6 +115,11 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._left = self._ask(lambda: lag_of(self._handle))
+        if self._ask(lambda: is_paused(self._handle)):
+            log.warning(
+                "queue %s is paused: the query ends without having claimed its jobs, unless the queue is resumed",
+                self._handle.keys.queue,
+            )
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Claims jobs, unless claimed jobs are left that are in no batch yet.
@@ -119,7 +129,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._end_batch()
         first, most = int(start["claimed"]), min(getattr(limit, "max_rows", self._size.most), self._size.current)
         claimer = self._claimer_of(start["reader"])
-        if self._left is not None:
+        if self._left is not None or isinstance(limit, FirstBatch):
             # An AvailableNow query ends when no job is claimed.
             self._ask(lambda: self._claim_from(claimer, first, most))
         else:
@@ -155,7 +165,7 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Claims the remaining jobs of an AvailableNow query; waits while limits keep them from starting."""
         claimed = claimer.claim(min(most, self._left or 0))
         while self._left and not claimed and (wait_ms := self._wait_ms(claimer)):
-            time.sleep(min(wait_ms / 1000, IDLE_S))
+            time.sleep(min(wait_ms / 1000, BLOCK_S))
             claimed = claimer.claim(min(most, self._left))
         self._left = (self._left or 0) - claimed
         self._has_warned = False
@@ -221,8 +231,9 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not portions:
             rows = max(1, -(-(last - first) // tasks))
             return [Claims(reader, start, min(start + rows, last)) for start in range(first, last, rows)]
-        if last >= self._end and claimer.has_more and self._left is None:
+        if last >= self._end and claimer.has_more and self._left is None and not self._may_end:
             claimer.claim_ahead(self._size.current)
+        self._may_end = False
         # In turns: to remove jobs from `active` is cheap near its tail, where the oldest ones are.
         return [Claims(reader, first, last, dealt) for i in range(tasks) if (dealt := portions[i::tasks])]
 
@@ -262,6 +273,3 @@ class ClaimReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except ConnectionLost as error:
             log.info("queue %s: can't count the waiting jobs: %s", self._handle.keys.queue, error)
         return {"claimed": self._newest, "reader": reader}
-
-    def stop(self) -> None:
-        """Does nothing: threads end with their process."""

@@ -19,13 +19,15 @@ def tasks_at_once(spark: SparkSession) -> int:
         return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
     except Py4JError:
         # These methods are not public: a platform may refuse them.
-        return int(spark.sparkContext.defaultParallelism)
+        return parallelism(spark)
 
 
-def remote_parallelism(spark: SparkSession) -> int:
-    """Returns the default parallelism of a session of Spark Connect: the number of cores, unless it is configured.
+def parallelism(spark: SparkSession) -> int:
+    """Returns the default parallelism of a session: the number of cores, unless it is configured.
 
     Spark Connect does not expose it, but splits a range into as many partitions.
     """
+    if not is_remote(spark):
+        return int(spark.sparkContext.defaultParallelism)
     partitions = spark.range(1 << 16).select(f.spark_partition_id().alias("partition")).distinct()
     return partitions.count()

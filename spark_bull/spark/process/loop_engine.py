@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import Final
 
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import OptionError, SparkBullError
-from spark_bull.spark.process.cores import is_remote, remote_parallelism, tasks_at_once
+from spark_bull.errors import SparkBullError
+from spark_bull.spark.process.cores import is_remote, parallelism, tasks_at_once
+from spark_bull.spark.process.failure_log import FailureLog
+from spark_bull.spark.process.picklable import check_picklable
 from spark_bull.spark.process.slot_group import SlotGroup
+from spark_bull.threads import DaemonThread
 from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
 from spark_bull.worker.slot.status import Slot, counters_of, latest, slots_of
 
@@ -27,6 +29,8 @@ RETURN_S: Final = 10.0
 MIN_WAIT_S: Final = 5.0
 #: Interval at which the engine looks how many tasks Spark runs at the same time.
 LOOK_S: Final = 2.0
+#: Interval at which it reads why attempts have failed; each call of status() does so, too.
+FAILURES_S: Final = 10.0
 
 
 class LoopEngine:
@@ -49,17 +53,23 @@ class LoopEngine:
         self._has_warned = False
         #: How many tasks Spark runs at the same time; 0: there is no executor yet, or it is not known.
         self._tasks = 0
+        self._failures = FailureLog(plan.worker)
+        self._follower = DaemonThread("failures", self._follow_failures)
 
     def start(self) -> None:
         """Starts the Spark job. Raises OptionError if a function of the plan cannot be pickled."""
-        check_picklable(self._plan)
+        plan = self._plan
+        check_picklable(
+            processor=plan.runner, setup=plan.setup, tracer=plan.tracer, backoff_strategy=plan.policy.strategy
+        )
         warn_of_speculation(self._spark)
         if is_remote(self._spark):
-            self._add_slots(self._given or max(1, remote_parallelism(self._spark) - 1))
-            return
-        self._tasks = tasks_at_once(self._spark)
-        self._add_slots(self._wanted)
-        Thread(target=self._follow_cluster, name="spark-bull-executors", daemon=True).start()
+            self._add_slots(self._given or max(1, parallelism(self._spark) - 1))
+        else:
+            self._tasks = tasks_at_once(self._spark)
+            self._add_slots(self._wanted)
+            DaemonThread("executors", self._follow_cluster).start()
+        self._follower.start()
 
     @property
     def running(self) -> bool:
@@ -96,12 +106,11 @@ class LoopEngine:
 
     def _working(self, groups: Sequence[SlotGroup]) -> list[Slot]:
         """The reports of the slots of these groups that run. Raises ConnectionLost."""
-        reports = latest(slots_of(self._plan.handle, self._plan.worker))
-        return [one for one in reports if any(group.runs(one) for group in groups)]
+        return [one for one in latest(self._reports()) if any(group.runs(one) for group in groups)]
 
-    def stop(self, grace_s: float) -> bool:
-        """Waits up to `grace_s` for the slots to finish, then interrupts them. Returns whether all finished."""
-        deadline = monotonic_s() + grace_s
+    def stop(self, timeout_s: float) -> bool:
+        """Waits up to `timeout_s` for the slots to finish, then interrupts them. Returns whether all finished."""
+        deadline = monotonic_s() + timeout_s
         self._request_stop()
         while self.running and monotonic_s() < deadline:
             # Again, as Redis may have been away.
@@ -112,11 +121,13 @@ class LoopEngine:
             log.warning(
                 "worker %s: slots did not finish within %g s; returning their jobs, and interrupting their Spark job",
                 self._plan.worker,
-                grace_s,
+                timeout_s,
             )
             self._return_jobs()
             self._spark.interruptTag(self._tag)
-            self.wait(max(grace_s, MIN_WAIT_S))
+            self.wait(max(timeout_s, MIN_WAIT_S))
+        elif self._follower.is_alive():
+            self._follower.join(LOOK_S)
         return finished
 
     def _return_jobs(self) -> None:
@@ -154,6 +165,22 @@ class LoopEngine:
             if group.running:
                 group.request_stop()
 
+    def _follow_failures(self) -> None:
+        """Logs why jobs fail, until the slots have ended."""
+        has_ended = False
+        while not has_ended:
+            has_ended = self.wait(FAILURES_S)
+            try:
+                self._reports()
+            except SparkBullError as error:
+                log.debug("worker %s: could not read its reports: %s", self._plan.worker, error)
+
+    def _reports(self) -> list[Slot]:
+        """The reports of the slots, after the failures in them were logged. Raises ConnectionLost."""
+        reports = slots_of(self._plan.handle, self._plan.worker)
+        self._failures.log_reports(reports)
+        return reports
+
     def _follow_cluster(self) -> None:
         """Looks from time to time how many tasks Spark runs at the same time, until the slots are to stop."""
         is_dynamic = self._spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
@@ -161,7 +188,7 @@ class LoopEngine:
         self._warn_of_full_cluster(is_dynamic)
         while not self._stopping.wait(LOOK_S):
             try:
-                has_run = bool(slots_of(self._plan.handle, self._plan.worker))
+                has_run = bool(self._reports())
                 self._tasks = tasks_at_once(self._spark)
                 if may_grow:
                     self._add_slots(self._wanted - self._slots)
@@ -227,21 +254,3 @@ def warn_of_speculation(spark: SparkSession) -> None:
             "expected spark.speculation=false: when a worker stops, Spark may start a second copy of a slot whose jobs "
             "still run, and kill the first one; its jobs are processed again"
         )
-
-
-def check_picklable(plan: SlotPlan) -> None:
-    """Raises OptionError if a function of the plan cannot be pickled."""
-    parts = {
-        "processor": plan.runner,
-        "setup": plan.setup,
-        "tracer": plan.tracer,
-        "backoff_strategy": plan.policy.strategy,
-    }
-    for name, part in parts.items():
-        try:
-            cloudpickle.dumps(part)
-        except Exception as error:
-            raise OptionError(
-                f"expected `{name}` to be picklable, as it is sent to the executors, "
-                f"got {type(error).__name__}: {error}; open connections, locks and files inside the function"
-            ) from error

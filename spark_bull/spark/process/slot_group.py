@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from spark_bull.error_text import trace_of
 from spark_bull.errors import SparkBullError, WorkerFailed
 from spark_bull.spark.platform.spark_errors import first_line
+from spark_bull.threads import DaemonThread
 from spark_bull.worker.slot.slot import run_slot
 from spark_bull.worker.slot.slot_control import SlotControl
 from spark_bull.worker.slot.slot_plan import SlotPlan
@@ -48,7 +49,7 @@ def run_slots(plan: SlotPlan, task_tries: int, batches: Iterator[pa.RecordBatch]
             try:
                 run_slot(plan, slot)
             except SetupFailed as failed:
-                if _tries() < task_tries or not SlotControl(plan).request_stop():
+                if _tries() < task_tries or not SlotControl(plan).request("stop"):
                     raise
                 SlotControl(plan).unblock()
                 error = f"{failed}\n{trace_of(failed)}"
@@ -81,9 +82,7 @@ class SlotGroup:
         self._stopping = Event()
         self._is_paused = False
         self._pausing = Lock()
-        self._thread = Thread(target=self._run, name=f"spark-bull-{plan.worker}", daemon=True)
-        # Python before 3.13 takes a thread for ended when Ctrl-C interrupts a join() of it.
-        self._ended = Event()
+        self._thread = DaemonThread(plan.worker, self._run)
         self.error: BaseException | None = None
         self.restarts = 0
 
@@ -93,22 +92,22 @@ class SlotGroup:
 
     @property
     def running(self) -> bool:
-        return self._thread.ident is not None and not self._ended.is_set()
+        return self._thread.is_alive()
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Waits until all slots have finished, at most `timeout_s`."""
-        self._ended.wait(timeout_s)
+        self._thread.join(timeout_s)
 
     def request_stop(self) -> None:
         """Lets the slots finish their jobs and stop; to be called again until they have, as Redis may be away."""
         self._stopping.set()
         # A call of pause() may be under way.
-        self._control.request_stop()
+        self._control.request("stop")
         self._control.unblock()
 
     def request_end(self) -> bool:
         """Lets the slots return the jobs that they hold. Returns whether Redis could be reached."""
-        return self._control.request_end()
+        return self._control.request("end")
 
     def pause(self) -> None:
         """Lets the slots claim no further jobs. Raises ConnectionLost."""
@@ -127,12 +126,6 @@ class SlotGroup:
         return report["slot"] in self._numbers and report["run"] == self.restarts and report["state"] != "stopped"
 
     def _run(self) -> None:
-        try:
-            self._run_until_stopped()
-        finally:
-            self._ended.set()
-
-    def _run_until_stopped(self) -> None:
         pause_s, failed_starts = MIN_PAUSE_S, 0
         while not self._stopping.is_set():
             try:

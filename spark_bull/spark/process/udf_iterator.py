@@ -20,7 +20,7 @@ class UdfIterator:
         self._batch: Any = None
 
     def __call__(self, batch: Any, rows: int) -> list[Any]:
-        """Returns the outputs for a batch with so many rows.
+        """Returns the outputs for a batch with this number of rows.
 
         Raises what the function raises, and ValueError for an output that belongs to an earlier batch.
         """

@@ -10,30 +10,20 @@ from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, Row
-from pyspark.util import PythonEvalType
 
 from spark_bull.errors import JobDamaged, OptionError
 from spark_bull.model.jobs import RawJson
 from spark_bull.spark.json.json_text import is_encodable, to_json
 from spark_bull.spark.json.payload import payload_array
+from spark_bull.spark.platform.arrow import to_arrow_type
+from spark_bull.spark.platform.udfs import KINDS
 from spark_bull.spark.process.udf_iterator import UdfIterator
 from spark_bull.worker.job.alarm import interruptible
 from spark_bull.worker.job.bisection import run_bisected
 from spark_bull.worker.job.job_options import runs_at_most_once
 from spark_bull.worker.job.job_runner import JobExpired, Result
 from spark_bull.worker.job.running_job import RunningJob
-
-#: What the function of a UDF takes and returns, by the UDF's evalType.
-_KINDS: Final = {
-    PythonEvalType.SQL_BATCHED_UDF: "row",
-    PythonEvalType.SQL_ARROW_BATCHED_UDF: "row",
-    PythonEvalType.SQL_SCALAR_PANDAS_UDF: "pandas",
-    PythonEvalType.SQL_SCALAR_PANDAS_ITER_UDF: "pandas-iterator",
-    PythonEvalType.SQL_SCALAR_ARROW_UDF: "arrow",
-    PythonEvalType.SQL_SCALAR_ARROW_ITER_UDF: "arrow-iterator",
-}
 
 
 def is_udf(processor: object) -> bool:
@@ -43,7 +33,7 @@ def is_udf(processor: object) -> bool:
 
 def udf_runner(processor: Any, payload_schema: str | DataType | None, timeout_ms: int) -> UdfRunner:
     """Returns the runner of a UDF for payloads of a schema (DDL or type). Raises OptionError if they do not match."""
-    kind = _KINDS.get(processor.evalType)
+    kind = KINDS.get(processor.evalType)
     if kind is None:
         raise OptionError(
             "expected a UDF that returns one value per row (@udf, @arrow_udf, or @pandas_udf from Series to Series or "

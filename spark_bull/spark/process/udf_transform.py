@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.job.interrupts import recording_interrupts
@@ -31,7 +31,7 @@ OUTPUT: Final = StructType(
         *ERROR_SCHEMA,
     ]
 )
-_ARROW: Final = to_arrow_schema(OUTPUT, timezone="UTC")
+_ARROW: Final = to_arrow_schema(OUTPUT)
 
 
 @dataclass(frozen=True)

@@ -4,61 +4,63 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql.types import DataType
 
 from spark_bull.errors import OptionError, expected
-from spark_bull.options.parse import Options, as_texts, parse_arguments
+from spark_bull.options.parse import Options, parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.spark.process.udf_runner import is_udf
 from spark_bull.store.settings import resolved
 from spark_bull.tracing.tracer import TracerSource, check_sendable
-from spark_bull.worker.claims.batch_size import LEAST
 from spark_bull.worker.job.job_tasks import is_coroutine_function
-from spark_bull.worker.slot.slot_queue import SCRIPT_JOBS
+from spark_bull.worker.job.outcome_policy import BackoffStrategy
 from spark_bull.worker.slot.slot_state import Setup
 
 Processor = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Processing:
+    """The arguments of a Worker that are no options: what it calls to process jobs, and with what."""
+
+    processor: Processor | Mapping[str, Processor]
+    payload_schema: str | DataType | None
+    backoff_strategy: BackoffStrategy | None
+    setup: Setup | None
+    env: Mapping[str, str]
+    tracer: TracerSource
+
 
 #: Arguments without effect for an engine, and the reason.
 _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
     "loop": {
         "checkpoint": "engine='loop' has no checkpoint; leave it out, or use engine='stream'",
-        "max_jobs_per_trigger": "engine='loop' has no micro-batches; set `chunk_size`, or use engine='stream'",
+        "maxJobsPerTrigger": "engine='loop' has no micro-batches; set `chunk_size`, or use engine='stream'",
     },
     "stream": {
         "concurrency": "engine='stream' processes whole micro-batches; set `slots`, or use engine='loop'",
-        "min_chunk": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
-        "chunk_wait_ms": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
-        "max_started": "engine='stream' does not count starts; leave it out, or use engine='loop'",
+        "minChunk": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
+        "chunkWaitMs": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
+        "maxStarted": "engine='stream' does not count starts; leave it out, or use engine='loop'",
     },
 }
-#: A task for fewer jobs takes longer to start than to run. Not applied if `slots` is given.
-_MIN_ROWS: Final = 1_000
-#: Default sizes of chunks. A script for more jobs blocks Redis for longer. A call of a UDF has fixed costs.
-_FUNCTION_CHUNK: Final = 100
-_UDF_CHUNK: Final = SCRIPT_JOBS
 #: Arguments that only the Promoter needs. Slots need `max_stalled`, too: a process that ends returns its jobs.
-_PROMOTER_ARGUMENTS: Final = {"auto": ("check_ms",), "loop": ("check_ms",), "stream": ("check_ms", "max_stalled")}
+_PROMOTER_ARGUMENTS: Final = {"auto": ("checkMs",), "loop": ("checkMs",), "stream": ("checkMs", "maxStalled")}
 
 
-def worker_options(
-    arguments: Mapping[str, Any],
-    processor: Processor | Mapping[str, Processor],
-    *,
-    redis: Mapping[str, str] | None = None,
-    unknown: Mapping[str, Any] | None = None,
-) -> Options:
+def worker_options(arguments: Mapping[str, Any], processor: Processor | Mapping[str, Processor]) -> Options:
     """Parses the arguments and resolves `engine`. Raises OptionError for an invalid argument or one without effect."""
-    options = resolved(parse_arguments(arguments, redis, WORK, unknown or {}))
+    options = resolved(parse_arguments(arguments, WORK))
     engine = _engine_of(options["engine"], processor)
     options = replace(options, values={**options.values, "engine": engine})
     check_combinations(options)
-    if engine == "loop" and "min_chunk" in options.given and not is_udf(processor):
+    if engine == "loop" and "minChunk" in options.given and not is_udf(processor):
         raise OptionError("`min_chunk` has no effect on functions of a job: leave it out, or use a UDF")
-    if engine == "stream" and options["timeout_ms"] and not is_udf(processor):
+    if engine == "stream" and options["timeoutMs"] and not is_udf(processor):
         raise OptionError(
             "`timeout_ms` has no effect on a function of DataFrames: leave it out, or use a UDF or a function of a job"
         )
@@ -69,24 +71,19 @@ def check_combinations(options: Options) -> None:
     """Raises OptionError for arguments that contradict each other with any processor; the engine may be `auto`."""
     for name, why in _UNSUPPORTED.get(options["engine"], {}).items():
         if name in options.given:
-            raise OptionError(f"`{name}` has no effect here: {why}")
+            raise OptionError(f"`{options.spelled(name)}` has no effect here: {why}")
     if not options["promoter"]:
         for name in _PROMOTER_ARGUMENTS[options["engine"]]:
             if name in options.given:
                 raise OptionError(
-                    f"`{name}` has no effect with promoter=False: leave it out, or pass it to the Promoter of the queue"
+                    f"`{options.spelled(name)}` has no effect with promoter=False: leave it out, or pass it to the "
+                    "Promoter of the queue"
                 )
-    most = options["chunk_size"]
-    if most is not None and options["min_chunk"] > most:
-        raise OptionError(f"expected `min_chunk` to be at most `chunk_size` ({most}), got: {options['min_chunk']}")
-    if "chunk_wait_ms" in options.given and "min_chunk" not in options.given:
+    most = options["chunkSize"]
+    if most is not None and options["minChunk"] > most:
+        raise OptionError(f"expected `min_chunk` to be at most `chunk_size` ({most}), got: {options['minChunk']}")
+    if "chunkWaitMs" in options.given and "minChunk" not in options.given:
         raise OptionError("`chunk_wait_ms` has no effect without `min_chunk`: give both, or leave it out")
-
-
-def largest_chunk(options: Options, processor: Processor | Mapping[str, Processor]) -> int:
-    """Returns the largest number of jobs per chunk of the engine `loop`; by default at least `min_chunk`."""
-    default = max(_UDF_CHUNK, options["min_chunk"]) if is_udf(processor) else _FUNCTION_CHUNK
-    return int(options["chunk_size"] or default)
 
 
 def check_tracer(tracer: TracerSource, engine: str, processor: Processor | Mapping[str, Processor]) -> None:
@@ -136,34 +133,6 @@ def checked_env(env: Mapping[str, str] | None, engine: str) -> Mapping[str, str]
         if not isinstance(value, str) or "\0" in value:
             raise OptionError(f"expected `env[{name!r}]` to be a text without null characters, got another value")
     return dict(env)
-
-
-def claim_options(options: Options, reader: str, slots: int) -> dict[str, str]:
-    """Returns the options of the stream engine's claiming read. Batches are split into `slots` tasks unless small."""
-    rows = -(-(options["max_jobs_per_trigger"] or LEAST) // slots)
-    given = {
-        "readerId": reader,
-        "lockMs": options["lock_ms"],
-        "workerName": options["name"],
-        "limiter": options["limiter"] and options["limiter"].given,
-        "group": options["group"] and options["group"].given,
-        "chunkSize": options["chunk_size"],
-        "maxJobsPerTrigger": options["max_jobs_per_trigger"],
-        "rowsPerPartition": rows if "slots" in options.given else max(_MIN_ROWS, rows),
-        "maxPartitions": slots,
-    }
-    return as_texts(given)
-
-
-def settle_options(options: Options) -> dict[str, str]:
-    """Returns the options of the stream engine's settling write."""
-    given = {
-        "chunkSize": options["chunk_size"],
-        "removeOnComplete": options["remove_on_complete"],
-        "removeOnFail": options["remove_on_fail"],
-        "metricsMinutes": options["metrics_minutes"] or None,
-    }
-    return as_texts(given)
 
 
 def _engine_of(given: str, processor: Processor | Mapping[str, Processor]) -> str:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.query_start import start_query
 
 
@@ -49,10 +50,15 @@ def start(jobs: DataFrame, table: Table, every: str | None = None) -> StreamingQ
 
 
 def collect(spark: SparkSession, table: Table, options: Mapping[str, str], every: str | None = None) -> Collected:
-    """Writes all finished jobs; with `every`, until the program is stopped. options: those of the read."""
+    """Writes all finished jobs; with `every`, until the program is stopped. options: the options of the read."""
     # The number of jobs is summed from the progress of all batches, of which Spark keeps 100 by default.
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", 100_000)
-    query = start(results(spark, options), table, every)
-    query.awaitTermination()
-    rows = sum(batch["numInputRows"] for batch in query.recentProgress)
+    rows, is_done = 0, False
+    while not is_done:
+        query = start(results(spark, options), table, every)
+        query.awaitTermination()
+        written = sum(batch["numInputRows"] for batch in query.recentProgress)
+        rows += written
+        # Otherwise a run has one batch.
+        is_done = every is not None or CAPABILITIES["available-now"].has or not written
     return Collected(options["queue"], rows, table.path)

@@ -43,7 +43,7 @@ class Dispatched:
 
 
 def dispatch(spark: SparkSession, source: Source, handle: QueueHandle, options: Mapping[str, Any]) -> Dispatched:
-    """Writes the rows to the queue. options: those of the write."""
+    """Writes the rows to the queue. options: the options of the write."""
     jobs = spark.read.format(source.format).options(**source.options).load(source.path)
     if source.query:
         jobs.createOrReplaceTempView("input")
@@ -52,7 +52,7 @@ def dispatch(spark: SparkSession, source: Source, handle: QueueHandle, options: 
 
 
 def added(spark: SparkSession, jobs: DataFrame, handle: QueueHandle, options: Mapping[str, Any]) -> Dispatched:
-    """Writes rows to a queue and shows the progress. options: those of the write."""
+    """Writes rows to a queue and shows the progress. options: the options of the write."""
     started = time.monotonic()
     with WriteProgress(spark, handle):
         jobs.write.format("bull").options(**options).option("queue", handle.keys.queue).mode("append").save()

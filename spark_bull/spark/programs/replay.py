@@ -35,5 +35,5 @@ def replay(
     handle: QueueHandle,
     options: Mapping[str, Any],
 ) -> Dispatched:
-    """Adds the jobs of a table to a queue. options: those of the write."""
+    """Adds the jobs of a table to a queue. options: the options of the write."""
     return added(spark, replayed(spark.read.format(file_format).load(path), condition), handle, options)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 def report(spark: SparkSession, options: Mapping[str, str], queries: Sequence[str]) -> Iterator[DataFrame]:
     """Yields the results of queries over the view `jobs`; without queries, the counts by state.
 
-    options: those of the read.
+    options: the options of the read.
     """
     bull = spark.read.format("bull").options(**options)
     if not queries:

@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from subprocess import Popen
+from traceback import walk_tb
 from types import MappingProxyType
 from typing import Final
 
@@ -13,7 +15,7 @@ from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from spark_bull.errors import SparkBullError
-from spark_bull.spark.platform.spark_errors import first_line
+from spark_bull.spark.platform.spark_errors import reason_line
 from spark_bull.spark.provider import register
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
@@ -30,12 +32,26 @@ def session(name: str, master: str | None = None, settings: Mapping[str, str] = 
     builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
     for setting, value in settings.items():
         builder = builder.config(setting, value)
-    spark = (builder.master(master) if master else builder).getOrCreate()
+    spark = _started(builder.master(master) if master else builder)
     try:
         register(spark)
         yield spark
     finally:
         spark.stop()
+
+
+def _started(builder: SparkSession.Builder) -> SparkSession:
+    """Starts Spark. If that is interrupted, ends the JVM, which would stay as it can't tell its port any more."""
+    try:
+        return builder.getOrCreate()
+    except BaseException as error:
+        for frame, _ in walk_tb(error.__traceback__):
+            # PySpark keeps the process in a local variable until the JVM has told its port.
+            for process in (frame.f_locals.get("proc"), frame.f_locals.get("self")):
+                if isinstance(process, Popen):
+                    process.kill()
+                    process.wait()
+        raise
 
 
 @contextmanager
@@ -44,7 +60,4 @@ def errors_in_one_line() -> Iterator[None]:
     try:
         yield
     except (AnalysisException, StreamingQueryException) as error:
-        line = first_line(error)
-        # The line of an error of this package starts with its class.
-        reason = line.partition(": ")[2] if line.startswith("spark_bull.errors.") else line
-        raise SparkBullError(reason) from error
+        raise SparkBullError(reason_line(error)) from error

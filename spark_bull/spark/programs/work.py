@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -16,11 +18,14 @@ from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options.parse import REDIS_PREFIX, parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.queue.core.handle import open_handle
-from spark_bull.spark.process.worker import GRACE_S, INTERRUPT_GRACE_S, Worker
+from spark_bull.spark.process.worker import INTERRUPT_WITHIN_S, STOP_WITHIN_S, Worker
 from spark_bull.spark.process.worker_options import check_combinations, checked_env
 from spark_bull.spark.process.worker_queues import worked_queues
 from spark_bull.worker.job.interrupts import Terminated, interrupted_once
 from spark_bull.worker.slot.status import WorkerStatus
+
+#: Environment variables of a program that spark-submit has started, or for which it gets arguments.
+_SUBMITTED: Final = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
 
 
 @dataclass(frozen=True)
@@ -30,25 +35,59 @@ class Functions:
     processor: str
     setup: str | None = None
 
+    @property
+    def given(self) -> dict[str, str]:
+        """Their names by arguments."""
+        return {"--processor": self.processor} | ({} if self.setup is None else {"--setup": self.setup})
+
 
 def check(
-    queues: Sequence[str], options: Mapping[str, Any], *, weights: Mapping[str, int], env: Mapping[str, str]
+    queues: Sequence[str],
+    functions: Functions,
+    options: Mapping[str, Any],
+    *,
+    weights: Mapping[str, int],
+    env: Mapping[str, str],
+    adds_files: bool = False,
 ) -> None:
-    """Raises what can be raised before Spark starts: OptionError and DialectError for options, ConnectionLost."""
+    """Raises what can be raised before Spark starts: OptionError and DialectError for options, ConnectionLost.
+
+    adds_files: whether Spark adds files to the path of modules when it starts, as those of --py-files.
+    """
+    for argument, name in functions.given.items():
+        _check_exists(argument, name, adds_files or bool(_SUBMITTED & os.environ.keys()))
     arguments = _arguments({name: value for name, value in options.items() if name != "payload_schema"})
-    parsed = parse_arguments(arguments, arguments.pop("redis"), WORK, {})
+    parsed = parse_arguments(arguments, WORK)
     check_combinations(parsed)
     checked_env(env or None, parsed["engine"])
     for queue in worked_queues(None, queues, weights, parsed["engine"]):
         open_handle(parsed, queue.name).dialect.check_options(parsed)
 
 
-def _imported(argument: str, name: str) -> Any:
-    """Imports the object MODULE:NAME, also from the current folder. Raises OptionError."""
+def _check_exists(argument: str, name: str, may_come: bool) -> None:
+    """Raises OptionError if a name is not MODULE:NAME, or its module does not exist. may_come: it may do so later."""
+    module = _parts(argument, name)[0]
+    try:
+        exists = find_spec(module) is not None
+    except (ImportError, ValueError):
+        exists = False
+    if not exists and not may_come:
+        raise OptionError(f"expected {argument} to be importable, got {name!r}: No module named {module!r}")
+
+
+def _parts(argument: str, name: str) -> tuple[str, str]:
+    """Splits MODULE:NAME, and adds the current folder to the path of modules. Raises OptionError."""
     module, separator, attribute = name.partition(":")
     if not separator:
         raise OptionError(f"expected {argument} MODULE:NAME, got: {name!r}")
-    sys.path.insert(0, str(Path.cwd()))
+    if (folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, folder)
+    return module, attribute
+
+
+def _imported(argument: str, name: str) -> Any:
+    """Imports the object MODULE:NAME, also from the current folder. Raises OptionError."""
+    module, attribute = _parts(argument, name)
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
@@ -63,19 +102,20 @@ def work(
     *,
     weights: Mapping[str, int],
     env: Mapping[str, str],
-    grace_s: float | None = None,
+    stop_timeout_s: float | None = None,
     until_idle_s: float | None = None,
 ) -> WorkerStatus:
     """Runs a worker until the program is stopped, or idle for `until_idle_s`; returns its status.
 
-    grace_s: maximum time for jobs to finish then, s; None: GRACE_S, after Ctrl-C INTERRUPT_GRACE_S. Call `check` first.
+    stop_timeout_s: maximum time for jobs to finish then, s; None: STOP_WITHIN_S, after Ctrl-C INTERRUPT_WITHIN_S.
+    Call `check` first.
     """
     # Imported after the session is created, which @udf and @pandas_udf may need, and which adds files of --py-files.
     processor = _imported("--processor", functions.processor)
     setup = None if functions.setup is None else _imported("--setup", functions.setup)
     arguments = _arguments(options) | ({"env": env} if env else {})
     worker = Worker(spark, None, processor, queues=queues, weights=weights, setup=setup, **arguments)
-    default_s = GRACE_S
+    default_s = STOP_WITHIN_S
     try:
         with interrupted_once():
             worker.start()
@@ -84,9 +124,9 @@ def work(
         # This and Ctrl-C are the regular ways to stop it.
         pass
     except KeyboardInterrupt:
-        default_s = INTERRUPT_GRACE_S
+        default_s = INTERRUPT_WITHIN_S
     finally:
-        worker.stop(default_s if grace_s is None else grace_s)
+        worker.stop(default_s if stop_timeout_s is None else stop_timeout_s)
     return worker.status()
 
 

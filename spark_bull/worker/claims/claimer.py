@@ -32,7 +32,7 @@ class Claimer:
         self.has_more = True
         #: Remaining rate limit at the last claim, ms.
         self.limited_ms = 0
-        #: Jobs before this position are locked by us and their schedules are advanced; None: unknown after a restart.
+        #: Jobs before this position are locked by us and their schedulers are advanced; None: unknown after a restart.
         self._locked_until: int | None = None
 
     def end(self) -> int:
@@ -58,12 +58,9 @@ class Claimer:
         for portion, ids, limited_ms, more in self.ledger.claim(claim_settings, max_jobs, self._chunk_size):
             self.limited_ms, self.has_more = limited_ms, more
             if ids:
-                self._keeper.hold(portion.token, ids, self._own_locks(portion))
+                self._keeper.hold(portion.token, ids, own_ms=self._own_locks(portion))
                 self._locked_until = portion.start + len(ids)
                 self._portions.append(portion)
-                if not claimed:
-                    # Now, as the process may die before it has claimed the other portions.
-                    self.ledger.keep()
                 claimed += len(ids)
                 size += len(portion.packed)
             if size >= MAX_PACKED_BYTES:
@@ -78,7 +75,8 @@ class Claimer:
 
     def held(self) -> int:
         """The number of claimed jobs that are not settled. Raises ConnectionLost."""
-        return self._keeper.extend()
+        self._keeper.extend()
+        return len(self._keeper.held())
 
     def claim_ahead(self, max_jobs: int) -> None:
         """Starts claiming the jobs of the next batch in the background.
@@ -100,7 +98,7 @@ class Claimer:
             stop = self.ledger.end()
         for claim in self.ledger.claims(first, stop):
             take_up(self.ledger.handle, claim.token, claim.ids, self._claim_settings.lock_ms)
-            self._keeper.hold(claim.token, claim.ids, {})
+            self._keeper.hold(claim.token, claim.ids)
         self._locked_until = max(first, stop)
 
     def end_of_batch(self, start: int, end: int, most: int) -> int:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 #: Pause between attempts while Redis has been unreachable for longer than `retryMs`.
 RECONNECT_PAUSE_S: Final = 1.0
 #: Maximum timeout of a blocking command, after which it is sent again.
-IDLE_S: Final = 5.0
+BLOCK_S: Final = 5.0
 #: A timeout of 0 blocks forever, and some versions of Redis round 1 ms down to 0.
 _MIN_TIMEOUT_S: Final = 0.002
 
@@ -30,8 +30,8 @@ def retry_until_connected(
 ) -> T:
     """Returns the result of `call`, which is repeated for as long as it raises ConnectionLost.
 
-    warn: called once, with a message and the error, when the connection is lost. pause: waits so many s before the next
-    attempt. on_reconnect: called when `call` succeeds after ConnectionLost.
+    warn: called once, with a message and the error, when the connection is lost. pause: how long to wait, s, before
+    the next attempt. on_reconnect: called when `call` succeeds after ConnectionLost.
     """
     disconnected = False
     while True:

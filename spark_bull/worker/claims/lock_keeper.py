@@ -6,18 +6,16 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import Event, Lock, Thread
-from types import MappingProxyType
-from typing import Final
+from threading import Event, Lock
+from typing import ClassVar
 
 from spark_bull.errors import SparkBullError
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import extend
+from spark_bull.threads import DaemonThread
 
 log = logging.getLogger("spark_bull")
-
-_NO_OWN: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class Hold:
@@ -45,6 +43,8 @@ class LockKeeper:
     While no job is held it sends nothing. `lost` has the held jobs whose lock is gone: another worker may have them.
     """
 
+    thread_name: ClassVar = "locks"
+
     def __init__(self, handle: QueueHandle, lock_ms: int) -> None:
         self._handle = handle
         self._lock_ms = lock_ms
@@ -58,7 +58,7 @@ class LockKeeper:
         self._settling: set[str] = set()
         self._lost: set[str] = set()
         self._has_given_up = False
-        self._thread = Thread(target=self._keep, name="spark-bull-locks", daemon=True)
+        self._thread = DaemonThread(self.thread_name, self._keep)
 
     def __enter__(self) -> LockKeeper:
         self._thread.start()
@@ -95,14 +95,14 @@ class LockKeeper:
             self._lost.update(self._held)
             return dict(self._held)
 
-    def hold(self, token: str, job_ids: Sequence[str], since: int = 0, own_ms: Mapping[str, int] = _NO_OWN) -> None:
+    def hold(self, token: str, job_ids: Sequence[str], since: int = 0, own_ms: Mapping[str, int] | None = None) -> None:
         """Starts to extend the locks of these jobs, which hold `token`.
 
         since: time of the claim, ms since 1970. own_ms: durations of the locks of jobs that have their own, by job id.
         """
         with self._guard:
             self._held.update(dict.fromkeys(job_ids, Hold(token, since, self._lock_ms)))
-            for job_id, lock_ms in own_ms.items():
+            for job_id, lock_ms in (own_ms or {}).items():
                 self._held[job_id] = Hold(token, since, lock_ms)
             self._forget_lost(job_ids)
             if own_ms and min(own_ms.values()) < self._shortest_ms:
@@ -141,26 +141,28 @@ class LockKeeper:
         if self._lost and not self._has_given_up:
             self._lost.difference_update(job_ids)
 
+    def extend(self) -> None:
+        """Extends the locks of all held jobs once. Raises ConnectionLost."""
+        held = self.held()
+        by_lock: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for job_id, hold in held.items():
+            by_lock[hold.token, hold.lock_ms].append(job_id)
+        with self._guard:
+            self._shortest_ms = min((self._lock_ms, *(lock_ms for _, lock_ms in by_lock)))
+        for (token, lock_ms), ids in by_lock.items():
+            self._record_lost(held, extend(self._handle, token, ids, lock_ms))
+
     def _keep(self) -> None:
         while True:
             self._wake.wait(self._shortest_ms / 3000)
             if self._is_over:
                 return
             self._wake.clear()
-            held = self.held()
-            by_lock: dict[tuple[str, int], list[str]] = defaultdict(list)
-            for job_id, hold in held.items():
-                by_lock[hold.token, hold.lock_ms].append(job_id)
-            with self._guard:
-                self._shortest_ms = min((self._lock_ms, *(lock_ms for _, lock_ms in by_lock)))
-            for (token, lock_ms), ids in by_lock.items():
-                try:
-                    gone = extend(self._handle, token, ids, lock_ms)
-                except SparkBullError as error:
-                    # The loop fails with the same error and handles it.
-                    log.warning("queue %s: could not extend locks: %s", self._handle.keys.queue, error)
-                    break
-                self._record_lost(held, gone)
+            try:
+                self.extend()
+            except SparkBullError as error:
+                # The loop fails with the same error and handles it.
+                log.warning("queue %s: could not extend locks: %s", self._handle.keys.queue, error)
 
     def _record_lost(self, held: Mapping[str, Hold], gone: Sequence[str]) -> None:
         """Records locks that were gone when `held` was extended, except those of jobs that were settled since."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from spark_bull.clock import LAST_ETA_MS
-from spark_bull.errors import DelayedError, RateLimitError, ReturnedError, UnrecoverableError, WaitingForChildren
+from spark_bull.errors import FINAL, DelayedError, RateLimitError, ReturnedError, WaitingForChildren
 from spark_bull.model.outcomes import Delayed, Outcomes
 from spark_bull.worker.job.job_runner import JobExpired
 
 #: `failed`: it may be retried. `unstarted`: it has expired. Only the two failures count the attempt.
-Kind = Literal[
+EndingKind = Literal[
     "failed", "failed for good", "delayed by", "delayed until", "returned", "waiting for children", "unstarted"
 ]
 
@@ -21,7 +21,7 @@ class Ending(NamedTuple):
     error: why the attempt failed, else None.
     """
 
-    kind: Kind
+    kind: EndingKind
     ms: int = 0
     error: BaseException | None = None
 
@@ -54,4 +54,4 @@ def outcome_of(error: BaseException) -> Ending:
             return Ending("waiting for children")
     except (AttributeError, TypeError, ValueError) as invalid:  # A processor, or a subclass, has changed attributes.
         return Ending("failed", error=invalid)
-    return Ending("failed for good" if isinstance(error, UnrecoverableError) else "failed", error=error)
+    return Ending("failed for good" if isinstance(error, FINAL) else "failed", error=error)

@@ -91,7 +91,7 @@ def _keep(given: Mapping[str, Any], name: str) -> Any:
 
 
 def keep_rule(value: object) -> Keep:
-    """Parses removeOnComplete or removeOnFail: True keeps none, a number so many, an object has count and age (s)."""
+    """Parses removeOnComplete or removeOnFail: True keeps none, a number that many, an object has count and age (s)."""
     if is_number(value):
         count = _integer(value)
         return {"count": count} if count is not None and count >= 0 else None

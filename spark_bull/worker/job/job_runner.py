@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
-from spark_bull.errors import (
-    ProcessorMissing,
-)
+from spark_bull.errors import ProcessorMissing
 from spark_bull.worker.job.alarm import interruptible
 from spark_bull.worker.job.interrupts import raise_if_interrupted
 from spark_bull.worker.job.running_job import RunningJob

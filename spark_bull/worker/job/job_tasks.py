@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from threading import Thread
 from typing import Any, TypeVar
 
+from spark_bull.threads import DaemonThread
 from spark_bull.worker.job.alarm import RAISE_AGAIN_S, timeout_error
 from spark_bull.worker.job.job_runner import JobExpired, Result
 from spark_bull.worker.job.running_job import RunningJob
@@ -43,7 +43,7 @@ class JobTasks:
         self._post = post
         self._loop = asyncio.new_event_loop()
         self._runs: dict[RunningJob, _Run] = {}
-        self._thread = Thread(target=self._loop.run_forever, name="spark-bull-tasks", daemon=True)
+        self._thread = DaemonThread("tasks", self._loop.run_forever)
         self._thread.start()
 
     def start(self, job: RunningJob, function: CoroutineFunction, limit_ms: int) -> None:

@@ -6,10 +6,12 @@ import ctypes
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
-from threading import Condition, Lock, Thread, get_ident
+from threading import Condition, Lock, get_ident
 
 from spark_bull.clock import monotonic_s
+from spark_bull.threads import DaemonThread
 from spark_bull.worker.job.alarm import RAISE_AGAIN_S, timeout_error
 from spark_bull.worker.job.job_runner import JobExpired, JobFunction, Result
 from spark_bull.worker.job.running_job import RunningJob
@@ -46,7 +48,7 @@ class JobThreads:
         # A plain lock: an exception that is raised in a thread cannot arrive between its acquisition and the block.
         self._lock = Lock()
         self._changed = Condition(self._lock)
-        self._watcher: Thread | None = None
+        self._watcher: DaemonThread | None = None
         self._is_closed = False
 
     def start(self, job: RunningJob, function: JobFunction, limit_ms: int) -> None:
@@ -58,7 +60,7 @@ class JobThreads:
             if not needs_thread:
                 self._idle -= 1
         if needs_thread:
-            Thread(target=self._serve, args=(call,), name="spark-bull-job", daemon=True).start()
+            DaemonThread("job", partial(self._serve, call)).start()
         else:
             self._waiting.put(call)
 
@@ -127,7 +129,7 @@ class JobThreads:
     def _watch(self) -> None:
         """Lets the watcher look at the deadlines again; to be called with the lock held."""
         if self._watcher is None:
-            self._watcher = Thread(target=self._enforce, name="spark-bull-timeouts", daemon=True)
+            self._watcher = DaemonThread("timeouts", self._enforce)
             self._watcher.start()
         self._changed.notify()
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spark_bull.dialects.base import Dialect, json_text
 from spark_bull.error_text import reason_of, trace_of
-from spark_bull.errors import DialectError, JobDamaged
+from spark_bull.errors import DialectError
 from spark_bull.model.jobs import RawJson
 from spark_bull.model.outcomes import Keep, Outcomes
 from spark_bull.worker.job.ending import Ending, outcome_of
@@ -62,20 +62,14 @@ class OutcomePolicy:
                 ending = Ending("failed", error=unknown)
         if ending.error is None:
             ending.postpone(outcomes, claimed.id, now)
-        else:
-            is_final = ending.kind == "failed for good" or isinstance(ending.error, JobDamaged)
-            self._record_failure(outcomes, dialect, result.job, ending.error, is_final)
-
-    def _record_failure(
-        self, outcomes: Outcomes, dialect: Dialect, job: RunningJob, error: BaseException, is_final: bool
-    ) -> None:
+            return
         decided = failure(
             dialect,
-            job.claimed,
-            error,
-            stack=trace_of(error),
-            unrecoverable=job.discarded or is_final,
-            strategy=strategy_for(self.strategy, job),
+            claimed,
+            ending.error,
+            stack=trace_of(ending.error),
+            unrecoverable=result.job.discarded or ending.kind == "failed for good",
+            strategy=strategy_for(self.strategy, result.job),
             default_keep=self.keep_failed,
         )
         outcomes.add_failure(decided)

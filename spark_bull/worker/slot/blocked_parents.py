@@ -25,12 +25,12 @@ def fail_blocked(
     blocked = {one.id: one.why for one in lost if one.is_blocked}
     outcomes.add_follow_ups([one for one in rejected.follow_ups if one.of in blocked])
     for job in read_claimed(handle, list(blocked)):
-        error = _error_of(job.id, blocked[job.id])
+        error = _blocked_error(job.id, blocked[job.id])
         policy.record(outcomes, handle.dialect, Result(RunningJob(job, handle), None, error), now)
     return outcomes
 
 
-def _error_of(job_id: str, why: str) -> Exception:
+def _blocked_error(job_id: str, why: str) -> Exception:
     if why == "failed_children":
         return UnrecoverableError(f"Job {job_id} has a failed child and cannot complete")
     return RuntimeError(f"Job {job_id} has pending dependencies and cannot complete before its children")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from threading import Event, Thread
 from typing import Final, NamedTuple
 
 from spark_bull.errors import JobCancelled, SparkBullError
 from spark_bull.queue.manage.cancel import CancelRequest, cancel_requests, forget_request
+from spark_bull.threads import PollingThread
 from spark_bull.worker.claims.lock_keeper import Hold
 from spark_bull.worker.slot.slot_queue import SlotQueue
 
@@ -32,41 +32,32 @@ class Cancelled(NamedTuple):
         return self.queue.keeper.holds(self.job_id, self.hold)
 
 
-class CancelReader:
-    """A thread that reads the requests for the jobs that the slot holds. While it holds none, it sends nothing.
+class CancelReader(PollingThread):
+    """Reads the requests for the jobs that the slot holds. While it holds none, it sends nothing.
 
     `on_cancel` gets each cancelled job, in this thread, and again at each read for as long as the job is held.
     """
 
     def __init__(self, queues: Sequence[SlotQueue], on_cancel: Callable[[Cancelled], None]) -> None:
+        super().__init__("cancels", READ_S)
         self._queues = queues
         self._on_cancel = on_cancel
         self._cancelled: list[Cancelled] = []
-        self._over = Event()
-        self._thread = Thread(target=self._read, name="spark-bull-cancels", daemon=True)
 
-    def __enter__(self) -> CancelReader:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join(timeout=1)
-
-    def _read(self) -> None:
-        while not self._over.wait(READ_S):
-            self._cancelled = [cancelled for cancelled in self._cancelled if cancelled.is_current]
-            new: list[Cancelled] = []
-            for queue in self._queues:
-                try:
-                    new += self._newly_cancelled(queue)
-                except SparkBullError as error:
-                    log.warning("queue %s: could not read requests to cancel jobs: %s", queue.handle.keys.queue, error)
-            self._cancelled += new
-            for cancelled in self._cancelled:
-                self._on_cancel(cancelled)
-            # A request that is gone has had its effect.
-            self._forget(new)
+    def poll(self) -> bool:
+        self._cancelled = [cancelled for cancelled in self._cancelled if cancelled.is_current]
+        new: list[Cancelled] = []
+        for queue in self._queues:
+            try:
+                new += self._newly_cancelled(queue)
+            except SparkBullError as error:
+                log.warning("queue %s: could not read requests to cancel jobs: %s", queue.handle.keys.queue, error)
+        self._cancelled += new
+        for cancelled in self._cancelled:
+            self._on_cancel(cancelled)
+        # A request that is gone has had its effect.
+        self._forget(new)
+        return False
 
     def _newly_cancelled(self, queue: SlotQueue) -> list[Cancelled]:
         """The held jobs that have been cancelled since the last read."""
@@ -74,7 +65,7 @@ class CancelReader:
         if not held:
             return []
         return [
-            Cancelled(queue, job_id, held[job_id], _error_of(request))
+            Cancelled(queue, job_id, held[job_id], _cancellation(request))
             for job_id, request in cancel_requests(queue.handle, list(held)).items()
             if _applies(request, held[job_id])
         ]
@@ -95,5 +86,5 @@ def _applies(request: CancelRequest, hold: Hold) -> bool:
     return request.token == hold.token and request.at >= hold.since
 
 
-def _error_of(request: CancelRequest) -> JobCancelled:
+def _cancellation(request: CancelRequest) -> JobCancelled:
     return JobCancelled(f"cancelled: {request.reason}") if request.reason else JobCancelled()

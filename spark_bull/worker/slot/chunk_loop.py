@@ -19,7 +19,8 @@ from spark_bull.worker.slot.chunk_size import ChunkSize
 from spark_bull.worker.slot.queue_order import in_order
 from spark_bull.worker.slot.slot_loop import SlotLoop
 from spark_bull.worker.slot.slot_plan import SlotPlan
-from spark_bull.worker.slot.slot_queue import SCRIPT_JOBS, SlotQueue
+from spark_bull.worker.slot.slot_queue import SlotQueue
+from spark_bull.worker.slot.unsettled import SCRIPT_JOBS
 
 #: Interval at which a chunk of jobs that run one by one is settled in parts. Any chunk is also settled in parts when
 #: its outcomes exceed `chunk_bytes`.
@@ -92,7 +93,7 @@ class ChunkLoop(SlotLoop):
         if processed.queue is not order[0] or any(part.limited_ms for part in processed.parts):
             processed.settle()
         for queue in order:
-            while not queue.is_waiting:
+            while not queue.wait.is_on:
                 claim = queue.work(processed.next_part(), self._claim_limit())
                 if claim.jobs and not claim.stop:
                     return _Chunk(queue, self._filled(queue, claim, processed))
@@ -101,7 +102,7 @@ class ChunkLoop(SlotLoop):
                     self._is_stopping = True
                     return None
                 if not claim.more:
-                    queue.begin_wait(claim)
+                    queue.wait.begin(claim)
         return None
 
     def _filled(self, queue: SlotQueue, claim: Claim, processed: _Processed) -> Claim:
@@ -126,8 +127,8 @@ class ChunkLoop(SlotLoop):
                 break
             elif not last.more:
                 processed.settle()
-                if not queue.is_waiting:
-                    queue.begin_wait(last, left_s)
+                if not queue.wait.is_on:
+                    queue.wait.begin(last, left_s)
                 self._wait(left_s)
             last = queue.work(processed.next_part(), min(most - len(jobs), SCRIPT_JOBS), claim.token, claimed_bytes)
             if _have_parents(queue, jobs, last.jobs):
@@ -142,7 +143,7 @@ class ChunkLoop(SlotLoop):
     def _wait(self, timeout_s: float | None = None) -> None:
         """Waits until there may be a job in one of the queues, `timeout_s` at most if they wait in threads."""
         if self._has_one_queue:
-            self.queues[0].wait()
+            self.queues[0].wait.run()
         else:
             self._take_events(timeout_s)
 
@@ -163,7 +164,7 @@ class ChunkLoop(SlotLoop):
 
     def _run(self, queue: SlotQueue, claim: Claim) -> _Processed:
         """Runs a chunk and returns the outcomes that are not settled yet, whose jobs keep their locks until then."""
-        jobs, parts = claim.jobs, [queue.new_outcomes(claim.token)]
+        jobs, parts = claim.jobs, [queue.unsettled.new_outcomes(claim.token)]
         policy, dialect, one_by_one = self._plan.policy, queue.handle.dialect, self._plan.runner.one_by_one
         started = settled_at = monotonic_s()
         done = 0
@@ -173,7 +174,7 @@ class ChunkLoop(SlotLoop):
         queue.keeper.hold(claim.token, [job.id for job in jobs], claim.now, own_locks(jobs))
         for result in self._results(queue, running):
             now_s, outcomes = monotonic_s(), parts[-1]
-            with queue.recording:
+            with queue.unsettled.recording:
                 policy.record(outcomes, dialect, result, claim.now + int(1000 * (now_s - started)))
             done += 1
             too_long = one_by_one and now_s - settled_at > SETTLE_S
@@ -186,7 +187,7 @@ class ChunkLoop(SlotLoop):
                     queue.work(parts.pop(), 0)
                     settled_at = monotonic_s()
                     self._report.publish_now_and_then("busy", self.clients)
-                parts.append(queue.new_outcomes(claim.token))
+                parts.append(queue.unsettled.new_outcomes(claim.token))
         # The others were settled above, or have lost their locks.
         unsettled = set[str]().union(*(part.all_ids() for part in parts))
         queue.keeper.release({job.id for job in jobs} - unsettled)

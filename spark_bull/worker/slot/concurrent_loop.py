@@ -62,7 +62,7 @@ class ConcurrentLoop(SlotLoop):
     @contextmanager
     def _state(self) -> Iterator[Any]:
         """As in a slot of functions; with coroutine functions, `setup` runs in their event loop."""
-        if any(is_coroutine_function(function) for function in self._runner.functions.values()):
+        if any(map(is_coroutine_function, self._runner.functions.values())):
             self._tasks = JobTasks(self._post)
         try:
             with self._setup(self._tasks, partial(self._inbox.put, StateEnded())) as state:
@@ -79,14 +79,14 @@ class ConcurrentLoop(SlotLoop):
         for queue in in_order(self.queues):
             while True:
                 outcomes, room = self._last_part(queue), self._room()
-                may_claim = room > 0 and not queue.is_waiting
-                if not (outcomes or may_claim or queue.has_woken):
+                may_claim = room > 0 and not queue.wait.is_on
+                if not (outcomes or may_claim or queue.wait.has_woken):
                     break
                 claim = queue.work(outcomes, min(room, self._plan.chunk_size), self._token)
                 self._is_stopping = self._is_stopping or claim.stop
                 self._start(queue, claim)
-                if self._room() > 0 and not claim.more and not queue.is_waiting:
-                    queue.begin_wait(claim)
+                if self._room() > 0 and not claim.more and not queue.wait.is_on:
+                    queue.wait.begin(claim)
 
     def _last_part(self, queue: SlotQueue) -> Outcomes | None:
         """Settles what has ended, except for the last part, which is settled with the next claim."""
@@ -156,8 +156,8 @@ class ConcurrentLoop(SlotLoop):
         """Hands an event to the loop, in the thread in which it happens: also when the loop will not take it."""
         if isinstance(event, Result):
             queue = self._queue_of(event)
-            with queue.recording:
-                queue.ended[event.job.id] = event
+            with queue.unsettled.recording:
+                queue.unsettled.ended[event.job.id] = event
         self._inbox.put(event)
 
     def _queue_of(self, result: Result) -> SlotQueue:
@@ -167,9 +167,9 @@ class ConcurrentLoop(SlotLoop):
         super()._take(event)
         if isinstance(event, Result):
             queue = self._queue_of(event)
-            with queue.recording:
+            with queue.unsettled.recording:
                 # At the end of the process, another thread has recorded it.
-                if queue.ended.pop(event.job.id, None) is None:
+                if queue.unsettled.ended.pop(event.job.id, None) is None:
                     return
             event.job.lose_lock()
             place = _Place(queue, event.job.id)
@@ -199,14 +199,14 @@ class ConcurrentLoop(SlotLoop):
             self._record(queue, Result(stalled[1], None, error))
 
     def _record(self, queue: SlotQueue, result: Result) -> None:
-        with queue.recording:
+        with queue.unsettled.recording:
             self._plan.policy.record(self._outcomes(queue), queue.handle.dialect, result, queue.now)
 
     def _outcomes(self, queue: SlotQueue) -> Outcomes:
         """The part to which an outcome is to be added: no script settles more than a chunk."""
         parts = self._ended.setdefault(queue, [])
         if not parts or len(parts[-1]) >= self._plan.chunk_size or parts[-1].is_large(self._plan.chunk_bytes):
-            parts.append(queue.new_outcomes(self._token))
+            parts.append(queue.unsettled.new_outcomes(self._token))
         return parts[-1]
 
     def _report_state(self) -> None:

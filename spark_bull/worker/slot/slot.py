@@ -34,18 +34,17 @@ def run_slot(plan: SlotPlan, slot: int) -> SlotStats:
 def loop_of(plan: SlotPlan, slot: int, spans: Spans | None = None) -> SlotLoop:
     """Returns the loop for a plan: coroutine functions, and a concurrency above 1, need the concurrent one."""
     runner = plan.runner
-    if isinstance(runner, FunctionRunner):
-        if spans is not None:
-            worker = {"bullmq.worker.id": plan.worker, "bullmq.worker.name": plan.queues[0].claim_settings.worker}
-            runner = traced(runner, spans, worker)
-            plan = replace(plan, runner=runner)
-        has_coroutines = any(is_coroutine_function(function) for function in runner.functions.values())
-        if plan.concurrency > 1 or has_coroutines:
-            return _exporting(ConcurrentLoop(plan, slot, runner), spans)
-    return _exporting(ChunkLoop(plan, slot), spans)
-
-
-def _exporting(loop: SlotLoop, spans: Spans | None) -> SlotLoop:
+    if isinstance(runner, FunctionRunner) and spans is not None:
+        worker = {"bullmq.worker.id": plan.worker, "bullmq.worker.name": plan.queues[0].claim_settings.worker}
+        runner = traced(runner, spans, worker)
+        plan = replace(plan, runner=runner)
+    loop: SlotLoop
+    if isinstance(runner, FunctionRunner) and (
+        plan.concurrency > 1 or any(map(is_coroutine_function, runner.functions.values()))
+    ):
+        loop = ConcurrentLoop(plan, slot, runner)
+    else:
+        loop = ChunkLoop(plan, slot)
     if spans is not None:
         loop.flush = spans.flush
     return loop

@@ -39,21 +39,12 @@ class SlotControl:
         for queue in self._plan.queues:
             queue.handle.connection.call("DEL", queue.claim_settings.control)
 
-    def request_stop(self) -> bool:
-        """Lets the slots stop once they have finished their jobs. Returns whether Redis could be reached."""
+    def request(self, what: Literal["stop", "end"]) -> bool:
+        """Lets the slots stop once they have finished their jobs, or return them. Returns whether Redis was reached."""
         try:
-            self._write("stop", STOP_TTL_MS)
+            self._write(what, STOP_TTL_MS)
         except SparkBullError as error:
-            log.warning("worker %s: could not stop its slots: %s", self._plan.worker, error)
-            return False
-        return True
-
-    def request_end(self) -> bool:
-        """Lets the slots return the jobs that they hold, and stop. Returns whether Redis could be reached."""
-        try:
-            self._write("end", STOP_TTL_MS)
-        except SparkBullError as error:
-            log.warning("worker %s: its slots could not return their jobs: %s", self._plan.worker, error)
+            log.warning("worker %s: could not request its slots to %s: %s", self._plan.worker, what, error)
             return False
         return True
 

@@ -8,14 +8,16 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from spark_bull.worker.end_reader import EndReader
 from spark_bull.worker.job.alarm import handling_alarms
 from spark_bull.worker.job.interrupts import recording_interrupts
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.job_tasks import JobTasks
 from spark_bull.worker.slot.cancel_reader import Cancelled, CancelReader
+from spark_bull.worker.slot.end_reader import EndReader
+from spark_bull.worker.slot.failures import Failures
+from spark_bull.worker.slot.job_wait import Signalled
 from spark_bull.worker.slot.slot_plan import SlotPlan
-from spark_bull.worker.slot.slot_queue import Signalled, SlotQueue
+from spark_bull.worker.slot.slot_queue import SlotQueue
 from spark_bull.worker.slot.slot_state import SlotState
 from spark_bull.worker.slot.slot_stats import SlotReport, SlotStats
 from spark_bull.worker.slot.termination import returning_jobs
@@ -38,14 +40,15 @@ class SlotLoop(ABC):
     def __init__(self, plan: SlotPlan, slot: int, *, at_once: int | None, waits_in_thread: bool = True) -> None:
         self._plan = plan
         self._stats = SlotStats()
-        self._report = SlotReport(plan.handle, plan.worker, plan.run, slot, self._stats)
+        failures = Failures()
+        self._report = SlotReport(plan.handle, plan.worker, plan.run, slot, self._stats, failures)
         self._inbox: SimpleQueue[Event] = SimpleQueue()
         self._is_stopping = False
         self._close_state: Callable[[], None] = lambda: None
         #: Exports the spans of the slot.
         self.flush: Callable[[], object] = lambda: None
         self.queues: Sequence[SlotQueue] = [
-            SlotQueue(plan, queue, slot, self._stats, self._inbox.put if waits_in_thread else None, at_once)
+            SlotQueue(plan, queue, slot, self._stats, failures, self._inbox.put if waits_in_thread else None, at_once)
             for queue in plan.queues
         ]
 
@@ -71,7 +74,7 @@ class SlotLoop(ABC):
     @property
     def clients(self) -> list[int]:
         """Ids of the connections on which the slot waits: CLIENT UNBLOCK ends a wait."""
-        return [queue.client for queue in self.queues if queue.client]
+        return [queue.wait.client for queue in self.queues if queue.wait.client]
 
     def _state(self) -> AbstractContextManager[Any]:
         """Makes the state of the slot, and closes it when the block is left."""
@@ -116,17 +119,17 @@ class SlotLoop(ABC):
         """Handles an event."""
         if isinstance(event, Signalled):
             if event.error is not None:
-                event.queue.end_wait("")
+                event.wait.end("")
                 raise event.error
-            event.queue.end_wait(event.active_id)
+            event.wait.end(event.active_id)
 
     def _end_waits(self) -> None:
         """Ends the waits of all queues: a slot without a free place must not receive signals that others could use."""
-        while any(queue.is_waiting for queue in self.queues):
+        while any(queue.wait.is_on for queue in self.queues):
             for queue in self.queues:
-                if queue.is_waiting:
-                    queue.unblock()
+                if queue.wait.is_on:
+                    queue.wait.unblock()
             self._take_events(_UNBLOCK_AGAIN_S)
         for queue in self.queues:
-            if queue.has_woken:
+            if queue.wait.has_woken:
                 queue.work(None, 0)

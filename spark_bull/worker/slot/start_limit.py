@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.schedule.schedules import version_of
+from spark_bull.queue.schedule.advance import version_of
 
 
 @dataclass(frozen=True)

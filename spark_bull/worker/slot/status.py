@@ -51,12 +51,18 @@ class WorkerStatus:
     restarts: int = 0
 
     def __str__(self) -> str:
-        waiting = f", {self.waiting_slots} more wait for {self.waiting_for}" if self.waiting_slots else ""
+        rate = f"{self.jobs_per_second:,.0f} jobs/s, " if self.state in ("running", "paused") else ""
         return (
             f"{self.state}: {self.completed:,} completed, {self.failed:,} failed, {self.retried:,} retried; "
-            f"{self.jobs_per_second:,.0f} jobs/s, {self.lag:,} waiting, {self.busy} of {self.slots} slots busy"
-            + waiting
+            f"{rate}{self.lag:,} waiting{self._shown_slots}"
         )
+
+    @property
+    def _shown_slots(self) -> str:
+        busy = f", {self.busy} of {self.slots} slots busy" if self.slots else ""
+        if not self.waiting_slots:
+            return busy
+        return f"{busy or ', no slot runs'}, {self.waiting_slots} {'more ' if busy else ''}wait for {self.waiting_for}"
 
     @property
     def waiting_for(self) -> str:
@@ -90,7 +96,7 @@ def latest(slots: Sequence[Slot]) -> list[Slot]:
 
 
 def counters_of(handles: Sequence[QueueHandle], worker: str) -> dict[str, int]:
-    """Sums the numbers of jobs of a worker in all its queues, by the names of WorkerStatus. Exact, whatever dies."""
+    """Sums a worker's counters of its queues, by the names in WorkerStatus. They stay exact when processes die."""
     raw = [handle.connection.call("HGETALL", handle.keys.counters(worker)) for handle in handles]
     return {name: sum(int(counters.get(name.encode(), 0)) for counters in raw) for name in _COUNTED}
 

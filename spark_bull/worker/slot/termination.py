@@ -7,11 +7,12 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from threading import Thread, current_thread, main_thread
+from threading import current_thread, main_thread
 from types import FrameType
 from typing import Final
 
 from spark_bull.errors import SparkBullError
+from spark_bull.threads import DaemonThread
 from spark_bull.worker.slot.slot_queue import SlotQueue
 
 log = logging.getLogger("spark_bull")
@@ -65,7 +66,7 @@ def returning_jobs(queues: Sequence[SlotQueue], end: Callable[[], None]) -> Iter
         with suppress(BlockingIOError):
             os.write(sent, bytes([number]))
 
-    Thread(target=wait_for_signal, name="spark-bull-termination", daemon=True).start()
+    DaemonThread("termination", wait_for_signal).start()
     previous = signal.set_wakeup_fd(sent, warn_on_full_buffer=False)
     for number in _handled:
         signal.signal(number, tell)
@@ -97,7 +98,7 @@ def return_jobs(queues: Sequence[SlotQueue]) -> None:
 def _end(queues: Sequence[SlotQueue], end: Callable[[], None], number: int) -> None:
     try:
         return_jobs(queues)
-        ending = Thread(target=end, name="spark-bull-end", daemon=True)
+        ending = DaemonThread("end", end)
         ending.start()
         ending.join(END_S)
     finally:

@@ -1,4 +1,4 @@
-"""Checks a query with mode=settle on the driver, and says what its tasks need."""
+"""Checks the options and columns of mode=settle on the driver, and says what its tasks need."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import ArrayType, BooleanType, DataType, StringType, StructType, TimestampType
 
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import SETTLE
 from spark_bull.queue.core.handle import QueueHandle, open_handle
-from spark_bull.spark.process.settle.columns import check_columns
-from spark_bull.spark.process.settle.follow_up_column import THEN, FollowUpPlan, plan_follow_ups
+from spark_bull.spark.dispatch.jobs_column import JobsColumn, plan_jobs
+from spark_bull.spark.schemas import CLAIM_SCHEMA
+from spark_bull.spark.staging.columns import MS, TEXT, Column, check_json_types, column, column_indexes
 from spark_bull.store.settings import resolved
 from spark_bull.worker.claims.job_signal import retry_until_connected
 from spark_bull.worker.job.job_options import keep_rule
@@ -25,21 +26,49 @@ log = logging.getLogger("spark_bull")
 
 T = TypeVar("T")
 
+#: The column with jobs that are added in the step that settles the job of the row.
+THEN: Final = "then"
+#: The field of its STRUCTs that says when: success (default) or failure.
+ON: Final = "on"
+_COLUMNS: Final[Mapping[str, Column]] = {
+    "id": column("STRING, as the claim gave it", StringType),
+    "token": column("STRING, as the claim gave it", StringType),
+    "returnvalue": column("of any type", DataType),
+    "queue": TEXT,
+    "error": TEXT,
+    "stacktrace": TEXT,
+    "unrecoverable": column("BOOLEAN", BooleanType),
+    "delay": MS,
+    "runAt": column("TIMESTAMP", TimestampType),
+    "rateLimit": MS,
+    "waitForChildren": column("BOOLEAN", BooleanType),
+    THEN: column("ARRAY<STRUCT<data, …>>", ArrayType),
+}
+#: Columns that say when a job runs again without counting the attempt.
+POSTPONING: Final = ("delay", "runAt", "rateLimit", "waitForChildren")
+#: Columns of which at least one is required.
+OUTCOMES: Final = ("returnvalue", "error", *POSTPONING)
+#: All columns that settling reads.
+SETTLED_COLUMNS: Final = tuple(_COLUMNS)
+#: Other columns of the claim, which are ignored.
+_IGNORED: Final = frozenset(field.name.lower() for field in CLAIM_SCHEMA)
+
 
 @dataclass(frozen=True)
 class SettlePlan:
     """All that a settling task needs; made on the driver, picklable.
 
-    strategy: for backoffs that aren't built in. patient: a Redis that is away is waited for; else the task fails.
-    follow_ups: how to read the column `then`; None if it is absent.
+    columns: their indexes. is_text: whether `returnvalue` is STRING, which holds JSON. strategy: for backoffs that
+    aren't built in. patient: a Redis that is away is waited for; else the task fails. follow_ups: how to read the
+    column `then`; None if it is absent.
     """
 
     options: Options
-    names: tuple[str, ...]
+    columns: Mapping[str, int]
     is_text: bool
     strategy: BackoffStrategy | None = None
     patient: bool = False
-    follow_ups: FollowUpPlan | None = None
+    follow_ups: JobsColumn | None = None
 
     @cached_property
     def policy(self) -> OutcomePolicy:
@@ -64,14 +93,25 @@ def _warn(what: str, why: object) -> None:
 def plan_settle(raw: Mapping[str, str], schema: StructType, strategy: BackoffStrategy | None = None) -> SettlePlan:
     """Checks options, columns and the connection, before any task starts. Raises OptionError or ConnectionLost."""
     options = resolved(parse_options(raw, SETTLE))
-    names = check_columns(schema)
-    if options["queue"] is None and "queue" not in names:
+    columns = _columns_of(schema)
+    if options["queue"] is None and "queue" not in columns:
         raise OptionError("expected an option `queue`, or a column `queue`, got neither")
-    value = names.get("returnvalue")
-    is_text = value is not None and isinstance(value.dataType, StringType)
-    follow_ups = plan_follow_ups(names[THEN]) if THEN in names else None
-    plan = SettlePlan(options, tuple(names), is_text, strategy, follow_ups=follow_ups)
+    is_text = "returnvalue" in columns and isinstance(schema[columns["returnvalue"]].dataType, StringType)
+    follow_ups = plan_jobs(schema[columns[THEN]], ON) if THEN in columns else None
+    plan = SettlePlan(options, columns, is_text, strategy, follow_ups=follow_ups)
     for handle in plan.handles().values():
         handle.dialect.check_options(options)
         handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
     return plan
+
+
+def _columns_of(schema: StructType) -> dict[str, int]:
+    """The indexes of the columns. Raises OptionError."""
+    columns = column_indexes(schema, _COLUMNS, ": put it into `returnvalue`, or drop it", _IGNORED)
+    for name in ("id", "token"):
+        if name not in columns:
+            raise OptionError(f"expected a column `{name}` STRING with mode=settle, as the claim gave it")
+    if not columns.keys() & set(OUTCOMES):
+        raise OptionError("expected a column `returnvalue` or `error` with mode=settle, got neither")
+    check_json_types(schema, [columns[name] for name in ("returnvalue",) if name in columns])
+    return columns

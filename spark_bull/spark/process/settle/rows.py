@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from spark_bull.errors import OptionError
+from spark_bull.errors import DialectError, OptionError
+from spark_bull.model.outcomes import FollowUp
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.dispatch.follow_ups import check_bounds, encode_follow_ups
+from spark_bull.spark.dispatch.jobs_column import JobsColumn, jobs_in
 from spark_bull.spark.json.json_text import is_json, to_json
-from spark_bull.spark.process.settle.columns import POSTPONING
-from spark_bull.spark.process.settle.plan import SettlePlan
-from spark_bull.spark.process.settle.tokens import read_settle_token
+from spark_bull.spark.process.settle.plan import ON, POSTPONING, THEN, SettlePlan
+from spark_bull.spark.process.tokens import read_settle_token
+from spark_bull.spark.staging.queue_rows import QUEUE
 from spark_bull.worker.job.ending import Ending
 
 
@@ -38,7 +44,7 @@ class Row(NamedTuple):
 
 def by_queue_and_reader(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[str, str], list[Row]]:
     """Reads rows, by the name of their queue and the query that has claimed their jobs. Raises OptionError."""
-    columns = {name: batch.column(index) for index, name in enumerate(plan.names)}
+    columns = {name: batch.column(index) for name, index in plan.columns.items()}
     count = batch.num_rows
 
     def column(name: str, default: Any) -> Sequence[Any]:
@@ -74,9 +80,9 @@ def by_queue_and_reader(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
 
 def _values(plan: SettlePlan, batch: pa.RecordBatch) -> list[str]:
     """The column `returnvalue` as JSON texts."""
-    if "returnvalue" not in plan.names:
+    if "returnvalue" not in plan.columns:
         return ["null"] * batch.num_rows
-    index = plan.names.index("returnvalue")
+    index = plan.columns["returnvalue"]
     array = batch.column(index)
     texts = array if plan.is_text else to_json(array, batch.schema.field(index), ignore_nulls=False)
     return ["null" if text is None else text for text in texts.to_pylist()]
@@ -115,3 +121,45 @@ def without_repeats(rows: Sequence[Row]) -> Iterator[list[Row]]:
         first = {row.id: row for row in reversed(left)}
         yield [row for row in left if first[row.id] is row]
         left = [row for row in left if first[row.id] is not row]
+
+
+@dataclass(frozen=True)
+class FollowUps:
+    """Follow-ups by the ids of the settled jobs, and why those of other jobs are invalid."""
+
+    valid: dict[str, list[FollowUp]]
+    errors: dict[str, str]
+
+
+def read_follow_ups(plan: JobsColumn, handle: QueueHandle, job_ids: Sequence[str], column: pa.Array) -> FollowUps:
+    """Reads and checks the column `then` of these jobs, one row each. Invalid ones do not affect other rows."""
+    try:
+        return FollowUps(_follow_ups(plan, handle, job_ids, column), {})
+    except (OptionError, DialectError) as error:
+        if len(job_ids) == 1:
+            return FollowUps({}, {job_ids[0]: f"column `{THEN}`: {error}"})
+    parts = [read_follow_ups(plan, handle, [job_id], column.slice(row, 1)) for row, job_id in enumerate(job_ids)]
+    return FollowUps(
+        {job_id: jobs for part in parts for job_id, jobs in part.valid.items()},
+        {job_id: error for part in parts for job_id, error in part.errors.items()},
+    )
+
+
+def _follow_ups(
+    plan: JobsColumn, handle: QueueHandle, job_ids: Sequence[str], column: pa.Array
+) -> dict[str, list[FollowUp]]:
+    jobs, rows = jobs_in(column)
+    if not rows:
+        return {}
+    plan.rows.check_dialect(handle.dialect)
+    properties, others = plan.read(jobs, range(len(rows)))
+    queues = properties.pop(QUEUE, [None] * len(rows))
+    ons = (
+        ["success" if on is None else on for on in others[ON].to_pylist()] if ON in others else ["success"] * len(rows)
+    )
+    by_job: dict[str, list[FollowUp]] = defaultdict(list)
+    for one in encode_follow_ups(handle, properties, [job_ids[row] for row in rows], queues, ons):
+        by_job[one.of].append(one)
+    for follow_ups in by_job.values():
+        check_bounds(follow_ups)
+    return by_job

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
-from spark_bull.spark.process.settle.chunk import Outcome
-from spark_bull.spark.process.settle.plan import SettlePlan
+from spark_bull.spark.process.settle.plan import SettlePlan, plan_settle
 from spark_bull.spark.process.settle.task import Settled, settle_task
+from spark_bull.spark.staging.sink import Steps
 
 log = logging.getLogger("spark_bull")
 
@@ -22,30 +21,9 @@ COUNTS: Final = "outcome STRING, jobs BIGINT"
 _COUNTS: Final = pa.schema([("outcome", pa.string()), ("jobs", pa.int64())])
 
 
-class BatchSettler(DataSourceArrowWriter):
-    """One `save()` with mode=settle."""
-
-    def __init__(self, plan: SettlePlan) -> None:
-        self._plan = plan
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Settled:
-        return settle_task(self._plan, iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        log_rejected(messages)
-
-
-class StreamSettler(DataSourceStreamArrowWriter):
-    """One micro-batch with mode=settle."""
-
-    def __init__(self, plan: SettlePlan) -> None:
-        self._plan = plan
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Settled:
-        return settle_task(self._plan, iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        log_rejected(messages)
+def settle_steps(raw: Mapping[str, str], schema: StructType) -> Steps[SettlePlan, Settled]:
+    """Plans a write with mode=settle. Raises the errors of `plan_settle`."""
+    return Steps(plan_settle(raw, schema), settle_task, log_rejected)
 
 
 @dataclass(frozen=True)
@@ -63,10 +41,8 @@ class Settling:
         yield pa.RecordBatch.from_pydict({"outcome": list(counts), "jobs": list(counts.values())}, schema=_COUNTS)
 
 
-def log_rejected(messages: list[WriterCommitMessage | None]) -> None:
+def log_rejected(_: SettlePlan, settled: list[Settled]) -> None:
     """Logs how many outcomes were rejected."""
-    total = sum((Counter(m.counts) for m in messages if isinstance(m, Settled)), Counter[Outcome]())
-    if total["lost"]:
-        log.warning(
-            "%d outcomes were rejected, as their jobs' locks had expired; see the logs of the tasks", total["lost"]
-        )
+    lost = sum(one.counts.get("lost", 0) for one in settled)
+    if lost:
+        log.warning("%d outcomes were rejected, as their jobs' locks had expired; see the logs of the tasks", lost)

@@ -1,20 +1,39 @@
-"""One task attempt of mode=settle."""
+"""One task attempt of mode=settle: a chunk at a time, in one call of a script, or in several if it adds many jobs."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
+from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_bull.queue.core.handle import open_handle
+from spark_bull.errors import DialectError
+from spark_bull.model.outcomes import LOST, Claim, ClaimedJob, Failed, FollowUp, Keep, Outcomes
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.core.handle import RECEIPT_TTL_MS, QueueHandle, open_handle
+from spark_bull.queue.core.verbs import CLAIMS_TTL_MS
+from spark_bull.queue.process.claim import CLAIM_BYTES, read_claimed, work
+from spark_bull.spark.dispatch.jobs_column import JobsColumn
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
-from spark_bull.spark.process.settle.chunk import Chunk, Outcome
-from spark_bull.spark.process.settle.follow_up_column import THEN
-from spark_bull.spark.process.settle.plan import SettlePlan
-from spark_bull.spark.process.settle.rows import by_queue_and_reader, without_repeats
+from spark_bull.spark.process.settle.plan import THEN, SettlePlan
+from spark_bull.spark.process.settle.rows import Row, by_queue_and_reader, read_follow_ups, without_repeats
+from spark_bull.worker.job.ending import Ending
+from spark_bull.worker.job.failure import failure
+from spark_bull.worker.job.job_options import keep_of
+from spark_bull.worker.job.outcome_policy import strategy_for
+from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.worker.slot.blocked_parents import fail_blocked
+
+log = logging.getLogger("spark_bull")
+
+#: What becomes of a job, or that its outcome was rejected.
+Outcome = Literal["completed", "failed", "retried", "returned", "lost"]
 
 
 class Settled(WriterCommitMessage):
@@ -31,10 +50,186 @@ def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
     for batch in batches:
         for start in range(0, batch.num_rows, size):
             part = batch.slice(start, size)
-            then = part.column(plan.names.index(THEN)) if plan.follow_ups else None
+            then = part.column(plan.columns[THEN]) if plan.follow_ups else None
             for (queue, reader), rows in by_queue_and_reader(plan, part).items():
                 if queue not in handles:
                     handles[queue] = plan.ask(partial(open_handle, plan.options, queue))
                 for of_different_jobs in without_repeats(rows):
-                    counts.update(Chunk(plan, handles[queue], reader, of_different_jobs, then).settle())
+                    counts.update(_Chunk(plan, handles[queue], reader, of_different_jobs, then).settle())
     return Settled(counts)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Rows of different jobs of one queue, claimed by one reader. `then`: the column of all rows of the slice."""
+
+    plan: SettlePlan
+    handle: QueueHandle
+    reader: str
+    rows: list[Row]
+    then: pa.Array | None
+
+    def settle(self) -> Counter[Outcome]:
+        rows, follow_ups = self.rows, dict[str, list[FollowUp]]()
+        if any(row.waits_for_children for row in rows):
+            rows = self._check_flows(rows)
+        if self.plan.follow_ups is not None and self.then is not None:
+            rows, follow_ups = self._read_follow_ups(self.plan.follow_ups, self.then, rows)
+        counts = Counter[Outcome]()
+        for part in _parts(rows, follow_ups):
+            counts.update(self._settle(part, follow_ups))
+        self.plan.ask(lambda: self._count(counts))
+        return counts
+
+    def _check_flows(self, rows: list[Row]) -> list[Row]:
+        """Fails the attempts that wait for children, in a dialect whose jobs have none."""
+        try:
+            self.handle.dialect.require("flows")
+        except DialectError as error:
+            why = str(error)
+            return [row._replace(postponed=None, error=why) if row.waits_for_children else row for row in rows]
+        return rows
+
+    def _read_follow_ups(
+        self, plan: JobsColumn, then: pa.Array, rows: Sequence[Row]
+    ) -> tuple[list[Row], dict[str, list[FollowUp]]]:
+        """The follow-ups of the rows, which fail those whose follow-ups are invalid."""
+        ended = [row for row in rows if row.postponed is None]
+        ids, column = [row.id for row in ended], then.take(pa.array([row.position for row in ended], pa.int64()))
+        read = self.plan.ask(lambda: read_follow_ups(plan, self.handle, ids, column))
+        errors = {row.id: "; ".join(filter(None, (row.error, read.errors.get(row.id)))) for row in ended}
+        return [row._replace(error=errors[row.id]) if row.id in read.errors else row for row in rows], read.valid
+
+    def _settle(self, rows: Sequence[Row], follow_ups: Mapping[str, Sequence[FollowUp]]) -> Counter[Outcome]:
+        outcomes, lost = _outcomes_of(rows), 0
+        self._postpone(outcomes, {row.id: row.postponed for row in rows if row.postponed is not None})
+        kinds: dict[str, Outcome] = dict.fromkeys(outcomes.all_ids(), "returned")
+        ended = [row for row in rows if row.postponed is None]
+        to_read = [row.id for row in ended if row.error is not None or not row.is_plain]
+        known = {job.id: job for job in self.plan.ask(lambda: read_claimed(self.handle, to_read))}
+        for row in ended:
+            if row.id in follow_ups:
+                outcomes.add_follow_ups(follow_ups[row.id])
+            job = known.get(row.id)
+            if row.error is None and (job or row.is_plain):
+                outcomes.complete(row.id, row.value, self._keep_of(job))
+                kinds[row.id] = "completed"
+            elif row.error is not None and job:
+                kinds[row.id] = self._fail(outcomes, job, row, row.error)
+            else:
+                lost += self._lost(row, "missing")
+        if len(outcomes):
+            claim, by_id = self._work(outcomes), {row.id: row for row in rows}
+            for one in claim.lost:
+                kinds.pop(one.id, None)
+                if not one.is_blocked:
+                    lost += self._lost(by_id[one.id], one.why)
+            kinds |= self._fail_blocked(outcomes, claim)
+        again = [row for row in rows if kinds.get(row.id) in ("retried", "returned")]
+        self.plan.ask(lambda: _remember_settled(self.handle, again))
+        counts = Counter[Outcome](kinds.values())
+        counts["lost"] = lost
+        return counts
+
+    def _work(self, outcomes: Outcomes) -> Claim:
+        claim_settings = ClaimSettings(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metricsMinutes"])
+        call = uuid4().hex
+        return self.plan.ask(lambda: work(self.handle, claim_settings, outcomes, 0, call=call))
+
+    def _keep_of(self, job: ClaimedJob | None) -> Keep:
+        """Which completed jobs to keep. job: None when its options have no such rule."""
+        default = self.plan.policy.keep_completed
+        return default if job is None else keep_of(self.handle.dialect, job.opts, "removeOnComplete", default)
+
+    def _fail(self, outcomes: Outcomes, job: ClaimedJob, row: Row, error: str) -> Outcome:
+        decided = failure(
+            self.handle.dialect,
+            job,
+            error,
+            stack=error if row.stack is None else row.stack,
+            unrecoverable=row.unrecoverable,
+            strategy=strategy_for(self.plan.strategy, RunningJob(job, self.handle)),
+            default_keep=self.plan.policy.keep_failed,
+        )
+        outcomes.add_failure(decided)
+        return "failed" if isinstance(decided, Failed) else "retried"
+
+    def _fail_blocked(self, outcomes: Outcomes, claim: Claim) -> dict[str, Outcome]:
+        """Settles parents that can't complete yet; returns what became of them, by job id."""
+        blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.policy, outcomes, claim.lost, claim.now))
+        if blocked:
+            self._work(blocked)
+        kinds: dict[str, Outcome] = {job.id: "failed" for job in blocked.failed}
+        return kinds | {job.id: "retried" for job in blocked.retried}
+
+    def _postpone(self, outcomes: Outcomes, endings: Mapping[str, Ending]) -> None:
+        """Adds jobs that run again without counting the attempt, by job id."""
+        is_now_needed = any(ending.kind == "delayed by" for ending in endings.values())
+        now = self.plan.ask(self.handle.connection.now_ms) if is_now_needed else 0
+        for job_id, ending in endings.items():
+            ending.postpone(outcomes, job_id, now)
+
+    def _lost(self, row: Row, why: str) -> int:
+        """1 for a rejected outcome, 0 when an earlier attempt of this task has settled the job."""
+        if self.plan.ask(lambda: _was_settled(self.handle, row, why)):
+            return 0
+        log.warning("queue %s: outcome of job %s was rejected (%s)", self.handle.keys.queue, row.id, LOST[why])
+        return 1
+
+    def _count(self, counts: Counter[Outcome]) -> None:
+        key = self.handle.keys.settled(self.reader)
+        increments = [("HINCRBY", key, name, count) for name, count in counts.items() if count]
+        self.handle.connection.pipeline([*increments, ("PEXPIRE", key, CLAIMS_TTL_MS)])
+
+
+def _parts(rows: list[Row], follow_ups: Mapping[str, Sequence[FollowUp]]) -> Iterator[list[Row]]:
+    """Splits rows with many follow-ups for several calls of a script."""
+    if not follow_ups:
+        yield rows
+        return
+    part, sent = list[Row](), Outcomes("")
+    for row in rows:
+        part.append(row)
+        sent.add_follow_ups(follow_ups.get(row.id, ()))
+        if sent.is_large(CLAIM_BYTES):
+            yield part
+            part, sent = [], Outcomes("")
+    if part:
+        yield part
+
+
+def _outcomes_of(rows: Sequence[Row]) -> Outcomes:
+    """Outcomes to be filled, with the tokens of these rows: usually all are of one claim."""
+    token = rows[0].token
+    others = {row.id: row.token for row in rows if row.token != token}
+    return Outcomes(token, tokens=others)
+
+
+def _remember_settled(handle: QueueHandle, rows: Sequence[Row]) -> None:
+    """Records that these jobs were settled: as they run again, Redis does not show it."""
+    by_key: dict[str, list[str]] = {}
+    for row in rows:
+        by_key.setdefault(handle.keys.settled_again(row.token), []).append(row.id)
+    if by_key:
+        adds = [("SADD", key, *ids) for key, ids in by_key.items()]
+        limits = [("PEXPIRE", key, RECEIPT_TTL_MS) for key in by_key]
+        handle.connection.pipeline([*adds, *limits])
+
+
+def _was_settled(handle: QueueHandle, row: Row, why: str) -> bool:
+    """Whether an earlier attempt has settled a job whose outcome was rejected. why: one of LOST."""
+    if why in ("unlocked", "missing") and _has_ended(handle, row.id):
+        return True
+    return why in ("unlocked", "missing", "owner") and _is_remembered(handle, row)
+
+
+def _has_ended(handle: QueueHandle, job_id: str) -> bool:
+    keys = handle.keys
+    if handle.dialect.has("finish-times"):
+        return bool(handle.connection.call("HEXISTS", keys.job(job_id), "finishedOn"))
+    checks = [("SISMEMBER", keys["completed"], job_id), ("SISMEMBER", keys["failed"], job_id)]
+    return any(handle.connection.pipeline(checks))
+
+
+def _is_remembered(handle: QueueHandle, row: Row) -> bool:
+    return bool(handle.connection.call("SISMEMBER", handle.keys.settled_again(row.token), row.id))
