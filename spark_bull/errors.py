@@ -7,7 +7,7 @@ SparkBullError
 │   ├── RedisUnavailable   the same call may succeed later
 │   └── PermissionDenied   the user lacks the right to a command, a key or a channel
 ├── ScriptError        a Lua script failed, or its contract is violated
-├── PatternError       a schedule's pattern or time zone is invalid
+├── PatternError       a job scheduler's pattern or time zone is invalid
 ├── ResultsLost        finished jobs were lost, and `failOnDataLoss` is true
 ├── ReaderInUse        another query reads results with the same `readerId`
 ├── StagedDataLost     staged chunks were missing at the commit of a write
@@ -46,6 +46,7 @@ from difflib import get_close_matches
 from typing import Any, Final, SupportsIndex, TypeVar
 
 from spark_bull.clock import LAST_ETA_MS
+from spark_bull.deprecated import with_old_arguments, with_old_names
 
 E = TypeVar("E", bound="SparkBullError")
 
@@ -93,7 +94,7 @@ class ScriptError(SparkBullError):
 
 
 class PatternError(SparkBullError, ValueError):
-    """The cron pattern or time zone of a schedule is invalid."""
+    """The cron pattern or time zone of a job scheduler is invalid."""
 
 
 class StagedDataLost(SparkBullError):
@@ -244,21 +245,23 @@ class JobCancelled(UnrecoverableError):
 _AT: Final = "to run again at "
 
 
+@with_old_names
 class DelayedError(SparkBullError):
     """Raised by a processor: the job runs again later without using an attempt. Exactly one parameter is required.
 
     Parameters:
-      delay: time until the job runs again, ms.
+      delay_ms: time until the job runs again, ms.
       until: time at which the job runs again, ms since 1970.
     """
 
-    def __init__(self, delay: int | None = None, *, until: int | None = None) -> None:
-        if (delay is None) == (until is None):
+    @with_old_arguments
+    def __init__(self, delay_ms: int | None = None, *, until: int | None = None) -> None:
+        if (delay_ms is None) == (until is None):
             raise OptionError(
-                "expected DelayedError with one of `delay` (ms) and `until` (ms since 1970), got both or neither"
+                "expected DelayedError with one of `delay_ms` and `until` (ms since 1970), got both or neither"
             )
-        super().__init__(f"to run again in {delay} ms" if until is None else f"{_AT}{until}")
-        self.delay = None if delay is None else _milliseconds("delay", delay)
+        super().__init__(f"to run again in {delay_ms} ms" if until is None else f"{_AT}{until}")
+        self.delay_ms = None if delay_ms is None else _milliseconds("delay_ms", delay_ms)
         self.until = None if until is None else _milliseconds("until", until)
 
     def due(self, now: int) -> int:
@@ -275,19 +278,21 @@ class DelayedError(SparkBullError):
         """
         if self.until is not None:
             return _milliseconds("until", self.until)
-        return min(now + _milliseconds("delay", self.delay), LAST_ETA_MS)
+        return min(now + _milliseconds("delay_ms", self.delay_ms), LAST_ETA_MS)
 
 
+@with_old_names
 class RateLimitError(SparkBullError):
     """Raised by a processor: the job returns to the queue, and no job of the queue starts for a time.
 
     Parameters:
-      duration: duration of the rate limit, ms.
+      duration_ms: duration of the rate limit, ms.
     """
 
-    def __init__(self, duration: int) -> None:
-        super().__init__(f"rate limited for {duration} ms")
-        self.duration = _milliseconds("duration", duration)
+    @with_old_arguments
+    def __init__(self, duration_ms: int) -> None:
+        super().__init__(f"rate limited for {duration_ms} ms")
+        self.duration_ms = _milliseconds("duration_ms", duration_ms)
 
     def rest(self) -> int:
         """Returns the duration of the rate limit.
@@ -298,7 +303,7 @@ class RateLimitError(SparkBullError):
         Raises:
           OptionError: if the attribute was changed to an invalid value.
         """
-        return _milliseconds("duration", self.duration)
+        return _milliseconds("duration_ms", self.duration_ms)
 
 
 class ReturnedError(SparkBullError):
@@ -344,6 +349,10 @@ class JobDamaged(SparkBullError, ValueError):
     """A field of a job's hash is invalid: the job fails without a further attempt."""
 
 
+#: What fails a job without a further attempt.
+FINAL: Final = (UnrecoverableError, JobDamaged)
+
+
 def _milliseconds(name: str, value: object) -> int:
     number = value.__index__() if isinstance(value, SupportsIndex) and not isinstance(value, bool) else value
     if not isinstance(number, (int, float)) or isinstance(number, bool) or not 0 <= number <= LAST_ETA_MS:
@@ -352,22 +361,18 @@ def _milliseconds(name: str, value: object) -> int:
 
 
 def control_error(trace: str) -> SparkBullError | None:
-    """Recreates an UnrecoverableError, or one of POSTPONING, at the end of a Python trace.
+    """Recreates one of FINAL or POSTPONING at the end of a Python trace: Spark passes on the text only.
 
-    Spark passes on the text only. None for any other error.
+    None for any other error.
     """
-    names = "|".join(kind.__name__ for kind in (UnrecoverableError, *POSTPONING))
-    raised = re.findall(rf"^{__name__}\.({names})(?:: (.*))?$", trace, re.MULTILINE)
+    kinds: dict[str, type[SparkBullError]] = {kind.__name__: kind for kind in (*FINAL, *POSTPONING)}
+    raised = re.findall(rf"^{__name__}\.({'|'.join(kinds)})(?:: (.*))?$", trace, re.MULTILINE)
     if not raised:
         return None
     kind, message = raised[-1]
+    if kind not in ("DelayedError", "RateLimitError"):
+        return kinds[kind](message)
     number = re.search(r"\d+", message)
-    if kind == "UnrecoverableError":
-        return UnrecoverableError(message)
-    if kind == "ReturnedError":
-        return ReturnedError(message)
-    if kind == "WaitingForChildren":
-        return WaitingForChildren(message)
     if number is None:
         return None
     if kind == "RateLimitError":

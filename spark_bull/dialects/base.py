@@ -10,15 +10,13 @@ from typing import Any, ClassVar, Final, Literal, TypedDict
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.dialects.backoff import bull_exponential_ms
-from spark_bull.dialects.deduplication import ID_MARK, Rule
-from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.deduplication import DEDUPLICATION, ID_MARK, Rule
 from spark_bull.dialects.events import EventChannels
-from spark_bull.dialects.features import FEATURES, HOLDERS, Column, Feature, lacks
+from spark_bull.dialects.features import FEATURES, HOLDERS, Feature, FeatureColumn, lacks
 from spark_bull.dialects.fields import BULLMQ_FIELDS, CLAIMED_FIELDS
-from spark_bull.dialects.parents import NAME as PARENT
-from spark_bull.dialects.parents import PARENT_MARK, failure_flag
-from spark_bull.dialects.priorities import QueuePriority, number_of
-from spark_bull.dialects.schedule.schedules import Schedule
+from spark_bull.dialects.parents import PARENT, PARENT_MARK, failure_flag
+from spark_bull.dialects.priorities import QueuePriority, priority_number
+from spark_bull.dialects.schedule.new_scheduler import NewScheduler
 from spark_bull.dialects.terms import check_integer, prepare_terms
 from spark_bull.errors import DialectError, OptionError, check_encodable, encodable, expected, is_encodable
 from spark_bull.keys import SEGMENTS, QueueKeys
@@ -36,8 +34,8 @@ DEFAULT_NAME: Final = "__default__"
 
 #: Options of the Node libraries that need more keys than a plain job, and what to do.
 UNSUPPORTED_OPTIONS: Final = {
-    "repeat": "create a schedule, with mode=schedule or BullQueue.upsert_scheduler",
-    "repeatJobKey": "create a schedule, with mode=schedule or BullQueue.upsert_scheduler",
+    "repeat": "create a job scheduler, with mode=schedule or BullQueue.upsert_scheduler",
+    "repeatJobKey": "create a job scheduler, with mode=schedule or BullQueue.upsert_scheduler",
     "rateLimiterKey": "leave it out",
 }
 
@@ -49,7 +47,7 @@ SHARED_VERBS: Final = frozenset(
     {"claimed", "start", "extend", "relock", "log", "update_data", "cancel", "free_deduplication", "remove_orphans"}
 )
 
-Kind = Literal["list", "zset", "set"]
+KeyKind = Literal["list", "zset", "set"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class StateKey:
     """Where the ids of a state's jobs are: name of the key in contracts, and its type."""
 
     key: str
-    kind: Kind
+    kind: KeyKind
 
 
 @dataclass(frozen=True)
@@ -80,9 +78,9 @@ class Prepared:
 
 
 class NextJob(TypedDict, total=False):
-    """The argument of the script `advance`: the next job of a schedule. None counts as missing.
+    """The argument of the script `advance`: the next job of a job scheduler. None counts as missing.
 
-    next: when it is due, ms. key, due, data (Bull): member of the schedule, time of the current job, payload. every,
+    next: when it is due, ms. key, due, data (Bull): member of the scheduler, time of the current job, payload. every,
     offset, deduplication_id (BullMQ): interval and its shift, ms, and the deduplication id.
     """
 
@@ -101,11 +99,11 @@ class NextJob(TypedDict, total=False):
 
 
 class Repeated(TypedDict, total=False):
-    """The argument of the script `schedule`: a schedule and its first job. None counts as missing.
+    """The argument of the script `schedule`: a job scheduler and its first job. None counts as missing.
 
     next: when the first job is due, ms; None: the script decides. every, offset, start (BullMQ): interval, its shift
-    and the start, ms; fields: names and values of the scheduler's hash. key, job_id (Bull): member of the schedule, and
-    id of its first job; replaces: members that the schedule replaces, with the start of the ids of their jobs.
+    and the start, ms; fields: names and values of its hash. key, job_id (Bull): member of the job scheduler, and
+    id of its first job; replaces: members that the job scheduler replaces, with the start of the ids of their jobs.
     """
 
     id: str
@@ -130,7 +128,7 @@ class Dialect(ABC):
     name: ClassVar[str]
     folder: ClassVar[str]
     #: Its column in the table of features.
-    column: ClassVar[Column]
+    column: ClassVar[FeatureColumn]
     states: ClassVar[Mapping[str, StateKey]]
     #: Payloads that the Node library replaces by {}, as they are false in JavaScript.
     replaced_data: ClassVar[frozenset[str]] = frozenset()
@@ -146,7 +144,7 @@ class Dialect(ABC):
     #: The states from which a finished job can be retried.
     retryable_states: ClassVar[tuple[str, ...]] = ("failed",)
 
-    def column_of(self, version: str) -> Column:
+    def column_of(self, version: str) -> FeatureColumn:
         """The column of a version: that of the library in the queue's `meta`, or ''."""
         return self.column
 
@@ -190,24 +188,24 @@ class Dialect(ABC):
         """
         return dict(sorted(((state, _NAMES_OF_NODE.get(state, state)) for state in jobs), key=lambda item: item[1]))
 
-    def repeated(self, schedule: Schedule, now: int, version: str) -> Repeated:
+    def repeated(self, scheduler: NewScheduler, now: int, version: str) -> Repeated:
         """The argument of the script `schedule`. now, version: as in `next_job`. Raises OptionError or DialectError."""
         raise NotImplementedError
 
     def scheduler(self, queue: str, member: str, next_ms: int, fields: Mapping[str, str]) -> Scheduler:
-        """A schedule as read. member: its member in the ZSET; fields: its hash, if there is one."""
+        """A job scheduler as read. member: its member in the ZSET; fields: its hash, if there is one."""
         raise NotImplementedError
 
     def job_ids_of(self, member: str) -> str:
-        """The start of the ids of a schedule's jobs; their times follow. member: that of the schedule in the ZSET."""
+        """The start of the ids of a scheduler's jobs; their times follow. member: that of the scheduler in the ZSET."""
         raise NotImplementedError
 
     def check_options(self, options: Options) -> None:
         """Raises DialectError for an option that has no effect in this dialect."""
-        lacking = {name for feature, row in FEATURES.items() if not self.has(feature) for name in row.options}
-        for name in sorted(lacking & options.given):
-            if options[name]:
-                raise DialectError(f"expected no `{name}`: it has no effect in {self.name}; leave it out")
+        for feature, row in FEATURES.items():
+            for name in row.options:
+                if name in options.given and options[name]:
+                    self.require(feature, f"`{options.spelled(name)}`")
         limiter: Limiter | None = options.values.get("limiter")
         if limiter is not None and limiter.group_key is not None:
             self.require("limiter-groups", "`groupKey` in `limiter`")
@@ -260,13 +258,13 @@ class Dialect(ABC):
 
     def check_priority(self, priority: object) -> int:
         """The number of a priority, which may be a name. Raises OptionError unless the Node library takes it."""
-        return number_of(priority)
+        return priority_number(priority)
 
     def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
-        """The argument of the script `advance` for the next job of the schedule that a claimed job may belong to.
+        """The argument of the script `advance` for the next job of the job scheduler that a claimed job may belong to.
 
-        None when the schedule has ended, or there is none. version: that of the library in the queue's `meta`. Raises
-        PatternError for a schedule that can't be read.
+        None when the scheduler has ended, or there is none. version: that of the library in the queue's `meta`. Raises
+        PatternError for a job scheduler that can't be read.
         """
         return None
 

@@ -18,17 +18,17 @@ from spark_bull.dialects.base import (
     without_nulls,
 )
 from spark_bull.dialects.events import EventChannels, bull_channels, bull_event
+from spark_bull.dialects.schedule.new_scheduler import NewScheduler, next_or_error
 from spark_bull.dialects.schedule.repeating import (
     is_over,
     iteration_of,
     next_of_pattern,
     number_of,
-    opts_of,
+    read_opts,
     repeatable,
     time_of,
 )
-from spark_bull.dialects.schedule.schedules import Schedule, next_or_error
-from spark_bull.errors import DialectError, OptionError, PatternError
+from spark_bull.errors import OptionError, PatternError
 from spark_bull.keys import SCHEDULED, QueueKeys, scheduled_id
 from spark_bull.model.jobs import QueueEvent, Scheduler
 from spark_bull.model.outcomes import ClaimedJob
@@ -70,7 +70,7 @@ class Bull(Dialect):
         return without_nulls(from_bull | given | normal_backoff(given))
 
     def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
-        opts = opts_of(job.opts)
+        opts = read_opts(job.opts)
         repeat = opts.get("repeat")
         if not isinstance(repeat, dict) or is_over(repeat, now):
             return None
@@ -80,11 +80,7 @@ class Bull(Dialect):
             return None
         name, own_id = job.name or DEFAULT_NAME, repeat.get("jobId") or ""
         key = _key_of(name, own_id, repeat)
-        made = {
-            "repeat": {**repeat, "count": iteration_of(repeat), "key": key},
-            **MARKS,
-            "prevMillis": next_due,
-        }
+        made = {"repeat": {**repeat, "count": iteration_of(repeat), "key": key}, **MARKS, "prevMillis": next_due}
         return {
             "id": scheduled_id(_namespace(name, own_id, key), next_due),
             "key": key,
@@ -97,35 +93,35 @@ class Bull(Dialect):
             "lifo": bool(opts.get("lifo")),
         }
 
-    def _check_schedule(self, schedule: Schedule) -> None:
-        for name, value in (("id", schedule.id), ("name", schedule.name)):
+    def _check_scheduler(self, scheduler: NewScheduler) -> None:
+        for name, value in (("id", scheduler.id), ("name", scheduler.name)):
             if ":" in (value or ""):
                 raise OptionError(f"expected `{name}` without ':', which Bull uses in its keys, got: {value!r}")
-        if schedule.offset is not None:
-            raise DialectError(f"expected no `offset`: {self.name} has none; leave it out")
-        if schedule.start_date is not None and schedule.every is not None:
-            raise DialectError(f"expected no `startDate` with `every`: it has no effect in {self.name}; leave it out")
+        if scheduler.offset is not None:
+            self.require("interval-offsets", "`offset`")
+        if scheduler.start_date is not None and scheduler.every is not None:
+            self.require("interval-starts", "`startDate` with `every`")
 
-    def repeated(self, schedule: Schedule, now: int, version: str) -> Repeated:
-        self._check_schedule(schedule)
-        repeat = schedule.repeat("cron") | {"jobId": schedule.id}
-        name = schedule.name or DEFAULT_NAME
-        key = _key_of(name, schedule.id, repeat)
+    def repeated(self, scheduler: NewScheduler, now: int, version: str) -> Repeated:
+        self._check_scheduler(scheduler)
+        repeat = scheduler.repeat("cron") | {"jobId": scheduler.id}
+        name = scheduler.name or DEFAULT_NAME
+        key = _key_of(name, scheduler.id, repeat)
         try:
-            due = next_or_error(schedule, _next_of(repeat, now))
+            due = next_or_error(scheduler, _next_of(repeat, now))
         except PatternError as error:
             raise OptionError(f"`pattern`: {error}") from None
         made = {"repeat": {**repeat, "key": key}, **MARKS, "prevMillis": due}
         return {
-            "id": schedule.id,
+            "id": scheduler.id,
             "key": key,
-            "job_id": scheduled_id(_namespace(name, schedule.id, key), due),
+            "job_id": scheduled_id(_namespace(name, scheduler.id, key), due),
             "next": due,
             "name": name,
-            "data": "{}" if schedule.data in FALSE_IN_JAVASCRIPT else schedule.data,
-            "opts": with_bare_marks("opts", self._opts(schedule.opts | made)),
-            "priority": schedule.opts.get("priority") or 0,
-            "lifo": bool(schedule.opts.get("lifo")),
+            "data": "{}" if scheduler.data in FALSE_IN_JAVASCRIPT else scheduler.data,
+            "opts": with_bare_marks("opts", self._opts(scheduler.opts | made)),
+            "priority": scheduler.opts.get("priority") or 0,
+            "lifo": bool(scheduler.opts.get("lifo")),
             "replaces": [(key, self.job_ids_of(key))],
         }
 
@@ -149,14 +145,14 @@ def _next_of(repeat: Mapping[str, Any], now: int) -> int | None:
 
 
 def _key_of(name: str, own_id: str, repeat: Mapping[str, Any]) -> str:
-    """The member of a schedule in the ZSET of schedules."""
+    """The member of a job scheduler in the ZSET of job schedulers."""
     pattern = repeat.get("cron")
     timing = f"{repeat.get('tz') or ''}:{pattern}" if pattern else str(repeat.get("every"))
     return f"{name}:{own_id}:{time_of(repeat, 'endDate') or ''}:{timing}"
 
 
 def _namespace(name: str, own_id: str, key: str) -> str:
-    """The part of the ids of a schedule's jobs that names the schedule. key: its member in the ZSET."""
+    """The part of the ids of a job scheduler's jobs that names the job scheduler. key: its member in the ZSET."""
     return _md5(f"{name}{own_id}:{_md5(key)}")
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from spark_bull.dialects.base import Dialect, StateKey, without_nulls
-from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT
+from spark_bull.dialects.bull import FALSE_IN_JAVASCRIPT, Bull
 from spark_bull.dialects.events import EventChannels, bull1_channels, bull1_event
 from spark_bull.dialects.priorities import QueuePriority
-from spark_bull.errors import DialectError
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import QueueEvent
 
@@ -17,14 +16,11 @@ class Bull1(Dialect):
     """Finished states are SETs without order and times; jobs have no names and no priorities."""
 
     name = "bull-1"
-    folder = "bull1"
+    folder = "bull/bull1"
     column = "bull-1"
     replaced_data = unwritten_results = FALSE_IN_JAVASCRIPT
     states: ClassVar = {
-        "wait": StateKey("wait", "list"),
-        "active": StateKey("active", "list"),
-        "delayed": StateKey("delayed", "zset"),
-        "paused": StateKey("paused", "list"),
+        **Bull.states,
         "completed": StateKey("completed", "set"),
         "failed": StateKey("failed", "set"),
     }
@@ -40,11 +36,7 @@ class Bull1(Dialect):
         if isinstance(priority, QueuePriority):
             return 0
         if checked:
-            raise DialectError(
-                f"expected no `priority` (the dialect bull-1 has none), got: {priority!r}; leave it "
-                "out, use a queue of Bull 3 or later, or that of the priority, as the PriorityQueue of Bull 1 does, "
-                "for example mail:prio:high; writes of Spark do so for priorities by name"
-            )
+            self.require("priorities", f"`priority` {priority!r}")
         return checked
 
     def stack_limit(self, given: int | None) -> int | None:

@@ -1,8 +1,4 @@
-"""BullMQ 5 and 6.
-
-A BullMQ 7 is added in these places: a column in `features.py`, and in HOLDERS where it has a feature; `column` (the
-newest version) and `column_of` here; scripts in lua/bullmq that read `meta.version`; tests/node/package.json.
-"""
+"""BullMQ 5 and 6. docs/develop/adding.md says what a BullMQ 7 would change."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Final
 
-from spark_bull.dialects import priorities
 from spark_bull.dialects.backoff import bullmq_exponential_ms
 from spark_bull.dialects.base import (
     MARKS,
@@ -23,20 +18,21 @@ from spark_bull.dialects.base import (
     with_bare_marks,
     without_nulls,
 )
-from spark_bull.dialects.deduplication import MEMBERS
-from spark_bull.dialects.features import Column
+from spark_bull.dialects.deduplication import DEDUPLICATION_MEMBERS
+from spark_bull.dialects.features import FeatureColumn
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.dialects.parents import FAILURE_FLAGS
+from spark_bull.dialects.priorities import priority_number
+from spark_bull.dialects.schedule.new_scheduler import NewScheduler, next_or_error
 from spark_bull.dialects.schedule.repeating import (
     is_over,
     iteration_of,
     next_of_pattern,
     number_of,
-    opts_of,
+    read_opts,
     repeatable,
     time_of,
 )
-from spark_bull.dialects.schedule.schedules import Schedule, next_or_error
 from spark_bull.errors import OptionError, PatternError
 from spark_bull.keys import SCHEDULED, QueueKeys, scheduler_of
 from spark_bull.model.jobs import Scheduler
@@ -57,7 +53,7 @@ class BullMQ(Dialect):
     folder = "bullmq"
     column = "bullmq-6"
     deduplication_option = "deduplication"
-    deduplication_members = MEMBERS
+    deduplication_members = DEDUPLICATION_MEMBERS
     retryable_states = ("failed", "completed")
     claim_fields: ClassVar = {
         field.claimed: field.names[-1] for name, field in CLAIMED_FIELDS.items() if name != "attempts"
@@ -73,7 +69,7 @@ class BullMQ(Dialect):
         "failed": StateKey("failed", "zset"),
     }
 
-    def column_of(self, version: str) -> Column:
+    def column_of(self, version: str) -> FeatureColumn:
         major = _MAJOR.match(version)
         return "bullmq-5" if major is not None and int(major[1]) < 6 else self.column
 
@@ -104,7 +100,7 @@ class BullMQ(Dialect):
         return super().are_plain_ids(job_ids) and not any(map(_INTEGER.fullmatch, job_ids))
 
     def check_priority(self, priority: object) -> int:
-        return priorities.number_of(priority, HIGHEST_PRIORITY)
+        return priority_number(priority, HIGHEST_PRIORITY)
 
     def exponential_ms(self, delay: float, attempts_made: int, jitter: float) -> int:
         return bullmq_exponential_ms(delay, attempts_made, jitter)
@@ -133,38 +129,38 @@ class BullMQ(Dialect):
             )
         return _stored({"attempts": 0} | given | normal_backoff(given))
 
-    def repeated(self, schedule: Schedule, now: int, version: str) -> Repeated:
-        repeat, due = schedule.repeat(), None
-        if schedule.pattern is not None:
+    def repeated(self, scheduler: NewScheduler, now: int, version: str) -> Repeated:
+        repeat, due = scheduler.repeat(), None
+        if scheduler.pattern is not None:
             try:
-                found = next_of_pattern(repeat, schedule.pattern, now, classic=self.has("classic-cron", version))
+                found = next_of_pattern(repeat, scheduler.pattern, now, classic=self.has("classic-cron", version))
             except PatternError as error:
                 raise OptionError(f"`pattern`: {error}") from None
-            due = next_or_error(schedule, found)
-        name, template = schedule.name or schedule.id, _stored(schedule.opts)
-        made = {"repeat": repeat, "repeatJobKey": schedule.id, **MARKS, "prevMillis": due}
+            due = next_or_error(scheduler, found)
+        name, template = scheduler.name or scheduler.id, _stored(scheduler.opts)
+        made = {"repeat": repeat, "repeatJobKey": scheduler.id, **MARKS, "prevMillis": due}
         fields: dict[str, str | int | None] = {
             "name": name,
-            "tz": schedule.tz,
-            "limit": schedule.limit,
-            "pattern": schedule.pattern,
-            "startDate": schedule.start_date,
-            "endDate": schedule.end_date,
-            "every": schedule.every,
+            "tz": scheduler.tz,
+            "limit": scheduler.limit,
+            "pattern": scheduler.pattern,
+            "startDate": scheduler.start_date,
+            "endDate": scheduler.end_date,
+            "every": scheduler.every,
             "opts": json_text("opts", template) if template else None,
-            "data": None if schedule.data == "{}" else schedule.data,
+            "data": None if scheduler.data == "{}" else scheduler.data,
         }
         return {
-            "id": schedule.id,
+            "id": scheduler.id,
             "name": name,
-            "data": schedule.data,
+            "data": scheduler.data,
             "opts": with_bare_marks("opts", without_nulls(template | made)),
-            "priority": schedule.opts.get("priority") or 0,
-            "lifo": bool(schedule.opts.get("lifo")),
+            "priority": scheduler.opts.get("priority") or 0,
+            "lifo": bool(scheduler.opts.get("lifo")),
             "next": due,
-            "every": schedule.every,
-            "offset": schedule.offset or None,
-            "start": schedule.start_date,
+            "every": scheduler.every,
+            "offset": scheduler.offset or None,
+            "start": scheduler.start_date,
             "fields": [item for field in without_nulls(fields).items() for item in field],
         }
 
@@ -192,7 +188,7 @@ class BullMQ(Dialect):
         return f"{SCHEDULED}{member}:"
 
     def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
-        opts = opts_of(job.opts)
+        opts = read_opts(job.opts)
         given = opts.get("repeat")
         repeat: dict[str, Any] = given if isinstance(given, dict) else {}
         if is_over(repeat, now):
@@ -203,12 +199,7 @@ class BullMQ(Dialect):
             due = next_of_pattern(repeat, pattern, after, classic=self.has("classic-cron", version))
             if due is None and not every:
                 return None
-        made = {
-            "repeat": _next_repeat(repeat),
-            "repeatJobKey": scheduler_of(job.id),
-            **MARKS,
-            "prevMillis": due,
-        }
+        made = {"repeat": _next_repeat(repeat), "repeatJobKey": scheduler_of(job.id), **MARKS, "prevMillis": due}
         deduplication = opts.get("de")
         return {
             "id": job.id,

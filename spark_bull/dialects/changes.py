@@ -10,14 +10,7 @@ from typing import Any, Final
 from spark_bull.dialects.base import Dialect, check_eta
 from spark_bull.dialects.features import Feature
 from spark_bull.error_text import sendable
-from spark_bull.errors import (
-    OptionError,
-    SparkBullError,
-    check_encodable,
-    did_you_mean,
-    encodable,
-    expected,
-)
+from spark_bull.errors import OptionError, SparkBullError, check_encodable, did_you_mean, encodable, expected
 
 
 @dataclass(frozen=True)
@@ -70,15 +63,12 @@ TO_BASE: Final = "to_base"
 
 
 def encode_changes(
-    dialect: Dialect,
-    rows: Mapping[str, Sequence[Any]],
-    base_of: Callable[[str], str],
-    numbers: Sequence[int | str],
+    dialect: Dialect, rows: Mapping[str, Sequence[Any]], base_of: Callable[[str], str], numbers: Sequence[int | str]
 ) -> list[dict[str, Any]]:
     """Checks changes and encodes them as rows of a chunk.
 
     rows: lists of equal length by the names of COLUMNS; `data` and `returnvalue` are JSON text; None means not given.
-    base_of: checks the name of another queue, and returns the start of its keys. numbers: those of the rows, for
+    base_of: checks the name of another queue, and returns the start of its keys. numbers: row numbers, for
     errors.
     Raises OptionError or DialectError with row, column and job.
     """

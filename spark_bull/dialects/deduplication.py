@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from spark_bull.dialects.features import lacks
 from spark_bull.errors import DialectError, OptionError, did_you_mean, encodable, expected
 
-NAME: Final = "deduplication"
+DEDUPLICATION: Final = "deduplication"
 #: Mark in a job's options text that a script replaces by the deduplication id; see `base.MARKS`.
 ID_MARK: Final = "\x04"
 _EXPECTED: Final = "an id, or an object with `id` and a rule such as `ttl` (ms)"
@@ -37,7 +37,7 @@ _MEMBERS: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     "keepLastIfActive": ("true or false", _is_flag),
     "deferrableBy": ("an integer >= 0 (s)", _is_integer(0)),
 }
-MEMBERS: Final = frozenset(_MEMBERS)
+DEDUPLICATION_MEMBERS: Final = frozenset(_MEMBERS)
 _STORING: Final = frozenset({"keepLastIfActive", "deferrableBy"})
 
 
@@ -98,7 +98,7 @@ class Deduplications:
 
     def of(self, row: dict[str, Any]) -> Deduplication | None:
         """Takes the property out of the properties of a row, which include the defaults; None if the row has no id."""
-        given = row.pop(NAME, None)
+        given = row.pop(DEDUPLICATION, None)
         if self._option and row.get(self._option) is not None:
             given = row.pop(self._option)
         if given is None:
@@ -110,17 +110,17 @@ class Deduplications:
             return Deduplication(members["id"], rule)
         if not own or own == self._default:
             return None
-        raise OptionError(f"expected `{NAME}` to have an `id`, got: {given!r}")
+        raise OptionError(f"expected `{DEDUPLICATION}` to have an `id`, got: {given!r}")
 
     def _members(self, given: object) -> dict[str, Any]:
         """The members of a property that are given; the id is checked."""
         if self._option is None:
-            raise lacks("deduplication", self._dialect, f"`{NAME}`")
+            raise lacks("deduplication", self._dialect, f"`{DEDUPLICATION}`")
         if not isinstance(given, Mapping):
-            return {"id": _checked_id(NAME, _EXPECTED, given)}
+            return {"id": _checked_id(DEDUPLICATION, _EXPECTED, given)}
         members = {name: value for name, value in given.items() if value is not None}
         if "id" in members:
-            members["id"] = _checked_id(f"{NAME}.id", "a text that is not empty", members["id"])
+            members["id"] = _checked_id(f"{DEDUPLICATION}.id", "a text that is not empty", members["id"])
         return members
 
     def _rule_of(self, members: Mapping[str, Any]) -> Rule:
@@ -137,18 +137,20 @@ class Deduplications:
     def _check(self, members: Mapping[str, Any]) -> None:
         for name, value in members.items():
             if name not in _MEMBERS:
-                raise OptionError(f"unknown member `{name}` of `{NAME}`{did_you_mean(name, ['id', *_MEMBERS])}")
+                raise OptionError(
+                    f"unknown member `{name}` of `{DEDUPLICATION}`{did_you_mean(name, ['id', *_MEMBERS])}"
+                )
             what, is_valid = _MEMBERS[name]
             if not is_valid(value):
-                raise expected(f"{NAME}.{name}", what, value)
+                raise expected(f"{DEDUPLICATION}.{name}", what, value)
             if name not in self._allowed:
                 known = ", ".join(f"`{member}`" for member in ("id", *sorted(self._allowed)))
-                raise DialectError(f"expected `{NAME}` without `{name}`: {self._dialect} has only {known}")
+                raise DialectError(f"expected `{DEDUPLICATION}` without `{name}`: {self._dialect} has only {known}")
         if "deferrableBy" in members:
             for other in ("ttl", "keepLastIfActive"):
                 if members.get(other):
                     raise OptionError(
-                        f"expected `{NAME}` with one of `deferrableBy` and `{other}`, got both: leave one out"
+                        f"expected `{DEDUPLICATION}` with one of `deferrableBy` and `{other}`, got both: leave one out"
                     )
 
 

@@ -8,8 +8,9 @@ from typing import Final, Literal, NamedTuple
 from spark_bull.errors import DialectError
 
 #: The columns of the table: dialects, and the versions of BullMQ that differ.
-Column = Literal["bull-1", "bull", "bullmq-5", "bullmq-6"]
+FeatureColumn = Literal["bull-1", "bull", "bullmq-5", "bullmq-6"]
 Feature = Literal[
+    "ageing",
     "classic-cron",
     "custom-events",
     "deduplication",
@@ -18,6 +19,8 @@ Feature = Literal[
     "finish-times",
     "flows",
     "integer-ids",
+    "interval-offsets",
+    "interval-starts",
     "jitter",
     "keep-rules",
     "limiter-groups",
@@ -27,15 +30,15 @@ Feature = Literal[
     "priority-queues",
     "queue-limits",
     "retry-at-limit",
-    "schedule-hashes",
-    "schedules",
+    "scheduler-hashes",
+    "schedulers",
     "start-limits",
     "telemetry",
     "worker-names",
 ]
 
 #: What has a feature, in the words of errors, and the columns.
-HOLDERS: Final[Mapping[str, tuple[Column, ...]]] = {
+HOLDERS: Final[Mapping[str, tuple[FeatureColumn, ...]]] = {
     "Bull": ("bull-1", "bull"),
     "Bull 1 or 2": ("bull-1",),
     "Bull 3 or 4": ("bull",),
@@ -63,6 +66,7 @@ class Support(NamedTuple):
 _COLLECT: Final = "read them as they happen with BullQueue.events(), or collect finished jobs with spark.readStream"
 
 FEATURES: Final[Mapping[Feature, Support]] = {
+    "ageing": Support("BullMQ", "{dialect} keeps jobs with a priority among the others, so that they do not age"),
     "classic-cron": Support("Bull 3 or 4 or BullMQ 5", "{dialect} does not read patterns as cron-parser 4"),
     "custom-events": Support(
         "BullMQ", "{dialect} has no custom events", "use PUBLISH of Redis with a channel of your own"
@@ -73,24 +77,29 @@ FEATURES: Final[Mapping[Feature, Support]] = {
     "finish-times": Support("BullMQ or Bull 3 or 4", "jobs of {dialect} have no finish time"),
     "flows": Support("BullMQ", "jobs of {dialect} have no children and no parents"),
     "integer-ids": Support("Bull", "a custom id of {dialect} may not be an integer"),
+    "interval-offsets": Support("BullMQ", "an interval of {dialect} has no offset"),
+    "interval-starts": Support("BullMQ", "an interval of {dialect} has no start"),
     "jitter": Support("BullMQ", "`backoff` of {dialect} has no jitter"),
     "keep-rules": Support("BullMQ or Bull 3 or 4", "{dialect} keeps all finished jobs, or none"),
     "limiter-groups": Support("Bull 3 or 4", "{dialect} has no such groups", "use the argument `group`"),
-    "metrics": Support(
-        "Bull 4 or BullMQ", "workers of {dialect} keep no metrics", options=("metricsMinutes", "metrics_minutes")
-    ),
+    "metrics": Support("Bull 4 or BullMQ", "workers of {dialect} keep no metrics", options=("metricsMinutes",)),
     "paused-list": Support("Bull or BullMQ 5", "{dialect} keeps the jobs of a paused queue in `wait`"),
-    "priorities": Support("BullMQ or Bull 3 or 4", "jobs of {dialect} have no priority"),
+    "priorities": Support(
+        "BullMQ or Bull 3 or 4",
+        "jobs of {dialect} have no priority",
+        "leave it out, add the jobs to the queue of the priority, as the PriorityQueue of Bull 1 does, for example "
+        "mail:prio:high (writes of Spark do so for priorities by name)",
+    ),
     "priority-queues": Support("Bull 1 or 2", "{dialect} has one queue for all priorities"),
     "queue-limits": Support(
         "BullMQ", "a queue of {dialect} has no limits of its own", "use the argument `limiter` of the workers"
     ),
     "retry-at-limit": Support("BullMQ 5", "a job of {dialect} is not retried after its last start"),
-    "schedule-hashes": Support("BullMQ", "a schedule of {dialect} has no hash"),
-    "schedules": Support("BullMQ or Bull 3 or 4", "{dialect} has no schedules"),
-    "start-limits": Support("BullMQ", "{dialect} does not count starts", options=("max_started",)),
+    "scheduler-hashes": Support("BullMQ", "a job scheduler of {dialect} has no hash"),
+    "schedulers": Support("BullMQ or Bull 3 or 4", "{dialect} has no job schedulers"),
+    "start-limits": Support("BullMQ", "{dialect} does not count starts", options=("maxStarted",)),
     "telemetry": Support("BullMQ", "jobs of {dialect} carry no trace context", options=("telemetry",)),
-    "worker-names": Support("BullMQ", "workers of {dialect} have no name", options=("name", "workerName")),
+    "worker-names": Support("BullMQ", "workers of {dialect} have no name", options=("workerName",)),
 }
 
 

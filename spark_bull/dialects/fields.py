@@ -15,7 +15,7 @@ Raw = bytes | None
 #: The counter of stalls with which a job begins that may not run twice: its first stall is one too many.
 STALLED_PRESET: Final = 1_000_000
 #: Text, JSON text, an INT, one that may begin with STALLED_PRESET, a BIGINT, ms since 1970, a JSON list of texts.
-Kind = Literal["text", "json", "count", "stalls", "number", "time", "traces"]
+FieldKind = Literal["text", "json", "count", "stalls", "number", "time", "traces"]
 NUMBERS: Final = frozenset({"count", "stalls", "number", "time"})
 
 
@@ -28,7 +28,7 @@ class Field:
     object lacks the field.
     """
 
-    kind: Kind
+    kind: FieldKind
     names: tuple[str, ...]
     attribute: str = ""
     claimed: str = ""

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from spark_bull.errors import OptionError, did_you_mean, encodable, expected
 
-NAME: Final = "parent"
+PARENT: Final = "parent"
 #: Mark in a job's options text that a script replaces by the parent; see `base.MARKS`.
 PARENT_MARK: Final = "\x05"
 #: BullMQ's options for the failure of a child, and their names in its field `parent`; a job has at most one of them.
@@ -25,7 +25,7 @@ ON_FAILURE: Final[Mapping[str, str | None]] = {
     "ignore": "ignoreDependencyOnFailure",
     "remove": "removeDependencyOnFailure",
 }
-MEMBERS: Final = ("queue", "id", "onFailure")
+PARENT_MEMBERS: Final = ("queue", "id", "onFailure")
 
 
 class Parent(NamedTuple):
@@ -40,25 +40,25 @@ def take_parent(row: dict[str, Any]) -> Parent | None:
 
     Raises OptionError for a parent that is no mapping with `queue` and `id`.
     """
-    given = row.pop(NAME, None)
+    given = row.pop(PARENT, None)
     if given is None:
         return None
     if not isinstance(given, Mapping):
-        raise expected(NAME, "an object with `queue` and `id`", given)
+        raise expected(PARENT, "an object with `queue` and `id`", given)
     for name in given:
-        if name not in MEMBERS:
-            raise OptionError(f"unknown member `{name}` of `{NAME}`{did_you_mean(name, MEMBERS)}")
+        if name not in PARENT_MEMBERS:
+            raise OptionError(f"unknown member `{name}` of `{PARENT}`{did_you_mean(name, PARENT_MEMBERS)}")
     queue, parent_id = given.get("queue"), given.get("id")
     if isinstance(parent_id, int) and not isinstance(parent_id, bool):
         parent_id = str(parent_id)
     if not isinstance(queue, str) or not queue.rpartition(":")[2]:
-        raise expected(f"{NAME}.queue", "the name of a queue", queue)
+        raise expected(f"{PARENT}.queue", "the name of a queue", queue)
     if not isinstance(parent_id, str) or not parent_id:
-        raise expected(f"{NAME}.id", "the id of a job", parent_id)
+        raise expected(f"{PARENT}.id", "the id of a job", parent_id)
     on_failure = given.get("onFailure")
     if on_failure is not None:
-        row |= failure_option(f"{NAME}.onFailure", on_failure)
-    return Parent(encodable(f"{NAME}.queue", queue), encodable(f"{NAME}.id", parent_id))
+        row |= failure_option(f"{PARENT}.onFailure", on_failure)
+    return Parent(encodable(f"{PARENT}.queue", queue), encodable(f"{PARENT}.id", parent_id))
 
 
 def failure_option(name: str, on_failure: object) -> dict[str, Any]:

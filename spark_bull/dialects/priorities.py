@@ -6,7 +6,7 @@ from typing import Final
 
 from spark_bull.errors import OptionError, did_you_mean, expected
 
-NAME: Final = "priority"
+PRIORITY: Final = "priority"
 #: Name -> number, of which 1 is the highest.
 PRIORITIES: Final = {"critical": 1, "high": 2, "medium": 3, "normal": 4, "low": 5}
 _LARGEST: Final = 2**53 - 1
@@ -16,7 +16,7 @@ class QueuePriority(str):
     """The name of a priority whose job is added to the queue of that priority; see `keys.priority_queue`."""
 
 
-def number_of(priority: object, highest: int | None = None) -> int:
+def priority_number(priority: object, highest: int | None = None) -> int:
     """The number of a priority that is a number or a name. Raises OptionError for another value.
 
     highest: the largest number that is allowed, None: the largest integer that JavaScript has.
@@ -27,7 +27,7 @@ def number_of(priority: object, highest: int | None = None) -> int:
         return priority
     numbers = "an integer >= 0" if highest is None else f"an integer from 0 to {highest:,}"
     hint = did_you_mean(priority, PRIORITIES) if isinstance(priority, str) else ""
-    raise OptionError(f"{expected(NAME, f'{numbers}, or one of {listed()}', priority)}{hint}")
+    raise OptionError(f"{expected(PRIORITY, f'{numbers}, or one of {listed()}', priority)}{hint}")
 
 
 def listed() -> str:

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from spark_bull.errors import OptionError, expected
 
-EXPIRE_AFTER: Final = "expireAfter"
+EXPIRE_AFTER_MS: Final = "expireAfterMs"
 EXPIRE_AT: Final = "expireAt"
 DELIVERY: Final = "delivery"
 LOCK_MS: Final = "lockMs"
@@ -33,11 +33,11 @@ class Expiry(NamedTuple):
 
 def take_expiry(row: dict[str, Any]) -> Expiry:
     """Takes the properties out of those of a row, whose other properties are checked. Raises OptionError."""
-    after, at = row.pop(EXPIRE_AFTER, None), row.pop(EXPIRE_AT, None)
+    after, at = row.pop(EXPIRE_AFTER_MS, None), row.pop(EXPIRE_AT, None)
     if after is not None and at is not None:
-        raise OptionError(f"expected one of `{EXPIRE_AFTER}` and `{EXPIRE_AT}`, got both: leave one out")
+        raise OptionError(f"expected one of `{EXPIRE_AFTER_MS}` and `{EXPIRE_AT}`, got both: leave one out")
     if after is not None:
-        check_integer(EXPIRE_AFTER, after, 1, "a positive integer (ms)")
+        check_integer(EXPIRE_AFTER_MS, after, 1, "a positive integer (ms)")
     if at is not None:
         check_integer(EXPIRE_AT, at, 1, "a time (ms since 1970)")
     return Expiry(after, at)
@@ -66,7 +66,7 @@ def check_start(expiry: Expiry, delay: int, run_at: int | None, timestamp: int |
         start = delay if run_at is None else (None if timestamp is None else run_at - timestamp)
     elif expiry.at is not None:
         start = run_at if run_at is not None else (None if timestamp is None else timestamp + delay)
-    name, end = (EXPIRE_AFTER, expiry.after) if expiry.at is None else (EXPIRE_AT, expiry.at)
+    name, end = (EXPIRE_AFTER_MS, expiry.after) if expiry.at is None else (EXPIRE_AT, expiry.at)
     if start is not None and end is not None and end <= start and (delay or run_at is not None):
         what = "runAt" if run_at is not None else "delay"
         raise OptionError(

@@ -1,4 +1,4 @@
-"""Public data types: a job to add; a job, a schedule and an event as read; states of jobs; the record of a write."""
+"""Public data types: a job to add; a job, a scheduler and an event as read; states of jobs; the record of a write."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from spark_bull.deprecated import with_old_arguments
 from spark_bull.model.job_json import json_or_text, opts_of, payload_of
 
 STATES = (
@@ -26,7 +27,7 @@ MINUTE_MS = 60_000
 Backoff = int | Mapping[str, Any]
 #: A number, 1 is the highest, or a name: critical, high, medium, normal, low.
 Priority = int | str
-#: How many finished jobs to keep: True none, False all, a number so many, or {"age": seconds, "count": jobs}.
+#: How many finished jobs to keep: True none, False all, a number as many jobs, or {"age": seconds, "count": jobs}.
 KeepRule = bool | int | Mapping[str, int]
 #: The deduplication id of a job, or a mapping with `id` and a rule, by the names of BullMQ.
 Deduplication = str | Mapping[str, Any]
@@ -47,6 +48,7 @@ class RawJson:
     text: str
 
 
+@with_old_arguments
 @dataclass(frozen=True)
 class NewJob:
     """A job to add with BullQueue.add_many, or as a follow-up with RunningJob.then.
@@ -64,7 +66,7 @@ class NewJob:
       backoff: the delay before the next attempt: ms, or a mapping with `type` (fixed, exponential, or a custom
         type of the workers), `delay` (ms) and, in BullMQ, `jitter` (0 to 1).
       lifo: True makes the job the next one of those that wait.
-      remove_on_complete: True removes the job once it has completed, False keeps it; a number keeps so many completed
+      remove_on_complete: True removes the job once it has completed, False keeps it; a number keeps as many completed
         jobs of the queue; {"age": seconds, "count": jobs} limits both.
       remove_on_fail: the same for a job that has failed.
       timestamp: creation time of the job, ms since 1970; default: the current time of Redis.
@@ -74,9 +76,10 @@ class NewJob:
         and `deferrableBy` (s). Bull 4 has only `id` and `ttl`; Bull 1 to 3 have no such ids.
       parent: a job that waits for this one: a mapping with its `queue`, `id` and optionally `onFailure`: what becomes
         of it when this job fails: `wait` (the default), `fail`, `continue`, `ignore` or `remove`. BullMQ only.
-      expire_after: ms after its creation, after which the job does not start any more: it fails as `expired`.
-      expire_at: when that is, ms since 1970; instead of `expire_after`.
-      spread_ms: the job is delayed by up to so many ms more, jobs that are added together by different ones.
+      expire_after_ms: ms after its creation, after which the job does not start any more: it fails as `expired`.
+      expire_at: when that is, ms since 1970; instead of `expire_after_ms`.
+      spread_ms: the job is delayed by a time up to this one, ms, in addition to its delay; jobs that
+        are added together get different times.
       delivery: `at-most-once`: the job never runs twice, and fails if its worker dies; default: `at-least-once`.
       lock_ms: duration of the job's lock, ms, instead of that of the worker. Workers of Node ignore it.
     """
@@ -96,13 +99,14 @@ class NewJob:
     opts: Mapping[str, Any] | None = None
     deduplication: Deduplication | None = None
     parent: Parent | None = None
-    expire_after: int | None = None
+    expire_after_ms: int | None = None
     expire_at: int | None = None
     spread_ms: int | None = None
     delivery: str | None = None
     lock_ms: int | None = None
 
 
+@with_old_arguments
 @dataclass(frozen=True)
 class FlowJob(NewJob):
     """A job of a flow, to add with BullQueue.add_flow: a NewJob that waits for its children. BullMQ only.
@@ -189,7 +193,7 @@ class Job:
       processed_by: name of the worker; BullMQ only.
       parent_key: Redis key of the parent job; BullMQ only.
       deduplication_id: deduplication id of the job; BullMQ and Bull 4 only.
-      repeat_job_key: key of the schedule that made the job.
+      repeat_job_key: key of the job scheduler that made the job.
     """
 
     queue: str
@@ -411,11 +415,11 @@ class Added:
 
 @dataclass(frozen=True)
 class Scheduler:
-    """A schedule as read from Redis. Times are ms since 1970, intervals ms.
+    """A job scheduler as read from Redis. Times are ms since 1970, intervals ms.
 
     Parameters:
       queue: name of the queue.
-      id: id of the schedule; of one that was made in Bull without `jobId`, its key.
+      id: id of the job scheduler; of one that was made in Bull without `jobId`, its key.
       name: name of its jobs.
       next: when its next job is due.
       every: interval of its jobs; None for one with a pattern.

@@ -87,11 +87,11 @@ class FollowUp(NamedTuple):
 class Outcomes:
     """The outcomes of claimed jobs; a job has one outcome.
 
-    `token`: that of the jobs' locks; `tokens`: those of jobs that were claimed under others, by job id. Completed jobs
-    have a return value (JSON text) and a rule for how many completed jobs to keep. `returned`: jobs that their
+    `token`: the token of the jobs' locks; `tokens`: another one, by the id of a job that was claimed with it. Completed
+    jobs have a return value (JSON text) and a rule for how many completed jobs to keep. `returned`: jobs that their
     processors gave back; with `limited_ms` > 0 the queue is rate limited for that time. `unstarted`: jobs that go back
     in their order, as if they had not been claimed. `waiting_for_children`: jobs that run again when their children
-    have ended. `follow_ups`: those of all jobs, of which only those are sent that belong to the outcome of their job.
+    have ended. `follow_ups`: of all jobs; the ones for another outcome than that of their job are not sent.
     `failed_after`: for each failed job, how many had completed before. `size`: number of characters of the texts.
     """
 
@@ -209,7 +209,7 @@ class Lost(NamedTuple):
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the job is still claimed, and can't complete, or wait for its children, because of them."""
+        """Whether the job is still claimed, and its children keep it from completing, or from waiting for them."""
         return self.why in ("children", "failed_children")
 
 
@@ -231,7 +231,8 @@ class Claim:
 
     `claimed`: number of claimed jobs, whether or not they are in `jobs`. `stop`, `paused`: what the control key says.
     `limited_ms`: remaining time of a rate limit, 0: none. `next_due`: when the next delayed job is due (ms since 1970),
-    None when there is none. `more`: further jobs can be claimed now. `now`: time of Redis, ms since 1970.
+    None when there is none. `more`: further jobs can be claimed now. `now`: time of Redis, ms since 1970. `counted`:
+    numbers of jobs by what became of them, as the worker's totals have them.
     """
 
     token: str
@@ -244,3 +245,4 @@ class Claim:
     paused: bool
     now: int
     claimed: int
+    counted: Mapping[str, int]

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from spark_bull.deprecated import warn_renamed
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.options.table import PYTHON_SCOPES, SCOPE_TITLES, TABLE
+from spark_bull.options.table import PYTHON_SCOPES, SCOPE_TITLES, TABLE, WORK, Option
 from spark_bull.options.urls import check_url
 
 #: Keys that Spark adds to the options of a source.
-SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname", "owner", "provider"})
+SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 REDIS_PREFIX: Final = "redis."
 #: Settings of redis-py that have an option of this package.
 OWNED_REDIS_SETTINGS: Final = frozenset(
@@ -34,18 +35,35 @@ def spelled(name: str, scope: str) -> str:
 
 #: The rows by lower-case name and scope. A name may have different rows in different scopes.
 _ROWS: Final = {(spelled(row.name, scope).lower(), scope): row for row in TABLE for scope in row.scopes}
+#: The same by the old names of options.
+_RENAMED: Final = {(spelled(row.old, scope).lower(), scope): row for row in TABLE for scope in row.scopes if row.old}
+
+
+def shown_in(scope: str, text: str) -> str:
+    """Returns a text with the names of options, `chunkSize`, as the users of a scope spell them."""
+
+    def respelled(quoted: re.Match[str]) -> str:
+        name = spelled(quoted[1], scope)
+        return f"`{name}`" if (name.lower(), scope) in _ROWS else quoted[0]
+
+    return re.sub(r"`(\w+)`", respelled, text)
 
 
 @dataclass(frozen=True, repr=False)
 class Options:
-    """Parsed options: `options["chunkSize"]`. given: names of the options that the user set."""
+    """Parsed options: `options["chunkSize"]`, in Python, too. given: names of the options that the user set."""
 
     values: Mapping[str, Any]
     given: frozenset[str]
     redis: Mapping[str, str]
+    scope: str
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
+
+    def spelled(self, name: str) -> str:
+        """The name of an option as its user spells it."""
+        return spelled(name, self.scope)
 
     def __repr__(self) -> str:
         shown = {n: self.values[n] for n in sorted(self.given) if n not in ("password", "url", "resultPath")}
@@ -72,18 +90,28 @@ def parse_options(raw: Mapping[str, str], scope: str) -> Options:
                 )
             redis_settings[setting] = value
             continue
-        option = _ROWS.get((lowered, scope))
+        option = _ROWS.get((lowered, scope)) or _renamed(name, scope)
         if option is None:
             raise unknown_option(name, scope)
+        if option.name in given:
+            raise OptionError(f"expected `{spelled(option.name, scope)}` once, got it with its old name, too")
         given[option.name] = option.parse(spelled(option.name, scope), value)
     values = {o.name: given.get(o.name, o.default_in(scope)) for o in TABLE if scope in o.scopes}
     _check_together(given, scope)
-    return Options(values, frozenset(given), redis_settings)
+    return Options(values, frozenset(given), redis_settings, scope)
+
+
+def _renamed(name: str, scope: str) -> Option | None:
+    """Returns the option that had this name, with a warning."""
+    option = _RENAMED.get((name.lower(), scope))
+    if option is not None and option.old:
+        warn_renamed(spelled(option.old, scope), spelled(option.name, scope))
+    return option
 
 
 def is_spark_option(lowered: str) -> bool:
     """Whether Spark adds an option of this lower-case name to the options of a source."""
-    return lowered in SPARK_OPTIONS or lowered.startswith("option.")
+    return lowered in SPARK_OPTIONS
 
 
 def scopes_of(name: str) -> frozenset[str]:
@@ -103,27 +131,27 @@ def unknown_option(name: str, *scopes: str) -> OptionError:
     )
 
 
-def parse_arguments(
-    arguments: Mapping[str, Any], redis: Mapping[str, str] | None, scope: str, unknown: Mapping[str, Any]
-) -> Options:
-    """Parses the arguments of a Python function; None means not given.
+def parse_arguments(arguments: Mapping[str, Any], scope: str) -> Options:
+    """Parses the options among the arguments of a Python function, and `redis`, settings of redis-py.
 
-    redis: settings of redis-py. unknown: arguments that are not in the function's signature. Raises OptionError as
-    parse_options does.
+    None means not given. Raises OptionError as parse_options does.
     """
-    for name in unknown:
-        raise unknown_option(name, scope)
-    return parse_options(as_texts(arguments) | redis_options(redis), scope)
-
-
-def redis_options(redis: Mapping[str, str] | None) -> dict[str, str]:
-    """Converts settings of redis-py to options: `redis.client_name`, …"""
-    return {f"{REDIS_PREFIX}{name}": str(value) for name, value in (redis or {}).items()}
+    options = {name: value for name, value in arguments.items() if name != "redis"}
+    for name in options:
+        if (name, scope) not in _ROWS and (name, scope) not in _RENAMED:
+            raise unknown_option(name, scope)
+    return parse_options(as_texts(options) | _redis_options(arguments.get("redis")), scope)
 
 
 def as_options(arguments: Mapping[str, Any], scope: str) -> dict[str, str]:
-    """Converts arguments of a Python function to options of the data source."""
-    return {_ROWS[name, scope].name: value for name, value in as_texts(arguments).items()}
+    """Converts the arguments of a Python function that a scope of Spark has, too, to its options: `retryMs`, …"""
+    names = {spelled(row.name, WORK): row.name for row in TABLE if scope in row.scopes}
+    options = {names[name]: value for name, value in arguments.items() if name in names}
+    return as_texts(options) | _redis_options(arguments.get("redis"))
+
+
+def _redis_options(redis: Mapping[str, str] | None) -> dict[str, str]:
+    return {f"{REDIS_PREFIX}{name}": str(value) for name, value in (redis or {}).items()}
 
 
 def as_texts(options: Mapping[str, Any]) -> dict[str, str]:
@@ -194,5 +222,5 @@ def _check_deduplication(given: Mapping[str, Any]) -> None:
     has_id = rule is not None and (not isinstance(rule, Mapping) or "id" in rule)
     if has_id and "uniqueBy" in given:
         raise OptionError("expected one of `uniqueBy` and an id in `deduplication`, got both: leave one out")
-    if isinstance(rule, Mapping) and "ttl" in rule and "uniqueFor" in given:
-        raise OptionError("expected one of `uniqueFor` and `ttl` in `deduplication`, got both: leave one out")
+    if isinstance(rule, Mapping) and "ttl" in rule and "uniqueForMs" in given:
+        raise OptionError("expected one of `uniqueForMs` and `ttl` in `deduplication`, got both: leave one out")

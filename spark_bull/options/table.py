@@ -13,7 +13,6 @@ from spark_bull.keys import DEFAULT_PREFIX
 from spark_bull.model.group_limits import group_limits
 from spark_bull.model.limiter import parse_limiter
 from spark_bull.options.values import (
-    KEEP_RULE,
     Parser,
     backoff,
     choice,
@@ -83,7 +82,7 @@ class Option:
     """One row of the table.
 
     default: the default value, parsed. shown: the default as printed in the documentation. scope_defaults: defaults of
-    scopes that differ.
+    scopes that differ. old: its name before, which works until 2.0, with a warning.
     """
 
     name: str
@@ -93,9 +92,20 @@ class Option:
     doc: str
     shown: str | None = None
     scope_defaults: Mapping[str, Any] = field(default_factory=dict)
+    old: str | None = None
 
     def default_in(self, scope: str) -> Any:
         return self.scope_defaults.get(scope, self.default)
+
+    def default_text(self, scope: str | None = None) -> str:
+        """The default as Markdown; that of a scope takes precedence over `shown`."""
+        if self.shown and scope not in self.scope_defaults:
+            return self.shown
+        default = self.default if scope is None else self.default_in(scope)
+        if isinstance(default, bool):
+            return f"`{str(default).lower()}`"
+        text = ",".join(default) if isinstance(default, tuple) else default
+        return "" if default is None else f"`{text}`"
 
 
 #: See worker/claims/batch_size.py.
@@ -165,7 +175,7 @@ TABLE: Final[tuple[Option, ...]] = (
         None,
         ALL,
         "`claim`: a streaming read claims jobs to be processed; `settle`: a write records the outcomes of claimed "
-        "jobs; `schedule`: a write creates or changes schedules; `manage`: a write changes existing jobs",
+        "jobs; `schedule`: a write creates or changes job schedulers; `manage`: a write changes existing jobs",
         "none: jobs are added or inspected",
     ),
     # how a write works
@@ -192,7 +202,7 @@ TABLE: Final[tuple[Option, ...]] = (
         (*ALL, QUEUE),
         "maximum number of jobs per script call",
         "500; when jobs are added: 250",
-        {WRITE: 250},
+        {WRITE: 250, QUEUE: 500},
     ),
     Option(
         "chunkBytes",
@@ -213,7 +223,7 @@ TABLE: Final[tuple[Option, ...]] = (
         flag,
         False,
         (WRITE,),
-        "whether the write keeps the ids of its jobs for 30 days, for `writeId` and `spark_bull.results`",
+        "whether the write keeps the ids of its jobs for 30 days, for `writeId` and `spark_bull.write_results`",
     ),
     Option(
         "txnAppId",
@@ -228,7 +238,8 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1),
         None,
         (WRITE, QUEUE),
-        "maximum number of jobs of the queue that wait, for whatever, after this write; see `whenFull`",
+        "maximum number of jobs of the queue that are not active and have not ended, after jobs were added; see "
+        "`whenFull`",
         "unlimited",
     ),
     Option(
@@ -244,7 +255,8 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1),
         None,
         (WRITE, QUEUE),
-        "number of replicas of Redis that must have the jobs before the write ends (command `WAIT`)",
+        "number of replicas of Redis that must have the jobs before a write, or a call that adds some, ends (command "
+        "`WAIT`)",
         "none",
     ),
     Option(
@@ -252,7 +264,7 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1),
         10_000,
         (WRITE, QUEUE),
-        "with `replicas`, for how long to wait for them before the write fails, although its jobs were added",
+        "with `replicas`, for how long to wait for them before the write or call fails, although its jobs were added",
     ),
     Option(
         "confirmObliterate",
@@ -330,13 +342,14 @@ TABLE: Final[tuple[Option, ...]] = (
         "none",
     ),
     Option(
-        "uniqueFor",
+        "uniqueForMs",
         integer(1),
         None,
         (WRITE,),
         "the `ttl` of deduplication ids, ms: jobs with the same id are dropped for so long, whether the first one has "
         "finished or not",
         "until the job finishes",
+        old="uniqueFor",
     ),
     Option(
         "onFinish",
@@ -367,11 +380,12 @@ TABLE: Final[tuple[Option, ...]] = (
         "`wait`; with `sequenceBy` `ignore`",
     ),
     Option(
-        "expireAfter",
+        "expireAfterMs",
         integer(1),
         None,
         (WRITE, QUEUE),
         "default for a column of this name: ms after its creation, after which a job does not start any more",
+        old="expireAfter",
     ),
     Option("expireAt", instant, None, (WRITE, QUEUE), "default for a column of this name, ISO 8601 or ms"),
     Option(
@@ -429,8 +443,9 @@ TABLE: Final[tuple[Option, ...]] = (
         "lockMs",
         integer(300),
         30_000,
-        (CLAIM,),
-        "duration of the jobs' locks, after which jobs of a dead query can be rescued; extended while the query runs",
+        (CLAIM, WORK),
+        "duration of the jobs' locks, ms, after which jobs of a dead query or slot can be rescued; extended while it "
+        "runs",
     ),
     Option(
         "readerId",
@@ -467,13 +482,23 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     # how they are settled
     Option(
-        "removeOnComplete", keep, None, (SETTLE,), f"for jobs without a rule of their own: {KEEP_RULE}", "all are kept"
+        "removeOnComplete",
+        keep,
+        None,
+        (SETTLE, WORK),
+        "which completed jobs to remove, for jobs without their own option: true removes all, false none; a number is "
+        'how many to keep; `{"age": seconds, "count": jobs}` limits both',
+        "all are kept",
     ),
-    Option("removeOnFail", keep, None, (SETTLE,), "for jobs without a rule of their own, as above", "all are kept"),
+    Option("removeOnFail", keep, None, (SETTLE, WORK), "the same for failed jobs", "all are kept"),
     Option(
-        "metricsMinutes", integer(0), 0, (SETTLE,), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"
+        "metricsMinutes",
+        integer(0),
+        0,
+        (SETTLE, WORK),
+        "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none",
     ),
-    # how schedules are written
+    # how job schedulers are written
     Option("name", text, None, (SCHEDULE,), "default for a column of this name", "`id` (BullMQ), `__default__` (Bull)"),
     Option(
         "tz",
@@ -572,9 +597,10 @@ TABLE: Final[tuple[Option, ...]] = (
         "payloadSchema",
         text,
         None,
-        (READ, COLLECT),
-        "type of the column `data`: columns as DDL, a type of SQL, or `infer` (batch reads only)",
-        "JSON text",
+        (READ, COLLECT, WRITE),
+        "type of the column `data`: columns as DDL, a type of SQL, or `infer` (batch reads only); a write fails for a "
+        "payload that does not match",
+        "JSON text; a write checks nothing",
     ),
     Option(
         "returnSchema",
@@ -598,7 +624,7 @@ TABLE: Final[tuple[Option, ...]] = (
         choice("priority", "name"),
         None,
         (READ,),
-        "`view=counts`: count the jobs of each state by priority, or by name, which is a further column",
+        "`view=counts`: count the jobs of each state by priority, or by name, which is another column",
         "none: by state",
     ),
     Option(
@@ -626,7 +652,7 @@ TABLE: Final[tuple[Option, ...]] = (
         "number of partitions, by a hash of the queue and the job id",
         "by size: 1 per 100,000 jobs, at most 4",
     ),
-    # arguments of a Worker, as Python spells them
+    # arguments of a Worker
     Option(
         "engine",
         choice("auto", "loop", "stream"),
@@ -635,7 +661,12 @@ TABLE: Final[tuple[Option, ...]] = (
         "`loop`: long tasks; `stream`: micro-batches; `auto`: `stream` for functions of DataFrames, else `loop`",
     ),
     Option(
-        "slots", integer(1), None, (WORK,), "number of Spark tasks that process jobs in parallel", "all cores but one"
+        "slots",
+        integer(1),
+        None,
+        (WORK,),
+        "number of Spark tasks that process jobs in parallel, one core each",
+        "all cores but one, also cores of executors that start later, unless Spark allocates executors dynamically",
     ),
     Option(
         "concurrency",
@@ -643,51 +674,51 @@ TABLE: Final[tuple[Option, ...]] = (
         1,
         (WORK,),
         "maximum number of jobs that a slot processes at the same time: functions in threads, coroutine functions in "
-        "an event loop; each job is settled when it ends",
+        "an event loop; each job is settled when it ends; not for UDFs",
     ),
     Option(
-        "min_chunk",
+        "minChunk",
         integer(1, 2_000),
         1,
         (WORK,),
-        "number of jobs for which a call of a UDF waits, `chunk_wait_ms` at most; engine `loop`",
+        "number of jobs for which a call of a UDF waits, `chunkWaitMs` at most; engine `loop`",
     ),
-    Option("chunk_wait_ms", integer(0), 1_000, (WORK,), "see `min_chunk`; ms"),
+    Option("chunkWaitMs", integer(0), 1_000, (WORK,), "see `minChunk`; ms"),
     Option(
-        "chunk_size",
+        "chunkSize",
         integer(1, 2_000),
         None,
         (WORK,),
         "maximum number of jobs per claim of a slot, and per call of a UDF",
-        "100; UDFs: 200, or `min_chunk` if that is larger; engine `stream`: 500",
+        "100; UDFs: 200, or `minChunk` if that is larger; engine `stream`: 500",
     ),
     Option(
-        "timeout_ms", integer(0), 0, (WORK,), "maximum duration of a job, or of one call of a UDF, ms; 0: unlimited"
-    ),
-    Option(
-        "lock_ms",
-        integer(300),
-        30_000,
-        (WORK,),
-        "duration of the jobs' locks, ms, after which jobs of a dead slot can be rescued; extended while the slot runs",
-    ),
-    Option("name", text, None, (WORK,), "name of the worker, which BullMQ stores as `processedBy`"),
-    Option(
-        "remove_on_complete", keep, None, (WORK,), f"for jobs without a rule of their own: {KEEP_RULE}", "all are kept"
-    ),
-    Option("remove_on_fail", keep, None, (WORK,), "for jobs without a rule of their own, as above", "all are kept"),
-    Option("metrics_minutes", integer(0), 0, (WORK,), "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none"),
-    Option(
-        "max_started",
+        "timeoutMs",
         integer(0),
         0,
         (WORK,),
-        "how often a job may start, whatever ended its attempts, before it fails, as BullMQ's `maxStartedAttempts`; "
-        "0: unlimited; BullMQ only",
+        "maximum duration of a job, or of one call of a UDF, ms; a job's `timeout` takes precedence; 0: unlimited",
     ),
-    Option("max_stalled", integer(0), 1, (WORK, SERVICE), "how often a job may stall before it fails"),
-    Option("check_ms", integer(1), 30_000, (WORK, SERVICE), "interval of the check for stalled jobs, ms"),
-    Option("promoter", flag, True, (WORK,), "run a `Promoter` on the driver"),
+    Option(
+        "workerName",
+        text,
+        None,
+        (WORK,),
+        "name of the worker, which BullMQ stores as `processedBy` of its jobs",
+        "`spark-` and the worker's id",
+        old="name",
+    ),
+    Option(
+        "maxStarted",
+        integer(0),
+        0,
+        (WORK,),
+        "how often a job may start before it fails, also if its attempts ended without an outcome, as BullMQ's "
+        "`maxStartedAttempts`; 0: unlimited; BullMQ only",
+    ),
+    Option("maxStalled", integer(0), 1, (WORK, SERVICE), "how often a job may stall before it fails"),
+    Option("checkMs", integer(1), 30_000, (WORK, SERVICE), "interval of the check for stalled jobs, ms"),
+    Option("promoter", flag, True, (WORK,), "whether a `Promoter` for the queues runs on the driver"),
     Option(
         "checkpoint",
         text,
@@ -697,12 +728,19 @@ TABLE: Final[tuple[Option, ...]] = (
         "a temporary one",
     ),
     Option(
-        "max_jobs_per_trigger",
+        "maxJobsPerTrigger",
         integer(1),
         None,
         (WORK,),
         "engine `stream`: maximum number of jobs per micro-batch",
         BATCH_SIZE,
     ),
-    Option("progress", flag, None, (WORK,), "show a line with the worker's progress", "on a terminal or in a notebook"),
+    Option(
+        "progress",
+        flag,
+        None,
+        (WORK,),
+        "whether to show a line with the worker's progress",
+        "on a terminal or in a notebook",
+    ),
 )

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from threading import Event
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from spark_bull.deprecated import with_old_arguments, with_old_names
 from spark_bull.dialects.base import DEFAULT_NAME, json_text
 from spark_bull.dialects.encode.chunks import ChunkBuilder
 from spark_bull.dialects.encode.codec import carrying, check_defaults, data_text, defaults_of, encode, rows_of
@@ -18,17 +19,13 @@ from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.model.jobs import (
     Added,
     AddedFlow,
-    Backoff,
     Change,
     Changed,
-    Deduplication,
     Dependency,
     FlowJob,
     Job,
     JobStats,
-    KeepRule,
     NewJob,
-    Parent,
     Priority,
     QueueLimits,
     QueueMetrics,
@@ -36,13 +33,14 @@ from spark_bull.model.jobs import (
     Scheduler,
     WriteRecord,
 )
+from spark_bull.options.arguments import JOB_TEXTS, JobProperties, QueueArguments, listing, with_options
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import QUEUE
 from spark_bull.queue.core import report
 from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.core.intake import close_intake, is_intake_open, open_intake
+from spark_bull.queue.core.length_limit import length_limit_of
 from spark_bull.queue.core.replication import check_replicas, replica_terms_of, wait_for_replicas
-from spark_bull.queue.core.room import length_limit_of
 from spark_bull.queue.dispatch.add import add_chunk, sum_of
 from spark_bull.queue.dispatch.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.queue.dispatch.parents import check_queues, rejection
@@ -53,7 +51,7 @@ from spark_bull.queue.events.waiting import wait_for_job
 from spark_bull.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.jobs.counts_by import counts_by
 from spark_bull.queue.jobs.dependencies import dependency_counts, read_dependencies
-from spark_bull.queue.jobs.read import counts, get_job, logs, page
+from spark_bull.queue.jobs.read import counts, logs, page, read_job
 from spark_bull.queue.manage import limits, manage
 from spark_bull.queue.manage.cancel import request_cancel
 from spark_bull.queue.manage.changes import change_job, change_jobs
@@ -62,9 +60,16 @@ from spark_bull.queue.manage.deduplication import free, holder_of
 from spark_bull.queue.monitor.metrics import read_metrics
 from spark_bull.queue.monitor.stats import SAMPLE, WINDOW_MS, stats
 from spark_bull.queue.schedule import schedulers
+from spark_bull.short_errors import short_errors
 from spark_bull.tracing.tracer import TracerSource, spans_of
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
+
+@short_errors
+@with_old_names
+@with_options(QueueArguments, QUEUE)
 class BullQueue:
     """A queue of any dialect, from plain Python.
 
@@ -76,47 +81,9 @@ class BullQueue:
 
     Parameters:
       queue: name of the queue.
-      url: `redis://`, `rediss://` or `unix://`, with user, password and database inside. Default: $SPARK_BULL_URL, else
-        `host` and `port`.
-      host: host of Redis, when there is no `url`; default: localhost.
-      port: port of Redis, when there is no `url`; default: 6379.
-      db: number of the database, when there is no `url`; default: 0.
-      username: ACL user; takes precedence over the one in `url`.
-      password: password; takes precedence over the one in `url`. Default: $SPARK_BULL_PASSWORD.
-      ssl: whether to use TLS, when there is no `url`.
-      call_timeout_ms: timeout of one call to Redis, ms, after which it is retried; default: 30,000.
-      retry_ms: for how long a call is retried, ms, with growing pauses; default: 20,000.
-      redis: further settings of redis-py, such as {"client_name": "reports"}.
-      prefix: first part of every key, as in the Node library; default: bull.
-      protocol: dialect of the queue: bull-1 (Bull 1, 2), bull (3, 4), bullmq (5, 6), or auto: detected from Redis.
-      bullmq_version: "5" or "6": where jobs of a paused BullMQ queue are kept; auto: detected from Redis.
-      chunk_size: maximum number of jobs per script call; default: 500.
-      chunk_bytes: maximum payload of one script call, bytes; a larger job is sent alone. Default: 1 MiB.
-      max_length: maximum number of jobs of the queue that wait, for whatever, after jobs were added here; default:
-        unlimited.
-      when_full: what happens to jobs for which there is no room: "fail", an error, which is the default; "wait": they
-        are added when there is room; "drop": they are not added, and counted.
-      replicas: number of replicas of Redis that must have the jobs before a call that adds some returns; default: none.
-      replica_timeout_ms: for how long such a call waits for them before it raises NotReplicated, ms; default: 10,000.
-      name: default for the `name` of jobs added here; this and the following are as in NewJob.
-      delay: default for the `delay` of jobs added here, ms.
-      run_at: default for their `run_at`, ms since 1970.
-      priority: default for their `priority`.
-      attempts: default for their `attempts`.
-      backoff: default for their `backoff`, ms or a mapping.
-      lifo: default for their `lifo`.
-      remove_on_complete: default for their `remove_on_complete`.
-      remove_on_fail: default for their `remove_on_fail`.
-      timestamp: default for their `timestamp`, ms since 1970.
-      deduplication: default for their `deduplication`; a mapping without `id` is the rule of jobs that give an id.
-      expire_after: default for their `expire_after`, ms.
-      expire_at: default for their `expire_at`, ms since 1970.
-      spread_ms: default for their `spread_ms`.
-      delivery: default for their `delivery`.
-      lock_ms: default for their `lock_ms`.
-      opts: further options of the Node library for jobs added here, by its own names.
       tracer: makes a span for each call that adds jobs, whose context the jobs carry, as with `telemetry` in BullMQ:
         True for the global tracer, a tracer of OpenTelemetry, or a function that returns one. BullMQ only.
+      options: options of the connection, limits of calls and of the queue, and defaults of jobs; see QueueArguments.
 
     Raises:
       OptionError: for an argument that is wrong, unknown, or does not go with another one.
@@ -128,83 +95,10 @@ class BullQueue:
         self,
         queue: str,
         *,
-        url: str | None = None,
-        host: str | None = None,
-        port: int | None = None,
-        db: int | None = None,
-        username: str | None = None,
-        password: str | None = None,
-        ssl: bool | None = None,
-        call_timeout_ms: int | None = None,
-        retry_ms: int | None = None,
-        redis: Mapping[str, str] | None = None,
-        prefix: str | None = None,
-        protocol: str | None = None,
-        bullmq_version: str | None = None,
-        chunk_size: int | None = None,
-        chunk_bytes: int | None = None,
-        max_length: int | None = None,
-        when_full: str | None = None,
-        replicas: int | None = None,
-        replica_timeout_ms: int | None = None,
-        name: str | None = None,
-        delay: int | None = None,
-        run_at: int | None = None,
-        priority: Priority | None = None,
-        attempts: int | None = None,
-        backoff: Backoff | None = None,
-        lifo: bool | None = None,
-        remove_on_complete: KeepRule | None = None,
-        remove_on_fail: KeepRule | None = None,
-        timestamp: int | None = None,
-        deduplication: Deduplication | None = None,
-        expire_after: int | None = None,
-        expire_at: int | None = None,
-        spread_ms: int | None = None,
-        delivery: str | None = None,
-        lock_ms: int | None = None,
-        opts: Mapping[str, Any] | None = None,
         tracer: TracerSource = None,
-        **unknown: NoReturn,
+        **options: Unpack[QueueArguments],
     ) -> None:
-        arguments = {
-            "url": url,
-            "host": host,
-            "port": port,
-            "db": db,
-            "username": username,
-            "password": password,
-            "ssl": ssl,
-            "call_timeout_ms": call_timeout_ms,
-            "retry_ms": retry_ms,
-            "prefix": prefix,
-            "protocol": protocol,
-            "bullmq_version": bullmq_version,
-            "chunk_size": chunk_size,
-            "chunk_bytes": chunk_bytes,
-            "max_length": max_length,
-            "when_full": when_full,
-            "replicas": replicas,
-            "replica_timeout_ms": replica_timeout_ms,
-            "name": name,
-            "delay": delay,
-            "run_at": run_at,
-            "priority": priority,
-            "attempts": attempts,
-            "backoff": backoff,
-            "lifo": lifo,
-            "remove_on_complete": remove_on_complete,
-            "remove_on_fail": remove_on_fail,
-            "timestamp": timestamp,
-            "deduplication": deduplication,
-            "expire_after": expire_after,
-            "expire_at": expire_at,
-            "spread_ms": spread_ms,
-            "delivery": delivery,
-            "lock_ms": lock_ms,
-            "opts": opts,
-        }
-        self._options = parse_arguments(arguments, redis, QUEUE, unknown)
+        self._options = parse_arguments(options, QUEUE)
         self.handle: QueueHandle = open_handle(self._options, queue)
         self._defaults = defaults_of(self._options)
         self._limit = length_limit_of(self._options)
@@ -238,57 +132,14 @@ class BullQueue:
 
     # dispatch
 
-    def add(
-        self,
-        data: Any,
-        *,
-        name: str | None = None,
-        job_id: str | None = None,
-        delay: int | None = None,
-        run_at: int | None = None,
-        priority: Priority | None = None,
-        attempts: int | None = None,
-        backoff: Backoff | None = None,
-        lifo: bool | None = None,
-        remove_on_complete: KeepRule | None = None,
-        remove_on_fail: KeepRule | None = None,
-        timestamp: int | None = None,
-        deduplication: Deduplication | None = None,
-        parent: Parent | None = None,
-        expire_after: int | None = None,
-        expire_at: int | None = None,
-        spread_ms: int | None = None,
-        delivery: str | None = None,
-        lock_ms: int | None = None,
-        opts: Mapping[str, Any] | None = None,
-        **unknown: NoReturn,
-    ) -> str:
+    @with_old_arguments
+    @listing(JobProperties, JOB_TEXTS)
+    def add(self, data: Any, **properties: Unpack[JobProperties]) -> str:
         """Adds one job. An argument that is None has the queue's default, if there is one.
 
         Parameters:
           data: the payload: anything JSON can hold, or RawJson.
-          name: the job's name, as in the Node library.
-          job_id: the job's id; a job whose id exists in the queue is not added.
-          delay: ms to wait before the job may run.
-          run_at: when the job may run, ms since 1970; instead of `delay`.
-          priority: 1 is the highest; 0 is none; or a name, as in NewJob.
-          attempts: maximum number of attempts, the first one included.
-          backoff: the delay before the next attempt: ms, or a mapping with `type`, `delay` (ms) and `jitter` (0 to 1).
-          lifo: True makes the job the next one of those that wait.
-          remove_on_complete: True removes the job once it has completed, False keeps it; a number keeps so many
-            completed jobs of the queue; {"age": seconds, "count": jobs} limits both.
-          remove_on_fail: the same for a job that has failed.
-          timestamp: creation time of the job, ms since 1970; default: the current time of Redis.
-          deduplication: an id that one unfinished job of the queue can have: while it is taken, the job is not added.
-            Or a mapping with `id` and a rule, as in NewJob.
-          parent: a job that waits for this one: a mapping with `queue`, `id` and `onFailure`, as in NewJob; BullMQ
-            only.
-          expire_after: ms after which the job does not start any more: it fails as `expired`.
-          expire_at: when that is, ms since 1970; instead of `expire_after`.
-          spread_ms: the job is delayed by a random time up to this one, ms.
-          delivery: `at-most-once`: the job never runs twice, and fails if its worker dies.
-          lock_ms: duration of the job's lock, ms; workers of Node ignore it.
-          opts: further options of the Node library, by its own names; they take precedence over the others.
+          properties: the properties of NewJob.
 
         Returns:
           The job's id; that of the job that has its deduplication id, if the job is deduplicated; "" if it is dropped,
@@ -302,33 +153,14 @@ class BullQueue:
           DialectError: for a property that the queue's dialect lacks.
           ParentError: when the parent is missing, or the job has another one; nothing was added.
         """
-        for given in unknown:
-            raise OptionError(f"unknown property `{given}` of a job{did_you_mean(given, NewJob.__annotations__)}")
-        job = NewJob(
-            data,
-            name=name,
-            job_id=job_id,
-            delay=delay,
-            run_at=run_at,
-            priority=priority,
-            attempts=attempts,
-            backoff=backoff,
-            lifo=lifo,
-            remove_on_complete=remove_on_complete,
-            remove_on_fail=remove_on_fail,
-            timestamp=timestamp,
-            deduplication=deduplication,
-            parent=parent,
-            expire_after=expire_after,
-            expire_at=expire_at,
-            spread_ms=spread_ms,
-            delivery=delivery,
-            lock_ms=lock_ms,
-            opts=opts,
-        )
+        for given in properties:
+            if given not in JobProperties.__annotations__:
+                known = JobProperties.__annotations__
+                raise OptionError(f"unknown property `{given}` of a job{did_you_mean(given, known)}")
+        job = NewJob(data, **properties)
         if self._spans is None:
             return self._added([job]).ids[0]
-        name = name or self._defaults.get("name", DEFAULT_NAME)
+        name = job.name or self._defaults.get("name", DEFAULT_NAME)
         with self._spans.adding(self.name, "add", f"{self.name}.{name}") as (span, context):
             span.set({"bullmq.job.name": name})
             (added_id,) = self._added([job], context).ids
@@ -365,7 +197,7 @@ class BullQueue:
             queue.add_flow(FlowJob({"book": 7}, "bind", children=[FlowJob({"page": n}, queue="pages") for n in (1, 2)]))
 
         Parameters:
-          flow: the job, with its children; at most 1,000 jobs. The queue's defaults are those of all of them.
+          flow: the job, with its children; at most 1,000 jobs. The queue's defaults apply to all of them.
 
         Returns:
           The queues and ids of the jobs.
@@ -458,7 +290,7 @@ class BullQueue:
         """
         return counts(self.handle)
 
-    def get_job(self, job_id: str) -> Job | None:
+    def job(self, job_id: str) -> Job | None:
         """Reads one job with its state.
 
         Parameters:
@@ -467,7 +299,7 @@ class BullQueue:
         Returns:
           The job, or None when there is none of this id.
         """
-        return get_job(self.handle, job_id)
+        return read_job(self.handle, job_id)
 
     def counts_by(self, by: str, states: Sequence[str] = ()) -> dict[str, dict[Any, int]]:
         """Counts the jobs of each state by priority or name.
@@ -490,7 +322,7 @@ class BullQueue:
     def metrics(self, state: str, start: int = 0, end: int = -1) -> QueueMetrics:
         """Reads how many jobs have completed or failed per minute, as getMetrics does.
 
-        Workers count them if they keep metrics: those of Node with the option `metrics`, those of Spark with
+        Workers count them if they keep metrics: workers of Node with the option `metrics`, workers of Spark with
         `metrics_minutes`.
 
         Parameters:
@@ -564,7 +396,7 @@ class BullQueue:
         """
         return logs(self.handle, job_id, start, stop)
 
-    def get_children_values(self, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, Any]:
+    def children_values(self, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, Any]:
         """Reads the return values of a job's children that have completed.
 
         Parameters:
@@ -580,7 +412,7 @@ class BullQueue:
         """
         return values_of(self.handle, job_id, limit)
 
-    def get_dependencies(self, job_id: str, limit: int = MAX_CHILDREN) -> list[Dependency]:
+    def dependencies(self, job_id: str, limit: int = MAX_CHILDREN) -> list[Dependency]:
         """Reads the children of a job, and what has become of them.
 
         Parameters:
@@ -596,7 +428,7 @@ class BullQueue:
         """
         return read_dependencies(self.handle, job_id, limit)
 
-    def get_dependencies_count(self, job_id: str) -> dict[str, int]:
+    def dependency_counts(self, job_id: str) -> dict[str, int]:
         """Counts the children of a job.
 
         Parameters:
@@ -610,7 +442,7 @@ class BullQueue:
         """
         return dependency_counts(self.handle, job_id)
 
-    def get_children_failures(self, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, str]:
+    def children_failures(self, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, str]:
         """Reads why children of a job have failed whose failures do not fail it, as getIgnoredChildrenFailures does.
 
         Parameters:
@@ -626,7 +458,7 @@ class BullQueue:
         """
         return failures_of(self.handle, job_id, limit)
 
-    def get_deduplication_job_id(self, deduplication_id: str) -> str | None:
+    def deduplication_job_id(self, deduplication_id: str) -> str | None:
         """Finds the job that has a deduplication id.
 
         Parameters:
@@ -645,7 +477,7 @@ class BullQueue:
     def events(
         self, *, start: str | None = None, timeout_s: float | None = None, stop: Event | None = None
     ) -> QueueEvents:
-        """Reads the events of the queue as they happen, those of all its producers and workers.
+        """Reads the events of the queue as they happen, also events of other producers and workers.
 
             with queue.events(timeout_s=60) as events:
                 for event in events:
@@ -745,12 +577,12 @@ class BullQueue:
         return manage.is_paused(self.handle)
 
     def close_intake(self) -> None:
-        """Lets the queue accept no further jobs and schedules: writes of Spark and of this class raise IntakeClosed.
+        """Lets the queue accept no further jobs and schedulers: writes of Spark and this class raise IntakeClosed.
 
         Workers go on.
 
         Producers of Node do not know of it, and still add jobs. Jobs that workers add, follow-up jobs and the next jobs
-        of schedules, and the jobs of registered writes are added. It is no pause of the queue, which stops workers; and
+        of schedulers, and the jobs of registered writes are added. It is no pause, which stops workers, and
         not `close()`, which closes connections. It lasts until `open_intake`, even if the queue is obliterated.
         """
         close_intake(self.handle)
@@ -774,9 +606,9 @@ class BullQueue:
         max: int | None = None,
         duration_ms: int | None = None,
     ) -> None:
-        """Sets limits of the queue over all its workers, also those of Node (BullMQ). Other limits stay.
+        """Sets limits of the queue over all its workers, also workers of Node (BullMQ). Other limits stay.
 
-        They are those of BullMQ's setGlobalConcurrency and setGlobalRateLimit. Idle workers are woken.
+        They are the limits of BullMQ's setGlobalConcurrency and setGlobalRateLimit. Idle workers are woken.
 
         Parameters:
           concurrency: maximum number of active jobs.
@@ -815,7 +647,7 @@ class BullQueue:
     def rate_limit(self, duration_ms: int) -> None:
         """Keeps workers from starting jobs for a time, as BullMQ's rateLimit does; active jobs continue.
 
-        All workers of Spark obey; those of Node only if the queue, or the worker, has a rate limit.
+        All workers of Spark obey; workers of Node only if the queue, or the worker, has a rate limit.
 
         Parameters:
           duration_ms: for how long, ms.
@@ -852,19 +684,20 @@ class BullQueue:
         """
         return change_jobs(self.handle, changes, self._options["chunkSize"], self._options["chunkBytes"])
 
-    def change_delay(self, job_id: str, delay: int) -> None:
+    @with_old_arguments
+    def change_delay(self, job_id: str, delay_ms: int) -> None:
         """Changes when a delayed job runs.
 
         Parameters:
           job_id: id of the job.
-          delay: ms from now.
+          delay_ms: ms from now.
 
         Raises:
           OptionError: for a wrong delay.
           JobMissing: when there is no such job.
           WrongState: when it is not delayed.
         """
-        change_job(self.handle, Change(job_id, "delay", delay=delay))
+        change_job(self.handle, Change(job_id, "delay", delay=delay_ms))
 
     def change_priority(self, job_id: str, priority: Priority, *, lifo: bool = False) -> None:
         """Changes the priority of a job; one that waits takes its new place.
@@ -1115,7 +948,7 @@ class BullQueue:
         """
         manage.obliterate(self.handle, force=force, chunk_size=self._options["chunkSize"])
 
-    # schedules
+    # job schedulers
 
     def upsert_scheduler(
         self,
@@ -1132,14 +965,14 @@ class BullQueue:
         end_date: int | None = None,
         opts: Mapping[str, Any] | None = None,
     ) -> int:
-        """Creates or changes a schedule, which adds a job again and again, as upsertJobScheduler does.
+        """Creates or changes a job scheduler, which adds a job again and again, as upsertJobScheduler does.
 
         Its next job is added at once, and each further one when a worker, Node's or Spark's, starts the one before. In
         Bull 3 and 4 it is a job with the option `repeat`. The queue's defaults also apply to its jobs, except for
         delays and `deduplication`.
 
         Parameters:
-          scheduler_id: id of the schedule; one that exists is changed. Without ':' in Bull.
+          scheduler_id: id of the job scheduler; one that exists is changed. Without ':' in Bull.
           every: interval, ms; instead of `pattern`. The first job of BullMQ runs at once unless `start_date` or
             `offset` is given, that of Bull at the next multiple of the interval.
           pattern: cron pattern of 5 fields, or 6 with seconds first; instead of `every`.
@@ -1177,24 +1010,24 @@ class BullQueue:
         return schedulers.upsert(self.handle, row, self._defaults)
 
     def schedulers(self) -> list[Scheduler]:
-        """Lists the schedules of the queue.
+        """Lists the job schedulers of the queue.
 
         Returns:
-          The schedules, those that are due first at the beginning.
+          The job schedulers, those that are due first at the beginning.
 
         Raises:
           DialectError: for a queue of Bull 1 or 2.
         """
         return list(schedulers.schedulers(self.handle))
 
-    def get_scheduler(self, scheduler_id: str) -> Scheduler | None:
-        """Reads one schedule.
+    def scheduler(self, scheduler_id: str) -> Scheduler | None:
+        """Reads one job scheduler.
 
         Parameters:
-          scheduler_id: id of the schedule.
+          scheduler_id: id of the job scheduler.
 
         Returns:
-          The schedule, or None when there is none of this id.
+          The job scheduler, or None when there is none of this id.
 
         Raises:
           DialectError: for a queue of Bull 1 or 2.
@@ -1202,10 +1035,10 @@ class BullQueue:
         return schedulers.scheduler(self.handle, scheduler_id)
 
     def remove_scheduler(self, scheduler_id: str) -> bool:
-        """Removes a schedule and its next job, as removeJobScheduler does. A job that waits for a worker stays.
+        """Removes a job scheduler and its next job, as removeJobScheduler does. A job that waits for a worker stays.
 
         Parameters:
-          scheduler_id: id of the schedule.
+          scheduler_id: id of the job scheduler.
 
         Returns:
           Whether it existed.

@@ -43,7 +43,7 @@ log = logging.getLogger("spark_bull")
 CONNECT_TIMEOUT_S: Final = 5.0
 MIN_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 1.0
-#: Duration of a call without an answer, after which a warning is logged.
+#: Time without an answer, after which a warning is logged.
 WARN_AFTER_S: Final = 1.0
 #: Errors of a server that has been replaced as primary; connections to it must be closed.
 _REPLACED: Final = ("READONLY", "UNBLOCKED", "MASTERDOWN")
@@ -63,11 +63,13 @@ class RetryingClient:
         self._client = _new_client(settings)
         self._reached = False
         self._reported = False
+        self._retries = True
 
     def run(self, send: Callable[[redis.Redis], T], what: str = "a command") -> T:
         """Returns the result of `send(client)`. Raises ConnectionLost and the other errors of `translated`."""
-        now = monotonic_s()
-        warn_at, give_up_at, pause_s, tries = now + WARN_AFTER_S, now + self._settings.retry_ms / 1000, MIN_PAUSE_S, 0
+        give_up_at, pause_s, tries = monotonic_s() + self._settings.retry_ms / 1000, MIN_PAUSE_S, 0
+        # Counted from the first error: a blocking command may have waited for long before.
+        warn_at = None
         while True:
             try:
                 with self.errors(what):
@@ -77,8 +79,9 @@ class RetryingClient:
             except RedisUnavailable as error:
                 tries += 1
                 left_s = give_up_at - monotonic_s()
-                if left_s <= 0 and (tries > 1 or not self._settings.retry_ms):
+                if not self._retries or (left_s <= 0 and (tries > 1 or not self._settings.retry_ms)):
                     raise
+                warn_at = warn_at or monotonic_s() + WARN_AFTER_S
                 if monotonic_s() >= warn_at:
                     self._log_waiting(reason(error.__cause__ or error))
                 time.sleep(min(pause_s, max(left_s, MIN_PAUSE_S)))
@@ -86,6 +89,10 @@ class RetryingClient:
             else:
                 self._log_reconnected()
                 return answer
+
+    def stop_retrying(self) -> None:
+        """Lets calls that wait in other threads raise their next error: nobody needs their answer."""
+        self._retries = False
 
     def close(self) -> None:
         """Closes the connections that are not in use; other threads may use the rest."""
@@ -102,7 +109,8 @@ class RetryingClient:
         if not self._reported:
             self._reported = True
             where, max_s = self._settings.where, self._settings.retry_ms / 1000
-            log.warning("waiting for Redis at %s, %g s at most: %s%s", where, max_s, why, hint(self._settings))
+            advice = "" if self._reached else hint(self._settings)
+            log.warning("waiting for Redis at %s, %g s at most: %s%s", where, max_s, why, advice)
 
     def _log_reconnected(self) -> None:
         if self._reported:
@@ -124,7 +132,7 @@ class RetryingClient:
             is_unknown = isinstance(error, ResponseError) and "unknown command" in str(error)
             if is_unknown and (sentinel := sentinel_error(self._client, self._settings)):
                 raise sentinel from error
-            ours = translated(error, self._settings, what)
+            ours = translated(error, self._settings, what, was_reached=self._reached)
             if self._reached and is_unknown_host(error):
                 # The name was resolved before, so the name service is unavailable.
                 ours = RedisUnavailable(str(ours))

@@ -200,6 +200,10 @@ class BlockingConnection(Connection):
         """Closes the connection."""
         self._own.close()
 
+    def stop_retrying(self) -> None:
+        """Lets a call that waits in another thread raise its next error."""
+        self._own.stop_retrying()
+
     @property
     def _client(self) -> RetryingClient:
         return self._own

@@ -66,8 +66,13 @@ def code_of(error: BaseException) -> str:
     return found[1] if found else ""
 
 
-def translated(error: redis.RedisError, settings: RedisSettings, what: str) -> SparkBullError:
-    """Translates an error of redis-py. what: what was sent. The message never contains secrets of the URL."""
+def translated(
+    error: redis.RedisError, settings: RedisSettings, what: str, *, was_reached: bool = False
+) -> SparkBullError:
+    """Translates an error of redis-py. The message never contains secrets of the URL.
+
+    what: what was sent. was_reached: whether Redis has answered before, so that its address is right.
+    """
     where, code = settings.where, code_of(error)
     if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError)):
         return ConnectionLost(
@@ -77,7 +82,7 @@ def translated(error: redis.RedisError, settings: RedisSettings, what: str) -> S
     if code in TRANSIENT:
         return RedisUnavailable(f"Redis at {where} {TRANSIENT[code]} ({first_line(error)})")
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
-        return _unreachable(error, settings)
+        return _unreachable(error, settings, "" if was_reached else hint(settings))
     if code == "NOPERM" or any(text in str(error) for text in _FORBIDDEN_IN_SCRIPT):
         return PermissionDenied(f"Redis at {where} denied the user a required permission: {first_line(error)}")
     if code == "OOM":
@@ -101,16 +106,14 @@ def translated(error: redis.RedisError, settings: RedisSettings, what: str) -> S
     return ScriptError(f"{what} failed at Redis {where}: {first_line(error)}")
 
 
-def _unreachable(error: redis.RedisError, settings: RedisSettings) -> ConnectionLost:
+def _unreachable(error: redis.RedisError, settings: RedisSettings, advice: str) -> ConnectionLost:
     if is_unknown_host(error):
         return ConnectionLost(
             f"expected Redis at {settings.where}, but its host is unknown: {first_line(error)}: check "
-            f"{'`url`' if not settings.assumed else 'the name'}{hint(settings)}"
+            f"{'`url`' if not settings.assumed else 'the name'}{advice}"
         )
-    return RedisUnavailable(
-        f"expected Redis at {settings.where}, got none within {settings.retry_ms / 1000:g} s of trying: "
-        f"{first_line(error)}{hint(settings)}"
-    )
+    tried = f" within {settings.retry_ms / 1000:g} s of trying" if settings.retry_ms else ""
+    return RedisUnavailable(f"expected Redis at {settings.where}, got none{tried}: {first_line(error)}{advice}")
 
 
 def is_unknown_host(error: BaseException) -> bool:
@@ -141,4 +144,5 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0][:300]
+    """The first line of a message, without the full stop, as advice may follow."""
+    return str(error).partition("\n")[0][:300].removesuffix(".")

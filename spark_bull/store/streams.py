@@ -50,6 +50,10 @@ class StreamReader:
             time.sleep(min(POLL_S, wait_s))
         return found
 
+    def stop_retrying(self) -> None:
+        """Lets a call that waits in another thread raise its next error."""
+        self._connection.stop_retrying()
+
     def close(self) -> None:
         """Closes the connection."""
         self._connection.close()

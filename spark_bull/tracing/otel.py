@@ -62,7 +62,7 @@ class _Calls:
         try:
             return call()
         except SparkBullError:
-            # The timeout or the cancellation of a job, which interrupts whatever it runs.
+            # The timeout or the cancellation of a job, which interrupts the code that it runs.
             raise
         except Exception as error:
             if what not in self._failed:

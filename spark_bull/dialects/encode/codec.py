@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from spark_bull.deprecated import with_new_keys
 from spark_bull.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text
-from spark_bull.dialects.deduplication import ID_MARK, Deduplications, with_ttl
-from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.deduplication import DEDUPLICATION, ID_MARK, Deduplications, with_ttl
 from spark_bull.dialects.encode.chunks import Column, EncodedJobs, collapsed
 from spark_bull.dialects.encode.shapes import OWN, Shapes, shapes_of
 from spark_bull.dialects.fields import STALLED_PRESET
-from spark_bull.dialects.parents import NAME as PARENT
-from spark_bull.dialects.parents import PARENT_MARK, Parent, take_parent
+from spark_bull.dialects.parents import PARENT, PARENT_MARK, Parent, take_parent
 from spark_bull.dialects.terms import (
     AT_MOST_ONCE,
     DELIVERY,
-    EXPIRE_AFTER,
+    EXPIRE_AFTER_MS,
     EXPIRE_AT,
     LOCK_MS,
     SPREAD_MS,
@@ -35,7 +35,8 @@ from spark_bull.dialects.terms import (
 from spark_bull.errors import OptionError, SparkBullError, encodable, expected
 from spark_bull.model.columns import converted, listed
 from spark_bull.model.jobs import NewJob
-from spark_bull.options.parse import Options
+from spark_bull.options.parse import Options, spelled
+from spark_bull.options.table import QUEUE
 
 T = TypeVar("T")
 
@@ -56,13 +57,15 @@ OPTION_NAMES: Final = (
 #: The largest integer that JavaScript has: no time is later.
 _MOST_MS: Final = 2**53 - 1
 #: Properties that differ from job to job; the options text has marks for them, or nothing.
-ROW_NAMES: Final = ("jobId", "delay", "runAt", "timestamp", EXPIRE_AFTER, EXPIRE_AT, SPREAD_MS)
+ROW_NAMES: Final = ("jobId", "delay", "runAt", "timestamp", EXPIRE_AFTER_MS, EXPIRE_AT, SPREAD_MS)
 NAMES: Final = ("data", "name", *ROW_NAMES, *OPTION_NAMES)
+#: The fields of a NewJob by these names.
+_FIELDS: Final = {name: spelled(name, QUEUE) for name in NAMES}
 _MARKS: Final = (*MARKS.values(), ID_MARK, PARENT_MARK)
 #: Properties that an option of the same name sets for all jobs.
 DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in ("data", "jobId", PARENT, DELIVERY))
-#: Properties of which a row has at most one; one that a row gives takes the place of a default of the other.
-_ALTERNATIVES: Final = (("delay", "runAt"), (EXPIRE_AFTER, EXPIRE_AT))
+#: Properties of which a row has at most one; the one that a row gives replaces a default of the other.
+_ALTERNATIVES: Final = (("delay", "runAt"), (EXPIRE_AFTER_MS, EXPIRE_AT))
 
 
 def defaults_of(options: Options) -> dict[str, Any]:
@@ -71,7 +74,7 @@ def defaults_of(options: Options) -> dict[str, Any]:
     if options[DELIVERY] == AT_MOST_ONCE:
         # The other values are about the write itself.
         defaults[DELIVERY] = AT_MOST_ONCE
-    ttl = options.values.get("uniqueFor")
+    ttl = options.values.get("uniqueForMs")
     if ttl is not None:
         defaults[DEDUPLICATION] = with_ttl(defaults.get(DEDUPLICATION), ttl)
     return defaults | carrying(options.values.get("telemetry", ""))
@@ -88,15 +91,12 @@ def check_defaults(dialect: Dialect, defaults: Mapping[str, Any]) -> None:
 
 
 def encode(
-    dialect: Dialect,
-    rows: Mapping[str, Sequence[Any]],
-    defaults: Mapping[str, Any],
-    numbers: Sequence[int | str],
+    dialect: Dialect, rows: Mapping[str, Sequence[Any]], defaults: Mapping[str, Any], numbers: Sequence[int | str]
 ) -> EncodedJobs:
     """Checks the rows of a batch and encodes them.
 
     rows: lists of equal length by the names of NAMES; `data` is JSON text; None means not given. defaults: values of
-    properties that a row does not give. numbers: those of the rows, or names, for errors. Raises OptionError or
+    properties that a row does not give. numbers: row numbers, or names, for errors. Raises OptionError or
     DialectError with the row and the property.
     """
     data = _data(dialect, rows["data"], numbers)
@@ -190,7 +190,7 @@ class _Row:
         return bool(self._merged({}).get(SPREAD_MS))
 
     def encode_batch(self, columns: Mapping[str, Sequence[Any]], numbers: Sequence[int | str]) -> _Encoded:
-        """Encodes the rows with these properties. numbers: those of the rows, for errors."""
+        """Encodes the rows with these properties. numbers: row numbers, for errors."""
         if not columns and not self.is_spreading:
             return _Encoded([self.encode({})])
         names = list(columns)
@@ -206,7 +206,7 @@ class _Row:
         return _Encoded(encoded, shapes.of_row, own)
 
     def _shapes_of(self, columns: Mapping[str, Sequence[Any]]) -> Shapes | None:
-        """The shapes of rows with these properties; None if defaults say more about a row than its shape does."""
+        """The shapes of rows with these properties; None if the rows must be encoded one by one."""
         if not columns or not next(iter(columns.values())) or not self._has_plain_defaults:
             return None
         job_ids = [str(job_id) for job_id in columns.get("jobId", ()) if job_id is not None]
@@ -220,10 +220,10 @@ class _Row:
 
     @cached_property
     def _has_plain_defaults(self) -> bool:
-        """Whether no default has to be seen together with ids and times of a row."""
+        """Whether the effect of the defaults depends on no id and no time of a row."""
         opts = self._defaults.get("opts")
         given = {} if opts is None else _object("opts", opts)
-        unusual = {EXPIRE_AFTER, EXPIRE_AT, SPREAD_MS}
+        unusual = {EXPIRE_AFTER_MS, EXPIRE_AT, SPREAD_MS}
         return not (
             unusual & {*self._defaults, *given}
             or {*OWN, self._dialect.deduplication_option} & {*given}
@@ -245,7 +245,7 @@ class _Row:
         return encoded
 
     def encode(self, row: Mapping[str, Any], number: int | str = 0) -> _EncodedRow:
-        """Encodes a row. number: decides on its delay by `spreadMs`."""
+        """Encodes a row. number: its delay by `spreadMs` is computed from it."""
         merged = self._merged(row)
         expiry, spread = take_expiry(merged), take_spread(merged)
         job_id, delay, run_at, timestamp = (merged.get(name) for name in ("jobId", "delay", "runAt", "timestamp"))
@@ -272,7 +272,7 @@ class _Row:
             deduplication = self._deduplications.of(merged)
             if deduplication is not None:
                 deduplication_id, merged[DEDUPLICATION] = deduplication
-                given = {EXPIRE_AFTER: expiry.after, EXPIRE_AT: expiry.at}
+                given = {EXPIRE_AFTER_MS: expiry.after, EXPIRE_AT: expiry.at}
                 once = merged.get(DELIVERY) == AT_MOST_ONCE
                 check_not_stored({**given, DELIVERY: once}, deduplication.rule.storing)
         parent = take_parent(merged) if PARENT in merged else None
@@ -295,7 +295,7 @@ class _Row:
         for source in (self._defaults, row):
             opts = source.get("opts")
             if opts is not None:
-                merged.update(_object("opts", opts))
+                merged.update(with_new_keys("opts", _object("opts", opts)))
         merged.pop("opts", None)
         if merged.get("delay") is not None and merged.get("runAt") is not None:
             raise OptionError("expected one of `delay` and `runAt`, got both: leave one out")
@@ -387,28 +387,9 @@ def rows_of(jobs: Sequence[NewJob], first_row: int = 0) -> dict[str, list[Any]]:
     """
     for number, job in enumerate(jobs, first_row):
         _check_texts(number, job)
-    rows: dict[str, list[Any]] = {
-        "data": [data_text(job.data) for job in jobs],
-        "name": [job.name for job in jobs],
-        "jobId": [job.job_id for job in jobs],
-        "delay": [job.delay for job in jobs],
-        "runAt": [job.run_at for job in jobs],
-        "timestamp": [job.timestamp for job in jobs],
-        EXPIRE_AFTER: [job.expire_after for job in jobs],
-        EXPIRE_AT: [job.expire_at for job in jobs],
-        SPREAD_MS: [job.spread_ms for job in jobs],
-        DELIVERY: [job.delivery for job in jobs],
-        LOCK_MS: [job.lock_ms for job in jobs],
-        "priority": [job.priority for job in jobs],
-        "attempts": [job.attempts for job in jobs],
-        "backoff": [job.backoff for job in jobs],
-        "lifo": [job.lifo for job in jobs],
-        "removeOnComplete": [job.remove_on_complete for job in jobs],
-        "removeOnFail": [job.remove_on_fail for job in jobs],
-        DEDUPLICATION: [job.deduplication for job in jobs],
-        PARENT: [job.parent for job in jobs],
-        "opts": [job.opts or None for job in jobs],
-    }
+    rows: dict[str, list[Any]] = {name: list(map(attrgetter(attribute), jobs)) for name, attribute in _FIELDS.items()}
+    rows["data"] = list(map(data_text, rows["data"]))
+    rows["opts"] = [opts or None for opts in rows["opts"]]
     return {n: v for n, v in rows.items() if n == "data" or any(x is not None for x in v)}
 
 

@@ -11,11 +11,11 @@ from os import urandom
 from typing import Any, Final, NamedTuple, overload
 
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.deduplication import DEDUPLICATION
 from spark_bull.dialects.encode.chunks import EncodedJobs, collapsed, picked, sliced
 from spark_bull.dialects.encode.codec import encode
 from spark_bull.dialects.encode.own_ids import as_uuid, digest, row_values
-from spark_bull.dialects.parents import NAME as PARENT
+from spark_bull.dialects.parents import PARENT
 from spark_bull.errors import OptionError
 from spark_bull.model.columns import listed
 
@@ -91,7 +91,7 @@ class Flows:
         numbers: Sequence[int],
         source: str | None = None,
     ) -> None:
-        """numbers: those of the flows. source: names the task whose rows they are, which gives the jobs their ids again
+        """numbers: flow numbers. source: names the task whose rows they are, which gives the jobs their ids again
         when it is repeated; None: ids are random.
         """
         dialect.require("flows")
@@ -133,8 +133,8 @@ class Flows:
         raise IndexError(order)
 
     def chunks(self, most_jobs: int, most_size: int) -> Iterator[tuple[int, list[Group]]]:
-        """Cuts the flows into chunks of at most so many jobs and characters of payload, or one flow: the number of
-        jobs, and the groups that have some.
+        """Cuts the flows into chunks of at most this number of jobs and characters of payload, or one flow: the
+        number of jobs, and the groups that have some.
         """
         first = jobs = size = 0
         for flow, (count, length) in enumerate(zip(self._counts, self._sizes, strict=True)):
@@ -295,7 +295,7 @@ class Labels(Sequence[str]):
     def __init__(
         self, parents: Sequence[Sequence[int]], numbers: Sequence[int], positions: Sequence[int] | None = None
     ) -> None:
-        """parents: those of each level from the second to this one. numbers: those of the flows. positions: of the jobs
+        """parents: those of each level from the second to this one. numbers: flow numbers. positions: of the jobs
         in the level; None: all of them.
         """
         self._parents, self._numbers = parents, numbers

@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from spark_bull.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.dialects.deduplication import NAME as DEDUPLICATION
+from spark_bull.dialects.deduplication import DEDUPLICATION
 
 #: Properties of which each row has its own value, and the types of their values.
 OWN: Final[Mapping[str, frozenset[type]]] = {

@@ -1,1 +1,1 @@
-"""The times of schedules: cron patterns and intervals."""
+"""The times of job schedulers: cron patterns and intervals."""

@@ -1,4 +1,4 @@
-"""Checks the properties of a schedule."""
+"""Checks the properties of a job scheduler."""
 
 from __future__ import annotations
 
@@ -8,42 +8,31 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from spark_bull.clock import LAST_ETA_MS
+from spark_bull.deprecated import with_new_keys
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.schedule.cron import check_zone
-from spark_bull.dialects.schedule.schedules import Schedule
-from spark_bull.dialects.terms import DELIVERY, EXPIRE_AFTER, EXPIRE_AT, SPREAD_MS
+from spark_bull.dialects.schedule.new_scheduler import NewScheduler
+from spark_bull.dialects.terms import DELIVERY, EXPIRE_AFTER_MS, EXPIRE_AT, SPREAD_MS
 from spark_bull.errors import OptionError, PatternError, encodable, expected
 
-#: Properties of a schedule, by their names in columns.
-NAMES: Final = (
-    "id",
-    "every",
-    "pattern",
-    "tz",
-    "name",
-    "data",
-    "limit",
-    "offset",
-    "startDate",
-    "endDate",
-    "opts",
-)
-#: Defaults of a queue's jobs that also apply to the jobs of its schedules.
+#: Properties of a job scheduler, by their names in columns.
+NAMES: Final = ("id", "every", "pattern", "tz", "name", "data", "limit", "offset", "startDate", "endDate", "opts")
+#: Defaults of a queue's jobs that also apply to the jobs of its job schedulers.
 _DEFAULT_OPTIONS: Final = ("priority", "attempts", "backoff", "lifo", "removeOnComplete", "removeOnFail")
-#: Options that the schedule sets, and those that have no effect on its jobs.
+#: Options that the job scheduler sets, and those that have no effect on its jobs.
 _OWN_OPTIONS: Final = ("repeat", "jobId", "delay", "timestamp", "prevMillis", "repeatJobKey")
-_NO_EFFECT: Final = ("deduplication", "debounce", "parent", EXPIRE_AFTER, EXPIRE_AT, SPREAD_MS, DELIVERY)
+_NO_EFFECT: Final = ("deduplication", "debounce", "parent", EXPIRE_AFTER_MS, EXPIRE_AT, SPREAD_MS, DELIVERY)
 
 
-def checked_schedule(dialect: Dialect, row: Mapping[str, Any], defaults: Mapping[str, Any], now: int) -> Schedule:
-    """Checks the properties of a schedule.
+def checked_scheduler(dialect: Dialect, row: Mapping[str, Any], defaults: Mapping[str, Any], now: int) -> NewScheduler:
+    """Checks the properties of a job scheduler.
 
-    row: by the names of NAMES, `data` as JSON text; None means not given. defaults: those of the queue's jobs. now:
+    row: by the names of NAMES, `data` as JSON text; None means not given. defaults: defaults of the queue's jobs. now:
     time of Redis, ms. Raises OptionError or DialectError.
     """
-    dialect.require("schedules")
+    dialect.require("schedulers")
     given = {name: value for name, value in row.items() if value is not None}
-    schedule = Schedule(
+    scheduler = NewScheduler(
         id=_id(given),
         data=given.get("data", "{}"),
         opts=_options(dialect, given, defaults),
@@ -56,20 +45,20 @@ def checked_schedule(dialect: Dialect, row: Mapping[str, Any], defaults: Mapping
         start_date=_number(given, "startDate", 0),
         end_date=_number(given, "endDate", 0),
     )
-    _check_rhythm(schedule)
-    _check_dates(schedule, now)
-    return schedule
+    _check_rhythm(scheduler)
+    _check_dates(scheduler, now)
+    return scheduler
 
 
 def _id(given: Mapping[str, Any]) -> str:
-    schedule_id = given.get("id")
-    if not isinstance(schedule_id, str) or not schedule_id:
-        raise expected("id", "the id of a schedule, a text that is not empty", schedule_id)
-    if re.search(r":\d+$", schedule_id):
+    scheduler_id = given.get("id")
+    if not isinstance(scheduler_id, str) or not scheduler_id:
+        raise expected("id", "the id of a job scheduler, a text that is not empty", scheduler_id)
+    if re.search(r":\d+$", scheduler_id):
         raise OptionError(
-            f"expected `id` not to end with ':' and a number, as the ids of jobs of schedules do, got: {schedule_id!r}"
+            f"expected `id` not to end with ':' and a number, as ids of jobs of schedulers do, got: {scheduler_id!r}"
         )
-    return encodable("id", schedule_id)
+    return encodable("id", scheduler_id)
 
 
 def _text(given: Mapping[str, Any], name: str) -> str | None:
@@ -97,22 +86,22 @@ _NUMBERS: Final = {
 }
 
 
-def _check_rhythm(schedule: Schedule) -> None:
-    if (schedule.every is None) == (schedule.pattern is None):
-        got = "neither" if schedule.every is None else "both"
+def _check_rhythm(scheduler: NewScheduler) -> None:
+    if (scheduler.every is None) == (scheduler.pattern is None):
+        got = "neither" if scheduler.every is None else "both"
         raise OptionError(f"expected one of `every` (ms) and `pattern` (cron), got {got}")
-    if schedule.offset is not None and (schedule.every is None or schedule.offset >= schedule.every):
-        what = "expected no `offset` with `pattern`" if schedule.every is None else "expected `offset` below `every`"
-        raise OptionError(f"{what}, got: {schedule.offset}")
-    if schedule.tz is not None:
+    if scheduler.offset is not None and (scheduler.every is None or scheduler.offset >= scheduler.every):
+        what = "expected no `offset` with `pattern`" if scheduler.every is None else "expected `offset` below `every`"
+        raise OptionError(f"{what}, got: {scheduler.offset}")
+    if scheduler.tz is not None:
         try:
-            check_zone(schedule.tz)
+            check_zone(scheduler.tz)
         except PatternError as error:
             raise OptionError(f"`tz`: {error}") from None
 
 
-def _check_dates(schedule: Schedule, now: int) -> None:
-    end, start = schedule.end_date, schedule.start_date
+def _check_dates(scheduler: NewScheduler, now: int) -> None:
+    end, start = scheduler.end_date, scheduler.start_date
     if end is not None and end <= now:
         raise expected("endDate", "a time in the future", end)
     if end is not None and start is not None and end <= start:
@@ -124,10 +113,10 @@ def _check_dates(schedule: Schedule, now: int) -> None:
 def _options(dialect: Dialect, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     options = {name: defaults[name] for name in _DEFAULT_OPTIONS if name in defaults}
     for source in (defaults, given):
-        options |= _object(source.get("opts"))
+        options |= with_new_keys("opts", _object(source.get("opts")))
     for name in (*_OWN_OPTIONS, *_NO_EFFECT):
         if options.get(name) is not None:
-            why = "the schedule sets it" if name in _OWN_OPTIONS else "it has no effect on jobs of schedules"
+            why = "the job scheduler sets it" if name in _OWN_OPTIONS else "it has no effect on jobs of job schedulers"
             raise OptionError(f"expected no `{name}` in `opts`: {why}; leave it out")
     prepared = dialect.prepare(options)
     return options | ({"priority": prepared.priority} if "priority" in options else {})

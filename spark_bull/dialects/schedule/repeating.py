@@ -1,4 +1,4 @@
-"""Options that schedules of Bull and BullMQ share: limits, dates, and the next time of a cron pattern."""
+"""Options that job schedulers of Bull and BullMQ share: limits, dates, and the next time of a cron pattern."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_bull.model.jobs import Scheduler
 Repeat = Mapping[str, Any]
 
 
-def opts_of(text: str) -> dict[str, Any]:
+def read_opts(text: str) -> dict[str, Any]:
     """The options of a scheduled job. Raises PatternError."""
     try:
         opts = _DECODER.decode(text or "{}")
@@ -51,13 +51,13 @@ def iteration_of(repeat: Repeat) -> int:
 
 
 def is_over(repeat: Repeat, now: int) -> bool:
-    """Whether a schedule has reached its limit of jobs, or its end date. Raises PatternError."""
+    """Whether a job scheduler has reached its limit of jobs, or its end date. Raises PatternError."""
     limit, end = number_of(repeat, "limit"), time_of(repeat, "endDate")
     return (limit is not None and iteration_of(repeat) > limit) or (end is not None and now > end)
 
 
 def time_of(repeat: Repeat, name: str) -> int | None:
-    """A date of a schedule in ms since 1970: JSON has ms, or the text of a date. Raises PatternError."""
+    """A date of a job scheduler in ms since 1970: JSON has ms, or the text of a date. Raises PatternError."""
     value = repeat.get(name)
     if not value:
         return None
@@ -73,7 +73,7 @@ def time_of(repeat: Repeat, name: str) -> int | None:
 
 
 def next_of_pattern(repeat: Repeat, pattern: object, now: int, *, classic: bool) -> int | None:
-    """The next time of a cron pattern; None: none before the schedule ends. Raises PatternError."""
+    """The next time of a cron pattern; None: none before the job scheduler ends. Raises PatternError."""
     start, end = time_of(repeat, "startDate"), time_of(repeat, "endDate")
     zone = "UTC" if classic and repeat.get("utc") else repeat.get("tz")
     if not isinstance(zone, (str, NoneType)) or not isinstance(pattern, str):
@@ -85,7 +85,7 @@ def next_of_pattern(repeat: Repeat, pattern: object, now: int, *, classic: bool)
 def repeatable(queue: str, member: str, next_ms: int) -> Scheduler:
     """A repeatable job of Bull, or an older one of BullMQ 5, whose member is `name:id:endDate:tz:pattern`.
 
-    The last two parts are one, the interval, if there is no pattern in Bull. The id of a schedule without one is the
+    The last two parts are one, the interval, if there is no pattern in Bull. The id of a scheduler without one is the
     member.
     """
     name, own_id, end, tz, pattern = [*member.split(":", 4), "", "", "", ""][:5]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_bull.keys import QueueKeys
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.room import intake_closed
+from spark_bull.queue.core.length_limit import intake_closed
 from spark_bull.store.connection import Command
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from spark_bull.dialects.registry import checked_dialect
 from spark_bull.errors import OptionError
-from spark_bull.keys import QueueKeys, hash_tag
+from spark_bull.keys import SEGMENTS, QueueKeys, hash_tag
 from spark_bull.queue.core.handle import QueueHandle
 
 
@@ -32,3 +33,9 @@ def _checked(handle: QueueHandle, there: QueueKeys, of: str) -> QueueKeys:
         )
     checked_dialect(handle.connection, there, handle.dialect.name)
     return there
+
+
+def touched_keys(handle: QueueHandle, queues: Iterable[str], names: Iterable[str] = SEGMENTS) -> list[str]:
+    """The keys of other queues that a script may touch. names: of the keys of each; by default all that have names."""
+    there = [QueueKeys(queue, handle.keys.prefix) for queue in queues]
+    return [keys[name] for keys in there if keys != handle.keys for name in names]

@@ -7,25 +7,27 @@ receipt), in which case the caller names the call, or `run_once` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypedDict
 
 import msgpack
 
 from spark_bull.dialects.base import NextJob, StateKey
-from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.discovery import DiscoverResult, DiscoverSettings, Horizon, Remaining
 from spark_bull.queue.core.handle import CHUNK_SIZE, MOVE_SIZE, RECEIPT_TTL_MS, QueueHandle
-from spark_bull.queue.core.room import LengthLimit
+from spark_bull.queue.core.length_limit import LengthLimit
+from spark_bull.queue.core.other_queue import touched_keys
 
 #: TTL of the record of a finished write.
 RECORD_TTL_MS: Final = 30 * 86_400_000
 #: TTL of a ledger of results after the last call of its query.
 RESULTS_TTL_MS: Final = 7 * 86_400_000
+#: TTL of a ledger of claims after the last claim or batch of its query.
+CLAIMS_TTL_MS: Final = 7 * 86_400_000
 
 
 #: The settings of a worker for jobs that end without one: no limits of groups, and no metrics.
@@ -361,7 +363,10 @@ def obliterate(handle: QueueHandle, *, limit: int, force: bool) -> ObliterateRep
 
 
 class WorkReply(TypedDict):
-    """The reply of `work`, unpacked. Lua returns false for nothing; pairs are (job id, reason or type of its key)."""
+    """The reply of `work`, unpacked. Lua returns false for nothing; pairs are (job id, reason or type of its key).
+
+    counted: numbers of jobs by what became of them, if the settings have a key for them.
+    """
 
     ids: list[str]
     columns: dict[str, object] | Literal[False]
@@ -373,6 +378,7 @@ class WorkReply(TypedDict):
     stop: bool
     paused: bool
     now: int
+    counted: dict[str, int] | Literal[False]
 
 
 def work(
@@ -410,6 +416,7 @@ def work(
         "max_metrics": settings.max_metrics,
         "want_jobs": int(with_jobs),
         "outcomes": msgpack.packb(settled, use_bin_type=False) if settled else "",
+        "ledger_ttl_ms": CLAIMS_TTL_MS,
     }
     reply: bytes = handle.run(
         "work_and_add" if "follow_ups" in settled else "work",
@@ -419,15 +426,9 @@ def work(
         counters=settings.counters or None,
         ledger=handle.keys.claims(reader) if reader else None,
         ledger_end=handle.keys.claims_end(reader) if reader else None,
-        touched=_other_keys(handle, settled.get("follow_ups", ())),
+        touched=touched_keys(handle, [chunk["queue"] for chunk in settled.get("follow_ups", ())]),
     )
     return reply
-
-
-def _other_keys(handle: QueueHandle, follow_ups: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The keys of the other queues that follow-ups are added to."""
-    queues = [QueueKeys(chunk["queue"], handle.keys.prefix) for chunk in follow_ups]
-    return [keys[name] for keys in queues if keys != handle.keys for name in SEGMENTS]
 
 
 @lru_cache(maxsize=128)
@@ -463,7 +464,7 @@ def start(handle: QueueHandle, token: str, job_ids: Sequence[str]) -> list[str]:
 
 
 def relock(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> int:
-    """Locks those jobs that are active without a lock; returns their number."""
+    """Locks those jobs that are active without a lock, or whose lock of this token is shorter; returns their number."""
     return int(handle.run("relock", {"lock_token": token, "lock_ms": lock_ms, "ids": job_ids}))
 
 
@@ -545,7 +546,7 @@ def stall(handle: QueueHandle, token: str, job_ids: Sequence[str], *, max_stalle
 
 
 def advance(handle: QueueHandle, receipt: str, call: str, jobs: Sequence[NextJob], *, again: bool) -> list[str]:
-    """Adds the next jobs of schedules; returns what became of each, see the dialects' advance.lua."""
+    """Adds the next jobs of job schedulers; returns what became of each, see the dialects' advance.lua."""
     args = {
         "call": call,
         "ttl_ms": RECEIPT_TTL_MS,
@@ -559,7 +560,7 @@ def advance(handle: QueueHandle, receipt: str, call: str, jobs: Sequence[NextJob
 
 class ScheduleReply(NamedTuple):
     """`first`: number of the first row that was not processed. `due`: when the next jobs are due, ms. `rejected`: rows,
-    counted from 1, of schedules whose next job can't be added, and the id of the job that prevents it.
+    counted from 1, of job schedulers whose next job can't be added, and the id of the job that prevents it.
     """
 
     first: int
@@ -568,7 +569,7 @@ class ScheduleReply(NamedTuple):
 
 
 def schedule(handle: QueueHandle, packed: bytes, *, first: int) -> ScheduleReply | Refusal:
-    """Creates or changes the schedules of a packed chunk from its row `first` on."""
+    """Creates or changes the job schedulers of a packed chunk from its row `first` on."""
     reply = handle.run_once("schedule", {"from": first, "chunk": packed})
     refusal = _refusal(reply)
     if refusal is not None:
@@ -578,9 +579,9 @@ def schedule(handle: QueueHandle, packed: bytes, *, first: int) -> ScheduleReply
 
 
 def unschedule(handle: QueueHandle, members: Sequence[tuple[str, str]]) -> int:
-    """Removes schedules and their delayed jobs; returns the number of schedules.
+    """Removes job schedulers and their delayed jobs; returns the number of job schedulers.
 
-    members: of the ZSET of schedules, with the start of the ids of their jobs.
+    members: of the ZSET of job schedulers, with the start of the ids of their jobs.
     """
     return int(handle.run_once("unschedule", {"members": [part for member in members for part in member]}))
 

@@ -20,7 +20,7 @@ from spark_bull.store.connection import Command
 MAX_IDS: Final = 5_000
 #: Places that a job of a list may have been shifted by while its fields were read; beyond them it counts as moved.
 SHIFT: Final = 250
-#: The same, before all places between the first and the last job are looked at, which costs more.
+#: The same for the first look, near the first and the last job only; one at all places between them costs more.
 NEAR: Final = 100
 
 
@@ -28,8 +28,8 @@ NEAR: Final = 100
 class Slice:
     """Slice `number` of `of`: jobs by their queue and ids, in any state. Each job belongs to one slice.
 
-    ignored: ids that differ in so many last characters only are in one slice. Redis reads jobs that were added one
-    after the other in less time, as they are close to each other in its memory.
+    ignored: number of last characters that do not count: ids that differ only in them are in one slice. Redis reads
+    jobs that were added one after the other in less time, as they are close to each other in its memory.
     queue: without it, short ids and their groups would be in the same slice in all queues.
     """
 

@@ -8,7 +8,7 @@ from typing import Final
 from spark_bull.model.jobs import Added
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.room import LengthLimit, RoomWait, intake_closed, queue_full
+from spark_bull.queue.core.length_limit import LengthLimit, RoomWait, intake_closed, queue_full
 
 _ADDED_BEFORE: Final = "these were not added, jobs before them were"
 

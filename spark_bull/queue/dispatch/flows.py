@@ -14,12 +14,12 @@ from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import AddedFlow, FlowJob
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.other_queue import keys_of
-from spark_bull.queue.core.room import intake_closed
+from spark_bull.queue.core.length_limit import intake_closed
+from spark_bull.queue.core.other_queue import keys_of, touched_keys
 from spark_bull.queue.dispatch.parents import check_other_parents, check_parents, rejection
 
 #: The keys of each queue of a flow that the scripts touch, beside those of jobs.
-_TOUCHED: Final = (
+TOUCHED: Final = (
     "id",
     "meta",
     "wait",
@@ -81,14 +81,9 @@ def _columns(group: Group, keys: QueueKeys) -> dict[str, object]:
     }
 
 
-def touched_keys(handle: QueueHandle, queues: Sequence[str]) -> list[str]:
-    """The keys of further queues that a script with flows may touch."""
-    return [QueueKeys(queue, handle.keys.prefix)[name] for queue in queues for name in _TOUCHED]
-
-
 def add_flow_chunk(handle: QueueHandle, sender: str, number: int | str, chunk: FlowChunk) -> verbs.FlowsReply:
     """Adds a chunk of flows. `sender` and `number` identify the call. Raises IntakeClosed; nothing was added."""
-    touched = touched_keys(handle, chunk.queues)
+    touched = touched_keys(handle, chunk.queues, TOUCHED)
     reply = verbs.add_flows(handle, handle.keys.receipt(sender), number, chunk.packed, touched)
     if isinstance(reply, verbs.Refusal):
         raise intake_closed(handle.keys.queue)

@@ -39,7 +39,7 @@ def check_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int 
     """Raises OptionError for a job whose parent is missing, or in a queue that no script can reach together with that
     of `handle`, and as `check_other_parents` does.
 
-    numbers: those of the rows, for errors. Scripts check jobs again, which may have changed by then.
+    numbers: row numbers, for errors. Scripts check jobs again, which may have changed by then.
     """
     if jobs.parent_id is None:
         return

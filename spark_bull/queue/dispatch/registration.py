@@ -13,7 +13,7 @@ from typing import Any, Final, TypedDict
 import msgpack
 
 from spark_bull.errors import StagedDataLost
-from spark_bull.queue.core.room import intake_closed, queue_full
+from spark_bull.queue.core.length_limit import intake_closed, queue_full
 from spark_bull.queue.core.verbs import RECORD_TTL_MS
 from spark_bull.queue.dispatch.writes import (
     KEYS_PER_CALL,

@@ -6,7 +6,7 @@ No worker sees staged chunks. Once a write is registered, any process can commit
 A write with the field `replace` = 1 empties its queue before it adds its first job, and then sets the field `emptied`.
 A write with the field `callback` adds its callback before its first job, and lets it start after the last one; the
 field `callbackState` is `open`, then `closed`. The chunks of a write with the field `flows` have flows; the field names
-the further queues of their children. Those of a write with the field `mode` = schedule have schedules, those of one
+the further queues of their children. Those of a write with the field `mode` = schedule have schedulers, those of one
 with `mode` = manage change jobs: the field `moves` names the further queues that jobs are moved to, and with the field
 `outcomes` it keeps what became of each. A write with the field `maxLength` and `whenFull` = fail is registered only if
 all of its jobs fit; with wait and drop, each step adds those that fit. With the field `keepsIds`, each step keeps the
@@ -29,10 +29,10 @@ from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Changed, WriteRecord
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.room import LengthLimit, RoomWait
+from spark_bull.queue.core.length_limit import LengthLimit, RoomWait
+from spark_bull.queue.core.other_queue import touched_keys
 from spark_bull.queue.dispatch.callbacks import Callback, callback_of, close_callback, open_callback
-from spark_bull.queue.dispatch.flows import touched_keys
-from spark_bull.queue.manage.changes import touched_by_moves
+from spark_bull.queue.dispatch.flows import TOUCHED
 from spark_bull.store.connection import Connection, script_command
 
 log = logging.getLogger("spark_bull")
@@ -53,7 +53,7 @@ _OUTCOMES_PER_CALL: Final = 20
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class StagedPart:
     """The chunks that one attempt of a task has staged for one queue."""
 
@@ -213,11 +213,11 @@ def _committing(
 ) -> tuple[str, list[str]]:
     """The verb that commits a write with these fields, and the further keys that it may touch."""
     if mode == b"manage":
-        return "commit_managed", touched_by_moves(handle, json.loads(moves or b"[]"))
+        return "commit_managed", touched_keys(handle, json.loads(moves or b"[]"))
     if mode == b"schedule":
         return "commit_schedules", []
     if flows is not None:
-        return "commit_flows", touched_keys(handle, json.loads(flows))
+        return "commit_flows", touched_keys(handle, json.loads(flows), TOUCHED)
     return "commit", []
 
 

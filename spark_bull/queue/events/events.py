@@ -16,6 +16,7 @@ from spark_bull.errors import ConnectionLost, OptionError, RedisUnavailable, exp
 from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.events.event_log import Position, span_of
+from spark_bull.short_errors import short_errors
 from spark_bull.store.connection import BlockingConnection, Subscription
 from spark_bull.store.streams import StreamReader
 
@@ -136,6 +137,7 @@ class _Channels(_Source):
         self._connection.close()
 
 
+@short_errors
 class QueueEvents(Iterator[QueueEvent]):
     """An iterator over the events of queues, and a context manager that ends it; see `BullQueue.events`.
 

@@ -1,4 +1,4 @@
-"""How many jobs were added and have ended of late, by the event stream of BullMQ."""
+"""How many jobs were added and have ended recently, by the event stream of BullMQ."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from spark_bull.clock import monotonic_s
@@ -24,6 +24,7 @@ from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.events.event_log import BEGIN, Position
 from spark_bull.queue.events.events import QueueEvents
+from spark_bull.threads import DaemonThread
 
 #: Interval at which a call looks at its job although no event has come, as Bull does: it may have been lost, and some
 #: ways of removing a job cause none.
@@ -71,7 +72,7 @@ class _Listener:
         self._inboxes: defaultdict[str, list[Inbox]] = defaultdict(list)
         self._lock = Lock()
         self._needed_at = monotonic_s()
-        Thread(target=self._run, name=f"spark-bull-wait-{handle.keys.queue}", daemon=True).start()
+        DaemonThread(f"wait-{handle.keys.queue}", self._run).start()
 
     def enter(self, job_id: str) -> Inbox:
         inbox: Inbox = SimpleQueue()

@@ -49,7 +49,7 @@ def _counts(handle: QueueHandle, by: str, state: str) -> dict[Any, int]:
 
 
 def _prioritized(handle: QueueHandle) -> dict[Any, int]:
-    """The number of prioritized jobs by priority: two calls per priority, whatever the number of jobs."""
+    """The number of prioritized jobs by priority: two calls per priority, for any number of jobs."""
     key, found, least = handle.keys["prioritized"], {}, 0
     while first := handle.connection.call("ZRANGEBYSCORE", key, least, "+inf", "WITHSCORES", "LIMIT", 0, 1):
         priority = int(float(first[0][1])) // _SCORES_OF_PRIORITY

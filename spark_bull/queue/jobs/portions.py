@@ -1,6 +1,6 @@
 """Reads the jobs of states in portions that continue at a place, for readers that keep no connection.
 
-No job that stays in its state is skipped, whatever is added or removed between two portions; some may be read twice.
+No job that stays in its state is skipped, even if others come or go between two portions; some may be read twice.
 The place in a ZSET is the score and id of the last job; in a LIST it is a position and the ids read last, one of which
 is looked for near that position; in a SET it is the cursor of a scan. A portion takes a bounded number of scripts, and
 each of them examines a bounded number of ids: a portion may have fewer jobs than wanted, even none, and not be the
@@ -37,7 +37,7 @@ MAX_EXAMINED: Final = 2_000
 _PER_SCRIPT: Final = 500
 #: Scripts that look for the place in a list, per portion; each examines MAX_IDS ids.
 MAX_SEARCHES: Final = 20
-#: SETs of at most so many ids are read whole, and sorted.
+#: SETs of at most this number of ids are read whole, and sorted.
 MAX_SORTED: Final = 1_000
 #: Distances of the ids of a place from the last one read.
 _ANCHORS: Final = (0, 1, 2, 4, 8, 16, 32, 64)

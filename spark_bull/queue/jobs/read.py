@@ -133,7 +133,7 @@ def read_ids(
         yield from _by_ids(handle, batch, fields, states)
 
 
-def get_job(handle: QueueHandle, job_id: str) -> Job | None:
+def read_job(handle: QueueHandle, job_id: str) -> Job | None:
     """The job with this id and its state, or None when there is none."""
     return next((job for chunk in read_ids(handle, [job_id]) for job in chunk.jobs(handle.keys.queue)), None)
 

@@ -11,7 +11,7 @@ from spark_bull.errors import WrongState, expected
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import JobReply
-from spark_bull.queue.jobs.read import get_job
+from spark_bull.queue.jobs.read import read_job
 from spark_bull.queue.manage.manage import job_error, job_keys
 
 #: Requests that no slot has read expire after this time.
@@ -40,7 +40,7 @@ def request_cancel(handle: QueueHandle, job_id: str, reason: str | None = None) 
 
 
 def _raise_refusal(handle: QueueHandle, job_id: str, answer: str) -> None:
-    job = get_job(handle, job_id)
+    job = read_job(handle, job_id)
     if job is None or job.state != "active":
         raise job_error(handle, job_id, JobReply("missing" if job is None else answer), "active")
     queue = handle.keys.queue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -11,11 +12,12 @@ from spark_bull.dialects.base import json_text
 from spark_bull.dialects.changes import ACTIONS, COLUMNS, encode_changes
 from spark_bull.dialects.encode.chunks import packed_map
 from spark_bull.errors import JobError, OptionError, WrongState
-from spark_bull.keys import SEGMENTS, QueueKeys
 from spark_bull.model.jobs import Change, Changed
+from spark_bull.options.parse import spelled
+from spark_bull.options.table import QUEUE
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.other_queue import keys_of
+from spark_bull.queue.core.other_queue import keys_of, touched_keys
 from spark_bull.queue.core.verbs import JobReply
 from spark_bull.queue.manage.manage import job_error
 
@@ -66,18 +68,13 @@ def _chunk(changes: Sequence[Mapping[str, Any]]) -> ChangeChunk:
     return ChangeChunk(len(changes), packed_map({"n": len(changes), **columns}), queues)
 
 
-def touched_by_moves(handle: QueueHandle, queues: Iterable[str]) -> list[str]:
-    """The keys of other queues that a script which moves jobs may touch."""
-    return [QueueKeys(queue, handle.keys.prefix)[name] for queue in queues for name in SEGMENTS]
-
-
 def manage_chunk(handle: QueueHandle, sender: str, number: int | str, chunk: ChangeChunk) -> list[str]:
     """Changes the jobs of a chunk, in as many calls as the script needs; returns the outcomes.
 
     `sender` and `number` identify the calls.
     """
     outcomes: list[str] = []
-    first, touched, calls = 1, touched_by_moves(handle, chunk.queues), 0
+    first, touched, calls = 1, touched_keys(handle, chunk.queues), 0
     while first <= chunk.rows:
         receipt = handle.keys.receipt(sender)
         reply = verbs.manage(handle, receipt, f"{number}.{calls}", chunk.packed, first=first, touched=touched)
@@ -102,27 +99,10 @@ def change_jobs(handle: QueueHandle, changes: Iterable[Change], chunk_size: int,
 
 
 def _rows_of(changes: Sequence[Change]) -> dict[str, list[Any]]:
-    rows: dict[str, list[Any]] = {
-        "id": [change.id for change in changes],
-        "action": [change.action for change in changes],
-        "data": [_text("data", change.data) for change in changes],
-        "delay": [change.delay for change in changes],
-        "priority": [change.priority for change in changes],
-        "lifo": [change.lifo for change in changes],
-        "resetAttempts": [change.reset_attempts for change in changes],
-        "state": [change.state for change in changes],
-        "failedReason": [change.failed_reason for change in changes],
-        "returnvalue": [_text("returnvalue", change.returnvalue) for change in changes],
-        "to": [change.to for change in changes],
-    }
-    return {name: rows[name] for name in COLUMNS}
-
-
-def _text(name: str, value: Any) -> str | None:
-    """JSON text; None for a value that is not given."""
-    if value is None:
-        return None
-    return json_text(name, value)
+    rows = {name: [*map(attrgetter(spelled(name, QUEUE)), changes)] for name in COLUMNS}
+    for name in ("data", "returnvalue"):
+        rows[name] = [None if value is None else json_text(name, value) for value in rows[name]]
+    return rows
 
 
 def change_job(handle: QueueHandle, change: Change) -> None:

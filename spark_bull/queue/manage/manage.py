@@ -15,7 +15,7 @@ from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, Que
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import JobKeys, JobReply, Sweep
-from spark_bull.queue.jobs.read import get_job
+from spark_bull.queue.jobs.read import read_job
 
 _FINISHED: Final = ("completed", "failed")
 _WAITING: Final = ("wait", "paused", "prioritized")
@@ -202,7 +202,7 @@ def job_error(handle: QueueHandle, job_id: str, reply: JobReply, wanted: str) ->
         return WrongState(
             f"{subject} is the next job of a job scheduler: remove the scheduler instead", queue=queue, job_id=job_id
         )
-    job = get_job(handle, job_id)
+    job = read_job(handle, job_id)
     return WrongState(
         f"expected {subject} to be {wanted}, it is {job.state if job and job.state else 'in no state'}",
         queue=queue,

@@ -74,7 +74,7 @@ def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes]) -> int:
 
 
 def _may_be_job(suffix: bytes) -> bool:
-    """Whether a key can be a job. Ids with ':' can also be keys of another queue, except those of schedules' jobs."""
+    """Whether a key can be a job. Ids with ':' can also be keys of another queue, except those of schedulers' jobs."""
     return suffix not in _NO_JOBS and (b":" not in suffix or suffix.startswith(SCHEDULED.encode()))
 
 

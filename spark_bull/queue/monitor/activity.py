@@ -53,19 +53,15 @@ def observing(handle: QueueHandle) -> Steps[Activity]:
         rates = yield from _of_finish_times(handle, now)
     return Activity(
         integer_of(counter) or 0,
-        (yield from _waiting_since(handle)),
+        (yield from waiting_since(handle)),
         *rates,
         overdue=int(due),
         overdue_since=int(float(next_due[0][1])) // DELAYED_SCALE if due and next_due else None,
     )
 
 
-def waiting_since(handle: QueueHandle) -> int | None:
+def waiting_since(handle: QueueHandle) -> Steps[int | None]:
     """When the job that comes next was created, ms since 1970; None if no job waits."""
-    return run(handle.connection, _waiting_since(handle))
-
-
-def _waiting_since(handle: QueueHandle) -> Steps[int | None]:
     keys = handle.keys
     next_ids: list[Command] = [("LRANGE", keys[state], -1, -1) for state in ("wait", "paused")]
     if "prioritized" in handle.dialect.states:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -15,6 +16,8 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.intake import intake_check
 from spark_bull.store.connection import Connection
 from spark_bull.store.steps import Steps, run
+
+log = logging.getLogger("spark_bull")
 
 #: Keys that one call scans.
 SCANNED_KEYS: Final = 1_000
@@ -70,10 +73,21 @@ def scan_queues(connection: Connection, prefix: str) -> Iterator[str]:
             return
 
 
-def exists(handle: QueueHandle) -> bool:
+def exists(connection: Connection, keys: QueueKeys) -> bool:
     """Whether the queue exists: it has one of its characteristic keys, or an unfinished write."""
-    keys = [handle.keys[name] for name in (*QUEUE_SIGNS, "open_writes")]
-    return bool(handle.connection.call("EXISTS", *keys))
+    return bool(connection.call("EXISTS", *[keys[name] for name in (*QUEUE_SIGNS, "open_writes")]))
+
+
+def warn_of_missing(connection: Connection, prefix: str, queues: Iterable[str]) -> None:
+    """Logs which of these queues do not exist: a name may be misspelled."""
+    for queue in queues:
+        if not exists(connection, QueueKeys(queue, prefix)):
+            log.warning(
+                "queue %s does not exist at Redis %s with prefix=%s: nothing is read of it until it does",
+                queue,
+                connection.settings.where,
+                prefix,
+            )
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,21 @@ def scan_keys(connection: Connection, prefix: str, queues: Container[bytes]) -> 
     A key belongs to the longest of the names that it may start with; those of other queues are left out. A part may
     repeat keys of another one.
     """
-    cursor: bytes = b"0"
-    while True:
-        cursor, keys = connection.call("SCAN", cursor, "MATCH", pattern_of(prefix), "COUNT", SCANNED_KEYS)
+    for keys in scan(connection, pattern_of(prefix)):
         by_queue: dict[bytes, list[bytes]] = defaultdict(list)
         for key in keys:
             queue, suffix = _split(key[len(prefix.encode()) + 1 :], queues)
             if queue:
                 by_queue[queue].append(suffix)
         yield by_queue
+
+
+def scan(connection: Connection, pattern: str) -> Iterator[list[bytes]]:
+    """The keys that match, in parts, some of them repeatedly. Each call examines SCANNED_KEYS of the database."""
+    cursor: bytes = b"0"
+    while True:
+        cursor, keys = connection.call("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED_KEYS)
+        yield keys
         if int(cursor) == 0:
             return
 

@@ -14,7 +14,7 @@ from spark_bull.store.steps import LargeStep, Steps, run
 #: The states in which jobs are counted.
 COUNTED_STATES: Final = ("completed", "failed")
 #: Minutes that are read in a round trip that reads of several queues share.
-_FEW: Final = 100
+_FEW: Final = 150
 
 
 def read_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = -1) -> QueueMetrics:

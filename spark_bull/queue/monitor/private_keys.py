@@ -9,9 +9,8 @@ from typing import Final
 from spark_bull.dialects.fields import text_of
 from spark_bull.keys import literal_glob
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.monitor.keyspace import scan
 
-#: Keys of the database that one call examines.
-_SCANNED: Final = 1_000
 #: In place of a name, to get the beginning of a key.
 _NOBODY: Final = ""
 
@@ -28,7 +27,7 @@ class Ledger:
 
 
 def ledgers(handle: QueueHandle) -> list[Ledger]:
-    """The ledgers of a queue, by reader. Scans all keys of the database, _SCANNED per call."""
+    """The ledgers of a queue, by reader. Scans all keys of the database."""
     start, _, end = handle.keys.results(_NOBODY)["track"].rpartition("::")
     keys = _scan(handle, f"{start}:", f":{end}")
     return [_ledger(handle, key[len(start) + 1 : -len(end) - 1]) for key in keys]
@@ -43,16 +42,11 @@ def _ledger(handle: QueueHandle, reader: str) -> Ledger:
 
 
 def workers_of_spark(handle: QueueHandle) -> Sequence[str]:
-    """Names of the workers of Spark whose slots have reported. Scans all keys of the database, _SCANNED per call."""
+    """Names of the workers of Spark whose slots have reported. Scans all keys of the database."""
     start = handle.keys.slots(_NOBODY)
     return [key[len(start) :] for key in _scan(handle, start, "")]
 
 
 def _scan(handle: QueueHandle, start: str, end: str) -> list[str]:
-    cursor, seen = 0, set[str]()
-    while True:
-        pattern = f"{literal_glob(start)}*{literal_glob(end)}"
-        cursor, keys = handle.connection.call("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
-        seen.update(key.decode("utf-8", "replace") for key in keys)
-        if not int(cursor):
-            return sorted(seen)
+    pattern = f"{literal_glob(start)}*{literal_glob(end)}"
+    return sorted({key.decode("utf-8", "replace") for keys in scan(handle.connection, pattern) for key in keys})

@@ -13,7 +13,7 @@ from spark_bull.queue.jobs.read import hash_fields
 from spark_bull.store.connection import Command
 from spark_bull.store.steps import LargeStep, Steps
 
-#: Number of jobs of a queue up to which it shares round trips, so that these read few jobs of each queue.
+#: A queue with at most this number of sampled jobs shares its round trips with other queues.
 _FEW: Final = 20
 #: Minimum number of windows of a sample that leaves jobs out.
 _WINDOWS: Final = 20

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import quantiles
 from typing import Final, NamedTuple
 
 from spark_bull.dialects.fields import FIELDS, value_of
@@ -32,7 +33,7 @@ _COLUMNS: Final = ("name", "timestamp", "processedOn", "finishedOn")
 
 
 class _Rate(NamedTuple):
-    """So many jobs in so many ms."""
+    """A number of jobs in a period, ms."""
 
     jobs: float
     over_ms: int
@@ -149,14 +150,9 @@ def percentiles(durations: Sequence[int]) -> Percentiles | None:
     """The percentiles of some durations, interpolated as by `quantile` of pandas; None if there are none."""
     if not durations:
         return None
-    ordered = sorted(durations)
-
-    def at(percent: int) -> float:
-        place, part = divmod((len(ordered) - 1) * percent, 100)
-        following = ordered[min(place + 1, len(ordered) - 1)]
-        return (ordered[place] * (100 - part) + following * part) / 100
-
-    return Percentiles(at(50), at(95), at(99))
+    # Python before 3.13 refuses a single value.
+    at = quantiles(durations if len(durations) > 1 else [*durations] * 2, n=100, method="inclusive")
+    return Percentiles(at[49], at[94], at[98])
 
 
 def _jobs(columns: Columns, among: int, sample: int) -> Iterator[_Sampled]:

@@ -18,7 +18,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import WorkReply, unpack_work
 from spark_bull.queue.process.claimed_fields import ClaimedChunk
-from spark_bull.queue.schedule.schedules import advance, may_be_scheduled
+from spark_bull.queue.schedule.advance import advance, may_be_scheduled
 
 log = logging.getLogger("spark_bull")
 
@@ -120,6 +120,7 @@ def _claim_of(token: str, answer: WorkReply, jobs: list[ClaimedJob]) -> Claim:
         paused=answer["paused"],
         now=answer["now"],
         claimed=len(answer["ids"]),
+        counted=answer["counted"] or {},
     )
 
 
@@ -169,7 +170,7 @@ def extend(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int
 
 
 def relock(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> None:
-    """Locks jobs for `token` that are active without a lock, as theirs has expired."""
+    """Locks jobs for `token` that are active without a lock, as theirs has expired, or with one that ends sooner."""
     for start in range(0, len(job_ids), RELOCK_SIZE):
         verbs.relock(handle, token, job_ids[start : start + RELOCK_SIZE], lock_ms)
 
@@ -177,7 +178,7 @@ def relock(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int
 def take_up(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> None:
     """Completes the claim of jobs that another process has claimed, as it may have stopped in between.
 
-    Locks them again, and advances their schedules.
+    Locks them again, and advances their job schedulers.
     """
     relock(handle, token, job_ids, lock_ms)
     scheduled = [job_id for job_id in job_ids if may_be_scheduled(job_id)]

@@ -6,17 +6,16 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 import msgpack
 
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.core.verbs import CLAIMS_TTL_MS
 from spark_bull.queue.process.claim import claim_packed
 
-#: TTL of the ledger after the last batch of its query.
-TTL_MS: Final = 7 * 86_400_000
 _TOKEN: Final = re.compile(r"(?P<reader>.*)#[0-9a-f]{32}", re.DOTALL)
 
 
@@ -96,23 +95,11 @@ class ClaimLedger:
 
         returned: ids of jobs, by the token of their claim.
         """
-        ledger, _ = self._keys()
-        (claims,) = self.handle.connection.pipeline([("ZRANGEBYSCORE", ledger, "-inf", "+inf", "WITHSCORES")])
-        changes: list[tuple[Any, ...]] = []
-        for packed, score in claims:
-            token, ids = msgpack.unpackb(packed, raw=False, unicode_errors="replace")
-            if gone := returned.get(token):
-                # The others keep their positions.
-                left = msgpack.packb([token, ["" if job_id in gone else job_id for job_id in ids]], use_bin_type=False)
-                changes += [("ZADD", ledger, int(score), left), ("ZREM", ledger, packed)]
-        if changes:
-            self.handle.connection.pipeline(changes)
+        packed = msgpack.packb({token: [*ids] for token, ids in returned.items() if ids}, use_bin_type=False)
+        self.handle.connection.script("claims/forget", {"ledger": self._keys()[0]}, {"returned": packed})
 
     def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Iterator[Taken]:
-        """Claims up to `most` jobs, `chunk_size` per call; yields what each call has claimed, while there are more.
-
-        Call `keep` after the first one.
-        """
+        """Claims up to `most` jobs, `chunk_size` per call; yields what each call has claimed, while there are more."""
         position, left, more = self.end(), most, True
         while more and left > 0:
             size, token = min(chunk_size, left), new_lock_token(self.reader)
@@ -123,21 +110,18 @@ class ClaimLedger:
 
     def go_on_at(self, position: int) -> None:
         """Sets the position of the next job to be claimed, after the ledger was lost."""
-        self.handle.connection.call("SET", self._keys()[1], position, "PX", TTL_MS)
+        self.handle.connection.call("SET", self._keys()[1], position, "PX", CLAIMS_TTL_MS)
 
     def begin(self, position: int) -> None:
         """Records that the jobs before a position are assigned to tasks."""
-        self.handle.connection.call("SET", self.handle.keys.claims_begun(self.reader), position, "PX", TTL_MS)
+        self.handle.connection.call("SET", self.handle.keys.claims_begun(self.reader), position, "PX", CLAIMS_TTL_MS)
 
     def begun(self) -> int:
         """The position before which jobs were assigned to tasks."""
         return int(self.handle.connection.call("GET", self.handle.keys.claims_begun(self.reader)) or 0)
 
-    def keep(self) -> None:
-        """Renews the TTL of the ledger."""
-        self.handle.connection.pipeline([("PEXPIRE", key, TTL_MS) for key in self._keys()])
-
     def cut(self, position: int) -> None:
-        """Removes the claims all of whose jobs are before a position."""
-        self.handle.connection.call("ZREMRANGEBYSCORE", self._keys()[0], "-inf", position)
-        self.keep()
+        """Removes the claims all of whose jobs are before a position, and renews the TTL of the ledger."""
+        ledger, end = self._keys()
+        cut = ("ZREMRANGEBYSCORE", ledger, "-inf", position)
+        self.handle.connection.pipeline([cut, *(("PEXPIRE", key, CLAIMS_TTL_MS) for key in (ledger, end))])

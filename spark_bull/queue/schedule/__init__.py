@@ -1,1 +1,1 @@
-"""Schedules: single ones, and those of a write."""
+"""Job schedulers: single ones, and those of a write."""

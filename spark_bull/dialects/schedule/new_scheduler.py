@@ -1,4 +1,4 @@
-"""A schedule to create or change: when its jobs run, and what they are."""
+"""A job scheduler to create or change: when its jobs run, and what they are."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 from spark_bull.clock import LAST_ETA_MS
 from spark_bull.errors import OptionError
 
-#: Schedules with a shorter interval are warned about, ms.
+#: Job schedulers with a shorter interval are warned about, ms.
 SHORTEST_MS: Final = 100
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """A checked schedule. Times are ms since 1970, intervals ms; `data` is JSON text.
+class NewScheduler:
+    """A checked job scheduler. Times are ms since 1970, intervals ms; `data` is JSON text.
 
     opts: options of its jobs, by the names of the Node library. name: None if not given.
     """
@@ -51,11 +51,11 @@ class Schedule:
         return {name: value for name, value in given.items() if value is not None}
 
 
-def next_or_error(schedule: Schedule, due: int | None) -> int:
-    """The time of the first job. Raises OptionError for a schedule without one."""
+def next_or_error(scheduler: NewScheduler, due: int | None) -> int:
+    """The time of the first job. Raises OptionError for a job scheduler without one."""
     if due is None:
-        until = "" if schedule.end_date is None else f" before `endDate` ({schedule.end_date})"
-        raise OptionError(f"expected `pattern` to have a next time{until}, got: {schedule.pattern!r}")
+        until = "" if scheduler.end_date is None else f" before `endDate` ({scheduler.end_date})"
+        raise OptionError(f"expected `pattern` to have a next time{until}, got: {scheduler.pattern!r}")
     if due > LAST_ETA_MS:
         raise OptionError(f"expected a first job before 2039-09-07, the last time that can be stored, got: {due}")
     return due

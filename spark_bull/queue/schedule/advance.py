@@ -1,7 +1,7 @@
-"""Advances schedules: when a worker claims a job that a schedule has made, the schedule's next job is added.
+"""Advances job schedulers: when a worker claims a job that a job scheduler has made, the scheduler's next job is added.
 
 The Node libraries do the same with every claimed job, before it runs. If the worker dies before that, the job stalls,
-and the worker that claims it again advances the schedule.
+and the worker that claims it again advances the job scheduler.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from spark_bull.queue.core.handle import QueueHandle
 
 log = logging.getLogger("spark_bull")
 
-#: Schedules that one script call advances.
+#: Job schedulers that one script call advances.
 ADVANCE_SIZE: Final = 100
 
 
 def may_be_scheduled(job_id: str) -> bool:
-    """Whether a schedule can have made the job: a custom id can have the same form."""
+    """Whether a job scheduler can have made the job: a custom id can have the same form."""
     return job_id.startswith(SCHEDULED)
 
 
 def advance(
     handle: QueueHandle, sender: str, call: str, jobs: Sequence[ClaimedJob], now: int, *, again: bool = False
 ) -> None:
-    """Adds the next jobs of the schedules that have made these claimed jobs; other jobs cost nothing.
+    """Adds the next jobs of the job schedulers that have made these claimed jobs; other jobs cost nothing.
 
-    sender, call: as in `claim.work`; a repeated call does not advance a schedule twice. now: time of Redis, ms. again:
-    the process that claimed the jobs may have done it. A schedule that can't be read is logged as an error; its job
+    sender, call: as in `claim.work`; a repeated call does not advance a scheduler twice. now: time of Redis, ms. again:
+    the process that claimed the jobs may have done it. A scheduler that can't be read is logged as an error; its job
     runs nevertheless.
     """
     scheduled = [job for job in jobs if may_be_scheduled(job.id)]
@@ -67,10 +67,10 @@ def _next_job(handle: QueueHandle, job: ClaimedJob, now: int, version: str) -> N
         return None
 
 
-#: Why a schedule was not advanced, by the reply of the script.
+#: Why a job scheduler was not advanced, by the reply of the script.
 _FAILURES: Final = {
     "unknown": "neither the job nor its scheduler has a pattern or an interval",
-    "damaged": "the scheduler's key, or that of all schedules, is of a wrong type",
+    "damaged": "the scheduler's key, or that of all job schedulers, is of a wrong type",
 }
 
 
@@ -83,7 +83,7 @@ def _log_failure(handle: QueueHandle, job: ClaimedJob, outcome: str) -> None:
 
 def _error(handle: QueueHandle, job: ClaimedJob, why: str) -> None:
     remedy = "create it again, with BullQueue.upsert_scheduler, mode=schedule or in Node"
-    log.error("queue %s: the schedule of job %s has stopped: %s; %s", handle.keys.queue, job.id, why, remedy)
+    log.error("queue %s: the job scheduler of job %s has stopped: %s; %s", handle.keys.queue, job.id, why, remedy)
 
 
 @cache

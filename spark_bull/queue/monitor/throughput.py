@@ -37,7 +37,7 @@ def look_at(handle: QueueHandle) -> Look:
 
 
 @dataclass(frozen=True)
-class Flow:
+class Throughput:
     """The change of a queue. Rates are jobs per second, None at the first look. changes: of the counts by state.
 
     added_per_s counts jobs that were added. left_per_s counts those that have completed, failed or were removed; a
@@ -50,13 +50,13 @@ class Flow:
     changes: Mapping[str, int]
 
 
-def flow_of(before: Look | None, now: Look) -> Flow:
+def throughput_of(before: Look | None, now: Look) -> Throughput:
     """What has changed since an earlier look at the same queue."""
     if before is None:
-        return Flow(None, None, {})
+        return Throughput(None, None, {})
     seconds = max(1, now.at_ms - before.at_ms) / 1000
     # The counter is deleted with the queue.
     added = max(0, now.ids - before.ids)
     left = max(0, added - (now.unfinished - before.unfinished))
     changes = {state: count - before.counts.get(state, 0) for state, count in now.counts.items()}
-    return Flow(added / seconds, left / seconds, changes)
+    return Throughput(added / seconds, left / seconds, changes)
