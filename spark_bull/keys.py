@@ -250,12 +250,12 @@ QUEUE_SIGNS = {
 }
 
 
-#: First part of the ids of jobs that a schedule has made: `repeat:<scheduler>:<ms since 1970>`.
+#: First part of the ids of jobs that a job scheduler has made: `repeat:<scheduler>:<ms since 1970>`.
 SCHEDULED: Final = "repeat:"
 
 
 def scheduled_id(scheduler: str, due_ms: int) -> str:
-    """The id of the job that a schedule has made for a time."""
+    """The id of the job that a job scheduler has made for a time."""
     return f"{SCHEDULED}{scheduler}:{due_ms}"
 
 
@@ -270,11 +270,15 @@ def priority_queue(queue: str, priority: str) -> str:
 
 
 def queue_of(key: str, prefix: str) -> str | None:
-    """The queue that a key such as `bull:mail:id` belongs to; None for another key, and for a private key."""
+    """The queue that a key such as `bull:mail:id` belongs to; None for another key, and for a private key.
+
+    A name with `:spark:` in it cannot be told from a private key.
+    """
     head, _, last = key.rpartition(":")
-    if last not in QUEUE_SIGNS or not head.startswith(prefix + ":") or ":spark:" in head:
+    queue = head[len(prefix) + 1 :]
+    if last not in QUEUE_SIGNS or not head.startswith(prefix + ":") or ":spark:" in queue:
         return None
-    return head[len(prefix) + 1 :] or None
+    return queue or None
 
 
 def pattern_of(prefix: str) -> str:

@@ -1,4 +1,4 @@
-"""The metrics: those of BullMQ's exportPrometheusMetrics, by its names and descriptions, and further ones."""
+"""The metrics: those of BullMQ's exportPrometheusMetrics, by its names and descriptions, and metrics of ours."""
 
 from __future__ import annotations
 

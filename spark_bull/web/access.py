@@ -1,8 +1,8 @@
 """Who may do what: tokens, sessions of the page, and protection from requests that other sites make.
 
 A request is authenticated by the header `Authorization: Bearer <token>`, or by the cookie of a session, which POST
-/login or POST /api/session sets. Reading is allowed without both if the server has no read token and listens on a
-loopback address. Writing always needs the write token, or a session with it and its CSRF token in a header.
+/login sets. Reading is allowed without both if the server has no read token and listens on a loopback address. Writing
+always needs the write token, or a form of the page with a session and its CSRF token.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from spark_bull.web.problems import Problem
 from spark_bull.web.settings import WRITE_TOKEN_VARIABLE, WebSettings
 
 COOKIE: Final = "spark_bull_session"
-CSRF_HEADER: Final = "X-CSRF-Token"
 #: Duration of a session, s.
 SESSION_S: Final = 12 * 3600
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -78,11 +77,10 @@ class Access:
         is_read = _is_equal(token, self._settings.read_token)
         return Role.WRITE if is_write else Role.READ if is_read else Role.NONE
 
-    def open_session(self, role: Role) -> tuple[Session, str]:
-        """Creates a session; returns it, and the value of its cookie."""
-        session = Session(role, int(time.time()) + SESSION_S, secrets.token_urlsafe(16))
-        text = f"{int(role)}.{session.expires}.{session.nonce}"
-        return session, f"{text}.{self._signature('session', text)}"
+    def open_session(self, role: Role) -> str:
+        """Creates a session; returns the value of its cookie."""
+        text = f"{int(role)}.{int(time.time()) + SESSION_S}.{secrets.token_urlsafe(16)}"
+        return f"{text}.{self._signature('session', text)}"
 
     def session_of(self, cookie: str) -> Session | None:
         """The session of a cookie; None if it is not one of this process, or has expired."""
@@ -94,7 +92,7 @@ class Access:
         return session if session.expires > time.time() else None
 
     def csrf_token(self, session: Session) -> str:
-        """The token that unsafe requests of a session must have in the header X-CSRF-Token."""
+        """The token that the forms of a session must have."""
         return self._signature("csrf", session.nonce)
 
     def caller(self, request: HTTPConnection, token: str | None) -> Caller:
@@ -109,11 +107,8 @@ class Access:
             return Caller(session.role, session)
         return Caller(Role.NONE if self.demands_token else Role.READ)
 
-    def check(self, request: Request, caller: Caller, csrf: str | None = None) -> None:
-        """Raises Problem 401 or 403 unless the caller may make the request.
-
-        csrf: the token that a form has; None: that of the header.
-        """
+    def check(self, request: Request, caller: Caller, csrf: str = "") -> None:
+        """Raises Problem 401 or 403 unless the caller may make the request. csrf: the token that a form has."""
         if request.method in SAFE_METHODS:
             if caller.role < Role.READ:
                 raise _unauthenticated("expected the header `Authorization: Bearer <token>`, or a session, got neither")
@@ -132,16 +127,9 @@ class Access:
             )
         if caller.role < Role.WRITE:
             raise Problem(403, "expected the write token, got the one for reading")
-        if caller.session is not None:
-            self.check_csrf(request.headers.get(CSRF_HEADER, "") if csrf is None else csrf, caller.session)
-
-    def check_csrf(self, given: str, session: Session) -> None:
-        """Raises Problem 403 for another CSRF token than that of the session."""
-        if not _is_equal(given, self.csrf_token(session)):
+        if caller.session is not None and not _is_equal(csrf, self.csrf_token(caller.session)):
             raise Problem(
-                403,
-                f"expected the header {CSRF_HEADER} to have the `csrfToken` of GET /api/session, as the request has a "
-                f"session, got {'another value' if given else 'none'}",
+                403, "expected a form of this page, or the header `Authorization: Bearer <token>`, got another request"
             )
 
     def _signature(self, purpose: str, text: str) -> str:

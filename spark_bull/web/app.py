@@ -1,4 +1,4 @@
-"""The application: the API, sessions, and the page."""
+"""The application: the API and the page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_bull.web.api.parameters import known_parameters
 from spark_bull.web.event_streams import StreamSlots
 from spark_bull.web.guard import Guard
 from spark_bull.web.health import router as health
-from spark_bull.web.login import form, sessions
+from spark_bull.web.page.errors import error_page
 from spark_bull.web.page.routes import add_page
 from spark_bull.web.problems import handle_errors
 from spark_bull.web.queue_access import Queues
@@ -45,8 +45,8 @@ def create_app(settings: WebSettings) -> FastAPI:
     app.state.queues = Queues(settings)
     app.state.streams = StreamSlots()
     app.state.readers = KnownReaders()
-    handle_errors(app)
-    for router in (health, sessions, form, description):
+    handle_errors(app, error_page)
+    for router in (health, description):
         app.include_router(router)
     for router in (queues.router, jobs.router, changes.router, activity.router, events.router):
         app.include_router(router, prefix="/api", dependencies=[Depends(authorize), Depends(known_parameters)])

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgpack
+from pydantic import ConfigDict, Field, TypeAdapter
 
-from spark_bull.model.jobs import STATES
 from spark_bull.queue.jobs.portions import Place
+from spark_bull.web.documents import Number, State
 from spark_bull.web.problems import Problem
 
-_LARGEST: Final = 2**53
-_MAX_IDS: Final = 2_000
-#: A score as Redis writes it.
-_SCORE: Final = re.compile(r"-?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)")
+_Ids = Annotated[tuple[bytes, ...], Field(max_length=2_000)]
 
 
 @dataclass(frozen=True)
@@ -31,26 +27,25 @@ class Position:
     place: Place | None = None
 
 
+class _Place(NamedTuple):
+    """The fields of a Place. `score`: as Redis writes it."""
+
+    state: State
+    score: Annotated[str, Field(pattern=r"^(-?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?))?$")]
+    member: bytes
+    first: Number
+    length: Number
+    anchors: _Ids
+    cursor: Annotated[int, Field(ge=0, lt=2**64)] | None
+    left_over: _Ids
+
+
+_CONTENT: Final = TypeAdapter(tuple[bytes, str, _Place | None], config=ConfigDict(strict=True))
+
+
 def cursor_of(position: Position, query: Mapping[str, Any]) -> str:
     """The cursor of a position, for the next request with the same parameters."""
-    place = position.place
-    packed = msgpack.packb(
-        [
-            _digest(query),
-            position.queue,
-            place
-            and [
-                STATES.index(place.state),
-                place.score,
-                place.member,
-                place.first,
-                place.length,
-                place.anchors,
-                place.cursor,
-                place.left_over,
-            ],
-        ]
-    )
+    packed = msgpack.packb([_digest(query), position.queue, position.place and astuple(position.place)])
     return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
 
 
@@ -58,9 +53,8 @@ def position_of(cursor: str, query: Mapping[str, Any]) -> Position:
     """The position of a cursor. Raises Problem 400 for a text that is no cursor of such a request."""
     try:
         packed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        digest, queue, place = msgpack.unpackb(packed)
-        position = Position(_checked(queue, str), place if place is None else _place(*place))
-    except (ValueError, TypeError, IndexError, KeyError, binascii.Error, msgpack.UnpackException) as error:
+        digest, queue, place = _CONTENT.validate_python(msgpack.unpackb(packed, use_list=False))
+    except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise Problem(400, "expected `cursor` to be the `next` of a page, got another text", field="cursor") from error
     if digest != _digest(query):
         raise Problem(
@@ -69,51 +63,7 @@ def position_of(cursor: str, query: Mapping[str, Any]) -> Position:
             "without a cursor",
             field="cursor",
         )
-    return position
-
-
-def _place(
-    state: object,
-    score: object,
-    member: object,
-    first: object,
-    length: object,
-    anchors: object,
-    cursor: object,
-    left_over: object,
-) -> Place:
-    if _checked(score, str) and not _SCORE.fullmatch(str(score)):
-        raise ValueError("not a score")
-    return Place(
-        STATES[_number(state)],
-        str(score),
-        _checked(member, bytes),
-        _number(first),
-        _number(length),
-        _ids(anchors),
-        None if cursor is None else _number(cursor, 2**64),
-        _ids(left_over),
-    )
-
-
-def _ids(given: object) -> tuple[bytes, ...]:
-    ids = _checked(given, list)
-    if len(ids) > _MAX_IDS:
-        raise ValueError("too many ids")
-    return tuple(_checked(job_id, bytes) for job_id in ids)
-
-
-def _number(given: object, largest: int = _LARGEST) -> int:
-    number: int = _checked(given, int)
-    if not 0 <= number <= largest:
-        raise ValueError("not a position")
-    return number
-
-
-def _checked(given: object, kind: type) -> Any:
-    if type(given) is not kind:
-        raise TypeError(f"not a {kind.__name__}")
-    return given
+    return Position(queue, place and Place(*place))
 
 
 def _digest(query: Mapping[str, Any]) -> bytes:

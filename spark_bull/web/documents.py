@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
-from spark_bull.model.jobs import NewJob
+from spark_bull.model.jobs import Job, JobStats, NewJob, Percentiles, QueueLimits, QueueMetrics, Scheduler, WriteRecord
+from spark_bull.queue.monitor.private_keys import Ledger
+from spark_bull.web.shown import Shown
 
 State = Literal["wait", "active", "delayed", "prioritized", "paused", "waiting-children", "completed", "failed"]
 #: Largest number of a request: the largest integer that JavaScript has.
@@ -17,41 +20,18 @@ Text = Annotated[str, Field(min_length=1, max_length=10_000)]
 
 
 class Strict(BaseModel):
-    """A body: unknown properties and wrong types are errors."""
+    """A body: names in camel case, unknown properties and wrong types are errors."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel)
 
 
-class JobDocument(BaseModel):
-    """A job. Texts that are not JSON, in fields that hold JSON, are strings."""
-
-    queue: str = Field(examples=["mail"])
-    id: str = Field(examples=["42"])
-    state: State | None = Field(description="null: it is in no state's list", examples=["failed"])
-    name: str | None = Field(examples=["send"])
-    data: Any = Field(description="the payload", examples=[{"to": "ada@example.org"}])
-    opts: Any = Field(description="the options, by the names of the Node library", examples=[{"attempts": 3}])
-    progress: Any = None
-    returnvalue: Any = None
-    failedReason: str | None = None
-    stacktrace: list[str] = Field(description="of failed attempts, oldest first")
-    attemptsMade: int
-    attemptsStarted: int | None = Field(description="BullMQ only")
-    stalledCounter: int
-    timestamp: int | None = Field(description="when it was added")
-    processedOn: int | None = Field(description="when its last attempt started")
-    finishedOn: int | None = Field(description="when it completed or failed")
-    delay: int
-    runAt: int | None = Field(description="when a delayed job is due")
-    priority: int
-    processedBy: str | None = Field(description="name of the worker; BullMQ only")
-    parentKey: str | None = Field(description="Redis key of its parent; BullMQ only")
-    deduplicationId: str | None
-    repeatJobKey: str | None = Field(description="key of the schedule that made it")
+JobDocument = Annotated[Job, Shown(state=State | None)]
 
 
 class JobPage(BaseModel):
-    """Some jobs. `next`: cursor of the next page, also of one with fewer jobs than asked for; null: there is none."""
+    """Some jobs. Texts that are not JSON, in properties that hold JSON, are strings.
+
+    `next`: cursor of the next page, also of one with fewer jobs than asked for; null: there is none."""
 
     jobs: list[JobDocument]
     next: str | None = Field(examples=["k8QGdGhlcmU"])
@@ -66,15 +46,6 @@ class QueueFeatures(BaseModel):
     limits: bool = Field(description="whether the queue has limits over all workers")
     schedulers: bool
     retryableStates: list[State]
-
-
-class LimitsDocument(BaseModel):
-    """The limits of a queue over all its workers; null: there is none."""
-
-    concurrency: int | None
-    max: int | None
-    durationMs: int | None
-    limitedMs: int = Field(description="time until the next job may start")
 
 
 class QueueDocument(BaseModel):
@@ -92,12 +63,19 @@ class QueueDetails(QueueDocument):
     """A queue with its activity. Null: the dialect keeps nothing that shows it."""
 
     features: QueueFeatures
-    limits: LimitsDocument | None
+    limits: Annotated[QueueLimits, Shown()] | None
     ids: int = Field(description="value of the counter of ids")
     waitingSince: int | None = Field(description="when the job that comes next was added")
     lastActiveOn: int | None
     addedPerMinute: float | None
     finishedPerMinute: float | None
+
+
+class UnreadableQueue(BaseModel):
+    """A queue that could not be read, such as one with a damaged key."""
+
+    queue: str
+    error: str
 
 
 class QueuePage(BaseModel):
@@ -110,55 +88,26 @@ class QueuePage(BaseModel):
 class QueueList(QueuePage):
     """Some queues, by name."""
 
-    queues: list[QueueDocument]
+    queues: list[QueueDocument | UnreadableQueue]
 
 
-class PercentilesDocument(BaseModel):
-    """Durations, ms, that 50, 95 and 99 % of the jobs do not exceed."""
-
-    p50: float
-    p95: float
-    p99: float
-
-
-class StatsDocument(BaseModel):
-    """Statistics of the jobs of a queue, or of one name."""
-
-    queue: str
-    name: str | None = Field(description="null: all jobs of the queue")
-    jobs: dict[str, int] = Field(description="the number of jobs by state")
-    isEstimate: bool = Field(description="whether the numbers are those of a sample")
-    oldestWaitingMs: int | None = Field(description="age of the oldest job that waits")
-    timed: int = Field(description="number of ended jobs whose times count")
-    wait: PercentilesDocument | None = Field(description="time from being added to the start")
-    run: PercentilesDocument | None = Field(description="time from the start to the end")
-    addedPerS: float | None
-    addedOverMs: int | None
-    finishedPerS: float | None
-    finishedOverMs: int | None
+_Times = Annotated[Percentiles, Shown()] | None
+StatsDocument = Annotated[JobStats, Shown(wait=_Times, run=_Times)]
 
 
 class StatsList(BaseModel):
-    """Statistics, those of all jobs of a queue first."""
+    """Statistics; the first are of all jobs of a queue."""
 
     stats: list[StatsDocument]
 
 
-class StatsPage(StatsList, QueuePage):
+class StatsPage(QueuePage):
     """Statistics of some queues, by name."""
 
+    stats: list[StatsDocument | UnreadableQueue]
 
-class MetricsDocument(BaseModel):
-    """Ended jobs, as workers with metrics count them. `data`: per minute, the newest minute first."""
 
-    queue: str
-    state: Literal["completed", "failed"]
-    count: int
-    prevTs: int
-    prevCount: int
-    data: list[int]
-    points: int
-    start: int
+MetricsDocument = Annotated[QueueMetrics, Shown(state=Literal["completed", "failed"])]
 
 
 class LogDocument(BaseModel):
@@ -193,52 +142,16 @@ class FamilyDocument(BaseModel):
     children: list[ChildDocument]
 
 
-class WriteDocument(BaseModel):
-    """The record of a write of Spark."""
-
-    id: str
-    queue: str
-    state: str = Field(description="open, finished or broken")
-    delivery: str
-    jobs: int
-    done: int
-    added: int
-    duplicates: int
-    deduplicated: int
-    rejected: int
-    dropped: int
-    replicas: int | None
-    changed: int
-    missing: int
-    locked: int
-    wrongState: int
-    startedOn: int | None
-    finishedOn: int | None
-    durationMs: int | None
-    appId: str | None
-    version: int | None
-
-
 class WriteList(BaseModel):
     """Writes of the last 30 days, the oldest first, unfinished ones last."""
 
-    writes: list[WriteDocument]
-
-
-class LedgerDocument(BaseModel):
-    """The ledger of a query that reads results. `entries`: those that are not committed."""
-
-    queue: str
-    reader: str
-    owner: str | None
-    entries: int
-    expiresInMs: int | None = Field(description="null: never")
+    writes: list[Annotated[WriteRecord, Shown(duration_ms=int | None)]]
 
 
 class LedgerList(BaseModel):
     """Ledgers, by reader."""
 
-    ledgers: list[LedgerDocument]
+    ledgers: list[Annotated[Ledger, Shown()]]
 
 
 class WorkerDocument(BaseModel):
@@ -266,35 +179,16 @@ class SlotDocument(BaseModel):
 
 
 class WorkerList(BaseModel):
-    """The connected workers of a queue, and the slots of those of Spark."""
+    """The connected workers of a queue, and the slots of Spark's workers."""
 
     workers: list[WorkerDocument]
     slots: list[SlotDocument]
 
 
-class SchedulerDocument(BaseModel):
-    """A schedule. `next`: when its next job is due."""
-
-    queue: str
-    id: str
-    name: str | None
-    next: int
-    every: int | None
-    pattern: str | None
-    tz: str | None
-    limit: int | None
-    offset: int | None
-    startDate: int | None
-    endDate: int | None
-    iterationCount: int | None
-    data: Any = None
-    opts: Any = None
-
-
 class SchedulerList(BaseModel):
-    """Schedules, those that are due first at the beginning."""
+    """Job schedulers, those that are due first at the beginning."""
 
-    schedulers: list[SchedulerDocument]
+    schedulers: list[Annotated[Scheduler, Shown()]]
 
 
 class KeepDocument(Strict):
@@ -309,55 +203,34 @@ class NewJobDocument(Strict):
 
     data: Any = Field(description="the payload", examples=[{"to": "ada@example.org"}])
     name: Text | None = Field(default=None, examples=["send"])
-    jobId: Text | None = Field(default=None, description="a job whose id exists is not added")
+    job_id: Text | None = Field(default=None, description="a job whose id exists is not added")
     delay: Number | None = None
-    runAt: Number | None = Field(default=None, description="instead of `delay`")
+    run_at: Number | None = Field(default=None, description="instead of `delay`")
     priority: Number | Text | None = Field(
         default=None, description="1 is the highest; or critical, high, medium, normal, low"
     )
     attempts: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(default=None, examples=[3])
     backoff: Number | dict[str, Any] | None = Field(default=None, description="ms, or {type, delay, jitter}")
     lifo: bool | None = None
-    removeOnComplete: bool | Number | KeepDocument | None = None
-    removeOnFail: bool | Number | KeepDocument | None = None
+    remove_on_complete: bool | Number | KeepDocument | None = None
+    remove_on_fail: bool | Number | KeepDocument | None = None
     timestamp: Number | None = None
     deduplication: Text | dict[str, Any] | None = Field(default=None, description="an id, or {id, ttl, …}")
     parent: dict[str, str] | None = Field(default=None, description="{queue, id, onFailure}; BullMQ only")
-    expireAfter: Number | None = None
-    expireAt: Number | None = None
-    spreadMs: Number | None = None
+    expire_after_ms: Number | None = Field(default=None, validation_alias=AliasChoices("expireAfterMs", "expireAfter"))
+    expire_at: Number | None = None
+    spread_ms: Number | None = None
     delivery: Literal["at-least-once", "at-most-once"] | None = None
-    lockMs: Number | None = None
+    lock_ms: Number | None = None
     opts: dict[str, Any] | None = Field(default=None, description="further options, by the names of the Node library")
 
     def new_job(self) -> NewJob:
         """The job to add."""
-        return NewJob(
-            self.data,
-            self.name,
-            job_id=self.jobId,
-            delay=self.delay,
-            run_at=self.runAt,
-            priority=self.priority,
-            attempts=self.attempts,
-            backoff=self.backoff,
-            lifo=self.lifo,
-            remove_on_complete=_keep_rule(self.removeOnComplete),
-            remove_on_fail=_keep_rule(self.removeOnFail),
-            timestamp=self.timestamp,
-            opts=self.opts,
-            deduplication=self.deduplication,
-            parent=self.parent,
-            expire_after=self.expireAfter,
-            expire_at=self.expireAt,
-            spread_ms=self.spreadMs,
-            delivery=self.delivery,
-            lock_ms=self.lockMs,
-        )
-
-
-def _keep_rule(given: bool | int | KeepDocument | None) -> bool | int | dict[str, int] | None:
-    return given.model_dump(exclude_none=True) if isinstance(given, KeepDocument) else given
+        given = {name: getattr(self, name) for name in NewJobDocument.model_fields}
+        for rule in ("remove_on_complete", "remove_on_fail"):
+            if isinstance(given[rule], KeepDocument):
+                given[rule] = given[rule].model_dump(exclude_none=True)
+        return NewJob(**given)
 
 
 class QueuedJobDocument(NewJobDocument):
@@ -387,7 +260,7 @@ class RetryDocument(Strict):
     """How to retry a job."""
 
     state: Literal["failed", "completed"] = Field(default="failed", description="the state that the job must be in")
-    resetAttempts: bool = Field(default=False, description="whether attempts count from 0 again")
+    reset_attempts: bool = Field(default=False, description="whether attempts count from 0 again")
 
 
 class RetryAllDocument(RetryDocument):
@@ -408,7 +281,7 @@ class CleanDocument(Strict):
     """Which jobs to remove."""
 
     state: State = "completed"
-    graceMs: Number = Field(default=0, description="minimum age")
+    grace_ms: Number = Field(default=0, description="minimum age")
     limit: Most = 1_000
 
 
@@ -438,8 +311,8 @@ class DoneDocument(BaseModel):
     more: bool = False
 
 
-class SchedulePut(Strict):
-    """A schedule to create or change: `every` or `pattern`."""
+class SchedulerPut(Strict):
+    """A job scheduler to create or change: `every` or `pattern`."""
 
     every: Annotated[int, Field(ge=1, le=2**53 - 1)] | None = Field(default=None, description="interval")
     pattern: Text | None = Field(default=None, description="cron pattern of 5 fields, or 6 with seconds first")
@@ -448,13 +321,13 @@ class SchedulePut(Strict):
     data: Any = Field(default=None, description="payload of the jobs")
     limit: Number | None = Field(default=None, description="maximum number of jobs")
     offset: Number | None = Field(default=None, description="BullMQ only")
-    startDate: Number | None = None
-    endDate: Number | None = None
+    start_date: Number | None = None
+    end_date: Number | None = None
     opts: dict[str, Any] | None = Field(default=None, description="options of the jobs, by the names of Node")
 
 
 class NextDocument(BaseModel):
-    """When the next job of a schedule is due."""
+    """When the next job of a job scheduler is due."""
 
     next: int
 
@@ -464,4 +337,4 @@ class LimitsPut(Strict):
 
     concurrency: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     max: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(default=None, description="jobs per `durationMs`")
-    durationMs: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+    duration_ms: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from spark_bull.web.problems import Problem, response_of
+from spark_bull.web.problems import PROBES, Problem, response_of
 from spark_bull.web.settings import WebSettings
 
 #: Maximum size of a body, bytes.
@@ -30,8 +30,6 @@ _HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-#: Paths of probes, which orchestrators send to addresses, not to names.
-ALIVE, READY = "/healthz", "/readyz"
 #: Stands for %2F in paths; no text can contain this code point.
 _SLASH: Final = "\ufdd0"
 _NO_STORE: Final = "no-store"
@@ -67,7 +65,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> Problem | None:
         headers = Headers(scope=scope)
         host = host_name(headers.get("host", ""))
-        if self._hosts and host not in self._hosts and scope["path"] not in (ALIVE, READY):
+        if self._hosts and host not in self._hosts and scope["path"] not in PROBES:
             return Problem(
                 421,
                 f"expected the header Host to be one of {', '.join(sorted(self._hosts))}, got: {host[:200]!r}: start "

@@ -7,7 +7,7 @@ from typing import Final
 from fastapi import APIRouter
 from fastapi.responses import PlainTextResponse
 
-from spark_bull.web.guard import ALIVE, READY
+from spark_bull.web.problems import ALIVE, READY
 from spark_bull.web.queue_access import AllQueues
 
 router: Final = APIRouter(include_in_schema=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -32,12 +32,15 @@ from spark_bull.errors import (
 log = logging.getLogger("spark_bull")
 
 MEDIA_TYPE: Final = "application/problem+json"
+#: Paths of probes, which orchestrators send to addresses, not to names.
+ALIVE, READY = "/healthz", "/readyz"
+PROBES: Final = (ALIVE, READY)
 #: Tags of bodies with one job, and with several: no parts of the field in an error.
 ONE: Final = "(one)"
 MANY: Final = "(many)"
 #: Seconds after which a client may repeat a request that Redis did not answer.
 RETRY_AFTER_S: Final = 5
-_TITLES: Final[Mapping[int, str]] = {
+TITLES: Final[Mapping[int, str]] = {
     400: "Bad request",
     401: "Token required",
     403: "Forbidden",
@@ -85,17 +88,9 @@ class Problem(Exception):
         self.headers = dict(headers or {})
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The responses of an operation that are errors, for OpenAPI."""
-    schema = {"$ref": "#/components/schemas/ProblemDocument"}
-    return {
-        status: {"description": _TITLES[status], "content": {MEDIA_TYPE: {"schema": schema}}} for status in statuses
-    }
-
-
 def response_of(problem: Problem) -> Response:
     document = ProblemDocument(
-        title=_TITLES.get(problem.status, "Error"), status=problem.status, detail=problem.detail, field=problem.field
+        title=TITLES.get(problem.status, "Error"), status=problem.status, detail=problem.detail, field=problem.field
     )
     return JSONResponse(document.model_dump(), problem.status, problem.headers, MEDIA_TYPE)
 
@@ -108,21 +103,23 @@ def problem_of(error: SparkBullError) -> Problem:
     return Problem(status, str(error), field=named[1] if named else None, headers=headers)
 
 
-def handle_errors(app: FastAPI) -> None:
-    """Answers all errors of an application with problem documents; browsers without access go to the login page."""
+def handle_errors(app: FastAPI, error_page: Callable[[Request, Problem], Response]) -> None:
+    """Answers all errors of an application: those of the API with problem documents, those of the page with a page."""
+
+    def answer(request: Request, problem: Problem) -> Response:
+        path = request.url.path
+        return response_of(problem) if path.startswith("/api/") or path in PROBES else error_page(request, problem)
 
     @app.exception_handler(Problem)
     def _problem(request: Request, error: Problem) -> Response:
-        if error.status == 401 and not request.url.path.startswith("/api") and request.method in ("GET", "HEAD"):
-            return RedirectResponse("/login", 303)
-        return response_of(error)
+        return answer(request, error)
 
     @app.exception_handler(SparkBullError)
     def _ours(request: Request, error: SparkBullError) -> Response:
         problem = problem_of(error)
         if problem.status == 500:
             log.error("%s %s failed: %s", request.method, request.url.path, error)
-        return response_of(problem)
+        return answer(request, problem)
 
     @app.exception_handler(RequestValidationError)
     def _invalid(request: Request, error: RequestValidationError) -> Response:
@@ -130,11 +127,11 @@ def handle_errors(app: FastAPI) -> None:
         place = ".".join(str(part) for part in first["loc"][1:] if part not in (ONE, MANY))
         if first["type"] == "json_invalid":
             detail = f"expected the body to be JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
-            return response_of(Problem(400, detail, field="body"))
+            return answer(request, Problem(400, detail, field="body"))
         if not place:
             detail = f"expected a body in JSON, with Content-Type: application/json: {first['msg']}"
-            return response_of(Problem(400, detail, field="body"))
-        return response_of(Problem(400, f"expected `{place}` to be valid: {first['msg']}", field=place))
+            return answer(request, Problem(400, detail, field="body"))
+        return answer(request, Problem(400, f"expected `{place}` to be valid: {first['msg']}", field=place))
 
     @app.exception_handler(HTTPException)
     def _http(request: Request, error: HTTPException) -> Response:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from threading import Lock
+from math import inf
 from typing import Annotated, Final, Generic, NamedTuple, TypeVar
 
 from fastapi import Depends, Path, Request
 
 from spark_bull.clock import monotonic_s
+from spark_bull.errors import SparkBullError
+from spark_bull.keys import QueueKeys
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle, opening
 from spark_bull.queue.jobs.read import counting
 from spark_bull.queue.monitor.find import exists, find_queues, is_glob
-from spark_bull.store.steps import TOGETHER, Steps, run_all, run_together
+from spark_bull.store.steps import TOGETHER, Steps, run_together
 from spark_bull.web.guard import unescaped
 from spark_bull.web.problems import Problem
-from spark_bull.web.scans import kept_s
-from spark_bull.web.settings import CALL_TIMEOUT_MS, RETRY_MS, WebSettings
+from spark_bull.web.scans import Kept
+from spark_bull.web.settings import WebSettings
 
 T = TypeVar("T")
 #: For how long one request reads queues, s.
@@ -26,12 +28,12 @@ READING_S: Final = 2.0
 
 
 class QueuePart(NamedTuple, Generic[T]):
-    """What was read of some queues, in the order of their names.
+    """What was read of some queues by their names, or why it could not be read.
 
     next: the queue after them, None: there is none; is_partial: whether they are fewer than wanted, as time was over.
     """
 
-    found: list[T]
+    found: Mapping[str, T | SparkBullError]
     next: str | None
     is_partial: bool
 
@@ -41,10 +43,9 @@ class Queues:
 
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings
+        self._prefix: str = settings.options["prefix"]
         self.connection = settings.connection()
-        self._lock = Lock()
-        self._names: list[str] = []
-        self._kept_until: float | None = None
+        self._names = Kept[list[str]]()
 
     def selects(self, name: str) -> bool:
         """Whether the settings select a queue of this name."""
@@ -53,67 +54,47 @@ class Queues:
     def check_shown(self, name: str) -> None:
         """Raises Problem 404 for a queue that is not selected. name: also with the prefix of its keys, as in BullMQ."""
         prefix, _, plain = name.rpartition(":")
-        if prefix not in ("", self._settings.options["prefix"]) or not self.selects(plain):
+        if prefix not in ("", self._prefix) or not self.selects(plain):
             raise _missing(name)
 
     def names(self) -> list[str]:
-        """Names of the queues, sorted; some seconds old at most, or longer in a large database: see `kept_s`."""
-        with self._lock:
-            started = monotonic_s()
-            if self._kept_until is None or started > self._kept_until:
-                self._names = sorted(self._find())
-                ended = monotonic_s()
-                self._kept_until = ended + kept_s(ended - started)
-            return self._names
+        """Names of the queues, sorted; as old as `Kept` allows."""
+        return self._names.get(lambda: sorted(self._find()))
 
     def _find(self) -> Iterator[str]:
         selected = self._settings.queues
         if any(map(is_glob, selected)):
-            found = find_queues(self.connection, self._settings.options["prefix"])
+            found = find_queues(self.connection, self._prefix)
             yield from (name for name in found if self.selects(name))
         else:
-            yield from (name for name in set(selected) if exists(self.open(name).handle))
+            yield from (name for name in set(selected) if exists(self.connection, QueueKeys(name, self._prefix)))
 
     def open(self, name: str) -> BullQueue:
         """Opens a queue that may not exist. Raises Problem 404 for one that is not selected."""
         if not self.selects(name):
             raise _missing(name)
-        settings = self._settings
-        return BullQueue(
-            name,
-            url=settings.url,
-            prefix=settings.prefix,
-            protocol=settings.protocol,
-            call_timeout_ms=CALL_TIMEOUT_MS,
-            retry_ms=RETRY_MS,
-        )
+        return BullQueue(name, **self._settings.arguments)
 
-    def read_all(self, read: Callable[[QueueHandle], Steps[T]], most: int | None = None) -> dict[str, T]:
-        """What a read finds in each queue, or in the first `most`, in round trips that they share.
+    def read(
+        self, read: Callable[[QueueHandle], Steps[T]], names: Sequence[str], until_s: float = inf
+    ) -> list[T | SparkBullError]:
+        """What a read finds in each of these queues, or its error, in round trips that they share.
 
-        Raises the error of the first queue that has one.
+        until_s: time by the monotonic clock when no further queue is begun.
         """
-        names = self.names()[:most]
-        reads = [self._opened(name, read) for name in names]
-        return dict(zip(names, run_all(self.connection, reads), strict=True))
+        return run_together(self.connection, [self._opened(name, read) for name in names], until_s)
 
     def read_some(self, read: Callable[[QueueHandle], Steps[T]], first: str, most: int) -> QueuePart[T]:
-        """What a read finds in at most `most` queues from the name `first` on, for READING_S, but in one at least.
-
-        Raises the error of the first queue that has one.
-        """
-        until_s = monotonic_s() + READING_S
+        """What a read finds in at most `most` queues from the name `first` on, for READING_S, but in one at least."""
         names = [name for name in self.names() if name >= first]
-        found = run_all(self.connection, [self._opened(name, read) for name in names[:most]], until_s)
+        results = self.read(read, names[:most], monotonic_s() + READING_S)
+        found = dict(zip(names, results, strict=False))
         following = names[len(found)] if len(found) < len(names) else None
         return QueuePart(found, following, len(found) < len(names[:most]))
 
     def check_readable(self) -> None:
         """Raises ConnectionLost if Redis does not answer, or refuses to read each of some queues."""
-        reads = [self._opened(name, counting) for name in self.names()[:TOGETHER]]
-        if reads:
-            run_together(self.connection, reads)
-        else:
+        if not self.read(counting, self.names()[:TOGETHER]):
             self.connection.call("PING")
 
     def _opened(self, name: str, read: Callable[[QueueHandle], Steps[T]]) -> Steps[T]:
@@ -122,14 +103,13 @@ class Queues:
     def existing(self, name: str) -> BullQueue:
         """Opens a queue. Raises Problem 404 if it does not exist."""
         queue = self.open(name)
-        if not exists(queue.handle):
+        if not exists(queue.handle.connection, queue.handle.keys):
             raise _missing(name)
         return queue
 
     def forget_names(self) -> None:
         """Reads the names again for the next request."""
-        with self._lock:
-            self._kept_until = None
+        self._names.forget()
 
 
 def queues_of(request: Request) -> Queues:

@@ -8,10 +8,9 @@ from typing import Annotated, Final, NamedTuple
 
 from fastapi import Depends, Request
 
-from spark_bull.clock import monotonic_s
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.monitor.private_keys import Ledger, ledgers, workers_of_spark
-from spark_bull.web.scans import kept_s
+from spark_bull.web.scans import Kept
 
 #: Of how many queues they are kept.
 _QUEUES: Final = 100
@@ -25,26 +24,20 @@ class Readers(NamedTuple):
 
 
 class KnownReaders:
-    """The workers and ledgers of queues, as old as `kept_s` allows. Thread-safe."""
+    """The workers and ledgers of queues. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._found: dict[str, tuple[float, Readers]] = {}
+        self._found: dict[str, Kept[Readers]] = {}
 
     def of(self, queue: BullQueue) -> Readers:
         """Those of a queue."""
-        started = monotonic_s()
+        handle = queue.handle
         with self._lock:
-            kept_until, readers = self._found.get(queue.name, (0.0, None))
-            if readers is not None and started < kept_until:
-                return readers
-        fresh = Readers(workers_of_spark(queue.handle), ledgers(queue.handle))
-        with self._lock:
-            while len(self._found) >= _QUEUES:
+            if queue.name not in self._found and len(self._found) >= _QUEUES:
                 del self._found[next(iter(self._found))]
-            ended = monotonic_s()
-            self._found[queue.name] = ended + kept_s(ended - started), fresh
-        return fresh
+            kept = self._found.setdefault(queue.name, Kept())
+        return kept.get(lambda: Readers(workers_of_spark(handle), ledgers(handle)))
 
 
 def readers_of(request: Request) -> KnownReaders:

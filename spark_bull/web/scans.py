@@ -1,14 +1,39 @@
-"""For how long the server keeps what it has found by scanning all keys of the database."""
+"""Keeps what is found by scanning all keys of the database."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from math import inf
+from threading import Lock
+from typing import Final, Generic, TypeVar
 
-#: The shortest time, s, and how many times as long as the scan has taken.
-_LEAST_S: Final = 15.0
+from spark_bull.clock import monotonic_s
+
+T = TypeVar("T")
+#: The shortest time that it is kept, s, and how many times as long as the scan has taken: Redis scans for a twentieth
+#: of the time at most.
+LEAST_S: Final = 15.0
 _TIMES: Final = 20
 
 
-def kept_s(took_s: float) -> float:
-    """The time, s, for a scan that has taken `took_s`: Redis scans for a twentieth of the time at most."""
-    return max(_LEAST_S, _TIMES * took_s)
+class Kept(Generic[T]):
+    """What a scan finds: some seconds old at most, or longer in a large database. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._until_s = -inf
+
+    def get(self, scan: Callable[[], T]) -> T:
+        """What was kept, else what `scan` finds."""
+        with self._lock:
+            started = monotonic_s()
+            if started > self._until_s:
+                self._found = scan()
+                ended = monotonic_s()
+                self._until_s = ended + max(LEAST_S, _TIMES * (ended - started))
+            return self._found
+
+    def forget(self) -> None:
+        """Scans again for the next call."""
+        with self._lock:
+            self._until_s = -inf

@@ -7,7 +7,8 @@ from ipaddress import ip_address
 from typing import Final
 
 from spark_bull.errors import OptionError, check_encodable
-from spark_bull.options.parse import Options, as_texts, parse_options
+from spark_bull.options.arguments import ConnectionArguments
+from spark_bull.options.parse import Options, parse_arguments
 from spark_bull.options.table import QUEUE
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
@@ -93,11 +94,20 @@ class WebSettings:
         return frozenset(name.lower() for name in (*self.host_names, *((self.host,) if self.host_names else ())))
 
     @property
+    def arguments(self) -> ConnectionArguments:
+        """The arguments of the connection and of the queues."""
+        return {
+            "url": self.url,
+            "prefix": self.prefix,
+            "protocol": self.protocol,
+            "call_timeout_ms": CALL_TIMEOUT_MS,
+            "retry_ms": RETRY_MS,
+        }
+
+    @property
     def options(self) -> Options:
-        """The options of the connection and of the queues."""
-        limits = {"call_timeout_ms": CALL_TIMEOUT_MS, "retry_ms": RETRY_MS}
-        given = {"url": self.url, "prefix": self.prefix, "protocol": self.protocol, **limits}
-        return parse_options(as_texts(given), QUEUE)
+        """The same, parsed."""
+        return parse_arguments(self.arguments, QUEUE)
 
     def connection(self) -> Connection:
         """The connection to Redis. Raises OptionError for a wrong URL."""

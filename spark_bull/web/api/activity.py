@@ -1,4 +1,4 @@
-"""What is done with a queue: writes, ledgers, workers with their slots, schedules."""
+"""What is done with a queue: writes, ledgers, workers with their slots, job schedulers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path
 
 from spark_bull.queue.monitor.find import workers
-from spark_bull.web.documents import LedgerList, NextDocument, SchedulePut, SchedulerList, WorkerList, WriteList
+from spark_bull.web.documents import LedgerList, NextDocument, SchedulerList, SchedulerPut, WorkerList, WriteList
 from spark_bull.web.guard import unescaped
-from spark_bull.web.json_output import Json, document
-from spark_bull.web.problems import Problem, documented
+from spark_bull.web.json_output import Json
+from spark_bull.web.problems import Problem
 from spark_bull.web.queue_access import ExistingQueue
 from spark_bull.web.readers import AllReaders
+from spark_bull.web.shown import document
 from spark_bull.worker.slot.status import latest, slots_of
 
-_READING = documented(400, 401, 404, 409, 421, 503)
-router = APIRouter(tags=["activity"], responses=_READING)
+router = APIRouter(tags=["activity"])
 
 
 @router.get("/queues/{queue}/writes", response_model=WriteList)
@@ -33,7 +33,7 @@ def list_ledgers(queue: ExistingQueue, readers: AllReaders) -> Json:
 
 @router.get("/queues/{queue}/workers", response_model=WorkerList)
 def list_workers(queue: ExistingQueue, readers: AllReaders) -> Json:
-    """Lists connected workers, and the slots of those of Spark. A new one of Spark appears after 15 s, or longer."""
+    """Lists connected workers, and the slots of Spark's workers. A new one of Spark appears after 15 s, or longer."""
     handle = queue.handle
     connected = [
         {"name": worker.name, "address": worker.address, "ageMs": worker.age * 1_000, "idleMs": worker.idle * 1_000}
@@ -56,36 +56,22 @@ def list_workers(queue: ExistingQueue, readers: AllReaders) -> Json:
 
 @router.get("/queues/{queue}/schedulers", response_model=SchedulerList)
 def list_schedulers(queue: ExistingQueue) -> Json:
-    """Lists the schedules of the queue."""
+    """Lists the job schedulers of the queue."""
     return Json({"schedulers": document(queue.schedulers())})
 
 
 _SCHEDULE: Final = "/queues/{queue}/schedulers/{scheduler}"
-SchedulerId = Annotated[str, Path(description="id of the schedule", min_length=1, max_length=10_000)]
+SchedulerId = Annotated[str, Path(description="id of the job scheduler", min_length=1, max_length=10_000)]
 
 
-@router.put(_SCHEDULE, responses=documented(403, 413))
-def put_scheduler(queue: ExistingQueue, scheduler: SchedulerId, given: SchedulePut) -> NextDocument:
-    """Creates or changes a schedule; its next job is added at once."""
-    return NextDocument(
-        next=queue.upsert_scheduler(
-            unescaped(scheduler),
-            every=given.every,
-            pattern=given.pattern,
-            tz=given.tz,
-            name=given.name,
-            data=given.data,
-            limit=given.limit,
-            offset=given.offset,
-            start_date=given.startDate,
-            end_date=given.endDate,
-            opts=given.opts,
-        )
-    )
+@router.put(_SCHEDULE)
+def put_scheduler(queue: ExistingQueue, scheduler: SchedulerId, given: SchedulerPut) -> NextDocument:
+    """Creates or changes a job scheduler; its next job is added at once."""
+    return NextDocument(next=queue.upsert_scheduler(unescaped(scheduler), **dict(given)))
 
 
-@router.delete(_SCHEDULE, status_code=204, responses=documented(403))
+@router.delete(_SCHEDULE, status_code=204)
 def remove_scheduler(queue: ExistingQueue, scheduler: SchedulerId) -> None:
-    """Removes a schedule and its next job."""
+    """Removes a job scheduler and its next job."""
     if not queue.remove_scheduler(unescaped(scheduler)):
-        raise Problem(404, f"expected a schedule {unescaped(scheduler)[:200]} in queue {queue.name}, found none")
+        raise Problem(404, f"expected a job scheduler {unescaped(scheduler)[:200]} in queue {queue.name}, found none")

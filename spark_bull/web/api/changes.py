@@ -1,4 +1,4 @@
-"""Changes of jobs: remove, update, retry, promote, cancel, fail, move; and retry or promote those of a state."""
+"""Changes of jobs: remove, update, retry, promote, cancel, fail, move; and retry or promote the jobs of a state."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ from spark_bull.web.documents import (
     RetryAllDocument,
     RetryDocument,
 )
-from spark_bull.web.problems import Problem, documented
+from spark_bull.web.problems import Problem
 from spark_bull.web.queue_access import AllQueues, ExistingQueue
 
-_WRITING = documented(400, 401, 403, 404, 409, 413, 421, 503)
-router = APIRouter(tags=["changes"], responses=_WRITING)
+router = APIRouter(tags=["changes"])
 
 
 @router.delete("/queues/{queue}/jobs/{id}", status_code=204)
@@ -36,7 +35,7 @@ def remove_job(
     job: ExpectedJob,
     withChildren: Annotated[bool, Query(description="whether to remove its children (BullMQ), too")] = True,
 ) -> None:
-    """Removes a job and its logs. A locked job, and the next one of a schedule, stay: 409."""
+    """Removes a job and its logs. A locked job, and the next one of a job scheduler, stay: 409."""
     queue.remove(job.id, with_children=withChildren)
 
 
@@ -63,7 +62,7 @@ def change(queue: ExistingQueue, job: ExpectedJob, patch: JobPatch) -> None:
 def retry_job(queue: ExistingQueue, job: ExpectedJob, how: RetryDocument | None = None) -> None:
     """Moves a failed (BullMQ: or completed) job back to the waiting ones; 409 if it is in another state."""
     how = how or RetryDocument()
-    queue.retry(job.id, how.state, reset_attempts=how.resetAttempts)
+    queue.retry(job.id, how.state, reset_attempts=how.reset_attempts)
 
 
 @router.post("/queues/{queue}/jobs/{id}/promote", status_code=204)
@@ -96,7 +95,7 @@ def retry_all(queue: ExistingQueue, wanted: RetryAllDocument | None = None) -> D
     wanted = wanted or RetryAllDocument()
     ids = _ids(queue, wanted.state, wanted.name)
     found = list(islice(ids, wanted.limit))
-    changes = [Change(i, "retry", state=wanted.state, reset_attempts=wanted.resetAttempts) for i in found]
+    changes = [Change(i, "retry", state=wanted.state, reset_attempts=wanted.reset_attempts) for i in found]
     return _change_all(queue, changes, wanted.limit)
 
 

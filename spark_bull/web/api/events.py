@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final
 
 import anyio
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi.sse import EventSourceResponse
 
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.events.events import QueueEvents
-from spark_bull.web.event_streams import EventStream, StreamSlots
-from spark_bull.web.problems import Problem, documented
+from spark_bull.web.event_streams import Messages, StreamSlots
+from spark_bull.web.problems import Problem
 from spark_bull.web.queue_access import AllQueues, ExistingQueue
 
 #: Maximum number of queues of a stream.
@@ -21,7 +21,6 @@ _STREAM: dict[int | str, dict[str, Any]] = {
         "description": "Server-sent events without a type; their data is a QueueEvent in JSON, in camel case.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     },
-    **documented(400, 401, 404, 409, 421, 429, 503),
 }
 router = APIRouter(tags=["events"], responses=_STREAM)
 Start = Annotated[
@@ -39,28 +38,21 @@ LastId = Annotated[
 ]
 
 
-@router.get("/queues/{queue}/events", status_code=200, response_class=EventStream)
-async def stream_queue(
+async def _of_queue(
     request: Request, queue: ExistingQueue, start: Start = None, last_id: LastId = None
-) -> EventStream:
-    """Sends the events of a queue until the client disconnects, with an empty comment now and then.
-
-    Bull keeps no events: there, only events from now on are sent, and `start` is refused.
-    """
+) -> AsyncIterator[Messages]:
     begin = last_id or start
     if begin is not None:
         queue.handle.dialect.require("event-stream", "`start`")
-    return await _stream(request, [queue], begin)
+    async with _slots(request).opened([queue.handle], begin) as messages:
+        yield messages
 
 
-@router.get("/events", status_code=200, response_class=EventStream)
-async def stream_all(
+async def _of_queues(
     request: Request,
     queues: AllQueues,
     queue: Annotated[list[str] | None, Query(description="only these queues; default: all", max_length=200)] = None,
-) -> EventStream:
-    """Sends the events of several queues from now on. Those of queues that are created later are not among them."""
-
+) -> AsyncIterator[Messages]:
     def opened() -> list[BullQueue]:
         if queue:
             return [queues.existing(name) for name in dict.fromkeys(queue)]
@@ -71,15 +63,27 @@ async def stream_all(
         raise Problem(400, f"expected at most {MAX_QUEUES} queues, got {len(found)}: name some", field="queue")
     if not found:
         raise Problem(404, "expected a queue of this server, found none")
-    return await _stream(request, found, None)
+    async with _slots(request).opened([one.handle for one in found], None) as messages:
+        yield messages
 
 
-async def _stream(request: Request, queues: Sequence[BullQueue], start: str | None) -> EventStream:
+def _slots(request: Request) -> StreamSlots:
     slots: StreamSlots = request.app.state.streams
-    slots.take()
-    try:
-        events = await anyio.to_thread.run_sync(lambda: QueueEvents([queue.handle for queue in queues], start=start))
-    except BaseException:
-        slots.give_back()
-        raise
-    return EventStream(events, slots, has_ids=len(queues) == 1)
+    return slots
+
+
+@router.get("/queues/{queue}/events", response_class=EventSourceResponse)
+async def stream_queue(messages: Annotated[Messages, Depends(_of_queue)]) -> Messages:
+    """Sends the events of a queue until the client disconnects, with an empty comment now and then.
+
+    Bull keeps no events: there, only events from now on are sent, and `start` is refused.
+    """
+    async for message in messages:
+        yield message
+
+
+@router.get("/events", response_class=EventSourceResponse)
+async def stream_all(messages: Annotated[Messages, Depends(_of_queues)]) -> Messages:
+    """Sends the events of several queues from now on. Events of queues that are created later are not among them."""
+    async for message in messages:
+        yield message

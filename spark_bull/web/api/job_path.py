@@ -19,7 +19,7 @@ def existing_job(
 ) -> Job:
     """Dependency: the job in the path. Raises Problem 404."""
     job_id = unescaped(id)
-    job = queue.get_job(job_id)
+    job = queue.job(job_id)
     if job is None:
         raise Problem(404, f"expected a job {job_id[:200]} in queue {queue.name}, found none")
     return job

@@ -27,9 +27,10 @@ from spark_bull.web.documents import (
     State,
 )
 from spark_bull.web.guard import unescaped
-from spark_bull.web.json_output import Json, document, json_value
-from spark_bull.web.problems import MANY, ONE, documented
+from spark_bull.web.json_output import Json
+from spark_bull.web.problems import MANY, ONE
 from spark_bull.web.queue_access import AllQueues, ExistingQueue, QueueName, Queues
+from spark_bull.web.shown import document, json_value
 
 router = APIRouter(tags=["jobs"])
 
@@ -37,8 +38,6 @@ router = APIRouter(tags=["jobs"])
 MAX_NEW: Final = 1_000
 #: Queues in which one request looks for jobs.
 _QUEUES_PER_PAGE: Final = 20
-_READING = documented(400, 401, 404, 409, 421, 503)
-_WRITING = documented(400, 401, 403, 404, 409, 413, 421, 503)
 
 Limit = Annotated[int, Query(ge=1, le=200, description="maximum number of jobs")]
 Create = Annotated[bool, Query(description="whether to create a queue that does not exist")]
@@ -115,7 +114,7 @@ def wanted(
 Page = Annotated[Wanted, Depends(wanted)]
 
 
-@router.get("/queues/{queue}/jobs", response_model=JobPage, responses=_READING)
+@router.get("/queues/{queue}/jobs", response_model=JobPage)
 def list_jobs(queue: ExistingQueue, page: Page) -> Json:
     """Reads jobs of a queue, state by state, in portions that keep Redis free.
 
@@ -126,11 +125,11 @@ def list_jobs(queue: ExistingQueue, page: Page) -> Json:
     return page.page(portion.jobs, _following(queue, portion))
 
 
-@router.get("/queues/{queue}/search", response_model=JobPage, responses=_READING)
+@router.get("/queues/{queue}/search", response_model=JobPage)
 def search_jobs(queue: ExistingQueue, page: Page) -> Json:
     """Searches jobs as `…/jobs` does; the first page begins with the job whose id is `text`, if there is one."""
     position, text = page.position(), page.filter.text
-    found = queue.get_job(text) if position is None and text else None
+    found = queue.job(text) if position is None and text else None
     if found is None or (page.states and found.state not in page.states):
         portion = page.portion(queue, position)
         return page.page(portion.jobs, _following(queue, portion))
@@ -144,7 +143,7 @@ def _following(queue: BullQueue, portion: Portion) -> Position | None:
     return Position(queue.name, portion.next) if portion.next else None
 
 
-@router.get("/jobs", response_model=JobPage, responses=_READING)
+@router.get("/jobs", response_model=JobPage)
 def list_all_jobs(queues: AllQueues, page: Page) -> Json:
     """Reads jobs of all queues, queue by queue, as `/api/queues/{queue}/jobs` does."""
     position = page.position()
@@ -164,13 +163,13 @@ def list_all_jobs(queues: AllQueues, page: Page) -> Json:
     return page.page([], None)
 
 
-@router.get("/queues/{queue}/jobs/{id}", response_model=JobDocument, responses=_READING)
+@router.get("/queues/{queue}/jobs/{id}", response_model=JobDocument)
 def read_job(job: ExistingJob) -> Json:
     """Reads one job. Send the header ETag as If-Match with a change, which is refused if the job has changed."""
     return Json(document(job), headers={"ETag": etag_of(job)})
 
 
-@router.get("/queues/{queue}/jobs/{id}/logs", response_model=LogDocument, responses=_READING)
+@router.get("/queues/{queue}/jobs/{id}/logs", response_model=LogDocument)
 def read_log(
     queue: ExistingQueue,
     job: ExistingJob,
@@ -183,14 +182,14 @@ def read_log(
     return Json({"start": start, "rows": rows, "total": total})
 
 
-@router.get("/queues/{queue}/jobs/{id}/family", response_model=FamilyDocument, responses=_READING)
+@router.get("/queues/{queue}/jobs/{id}/family", response_model=FamilyDocument)
 def read_family(
     queue: ExistingQueue,
     job: ExistingJob,
     limit: Annotated[int, Query(ge=1, le=1_000, description="maximum number of children")] = 100,
 ) -> Json:
     """Reads the parent and the children of a job (BullMQ), the unprocessed ones first."""
-    counts = queue.get_dependencies_count(job.id)
+    counts = queue.dependency_counts(job.id)
     found = [
         {
             "queue": child.child_queue,
@@ -210,7 +209,7 @@ def _parent(keys: QueueKeys, job: Job) -> dict[str, str] | None:
     return {"queue": queue, "id": job_id}
 
 
-@router.post("/queues/{queue}/jobs", status_code=201, responses=_WRITING)
+@router.post("/queues/{queue}/jobs", status_code=201)
 def add_jobs(
     queue: QueueName,
     queues: AllQueues,
@@ -221,7 +220,7 @@ def add_jobs(
     return _added(queues, unescaped(queue), new if isinstance(new, list) else [new], create)
 
 
-@router.post("/jobs", status_code=201, responses=_WRITING)
+@router.post("/jobs", status_code=201)
 def add_job(queues: AllQueues, new: QueuedJobDocument, create: Create = False) -> AddedDocument:
     """Adds a job to the queue that it names."""
     return _added(queues, new.queue, [new], create)

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 
+from spark_bull.errors import SparkBullError
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.jobs.read import counting
 from spark_bull.queue.monitor.activity import activity
@@ -24,9 +25,10 @@ from spark_bull.web.documents import (
     StatsList,
     StatsPage,
 )
-from spark_bull.web.json_output import Json, document
-from spark_bull.web.problems import Problem, documented
+from spark_bull.web.json_output import Json
+from spark_bull.web.problems import Problem
 from spark_bull.web.queue_access import AllQueues, ExistingQueue, QueuePart
+from spark_bull.web.shown import document
 
 router = APIRouter(tags=["queues"])
 
@@ -49,23 +51,31 @@ def _page(request: Request, part: QueuePart[Any]) -> dict[str, Any]:
     return {"next": following, "partial": part.is_partial}
 
 
+def _or_errors(part: QueuePart[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was read of each queue, or why it could not be read."""
+    return [
+        {"queue": name, "error": str(found)} if isinstance(found, SparkBullError) else found
+        for name, found in part.found.items()
+    ]
+
+
 def _query(request: Request) -> dict[str, str]:
     """The parameters that a cursor is valid for."""
     others = {name: value for name, value in request.query_params.items() if name not in ("limit", "cursor")}
     return {"path": request.url.path, **others}
 
 
-@router.get("/queues", response_model=QueueList, responses=documented(400, 401, 421, 503))
+@router.get("/queues", response_model=QueueList)
 def list_queues(request: Request, queues: AllQueues, limit: Limit = 100, cursor: Cursor = None) -> Json:
     """Lists queues with their numbers of jobs. A new queue appears after 15 s, or longer.
 
     A page ends after about 2 s, also with fewer queues than asked for: go on until `next` is null.
     """
     part = queues.read_some(_summary, _first(request, cursor), limit)
-    return Json({"queues": part.found, **_page(request, part)})
+    return Json({"queues": _or_errors(part), **_page(request, part)})
 
 
-@router.get("/queues/{queue}", response_model=QueueDetails, responses=documented(400, 401, 404, 409, 421, 503))
+@router.get("/queues/{queue}", response_model=QueueDetails)
 def read_queue(queue: ExistingQueue) -> Json:
     """Reads one queue, with its limits and activity."""
     dialect = queue.handle.dialect
@@ -74,7 +84,7 @@ def read_queue(queue: ExistingQueue) -> Json:
         "flows": dialect.has("flows"),
         "priorities": dialect.has("priorities"),
         "limits": dialect.has("queue-limits"),
-        "schedulers": dialect.has("schedules"),
+        "schedulers": dialect.has("schedulers"),
         "retryableStates": list(dialect.retryable_states),
     }
     limits = document(queue.limits()) if dialect.has("queue-limits") else None
@@ -83,7 +93,7 @@ def read_queue(queue: ExistingQueue) -> Json:
     return Json({**summary, "features": features, "limits": limits, **busy})
 
 
-@router.get("/stats", response_model=StatsPage, responses=documented(400, 401, 421, 503))
+@router.get("/stats", response_model=StatsPage)
 def read_stats(
     request: Request,
     queues: AllQueues,
@@ -96,19 +106,22 @@ def read_stats(
 
     A page ends after about 2 s, also with fewer queues than asked for: go on until `next` is null.
     """
-    part = queues.read_some(lambda handle: computing(handle, windowMs, sample), _first(request, cursor), limit)
-    return Json({"stats": document([of_queue for of_queue, *_ in part.found]), **_page(request, part)})
+
+    def of_all_jobs(handle: QueueHandle) -> Steps[dict[str, Any]]:
+        found, *_ = yield from computing(handle, windowMs, sample)
+        return document(found)  # type: ignore[no-any-return]
+
+    part = queues.read_some(of_all_jobs, _first(request, cursor), limit)
+    return Json({"stats": _or_errors(part), **_page(request, part)})
 
 
-@router.get("/queues/{queue}/stats", response_model=StatsList, responses=documented(400, 401, 404, 409, 421, 503))
+@router.get("/queues/{queue}/stats", response_model=StatsList)
 def read_queue_stats(queue: ExistingQueue, windowMs: Window = 3_600_000, sample: Sample = 10_000) -> Json:
     """Computes the statistics of a queue, and of the jobs of each name."""
     return Json({"stats": document(queue.stats(window_ms=windowMs, sample=sample))})
 
 
-@router.get(
-    "/queues/{queue}/metrics", response_model=MetricsDocument, responses=documented(400, 401, 404, 409, 421, 503)
-)
+@router.get("/queues/{queue}/metrics", response_model=MetricsDocument)
 def read_metrics(
     queue: ExistingQueue,
     state: Literal["completed", "failed"] = "completed",
@@ -118,59 +131,56 @@ def read_metrics(
     return Json(document(queue.metrics(state, 0, minutes - 1)))
 
 
-_WRITING = documented(400, 401, 403, 404, 409, 413, 421, 503)
-
-
-@router.post("/queues/{queue}/pause", status_code=204, responses=_WRITING)
+@router.post("/queues/{queue}/pause", status_code=204)
 def pause_queue(queue: ExistingQueue) -> None:
     """Keeps workers from claiming further jobs; active jobs continue."""
     queue.pause()
 
 
-@router.post("/queues/{queue}/resume", status_code=204, responses=_WRITING)
+@router.post("/queues/{queue}/resume", status_code=204)
 def resume_queue(queue: ExistingQueue) -> None:
     """Lets workers claim jobs again."""
     queue.resume()
 
 
-@router.post("/queues/{queue}/close-intake", status_code=204, responses=_WRITING)
+@router.post("/queues/{queue}/close-intake", status_code=204)
 def close_intake(queue: ExistingQueue) -> None:
     """Lets the queue accept no further jobs of spark_bull."""
     queue.close_intake()
 
 
-@router.post("/queues/{queue}/open-intake", status_code=204, responses=_WRITING)
+@router.post("/queues/{queue}/open-intake", status_code=204)
 def open_intake(queue: ExistingQueue) -> None:
     """Lets the queue accept jobs again."""
     queue.open_intake()
 
 
-@router.post("/queues/{queue}/clean", responses=_WRITING)
+@router.post("/queues/{queue}/clean")
 def clean_queue(queue: ExistingQueue, wanted: CleanDocument) -> DoneDocument:
     """Removes old jobs of a state, at most `limit`."""
-    removed = queue.clean(wanted.graceMs, wanted.limit, wanted.state)
+    removed = queue.clean(wanted.grace_ms, wanted.limit, wanted.state)
     return DoneDocument(jobs=len(removed), more=len(removed) == wanted.limit)
 
 
-@router.post("/queues/{queue}/drain", responses=_WRITING)
+@router.post("/queues/{queue}/drain")
 def drain_queue(queue: ExistingQueue, wanted: DrainDocument | None = None) -> DoneDocument:
     """Removes all jobs that wait for a worker."""
     return DoneDocument(jobs=queue.drain(delayed=wanted is not None and wanted.delayed))
 
 
-@router.put("/queues/{queue}/limits", status_code=204, responses=_WRITING)
+@router.put("/queues/{queue}/limits", status_code=204)
 def set_limits(queue: ExistingQueue, given: LimitsPut) -> None:
     """Sets limits of the queue over all its workers (BullMQ)."""
-    queue.set_limits(concurrency=given.concurrency, max=given.max, duration_ms=given.durationMs)
+    queue.set_limits(**dict(given))
 
 
-@router.delete("/queues/{queue}/limits", status_code=204, responses=_WRITING)
+@router.delete("/queues/{queue}/limits", status_code=204)
 def remove_limits(queue: ExistingQueue) -> None:
     """Removes the limits of the queue (BullMQ)."""
     queue.remove_limits()
 
 
-@router.delete("/queues/{queue}", status_code=204, responses=_WRITING)
+@router.delete("/queues/{queue}", status_code=204)
 def obliterate_queue(
     queue: ExistingQueue,
     queues: AllQueues,

@@ -16,7 +16,6 @@ from spark_bull.web.guard import unescaped
 from spark_bull.web.page import links
 from spark_bull.web.page.forms import Fields, Submitted
 from spark_bull.web.page.rendering import Notice, go_to
-from spark_bull.web.page.route import PageRoute
 from spark_bull.web.problems import Problem
 from spark_bull.web.queue_access import ExistingQueue
 
@@ -25,7 +24,7 @@ MOST_JOBS: Final = 10_000
 #: Numbers with more digits are not exact in Lua.
 _MAX_DIGITS: Final = 15
 
-router: Final = APIRouter(route_class=PageRoute, include_in_schema=False)
+router: Final = APIRouter(include_in_schema=False)
 
 
 @router.post("/queues/{queue}/jobs/{job_id}/actions/{action}")
@@ -61,7 +60,7 @@ def _done(request: Request, back: str, change: Callable[[], str]) -> Response:
 
 
 def _retry(queue: BullQueue, job_id: str) -> str:
-    job = queue.get_job(job_id)
+    job = queue.job(job_id)
     queue.retry(job_id, job.state if job and job.state in queue.handle.dialect.retryable_states else "failed")
     return f"Job {job_id} waits for a worker again."
 
@@ -101,10 +100,10 @@ def _clean(queue: BullQueue, fields: Fields) -> str:
     return f"Removed {_jobs(removed)} in {state}."
 
 
-def _remove_schedule(queue: BullQueue, fields: Fields) -> str:
-    schedule = fields.get("schedule", "")
-    is_removed = queue.remove_scheduler(schedule)
-    return f"Schedule {schedule} was removed." if is_removed else f"Schedule {schedule} was gone already."
+def _remove_scheduler(queue: BullQueue, fields: Fields) -> str:
+    scheduler = fields.get("scheduler", "")
+    is_removed = queue.remove_scheduler(scheduler)
+    return f"Job scheduler {scheduler} was removed." if is_removed else f"Job scheduler {scheduler} was gone already."
 
 
 def _result(verb: str, done: DoneDocument) -> str:
@@ -140,5 +139,5 @@ _QUEUE_ACTIONS: Final[Mapping[str, Callable[[BullQueue, Fields], str]]] = {
     "retry-all": _retry_all,
     "promote-all": _promote_all,
     "clean": _clean,
-    "remove-schedule": _remove_schedule,
+    "remove-scheduler": _remove_scheduler,
 }

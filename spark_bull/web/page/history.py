@@ -6,13 +6,14 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from threading import Event, Lock, Thread
+from threading import Event, Lock
 from typing import Final, NamedTuple
 
 from fastapi import Request
 
 from spark_bull.clock import epoch_ms
-from spark_bull.errors import SparkBullError
+from spark_bull.errors import ConnectionLost, SparkBullError
+from spark_bull.threads import DaemonThread
 
 log = logging.getLogger("spark_bull")
 
@@ -42,7 +43,7 @@ class History:
         self._samples: dict[str, deque[Sample]] = {}
         self._lock = Lock()
         self._looked_on = 0.0
-        self._thread: Thread | None = None
+        self._thread: DaemonThread | None = None
         self._is_closed = Event()
 
     def of(self, queue: str) -> list[Sample]:
@@ -82,13 +83,16 @@ class History:
         with self._lock:
             if self._is_closed.is_set() or (self._thread is not None and self._thread.is_alive()):
                 return
-            self._thread = Thread(target=self._run, name="spark-bull page history", daemon=True)
+            self._thread = DaemonThread("page history", self._run)
             self._thread.start()
 
     def _run(self) -> None:
         while not self._is_closed.is_set() and time.monotonic() - self._looked_on < IDLE_S:
             try:
                 self.sample()
+            except ConnectionLost:
+                # The client of Redis logs that it waits.
+                pass
             except SparkBullError as error:
                 log.warning("the samples of the page have a gap: %s", error)
             self._is_closed.wait(PERIOD_S)

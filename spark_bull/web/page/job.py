@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
@@ -13,7 +12,7 @@ from fastapi.responses import PlainTextResponse, Response
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import JobMissing
 from spark_bull.model.job_json import parsed_opts
-from spark_bull.model.jobs import Dependency, Job
+from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.jobs.dependencies import dependencies_of, named
 from spark_bull.time_text import duration
@@ -23,7 +22,6 @@ from spark_bull.web.page import links
 from spark_bull.web.page.payloads import cut, laid_out, traces
 from spark_bull.web.page.queues import head_of
 from spark_bull.web.page.rendering import encoded, render
-from spark_bull.web.page.route import PageRoute
 from spark_bull.web.page.timeline import timeline
 from spark_bull.web.problems import Problem
 from spark_bull.web.queue_access import ExistingQueue
@@ -32,35 +30,7 @@ from spark_bull.web.queue_access import ExistingQueue
 _LOG_LINES: Final = 200
 _CHILDREN: Final = 100
 
-router: Final = APIRouter(route_class=PageRoute, include_in_schema=False)
-
-
-class _Log(NamedTuple):
-    """The last lines of a log. `first`: position of the first of them; `total`: number of all lines."""
-
-    rows: list[str]
-    first: int
-    total: int
-
-
-class _Relative(NamedTuple):
-    queue: str
-    id: str
-
-
-@dataclass(frozen=True)
-class _Family:
-    """The parent of a job, and its first children. `left`: whether it has more; `counts`: all children by state."""
-
-    parent: _Relative | None
-    children: list[Dependency]
-    counts: Mapping[str, int]
-    left: bool
-
-
-class _Progress(NamedTuple):
-    percent: float | None
-    text: str
+router: Final = APIRouter(include_in_schema=False)
 
 
 @router.get("/queues/{queue}/jobs/{job_id}")
@@ -106,7 +76,7 @@ _FIELDS: Final[Mapping[str, Callable[[BullQueue, Job], str]]] = {
 
 def _existing(queue: BullQueue, segment: str) -> Job:
     job_id = unescaped(segment)
-    job = queue.get_job(job_id)
+    job = queue.job(job_id)
     if job is None:
         raise JobMissing(
             f"job {job_id} of queue {queue.name} does not exist: it was removed, or was never there",
@@ -126,33 +96,34 @@ def _facts(job: Job) -> list[tuple[str, str]]:
         "Stalled": f"{job.stalled_counter} times" if job.stalled_counter else "",
         "Processed by": job.processed_by or "",
         "Deduplication id": job.deduplication_id or "",
-        "Schedule": job.repeat_job_key or "",
+        "Job scheduler": job.repeat_job_key or "",
     }
     return [(label, value) for label, value in facts.items() if value]
 
 
-def _progress(job: Job) -> _Progress | None:
+def _progress(job: Job) -> dict[str, Any] | None:
     """The progress: a number from 0 to 100, or anything else as text."""
     value: Any = job.progress
     if value in (None, 0, "", {}):
         return None
     is_percent = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 100
-    return _Progress(value if is_percent else None, cut(laid_out(job.progress_text)).shown)
+    return {"percent": value if is_percent else None, "text": cut(laid_out(job.progress_text)).shown}
 
 
-def _log(queue: BullQueue, job_id: str) -> _Log:
+def _log(queue: BullQueue, job_id: str) -> dict[str, Any]:
+    """The last rows of a log, the position of the first of them, and the number of all rows."""
     total = int(queue.handle.connection.call("LLEN", queue.handle.keys.logs(job_id)))
     first = max(0, total - _LOG_LINES)
-    return _Log(queue.logs(job_id, first, total - 1) if total else [], first, total)
+    return {"rows": queue.logs(job_id, first, total - 1) if total else [], "first": first, "total": total}
 
 
-def _family(queue: BullQueue, job: Job) -> _Family | None:
-    """The parent and children of a job; None if it has none."""
+def _family(queue: BullQueue, job: Job) -> dict[str, Any] | None:
+    """The parent and the first children of a job, and the numbers of all children by state; None if it has none."""
     if not queue.handle.dialect.has("flows"):
         return None
-    counts = queue.get_dependencies_count(job.id)
+    counts = queue.dependency_counts(job.id)
     children = list(islice(dependencies_of(queue.handle, [job.id]), _CHILDREN)) if any(counts.values()) else []
-    parent = _Relative(*named(queue.handle.keys, job.parent_key)) if job.parent_key else None
+    parent = named(queue.handle.keys, job.parent_key) if job.parent_key else None
     if parent is None and not children:
         return None
-    return _Family(parent, children, counts, sum(counts.values()) > len(children))
+    return {"parent": parent, "children": children, "counts": counts, "left": sum(counts.values()) > len(children)}

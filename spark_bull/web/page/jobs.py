@@ -11,17 +11,15 @@ from fastapi.responses import Response
 
 from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.jobs.portions import JobFilter, read_portion, time_of
+from spark_bull.queue.jobs.portions import JobFilter, read_portion
+from spark_bull.store.steps import run
 from spark_bull.web.access import Authorized
 from spark_bull.web.cursors import Position, cursor_of, position_of
 from spark_bull.web.page import links
 from spark_bull.web.page.charts import chart_of_metrics, chart_of_samples
 from spark_bull.web.page.history import history_of
-from spark_bull.web.page.metrics import metrics_of
-from spark_bull.web.page.payloads import preview
-from spark_bull.web.page.queues import TABS, QueueHead, head_of
+from spark_bull.web.page.queues import TABS, QueueHead, counting_minutes, head_of
 from spark_bull.web.page.rendering import render
-from spark_bull.web.page.route import PageRoute
 from spark_bull.web.problems import Problem
 from spark_bull.web.queue_access import ExistingQueue
 
@@ -41,7 +39,7 @@ _ADVICE: Final = {
 _NO_RATES: Final = "Workers count jobs per minute with the option `metrics`; none has counted any yet."
 _NO_COUNTERS: Final = "Workers of this dialect count no jobs per minute."
 
-router: Final = APIRouter(route_class=PageRoute, include_in_schema=False)
+router: Final = APIRouter(include_in_schema=False)
 
 
 @dataclass(frozen=True)
@@ -59,30 +57,6 @@ class Search:
     @property
     def is_narrow(self) -> bool:
         return bool(self.id or self.name or self.text or self.since is not None or self.until is not None)
-
-
-@dataclass(frozen=True)
-class JobRow:
-    """A job in a list."""
-
-    id: str
-    name: str
-    preview: str
-    reason: str
-    time: int | None
-    attempts_made: int
-
-
-def _row(job: Job) -> JobRow:
-    name = "" if job.name in (None, "__default__") else str(job.name)
-    return JobRow(
-        job.id,
-        name,
-        preview(job.data_text),
-        preview(job.failed_reason or "") if job.state == "failed" else "",
-        time_of(job),
-        job.attempts_made,
-    )
 
 
 def _time_label(state: str) -> str:
@@ -117,7 +91,7 @@ def show_queue(
         tabs=TABS,
         tab="jobs",
         search=search,
-        jobs=[_row(job) for job in jobs],
+        jobs=jobs,
         time_label=_time_label(search.state),
         orders=(("desc", "newest first"), ("asc", "oldest first")),
         empty_advice=_ADVICE.get(search.state, ""),
@@ -125,7 +99,7 @@ def show_queue(
         first_url=links.queue(queue.name, **query),
         next_url=links.queue(queue.name, **query, cursor=following) if following else None,
         state_chart=chart_of_samples(history_of(request).of(queue.name)),
-        rate_chart=chart_of_metrics(metrics_of(queue)),
+        rate_chart=chart_of_metrics(run(queue.handle.connection, counting_minutes(queue.handle))),
         no_rates=_NO_RATES if queue.handle.dialect.has("metrics") else _NO_COUNTERS,
         events_url=links.events(queue.name),
     )
@@ -150,7 +124,7 @@ def _time(name: str, text: str) -> int | None:
 def _found(queue: BullQueue, search: Search, cursor: str) -> tuple[list[Job], str | None]:
     """A page of jobs, and the cursor of the next one. Raises Problem 400 for a wrong cursor."""
     if search.id:
-        job = queue.get_job(search.id)
+        job = queue.job(search.id)
         return [job] if job else [], None
     query = asdict(search)
     place = position_of(cursor, query).place if cursor else None

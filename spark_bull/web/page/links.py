@@ -24,7 +24,7 @@ def queue(name: str, /, **query: object) -> str:
 
 
 def tab(name: str, tab: str) -> str:
-    """One of the parts of a queue: jobs, schedules, workers or writes."""
+    """One of the parts of a queue: jobs, job schedulers, workers or writes."""
     return queue(name) if tab == "jobs" else f"{queue(name)}/{tab}"
 
 

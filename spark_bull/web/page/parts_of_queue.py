@@ -1,4 +1,4 @@
-"""The pages of what a queue has besides jobs: schedules, workers, writes and ledgers."""
+"""The pages of what a queue has besides jobs: job schedulers, workers, writes and ledgers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from spark_bull.web.access import Authorized
 from spark_bull.web.page import links
 from spark_bull.web.page.queues import TABS, head_of
 from spark_bull.web.page.rendering import render
-from spark_bull.web.page.route import PageRoute
 from spark_bull.web.queue_access import ExistingQueue
 from spark_bull.web.readers import readers_of
 from spark_bull.worker.slot.status import latest, slots_of
 
-router: Final = APIRouter(route_class=PageRoute, include_in_schema=False)
+router: Final = APIRouter(include_in_schema=False)
 
 
 def _render(request: Request, queue: BullQueue, tab: str, **context: Any) -> Response:
@@ -35,21 +34,21 @@ def _render(request: Request, queue: BullQueue, tab: str, **context: Any) -> Res
     )
 
 
-@router.get("/queues/{queue}/schedules")
-def show_schedules(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
-    """The schedules, those that are due first at the beginning."""
+@router.get("/queues/{queue}/schedulers")
+def show_schedulers(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
+    """The job schedulers, those that are due first at the beginning."""
     found: list[Scheduler] = []
     refusal = ""
     try:
         found = queue.schedulers()
     except DialectError as error:
         refusal = str(error)
-    return _render(request, queue, "schedules", schedules=found, refusal=refusal)
+    return _render(request, queue, "schedulers", schedulers=found, refusal=refusal)
 
 
 @router.get("/queues/{queue}/workers")
 def show_workers(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
-    """Connected workers, and the slots of those of Spark."""
+    """Connected workers, and the slots of Spark's workers."""
     handle = queue.handle
     names = readers_of(request).of(queue).workers
     slots = [(name, slot) for name in names for slot in latest(slots_of(handle, name))]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
@@ -14,7 +13,6 @@ from spark_bull.web.guard import unescaped
 from spark_bull.web.page import links
 from spark_bull.web.page.actions import MOST_JOBS
 from spark_bull.web.page.rendering import render
-from spark_bull.web.page.route import PageRoute
 from spark_bull.web.problems import Problem
 from spark_bull.web.queue_access import ExistingQueue
 
@@ -26,26 +24,18 @@ _AGES: Final = (
     (30 * 86_400_000, "older than 30 days"),
 )
 
-router: Final = APIRouter(route_class=PageRoute, include_in_schema=False)
+router: Final = APIRouter(include_in_schema=False)
 
 
-@dataclass(frozen=True)
-class _Field:
-    name: str
-    label: str
-    choices: tuple[tuple[int, str], ...]
-
-
-@dataclass(frozen=True)
-class _Question:
-    """What is asked. `hidden`: further fields of the form."""
+class _Question(NamedTuple):
+    """What is asked. `hidden`: further fields of the form; `ages`: the choices of a field `grace`."""
 
     title: str
     text: str
     verb: str
+    hidden: Mapping[str, str] = {}
     is_dangerous: bool = True
-    fields: tuple[_Field, ...] = ()
-    hidden: Mapping[str, str] = field(default_factory=dict)
+    ages: tuple[tuple[int, str], ...] = ()
 
 
 @router.get("/queues/{queue}/jobs/{job_id}/actions/remove")
@@ -68,36 +58,39 @@ def ask_to_change(
     queue: ExistingQueue,
     action: str,
     state: Annotated[str, Query()] = "",
-    schedule: Annotated[str, Query()] = "",
+    scheduler: Annotated[str, Query()] = "",
 ) -> Response:
-    """Asks whether to change many jobs, or to remove a schedule."""
+    """Asks whether to change many jobs, or to remove a job scheduler."""
     counts = queue.counts()
     shown = f"{min(counts.get(state, 0), MOST_JOBS):,}"
     questions = {
-        "retry-all": lambda: _Question(
-            f"Retry {shown} {state} jobs?", "They wait for a worker again.", "Retry", False, hidden={"state": state}
+        "retry-all": _Question(
+            f"Retry {shown} {state} jobs?", "They wait for a worker again.", "Retry", {"state": state}, False
         ),
-        "promote-all": lambda: _Question(
-            f"Promote {counts.get('delayed', 0):,} delayed jobs?", "They wait for a worker at once.", "Promote", False
+        "promote-all": _Question(
+            f"Promote {counts.get('delayed', 0):,} delayed jobs?",
+            "They wait for a worker at once.",
+            "Promote",
+            is_dangerous=False,
         ),
-        "clean": lambda: _Question(
+        "clean": _Question(
             f"Remove {state} jobs?",
             "Age counts from when a job ended, else started, else was added. This can't be undone.",
             "Remove",
-            fields=(_Field("grace", "Jobs", _AGES),),
-            hidden={"state": state},
+            {"state": state},
+            ages=_AGES,
         ),
-        "remove-schedule": lambda: _Question(
-            f"Remove schedule {schedule}?",
+        "remove-scheduler": _Question(
+            f"Remove job scheduler {scheduler}?",
             "Its next job is removed, too; a job that waits for a worker stays.",
             "Remove",
-            hidden={"schedule": schedule},
+            {"scheduler": scheduler},
         ),
     }
     if action not in questions:
         raise Problem(404, f"expected one of the actions {', '.join(questions)}, got: {action[:200]}")
-    back = links.tab(queue.name, "schedules") if schedule else links.queue(queue.name, state=state)
-    return _ask(request, questions[action](), links.queue_action(queue.name, action), back)
+    back = links.tab(queue.name, "schedulers") if scheduler else links.queue(queue.name, state=state)
+    return _ask(request, questions[action], links.queue_action(queue.name, action), back)
 
 
 def _ask(request: Request, question: _Question, action: str, back: str) -> Response:

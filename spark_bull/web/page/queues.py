@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from spark_bull.model.jobs import QueueMetrics
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.jobs.read import counting
 from spark_bull.queue.monitor.activity import waiting_since
-from spark_bull.queue.monitor.find import describe
+from spark_bull.queue.monitor.find import describing
+from spark_bull.queue.monitor.metrics import COUNTED_STATES, reading_metrics
+from spark_bull.store.steps import Steps, run
+from spark_bull.web.page.charts import MINUTES
 
 TABS: Final = (
     ("jobs", "Jobs"),
-    ("schedules", "Schedules"),
+    ("schedulers", "Job schedulers"),
     ("workers", "Workers"),
     ("writes", "Writes and ledgers"),
 )
@@ -35,14 +41,28 @@ class QueueHead:
 
 
 def head_of(queue: BullQueue) -> QueueHead:
-    summary, counts = describe(queue.handle), queue.counts()
+    return run(queue.handle.connection, heading(queue.handle))
+
+
+def heading(handle: QueueHandle) -> Steps[QueueHead]:
+    """The steps of `head_of`."""
+    summary = yield from describing(handle)
+    counts = yield from counting(handle)
     return QueueHead(
-        queue.name,
-        queue.protocol,
+        handle.keys.queue,
+        handle.dialect.name,
         summary.paused,
         summary.intake_open,
         counts,
-        waiting_since(queue.handle),
-        tuple(queue.handle.dialect.retryable_states),
+        (yield from waiting_since(handle)),
+        tuple(handle.dialect.retryable_states),
         tuple(state for state in counts if state not in _KEPT),
     )
+
+
+def counting_minutes(handle: QueueHandle) -> Steps[list[QueueMetrics]]:
+    """The steps that read the counters per minute of a chart; none in a dialect that keeps none."""
+    found = []
+    for state in COUNTED_STATES if handle.dialect.has("metrics") else ():
+        found.append((yield from reading_metrics(handle, state, 0, MINUTES)))
+    return found

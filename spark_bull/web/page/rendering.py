@@ -13,10 +13,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup, escape
 
 from spark_bull.clock import epoch_ms
+from spark_bull.queue.jobs.portions import time_of
 from spark_bull.time_text import duration, relative
 from spark_bull.version import VERSION
 from spark_bull.web.access import Role, access_of
 from spark_bull.web.page import links
+from spark_bull.web.page.payloads import preview
 
 #: Cookie with the result of the last form, shown once by the page that follows.
 _NOTICE: Final = "spark_bull_notice"
@@ -150,6 +152,8 @@ def _environment() -> Environment:
         "coded": coded,
         "grouped": grouped,
         "local_input": local_input,
+        "preview": preview,
+        "time_of": time_of,
     }
     return environment
 

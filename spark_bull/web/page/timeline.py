@@ -42,7 +42,7 @@ def _steps(job: Job, now: int) -> Iterator[Step]:
 
 def _attempts_allowed(job: Job) -> str:
     if job.repeat_job_key:
-        return f"by schedule {job.repeat_job_key}"
+        return f"by job scheduler {job.repeat_job_key}"
     return f"with parent {job.parent_key}" if job.parent_key else ""
 
 
