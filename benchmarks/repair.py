@@ -68,7 +68,7 @@ def check(server: Server, jobs: int) -> None:
     assert counts == {"wait": jobs}, f"expected all {jobs:,} jobs to wait, got {counts}"
     failed = jobs // SHARE
     for job_id in (1, failed // 2, failed):
-        job = server.queue.get_job(str(job_id))
+        job = server.queue.job(str(job_id))
         assert job is not None
         assert (job.data["note"], job.data["id"], job.attempts_made) == ("mended", job_id - 1, 0), job
 

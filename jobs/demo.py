@@ -166,7 +166,7 @@ def process(spark: SparkSession, url: str, folder: Path) -> Measured:
         f"""Worker(spark, "{QUEUE}", rate, payload_schema="origin STRING, dest STRING, dep_delay DOUBLE").start()""",
     )
     schema = "origin STRING, dest STRING, dep_delay DOUBLE"
-    settings = {"url": url, "name": "spark", "slots": 2, "progress": True}
+    settings = {"url": url, "name": "spark", "progress": True}
     with (
         BullQueue(QUEUE, url=url) as queue,
         node_worker(url, folder) as node,
@@ -190,7 +190,7 @@ def process(spark: SparkSession, url: str, folder: Path) -> Measured:
     jobs, seconds = done.selectExpr(
         "count(*)", "CAST(max(finishedOn) AS DOUBLE) - CAST(min(processedOn) AS DOUBLE)"
     ).collect()[0]
-    return Measured("process", jobs, seconds, "pandas UDF on 2 cores, beside Node" if node else "pandas UDF on 2 cores")
+    return Measured("process", jobs, seconds, "pandas UDF, beside Node" if node else "pandas UDF")
 
 
 def collect(spark: SparkSession, url: str, table: Path, folder: Path) -> Measured:

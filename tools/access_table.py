@@ -90,12 +90,13 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         (
             *(f"queue/{name}" for name in ("manage/cancel", "jobs/children", "process/claim", "process/claim_ledger")),
             *(f"queue/{name}" for name in ("core/job_fields", "dispatch/parents", "jobs/read", "core/report")),
-            *(f"queue/{name}" for name in ("schedule/schedules", "core/walk", "dispatch/writes")),
+            *(f"queue/{name}" for name in ("schedule/advance", "core/walk", "dispatch/writes")),
             *(f"dialects/{name}" for name in ("base", "bull", "bullmq")),
             *(
                 f"worker/{name}"
                 for name in (
                     "claims/job_signal",
+                    "slot/job_wait",
                     "slot/slot_control",
                     "slot/slot_queue",
                     "slot/slot_stats",
@@ -103,12 +104,12 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 )
             ),
             *("services/delayed_signal", "store/streams"),
-            *(f"spark/process/{name}" for name in ("loop_engine", "settle/chunk", "settle/repeats", "stream_engine")),
+            *(f"spark/process/{name}" for name in ("loop_engine", "settle/task", "stream_engine")),
         ),
         (
             *("work", "work_and_add", "progress", "promote_due", "rescue", "age", "empty", "advance"),
             *("commit", "commit_managed", "write/open"),
-            *("job/claimed", "job/start", "job/extend", "job/relock", "job/log", "job/update_data"),
+            *("job/claimed", "job/start", "job/extend", "job/relock", "job/log", "job/update_data", "claims/forget"),
             *("job/free_deduplication", "open_callback", "close_callback"),
         ),
     ),
@@ -153,7 +154,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("read/after", "read/find", "read/jobs", "read/metrics"),
     ),
     "schedule": (
-        ("queue/schedule/schedulers", "queue/schedule/schedules", "queue/dispatch/writes"),
+        ("queue/schedule/schedulers", "queue/schedule/advance", "queue/dispatch/writes"),
         ("schedule", "unschedule", "commit_schedules", *WRITING),
     ),
     "manage": (

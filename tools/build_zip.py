@@ -8,7 +8,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("spark_bull", "pyspark_bull")
-SUFFIXES = (".py", ".lua", ".typed")
+SUFFIXES = (".py", ".pyi", ".lua", ".typed")
 
 
 def build(target: Path) -> Path:

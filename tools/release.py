@@ -52,7 +52,7 @@ def check_version(version: str, tags: Sequence[str]) -> None:
 
 
 def released(changelog: str, version: str, day: date) -> str:
-    """The changelog in which the unreleased changes are those of `version`."""
+    """The changelog in which the unreleased changes are the changes of `version`."""
     if not notes_of(changelog, UNRELEASED):
         raise ReleaseError(f"expected changes below `{UNRELEASED}` in {CHANGELOG}, found none")
     text = PLANNED.sub("", changelog, count=1)
