@@ -284,10 +284,10 @@ def test_a_job_whose_deduplication_id_is_taken_is_not_added_and_is_counted(make:
     assert (added.added, added.duplicates, added.deduplicated) == (4, 0, 2)
     assert added.ids == ["1", "2", "3", "2", "5", "2"]
     assert bench.numbers(bench.taken()) == [0, 1, 2, 4]
-    assert bench.queue.get_deduplication_job_id("x") == "2"
+    assert bench.queue.deduplication_job_id("x") == "2"
     assert bench.queue.add({}, deduplication={"id": "x"}) == "2"
     assert bench.queue.add({}, deduplication="y") == "8"
-    found = bench.queue.get_job("2")
+    found = bench.queue.job("2")
     assert found is not None
     assert found.deduplication_id == "x"
 
@@ -322,9 +322,9 @@ def test_a_deduplication_id_can_be_freed(make: Callable[..., Bench]) -> None:
     queue = bench.queue
     queue.add({}, deduplication="x")
     assert queue.remove_deduplication_key("x", job_id="7") is False
-    assert queue.get_deduplication_job_id("x") == "1"
+    assert queue.deduplication_job_id("x") == "1"
     assert queue.remove_deduplication_key("x", job_id="1") is True
-    assert queue.get_deduplication_job_id("x") is None
+    assert queue.deduplication_job_id("x") is None
     assert queue.remove_deduplication_key("x") is False
     assert queue.add({}, deduplication="x") == "2"
     assert queue.remove_deduplication_key("x") is True
@@ -335,7 +335,7 @@ def test_bull_1_has_no_deduplication_ids(make: Callable[..., Bench]) -> None:
     queue = make().queue
     for refused in (
         lambda: queue.add({}, deduplication="x"),
-        lambda: queue.get_deduplication_job_id("x"),
+        lambda: queue.deduplication_job_id("x"),
         lambda: queue.remove_deduplication_key("x"),
         lambda: make(deduplication={"ttl": 5}),
     ):

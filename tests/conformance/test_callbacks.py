@@ -75,7 +75,7 @@ def test_the_callback_starts_after_the_last_job(
     assert callback(report).state == "waiting-children"
     assert complete_all(bench) == 1
     assert callback(report).state == "prioritized"
-    assert len(report.get_children_values(job.id)) == 5
+    assert len(report.children_values(job.id)) == 5
 
 
 def test_children_that_end_before_the_last_one_is_added_do_not_start_it(
@@ -131,7 +131,7 @@ def test_a_job_that_fails_does_to_the_callback_what_on_failure_says(
     assert callback(report).state == after_all
     deferred = bench.client.hget(report.handle.keys.job(job.id), "defa")
     assert bool(deferred) == (policy == "fail")
-    failures = report.get_children_failures(job.id)
+    failures = report.children_failures(job.id)
     assert list(failures.values()) == (["no"] if policy in ("ignore", "continue") else [])
 
 
@@ -296,7 +296,7 @@ def test_a_job_that_exists_becomes_a_child(bench: WorkBench, options: Any, repor
     (record,) = bench.queue.writes()
     assert (record.added, record.duplicates) == (1, 2)
     job = callback(report)
-    assert list(report.get_children_values(job.id)) == [bench.handle.keys.job("job-0")]
+    assert list(report.children_values(job.id)) == [bench.handle.keys.job("job-0")]
     assert complete_all(bench) == 2
     assert callback(report).state == "prioritized"
 

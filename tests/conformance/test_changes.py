@@ -98,7 +98,7 @@ def test_progress_and_log_rows_are_reported_from_outside(bench: WorkBench) -> No
     (job_id,) = bench.add()
     bench.queue.update_progress(job_id, {"done": 3})
     assert [bench.queue.log(job_id, row, keep=2) for row in ("a", "b", "c")] == [1, 2, 2]
-    job = bench.queue.get_job(job_id)
+    job = bench.queue.job(job_id)
     assert job is not None
     assert (job.progress, bench.queue.logs(job_id)) == ({"done": 3}, ["b", "c"])
     for report in (bench.queue.update_progress, bench.queue.log):
@@ -128,7 +128,7 @@ def test_a_job_ends_by_its_own_keep_rule_and_gives_up_its_lock(bench: WorkBench)
     bench.queue.complete(kept[0], {"sum": 1})
     bench.queue.complete(dropped[0])
     assert bench.counts() == {"completed": 1}
-    job = bench.queue.get_job(kept[0])
+    job = bench.queue.job(kept[0])
     assert job is not None
     assert job.returnvalue == {"sum": 1}
     assert bench.locks([*kept, *dropped]) == [False, False]
@@ -154,7 +154,7 @@ def test_a_parent_learns_that_its_child_has_ended(bench: WorkBench) -> None:
         bench.queue.complete(flow.id)
     bench.queue.complete(second, 2)
     assert bench.counts()["wait"] == 1
-    assert sorted(bench.queue.get_children_values(flow.id).values()) == [1, 2]
+    assert sorted(bench.queue.children_values(flow.id).values()) == [1, 2]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

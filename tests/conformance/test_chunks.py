@@ -16,8 +16,10 @@ from spark_bull import BullQueue, NewJob
 from spark_bull.model.outcomes import Claim, Outcomes
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.slot.chunk_loop import ChunkLoop
-from spark_bull.worker.slot.slot_queue import SCRIPT_JOBS, SlotQueue
+from spark_bull.worker.slot.failures import Failures
+from spark_bull.worker.slot.slot_queue import SlotQueue
 from spark_bull.worker.slot.slot_stats import SlotStats
+from spark_bull.worker.slot.unsettled import SCRIPT_JOBS
 from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -101,7 +103,7 @@ def test_a_large_chunk_is_returned_in_several_scripts_in_its_order(queue: BullQu
     jobs = 2 * SCRIPT_JOBS + 50
     add(queue, jobs + 3)
     plan = OurWorker(queue.handle, runner=sizes_into([]), chunk_size=1_000).plan
-    with SlotQueue(plan, plan.queues[0], 0, SlotStats(), None, None) as slot:
+    with SlotQueue(plan, plan.queues[0], 0, SlotStats(), Failures(), None, None) as slot:
         claim = slot.work(None, SCRIPT_JOBS)
         for more in (SCRIPT_JOBS, 50):
             claim = slot.work(None, more, claim.token)

@@ -370,7 +370,7 @@ def test_a_stop_lets_running_jobs_end_and_gives_back_those_that_have_not_started
     worker = OurWorker(queue.handle, gate.processor(kind), concurrency=2)
     with worker:
         until(lambda: gate.running == {2} and queue.counts()["active"] == 2, "a job to run, the other one to be held")
-        worker.control.request_stop()
+        worker.control.request("stop")
         gate.open(1, 2)
     assert worker.stats is not None
     assert (worker.stats.completed, worker.stats.returned) == (1, 1)
@@ -500,7 +500,7 @@ def test_jobs_of_the_first_queue_are_claimed_before_those_of_the_others(
     with OurWorker([queue.handle for queue in queues], processor, concurrency=concurrency) as worker:
         until(lambda: len(gate.running) == concurrency, "the places to be full")
         urgent.add_many(NewJob({"n": n}) for n in (10, 11, 12))
-        until(lambda: not worker.loop.queues[0].is_waiting, "the slot to have the signal")
+        until(lambda: not worker.loop.queues[0].wait.is_on, "the slot to have the signal")
         gate.open(*range(4), 10, 11, 12)
         until(lambda: ended(urgent) == 3 and ended(mail) == 4, "all jobs")
     assert {order.index(n) for n in (10, 11, 12)} == {concurrency, concurrency + 1, concurrency + 2}
@@ -564,7 +564,7 @@ def test_waits_that_lost_their_connection_can_still_be_ended(queues: list[BullQu
 
 def test_a_wait_that_fails_ends_its_slot_with_the_error(queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = OurWorker(queue.handle, lambda job: "done", concurrency=2)
-    monkeypatch.setattr(worker.loop.queues[0]._signal, "wait", lambda timeout_s: 1 / 0)
+    monkeypatch.setattr(worker.loop.queues[0].wait._signal, "wait", lambda timeout_s: 1 / 0)
     worker.start()
     until(lambda: worker.error is not None, "the slot to end")
     assert isinstance(worker.error, ZeroDivisionError)

@@ -64,7 +64,7 @@ def end_of(queue: BullQueue, job_id: str) -> tuple[str | None, str | None]:
     handle = queue.handle
     if handle.connection.call("HEXISTS", handle.keys["damaged"], job_id):
         return "aside", None
-    job = queue.get_job(job_id)
+    job = queue.job(job_id)
     return (None, None) if job is None else (job.state, job.failed_reason)
 
 
@@ -285,6 +285,6 @@ def test_prevent_parsing_data_keeps_the_payload_as_text(redis_url: str, prefix: 
         queue.handle.connection.call("HSET", queue.handle.keys.job(job_id), "data", "no JSON")
         with OurWorker(queue.handle, lambda job: job.data):
             wait_until(lambda: queue.counts()["completed"] == 1, "the job to end")
-        job = queue.get_job(job_id)
+        job = queue.job(job_id)
         assert job is not None
         assert (job.returnvalue, job.data) == ("no JSON", "no JSON")

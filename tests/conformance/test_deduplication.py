@@ -35,7 +35,7 @@ class Once:
     def add(self, number: int, rule: Any = "x", **properties: Any) -> bool:
         """Adds a job; returns whether it has become a job."""
         added_id = self.queue.add(number, deduplication=rule, **properties)
-        job = self.queue.get_job(added_id)
+        job = self.queue.job(added_id)
         return job is not None and job.data == number
 
     def start(self) -> RunningJob:
@@ -120,7 +120,7 @@ def test_a_job_without_a_deduplication_id_frees_nothing(once: Once) -> None:
 def test_an_id_can_be_taken_for_as_long_as_its_job_is_delayed(once: Once) -> None:
     rule = {"id": "x", "ttl": 1}
     assert once.add(1, rule, delay=1)
-    wait_until(lambda: once.queue.get_deduplication_job_id("x") is None, "the id to expire")
+    wait_until(lambda: once.queue.deduplication_job_id("x") is None, "the id to expire")
     assert once.add(2, {"id": "x", "ttl": HOUR}, delay=HOUR)
     assert not once.add(3, {"id": "x", "ttl": HOUR}, delay=HOUR)
 

@@ -106,7 +106,7 @@ def test_a_delayed_event_says_when_the_job_is_due(bench: WorkBench) -> None:
     job_id = bench.queue.add({}, delay=3_600_000)
     with bench.queue.events(start="0", timeout_s=0) as events:
         (delayed,) = [event for event in events if event.event == "delayed"]
-    job = bench.queue.get_job(job_id)
+    job = bench.queue.job(job_id)
     assert job is not None
     assert delayed.run_at == job.run_at
 

@@ -14,10 +14,10 @@ from redis import Redis
 from spark_bull.errors import DialectError, OptionError, SparkBullError
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core import verbs
-from spark_bull.queue.dispatch.flows import touched_keys
+from spark_bull.queue.core.other_queue import touched_keys
+from spark_bull.queue.dispatch.flows import TOUCHED
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, open_writes, recover
-from spark_bull.spark.dispatch import commit
 from tests.support.dump import PRIVATE, dump
 from tests.support.sink import Sink
 
@@ -108,7 +108,7 @@ def test_a_row_with_children_is_a_flow(options: Any, queues: dict[str, BullQueue
     assert [job.data for job in (a, b)] == ["a", "b"]
     assert a.opts == {"attempts": 2, "parent": {"id": one.id, "queue": f"{prefix}:pages"}}
     assert b.opts == {**a.opts, "idof": True}
-    last = queues["books"].get_job("b3")
+    last = queues["books"].job("b3")
     assert last is not None
     assert (last.name, last.state) == ("bind", "waiting-children")
     (record,) = queues["books"].writes()
@@ -137,9 +137,9 @@ def test_workers_see_each_flow_of_an_exactly_once_write_whole_or_not_at_all(
     sink.task([book(n, page(1), page(2, word("x"))) for n in range(5, 9)])
     assert public(client, prefix) == set()
     handle = queues["books"].handle
-    plans = commit._queue_plans(sink.plan, sink.messages)
+    plans = sink.plan.queue_plans(sink.messages)
     register(sink.plan.write_id, plans, None)
-    touched = touched_keys(handle, ["pages", "words"])
+    touched = touched_keys(handle, ["pages", "words"], TOUCHED)
     position, state = 0, "open"
     while state == "open":
         reply = verbs.commit(handle, sink.plan.write_id, position, "commit_flows", touched)
@@ -162,9 +162,9 @@ def test_a_write_of_flows_that_was_interrupted_is_finished_by_any_process(
 ) -> None:
     sink = Sink(options(chunkSize="2"), BOOKS, Identity("app", 1))
     sink.task([book(n, page(n)) for n in range(5)])
-    register(sink.plan.write_id, commit._queue_plans(sink.plan, sink.messages), Identity("app", 1))
+    register(sink.plan.write_id, sink.plan.queue_plans(sink.messages), Identity("app", 1))
     books = queues["books"].handle
-    verbs.commit(books, sink.plan.write_id, 0, "commit_flows", touched_keys(books, ["pages"]))
+    verbs.commit(books, sink.plan.write_id, 0, "commit_flows", touched_keys(books, ["pages"], TOUCHED))
     (record,) = recover(queues["books"].handle)
     assert (record.jobs, record.added, record.state) == (10, 10, "finished")
     assert open_writes(queues["books"].handle) == []
@@ -308,7 +308,7 @@ def test_a_repeated_task_adds_the_children_of_a_parent_and_of_a_callback_once(
         assert queues["pages"].counts()["wait"] == 2
         queues["pages"].drain()
         queues["pages"].clean()
-    assert queues["books"].get_job(parent) is not None
+    assert queues["books"].job(parent) is not None
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ def test_first_jobs_of_flows_can_be_the_children_of_a_callback(
     sink.commit()
     (callback,) = queues["words"].page("waiting-children")
     assert callback.name == "all"
-    jobs = [queues["books"].get_job(f"b{n}") for n in (1, 2)]
+    jobs = [queues["books"].job(f"b{n}") for n in (1, 2)]
     keys = {f"{queues['words'].handle.keys.base}{callback.id}"}
     assert {job and job.parent_key for job in jobs} == keys
     (child,) = queues["pages"].page("wait")

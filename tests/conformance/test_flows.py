@@ -99,7 +99,7 @@ def test_a_flow_is_added_with_its_children_in_several_queues(bench: Bench, calls
     }
     assert bench.children("books", added.id) == {bench.key("pages", one.id), bench.key("pages", two.id)}
     assert bench.children("pages", one.id) == {bench.key("words", word.id)}
-    job = bench.queue("pages").get_job(two.id)
+    job = bench.queue("pages").job(two.id)
     assert job is not None
     parent = {"id": added.id, "queue": f"{bench.prefix}:books"}
     assert job.opts == {"attempts": 0, "idof": True, "parent": parent}
@@ -260,7 +260,7 @@ def test_all_queues_of_a_flow_are_in_one_slot_of_a_cluster(bench: Bench) -> None
 
 def test_the_defaults_of_the_queue_apply_to_all_jobs_of_a_flow(bench: Bench) -> None:
     added = bench.queue(attempts=3, name="part").add_flow(FlowJob({}, children=[page(attempts=1), FlowJob({})]))
-    jobs = [bench.queue(flow.queue).get_job(flow.id) for flow in (added, *added.children)]
+    jobs = [bench.queue(flow.queue).job(flow.id) for flow in (added, *added.children)]
     assert [(job.name, job.opts["attempts"]) for job in jobs if job] == [("part", 3), ("print", 1), ("part", 3)]
 
 
@@ -274,27 +274,27 @@ def test_children_that_complete_at_once_start_their_parent_once(bench: Bench) ->
         bench.client.hset(bench.key("pages", name), "returnvalue", f'"{name}"')
     part = bench.add(book(*(page(job_id=name) for name in names[:2]), page(), job_id="part"))
     whole = bench.add(book(page(job_id="p2"), job_id="whole"))
-    assert bench.queue().get_children_values(part.id) == {bench.key("pages", name): name for name in names[:2]}
-    states = [bench.queue().get_job(flow.id) for flow in (part, whole)]
+    assert bench.queue().children_values(part.id) == {bench.key("pages", name): name for name in names[:2]}
+    states = [bench.queue().job(flow.id) for flow in (part, whole)]
     assert [job and job.state for job in states] == ["waiting-children", "wait"]
 
 
 def test_the_children_of_a_job_are_read_up_to_a_limit(bench: Bench) -> None:
     added = bench.add(book(*(page(n) for n in range(600))))
-    dependencies = bench.queue().get_dependencies(added.id)
+    dependencies = bench.queue().dependencies(added.id)
     assert {one.child_id for one in dependencies} == {child.id for child in added.children}
     assert {(one.queue, one.id, one.child_queue, one.state, one.value) for one in dependencies} == {
         ("books", added.id, "pages", "unprocessed", None)
     }
     with pytest.raises(OptionError, match=r"at most 599 children of job .* of queue books, found 600"):
-        bench.queue().get_dependencies(added.id, limit=599)
-    assert bench.queue().get_dependencies("none") == []
-    assert set(bench.queue().get_dependencies_count("none").values()) == {0}
+        bench.queue().dependencies(added.id, limit=599)
+    assert bench.queue().dependencies("none") == []
+    assert set(bench.queue().dependency_counts("none").values()) == {0}
 
 
 @pytest.mark.parametrize("dialect", ["bull-1", "bull"])
 def test_jobs_of_bull_have_no_dependencies(redis_url: str, prefix: str, dialect: str) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) as queue:
-        for read in (queue.get_dependencies, queue.get_dependencies_count):
+        for read in (queue.dependencies, queue.dependency_counts):
             with pytest.raises(DialectError, match=f"jobs of {dialect} have no children"):
                 read("1")

@@ -14,7 +14,6 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, StringType, StructField, StructType
 
 from spark_bull.errors import DelayedError, DialectError, JobLockLost, OptionError, UnrecoverableError
@@ -22,6 +21,7 @@ from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.model.outcomes import MAX_FOLLOW_UPS, Claim, Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.process.settle.plan import plan_settle
 from spark_bull.spark.process.settle.task import settle_task
 from spark_bull.store.connection import Connection
@@ -493,7 +493,7 @@ def settle(bench: WorkBench, fields: StructType, rows: dict[str, list[Any]]) -> 
     schema = struct(id=TEXT, token=TEXT, returnvalue=TEXT, error=TEXT, then=ArrayType(fields))
     options = {"url": str(handle.connection.settings.url), "prefix": handle.keys.prefix, "queue": "q", "chunkSize": "4"}
     plan = plan_settle({**options, "protocol": handle.dialect.name}, schema)
-    batch = pa.RecordBatch.from_pydict(rows, schema=to_arrow_schema(schema, timezone="UTC"))
+    batch = pa.RecordBatch.from_pydict(rows, schema=to_arrow_schema(schema))
     # A task that runs again, as Spark lets it after a failure, adds nothing.
     counts, again = (Counter[str](settle_task(plan, iter([batch])).counts) for _ in range(2))
     assert not +again - Counter({"lost": len(rows["id"])})

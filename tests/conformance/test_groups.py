@@ -764,7 +764,7 @@ def test_no_more_jobs_start_in_a_period_than_the_limit_by_the_clock_of_redis(
         OurWorker(queue.handle, watch.process, concurrency=4, group=limits),
     ):
         wait_until(all_completed(queue, 9), "all jobs to complete")
-    jobs = [queue.get_job(job_id) for job_id in ids]
+    jobs = [queue.job(job_id) for job_id in ids]
     starts = sorted(job.processed_on for job in jobs if job is not None and job.processed_on)
     assert len(starts) == 9
     begin = 0
@@ -826,10 +826,10 @@ def test_a_node_worker_promotes_and_processes_what_was_delayed(
 )
 def test_invalid_limits_of_groups_are_refused(value: Any) -> None:
     with pytest.raises(OptionError, match=r"expected `group` to be an object such as .*, got: "):
-        parse_arguments({"group": value}, None, WORK, {})
+        parse_arguments({"group": value}, WORK)
 
 
 def test_limits_of_groups_are_parsed() -> None:
     given = {"by": "to.tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}
-    assert parse_arguments({"group": given}, None, WORK, {})["group"] == GroupLimits("to.tenant", 5, 1000, 2)
-    assert parse_arguments({}, None, WORK, {})["group"] is None
+    assert parse_arguments({"group": given}, WORK)["group"] == GroupLimits("to.tenant", 5, 1000, 2)
+    assert parse_arguments({}, WORK)["group"] is None

@@ -49,7 +49,7 @@ def claimed(queue: BullQueue, progress: str | None = None, *, token: str = "ours
 
 
 def stored(queue: BullQueue, job_id: str) -> Any:
-    job = queue.get_job(job_id)
+    job = queue.job(job_id)
     assert job is not None
     return job.parsed("progress")
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
 from spark_bull.errors import (
@@ -22,6 +21,7 @@ from spark_bull.errors import (
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Claim, Failed, Outcomes
 from spark_bull.queue.manage.child_removal import remove_unprocessed_children
+from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.process.settle.plan import plan_settle
 from spark_bull.spark.process.settle.task import settle_task
 from spark_bull.spark.process.udf_runner import UdfRunner
@@ -71,20 +71,20 @@ def outcomes_in_order(claim: Claim, ends: Sequence[tuple[str, str | None]]) -> O
 def test_the_values_of_many_children_are_read_in_parts_up_to_a_limit(bench: WorkBench) -> None:
     values = {f"{bench.handle.keys.prefix}:c:{n}": str(n) for n in range(3_000)}
     bench.client.hset(bench.handle.keys.children_values("p"), mapping=values)
-    assert bench.queue.get_children_values("p") == {child: int(value) for child, value in values.items()}
+    assert bench.queue.children_values("p") == {child: int(value) for child, value in values.items()}
     with pytest.raises(OptionError, match=r"at most 2,999 values of children of job p of queue q, found 3,000"):
-        bench.queue.get_children_values("p", limit=2_999)
+        bench.queue.children_values("p", limit=2_999)
 
 
 @only_bullmq
 def test_a_value_that_is_not_json_is_a_text(bench: WorkBench) -> None:
     bench.client.hset(bench.handle.keys.children_values("p"), mapping={"bull:c:1": "{oops", "bull:c:2": b"\xff"})
-    assert bench.queue.get_children_values("p") == {"bull:c:1": "{oops", "bull:c:2": "�"}
+    assert bench.queue.children_values("p") == {"bull:c:1": "{oops", "bull:c:2": "�"}
 
 
 @only_bull
 def test_jobs_of_bull_have_no_children(bench: WorkBench) -> None:
-    for read in (bench.queue.get_children_values, bench.queue.get_children_failures):
+    for read in (bench.queue.children_values, bench.queue.children_failures):
         with pytest.raises(DialectError, match="expected a queue of BullMQ"):
             read("1")
 
@@ -138,7 +138,7 @@ def test_a_job_with_a_failed_child_fails_instead_of_waiting(bench: WorkBench) ->
     settled = bench.work(outcomes)
     assert [(one.id, one.why) for one in settled.lost] == [(parent, "failed_children")]
     bench.work(fail_blocked(bench.handle, OutcomePolicy(), outcomes, settled.lost, settled.now))
-    job = bench.queue.get_job(parent)
+    job = bench.queue.job(parent)
     assert job is not None
     assert (job.state, job.failed_reason) == ("failed", f"Job {parent} has a failed child and cannot complete")
 
@@ -163,7 +163,7 @@ def test_an_attempt_that_waits_for_children_fails_in_bull(bench: WorkBench) -> N
 
     with OurWorker(bench.handle, processor):
         wait_until(lambda: bench.counts() == {"failed": 1}, "the job to fail")
-    job = bench.queue.get_job(job_id)
+    job = bench.queue.job(job_id)
     assert job is not None
     assert "expected a queue of BullMQ" in (job.failed_reason or "")
 
@@ -184,7 +184,7 @@ def settle_rows(bench: WorkBench, claim: Claim, delays: Sequence[int | None] = (
         {"id": job.id, "token": claim.token, "error": None, "delay": delay, "waitForChildren": waits}
         for job, (delay, waits) in zip(claim.jobs, postponed, strict=True)
     ]
-    batch = pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(schema, timezone="UTC"))
+    batch = pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(schema))
     counts = Counter[str](settle_task(plan, iter([batch])).counts)
     settle_task(plan, iter([batch]))
     return +counts
@@ -207,7 +207,7 @@ def test_rows_of_a_stream_that_wait_for_children_fail_in_bull(bench: WorkBench) 
     assert settle_rows(bench, bench.claim(), delays=[0, HOUR]) == {"failed": 2, "returned": 1}
     assert bench.counts() == {"failed": 2, "delayed": 1}
     for job_id in ids[:2]:
-        job = bench.queue.get_job(job_id)
+        job = bench.queue.job(job_id)
         assert job is not None
         assert "expected a queue of BullMQ" in (job.failed_reason or "")
 
@@ -370,8 +370,8 @@ def test_jobs_settled_in_one_call_end_in_the_order_in_which_they_were_recorded(b
     ends = [(child, None), (failing, "oops"), (parent, None), (grandparent, None)]
     assert bench.work(outcomes_in_order(claim, ends)).lost == []
     assert bench.counts() == {"completed": 3, "failed": 1}
-    assert bench.queue.get_children_values(parent) == {bench.handle.keys.job(child): 7}
-    assert bench.queue.get_children_values(grandparent) == {bench.handle.keys.job(parent): 7}
+    assert bench.queue.children_values(parent) == {bench.handle.keys.job(child): 7}
+    assert bench.queue.children_values(grandparent) == {bench.handle.keys.job(parent): 7}
 
 
 @only_bullmq
@@ -403,7 +403,7 @@ def test_a_udf_gets_a_parent_after_its_child_was_settled(bench: WorkBench) -> No
     values: list[dict[str, object]] = []
 
     def function(n: int) -> int:
-        values.append(bench.queue.get_children_values(parent))
+        values.append(bench.queue.children_values(parent))
         return n
 
     runner = UdfRunner(function, "row", pa.struct([pa.field("n", pa.int64())]), pa.int64())

@@ -7,17 +7,20 @@ import re
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.functions import pandas_udf, udf
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from spark_bull.errors import DelayedError, RateLimitError, ReturnedError
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.spark.process.udf_runner import UdfRunner
+from spark_bull.spark.process.udf_runner import UdfRunner, udf_runner
 from spark_bull.worker.job.job_runner import FunctionRunner
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
@@ -91,6 +94,17 @@ def test_a_misbehaving_udf_affects_only_its_own_row(queue: BullQueue) -> None:
     assert by_name(queue, "completed").keys() == {f"after {one}" for one in bad}
 
 
+@pytest.mark.parametrize("make", [udf, pandas_udf])
+def test_timestamps_of_udfs_are_instants(queue: BullQueue, make: Callable[..., Any]) -> None:
+    processor = make(lambda at: at + timedelta(hours=1), TimestampType())
+    runner = udf_runner(processor, StructType([StructField("at", TimestampType())]), timeout_ms=0)
+    queue.add_many(NewJob({"at": at}) for at in ("2025-01-01T12:00:00Z", "2025-01-01T12:00:00.5+05:30"))
+    with OurWorker(queue.handle, runner=runner, chunk_size=2):
+        work_off(queue)
+    values = {job.returnvalue for job in queue.page("completed")}
+    assert values == {"2025-01-01T13:00:00.000Z", "2025-01-01T07:30:00.500Z"}
+
+
 @pytest.mark.parametrize(
     ("strategy", "reason"),
     [
@@ -133,7 +147,7 @@ def test_no_other_job_of_the_chunk_starts_after_a_rate_limit_error(queue: BullQu
         wait_until(lambda: ran and queue.counts()["wait"] == 4, "all jobs to be released")
     assert ran == ids[:1]
     if queue.protocol == "bullmq":
-        jobs = [queue.get_job(job_id) for job_id in ids]
+        jobs = [queue.job(job_id) for job_id in ids]
         assert [job and job.attempts_started for job in jobs] == [1, None, None, None]
 
 

@@ -56,7 +56,7 @@ def test_an_empty_queue_and_a_state_of_another_dialect_have_no_jobs(filled: Fill
     assert filled.read() == []
     assert filled.read("prioritized") == []
     assert set(filled.queue.counts().values()) == {0}
-    assert filled.queue.get_job("1") is None
+    assert filled.queue.job("1") is None
     assert filled.queue.page("wait") == []
 
 
@@ -211,7 +211,7 @@ def test_remains_of_removed_jobs_are_not_read(filled: Filled) -> None:
     filled.client.hset(filled.queue.handle.keys.job("3"), "progress", "50")
 
     assert sorted(ids_of(filled.read())) == ["2", "4"]
-    assert filled.queue.get_job("3") is None
+    assert filled.queue.job("3") is None
     assert ids_of(filled.queue.page("completed")) == ["4"]
 
 
@@ -327,7 +327,7 @@ def test_a_job_deep_in_a_long_list_is_found(filled: Filled) -> None:
     filled.put("wait", ["first"])
     ids = numbered(1, 3 * MAX_IDS - 1)
     filled.client.lpush(filled.key("wait"), *ids)
-    job = filled.queue.get_job("first")
+    job = filled.queue.job("first")
     assert job is not None
     assert job.state == "wait"
 
@@ -496,7 +496,7 @@ def test_all_fields_of_a_job_are_read(filled: Filled) -> None:
             repeat_job_key="every",
         )
     ]
-    assert filled.queue.get_job("1") == filled.read()[0]
+    assert filled.queue.job("1") == filled.read()[0]
     job = filled.read()[0]
     assert (job.data, job.opts, job.progress, job.returnvalue) == ({"id": "1"}, {}, {"done": 3}, [1, 2])
 

@@ -770,7 +770,7 @@ def test_a_retried_job_is_not_archived(bench: Finisher) -> None:
     bench.queue.retry(ids[1])
     ledger.archive(3)
     assert bench.counts() == {"wait": 1}
-    assert bench.queue.get_job(ids[1]) is not None
+    assert bench.queue.job(ids[1]) is not None
     bench.end("completed")
     discover_all(ledger)
     assert entries(ledger, 3) == of("completed", [ids[1]])

@@ -1,4 +1,4 @@
-"""Schedules that we create, change and remove leave the same keys as in Node, and Node's workers continue them.
+"""Job schedulers that we create, change and remove leave the same keys as in Node, and Node's workers continue them.
 
 Jobs are promoted before they are due, so that no test waits; the next job is due an interval later anyway.
 """
@@ -20,18 +20,25 @@ from spark_bull.worker.job.running_job import RunningJob
 from tests.support.dump import difference, dump
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair
-from tests.support.peers import PEERS, Peer
-from tests.support.schedule_rounds import DAY, HOUR, Rounds, Schedule, StartRounds, opened, our_worker
+from tests.support.peers import Peer
+from tests.support.schedule_rounds import (
+    DAY,
+    HOUR,
+    SCHEDULING,
+    Rounds,
+    Schedule,
+    StartRounds,
+    each_bullmq,
+    each_peer,
+    each_schedule,
+    opened,
+    our_worker,
+)
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, not_bull_1, only_bullmq
 from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]
-
-SCHEDULING = [peer for peer in PEERS if peer.dialect != "bull-1"]
-
-each_peer = pytest.mark.parametrize("peer", SCHEDULING, ids=str)
-each_bullmq = pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bullmq"], ids=str)
 
 NOON = "0 0 12 * * *"
 
@@ -85,17 +92,8 @@ def node_worker(one: Rounds) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("worker", ["ours", "node's"])
-@pytest.mark.parametrize(
-    ("peer", "name"),
-    [
-        (peer, name)
-        for peer in SCHEDULING
-        for name, schedule in SCHEDULES.items()
-        if peer.dialect == "bullmq" or not schedule.bullmq_only
-    ],
-    ids=str,
-)
-def test_a_schedule_of_ours_has_the_keys_of_nodes(rounds: StartRounds, peer: Peer, name: str, worker: str) -> None:
+@each_schedule(SCHEDULES)
+def test_a_scheduler_of_ours_has_the_keys_of_nodes(rounds: StartRounds, peer: Peer, name: str, worker: str) -> None:
     one = rounds(SCHEDULES[name])
     one.make_one_each()
     one.assert_alike()
@@ -107,7 +105,7 @@ def test_a_schedule_of_ours_has_the_keys_of_nodes(rounds: StartRounds, peer: Pee
             one.assert_alike()
 
 
-#: What a schedule becomes, step by step. BullMQ only: Bull makes a second schedule of a changed one.
+#: What a job scheduler becomes, step by step. BullMQ only: Bull makes a second job scheduler of a changed one.
 CHANGES: dict[str, list[Schedule | str]] = {
     "the same again": [Schedule({"every": HOUR}), "settle", Schedule({"every": HOUR})],
     "the same pattern again": [Schedule({"pattern": NOON}), Schedule({"pattern": NOON})],
@@ -162,7 +160,7 @@ def schedule(rhythm: str) -> Schedule:
 
 @contextmanager
 def with_an_active_job(one: Rounds, first: Schedule) -> Iterator[None]:
-    """A schedule in both queues, whose promoted job is active, and whose next one is delayed."""
+    """A job scheduler in both queues, whose promoted job is active, and whose next one is delayed."""
     one.make_one_each(first)
     one.promote()
     for queue in one.queues.values():
@@ -195,7 +193,7 @@ def test_a_pattern_whose_promoted_job_is_active_is_not_changed(rounds: StartRoun
     with with_an_active_job(one, one.schedule):
         ours = one.queues["right"]
         before = (ours.page("active"), ours.page("delayed"), ours.schedulers())
-        with pytest.raises(WrongState, match="which would be the next one of schedule report, but it exists"):
+        with pytest.raises(WrongState, match="which would be the next one of job scheduler report, but it exists"):
             one.make_one_each(schedule(NOON))
         assert (ours.page("active"), ours.page("delayed"), ours.schedulers()) == before
         node_ids = [[job.id for job in one.queues["left"].page(state)] for state in ("active", "delayed")]
@@ -236,7 +234,7 @@ def test_a_removal_has_the_effect_of_that_of_bull(rounds: StartRounds, peer: Pee
 
 
 @each_peer
-def test_node_lists_our_schedules_and_removes_them(rounds: StartRounds, peer: Peer) -> None:
+def test_node_lists_our_schedulers_and_removes_them(rounds: StartRounds, peer: Peer) -> None:
     one = rounds(Schedule({"pattern": NOON, "tz": "Europe/Berlin"}, {"n": 1}))
     one.make_one_each()
     method = "getJobSchedulers" if peer.dialect == "bullmq" else "getRepeatableJobs"
@@ -252,7 +250,7 @@ def test_node_lists_our_schedules_and_removes_them(rounds: StartRounds, peer: Pe
 
 
 @each_peer
-def test_schedules_of_node_are_listed(rounds: StartRounds, peer: Peer) -> None:
+def test_schedulers_of_node_are_listed(rounds: StartRounds, peer: Peer) -> None:
     one = rounds(Schedule({"pattern": NOON, "tz": "Europe/Berlin", "endDate": "<in three days>"}, {"n": 1}))
     one.make()
     (found,) = one.queues["left"].schedulers()
@@ -261,7 +259,7 @@ def test_schedules_of_node_are_listed(rounds: StartRounds, peer: Peer) -> None:
     assert found.end_date > found.next
     if peer.dialect == "bullmq":
         assert (found.id, found.data, found.iteration_count) == ("report", {"n": 1}, 1)
-    assert one.queues["left"].get_scheduler(found.id) == found
+    assert one.queues["left"].scheduler(found.id) == found
     assert one.queues["left"].remove_scheduler(found.id)
     assert one.delayed(one.queues["left"]) == []
 
@@ -270,7 +268,7 @@ def test_schedules_of_node_are_listed(rounds: StartRounds, peer: Peer) -> None:
 
 
 @not_bull_1
-def test_a_schedule_is_created_listed_and_removed(bench: WorkBench) -> None:
+def test_a_scheduler_is_created_listed_and_removed(bench: WorkBench) -> None:
     queue = bench.queue
     due = queue.upsert_scheduler("daily", pattern=NOON, tz="UTC", name="report", data={"n": 1}, opts={"attempts": 3})
     (found,) = queue.schedulers()
@@ -278,15 +276,15 @@ def test_a_schedule_is_created_listed_and_removed(bench: WorkBench) -> None:
     assert due % DAY == DAY / 2
     (job,) = queue.page("delayed")
     assert (job.name, job.data, job.opts["attempts"], job.run_at) == ("report", {"n": 1}, 3, due)
-    assert queue.get_scheduler("daily") == found
-    assert queue.get_scheduler("other") is None
+    assert queue.scheduler("daily") == found
+    assert queue.scheduler("other") is None
     assert queue.remove_scheduler("other") is False
     assert queue.remove_scheduler("daily") is True
     assert (queue.schedulers(), queue.page("delayed")) == ([], [])
 
 
 @not_bull_1
-def test_a_changed_schedule_replaces_the_one_with_its_id(bench: WorkBench) -> None:
+def test_a_changed_scheduler_replaces_the_one_with_its_id(bench: WorkBench) -> None:
     queue = bench.queue
     queue.upsert_scheduler("daily", pattern=NOON, tz="UTC", name="old")
     queue.upsert_scheduler("daily", pattern="0 0 6 * * *", tz="Europe/Berlin", name="new", data={"n": 2})
@@ -295,7 +293,7 @@ def test_a_changed_schedule_replaces_the_one_with_its_id(bench: WorkBench) -> No
 
 
 @not_bull_1
-def test_a_schedule_goes_on_when_its_job_is_claimed(bench: WorkBench) -> None:
+def test_a_scheduler_goes_on_when_its_job_is_claimed(bench: WorkBench) -> None:
     bench.queue.upsert_scheduler("hourly", every=HOUR)
     for job in bench.queue.page("delayed"):
         bench.queue.promote(job.id)
@@ -307,7 +305,7 @@ def test_a_schedule_goes_on_when_its_job_is_claimed(bench: WorkBench) -> None:
 
 
 @not_bull_1
-def test_a_schedule_is_not_changed_if_its_next_job_exists(bench: WorkBench) -> None:
+def test_a_scheduler_is_not_changed_if_its_next_job_exists(bench: WorkBench) -> None:
     queue = bench.queue
     queue.upsert_scheduler("daily", pattern=NOON, tz="UTC")
     queue.promote(queue.page("delayed")[0].id)
@@ -352,7 +350,7 @@ def test_data_is_stored_as_it_is(bench: WorkBench) -> None:
 
 @not_bull_1
 def test_a_plan_skips_a_time_while_its_unique_job_is_unfinished_and_goes_on(bench: WorkBench, redis_url: str) -> None:
-    """As a plan of resqu: the job of the schedule adds a job with a deduplication id."""
+    """As a plan of resqu: the job of the job scheduler adds a job with a deduplication id."""
 
     def follow_plan(job: RunningJob) -> None:
         job.then(NewJob({"of": job.id}, deduplication=job.data["unique"]), queue="work")
@@ -374,16 +372,16 @@ def test_a_plan_skips_a_time_while_its_unique_job_is_unfinished_and_goes_on(benc
 
 
 @pytest.mark.parametrize("bench", ["bull-1"], indirect=True)
-def test_bull_1_has_no_schedules(bench: WorkBench) -> None:
+def test_bull_1_has_no_schedulers(bench: WorkBench) -> None:
     queue = bench.queue
     calls: list[Callable[[], object]] = [
         lambda: queue.upsert_scheduler("a", every=HOUR),
         queue.schedulers,
-        lambda: queue.get_scheduler("a"),
+        lambda: queue.scheduler("a"),
         lambda: queue.remove_scheduler("a"),
     ]
     for call in calls:
-        with pytest.raises(DialectError, match="expected a queue of BullMQ or Bull 3 or 4: bull-1 has no schedules"):
+        with pytest.raises(DialectError, match="a queue of BullMQ or Bull 3 or 4: bull-1 has no job schedulers"):
             call()
 
 
@@ -410,10 +408,13 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no jobs": ({"every": HOUR, "limit": 0}, "expected `limit` to be a number of jobs >= 1, got: 0"),
     "an offset of a pattern": ({"pattern": NOON, "offset": 5}, "expected no `offset` with `pattern`, got: 5"),
     "an offset beyond the interval": ({"every": HOUR, "offset": HOUR}, "expected `offset` below `every`"),
-    "an empty id": ({"scheduler_id": "", "every": HOUR}, "expected `id` to be the id of a schedule"),
+    "an empty id": ({"scheduler_id": "", "every": HOUR}, "expected `id` to be the id of a job scheduler"),
     "an id of a job": ({"scheduler_id": "a:5", "every": HOUR}, "expected `id` not to end with ':' and a number"),
-    "an own job id": ({"every": HOUR, "opts": {"jobId": "a"}}, "expected no `jobId` in `opts`: the schedule sets it"),
-    "a delay": ({"every": HOUR, "opts": {"delay": 5}}, "expected no `delay` in `opts`: the schedule sets it"),
+    "an own job id": (
+        {"every": HOUR, "opts": {"jobId": "a"}},
+        "expected no `jobId` in `opts`: the job scheduler sets it",
+    ),
+    "a delay": ({"every": HOUR, "opts": {"delay": 5}}, "expected no `delay` in `opts`: the job scheduler sets it"),
     "a deduplication id": (
         {"every": HOUR, "opts": {"deduplication": {"id": "a"}}},
         "expected no `deduplication` in `opts`: it has no effect",
@@ -426,7 +427,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 @not_bull_1
-def test_a_bad_schedule_is_refused_and_changes_nothing(bench: WorkBench, name: str) -> None:
+def test_a_bad_scheduler_is_refused_and_changes_nothing(bench: WorkBench, name: str) -> None:
     arguments, message = BAD[name]
     with pytest.raises(OptionError) as caught:
         bench.queue.upsert_scheduler(**{"scheduler_id": "a", **arguments})
@@ -438,8 +439,11 @@ def test_a_bad_schedule_is_refused_and_changes_nothing(bench: WorkBench, name: s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"every": HOUR, "offset": 5}, "expected no `offset`: bull has none"),
-        ({"every": HOUR, "start_date": 2_000_000_000_000}, "expected no `startDate` with `every`"),
+        ({"every": HOUR, "offset": 5}, "expected no `offset`: an interval of bull has no offset; leave it out"),
+        (
+            {"every": HOUR, "start_date": 2_000_000_000_000},
+            "expected no `startDate` with `every`: an interval of bull has no start; leave it out",
+        ),
         ({"every": HOUR, "scheduler_id": "a:b"}, "expected `id` without ':'"),
         ({"every": HOUR, "name": "a:b"}, "expected `name` without ':'"),
     ],

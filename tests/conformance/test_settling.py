@@ -30,7 +30,7 @@ def let_wait(bench: WorkBench) -> None:
 
 
 def attempts_made(bench: WorkBench, job_id: str) -> int:
-    job = bench.queue.get_job(job_id)
+    job = bench.queue.job(job_id)
     assert job is not None
     return job.attempts_made
 

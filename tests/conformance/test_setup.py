@@ -263,7 +263,7 @@ def test_a_setup_that_fails_ends_the_slot_before_it_claims_a_job(queue: BullQueu
     ):
         ours.loop.run()
     assert queue.counts()["wait"] == 1
-    job = queue.get_job("1")
+    job = queue.job("1")
     assert job is not None
     assert not job.attempts_started
 

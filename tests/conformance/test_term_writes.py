@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType, TimestampType
 from spark_bull.dialects.fields import STALLED_PRESET
 from spark_bull.errors import OptionError
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.spark.dispatch.sink import batch_writer
+from spark_bull.spark.dispatch.sink import write_steps
 from tests.support.sink import Sink
 
 HOUR_MS = 3_600_000
@@ -23,7 +23,7 @@ LATER_MS = int(LATER.timestamp() * 1000)
 ROWS = (
     StructType()
     .add("data", StringType())
-    .add("expireAfter", IntegerType())
+    .add("expireAfterMs", IntegerType())
     .add("expireAt", TimestampType())
     .add("delivery", StringType())
     .add("lockMs", IntegerType())
@@ -62,8 +62,8 @@ def numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_the_terms_of_a_row_are_stored_with_its_job(queue: BullQueue, options: dict[str, str]) -> None:
-    rows = [{"expireAfter": 5_000}, {"expireAt": LATER}, {"delivery": "at-most-once"}, {"lockMs": 9_000}, {}]
-    write({**options, "expireAfter": str(HOUR_MS)}, ROWS, numbered(rows))
+    rows = [{"expireAfterMs": 5_000}, {"expireAt": LATER}, {"delivery": "at-most-once"}, {"lockMs": 9_000}, {}]
+    write({**options, "expireAfterMs": str(HOUR_MS)}, ROWS, numbered(rows))
     jobs = [stored(queue, str(number)) for number in range(1, 6)]
     after = [int(job["expireAt"]) - int(job["timestamp"]) for job in jobs]
     assert (after[0], after[2:], int(jobs[1]["expireAt"])) == (5_000, [HOUR_MS] * 3, LATER_MS)
@@ -96,9 +96,9 @@ def test_jobs_that_may_run_once_are_refused_if_tasks_add_them(options: dict[str,
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"expireAfter": "5", "expireAt": "2035-01-01"}, "one of `expireAfter` and `expireAt`, got both"),
-        ({"expireAfter": "5", "delay": "5"}, "`expireAfter` to end after `delay`"),
-        ({"expireAfter": "5", "spreadMs": "5"}, "`expireAfter` to end after `delay`"),
+        ({"expireAfterMs": "5", "expireAt": "2035-01-01"}, "one of `expireAfterMs` and `expireAt`, got both"),
+        ({"expireAfterMs": "5", "delay": "5"}, "`expireAfterMs` to end after `delay`"),
+        ({"expireAfterMs": "5", "spreadMs": "5"}, "`expireAfterMs` to end after `delay`"),
         ({"delivery": "at-most-once", "attempts": "3"}, "`attempts` to be 1 with `delivery` at-most-once, got: 3"),
         ({"lockMs": "5"}, "`lockMs` to be an integer >= 300, got: '5'"),
         ({"priority": "hihg"}, "(did you mean `high`?)"),
@@ -114,8 +114,10 @@ def test_options_that_no_job_can_have_are_refused_before_any_task(
 
 def test_a_wrong_term_is_an_error_of_its_row(queue: BullQueue, options: dict[str, str]) -> None:
     sink = Sink(options, ROWS)
-    with pytest.raises(OptionError, match="partition 0, row 1: expected one of `expireAfter` and `expireAt`, got both"):
-        sink.task(numbered([{}, {"expireAfter": 5, "expireAt": LATER}]))
+    with pytest.raises(
+        OptionError, match="partition 0, row 1: expected one of `expireAfterMs` and `expireAt`, got both"
+    ):
+        sink.task(numbered([{}, {"expireAfterMs": 5, "expireAt": LATER}]))
     sink.abort()
     assert not any(queue.counts().values())
 
@@ -147,7 +149,7 @@ def test_priorities_by_name_have_queues_of_their_own_in_bull_1(
             with BullQueue(sub, url=redis_url, prefix=prefix, protocol="bull-1") as one:
                 found[name] = [(job.data["n"], job.opts.get("priority")) for job in one.page("wait")]
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=options["protocol"]) as main:
-        jobs = [main.get_job(str(number)) for number in range(1, 5)]
+        jobs = [main.job(str(number)) for number in range(1, 5)]
     if options["protocol"] == "bull-1":
         assert found["high"] == [(0, "high"), (3, "high")]
         assert (found["normal"], found["low"]) == ([(1, "normal")], [(2, "low")])
@@ -166,9 +168,9 @@ def test_an_overwrite_of_several_queues_is_refused(
     given = {**options, **option, "confirmObliterate": "true"}
     if queue.protocol == "bull-1":
         with pytest.raises(OptionError, match=r"each `priority` of bull-1 is a queue: obliterate q:prio:high and"):
-            batch_writer(given, schema, overwrite=True)
+            write_steps(given, schema, True, is_stream=False)
     else:
-        batch_writer(given, schema, overwrite=True)
+        write_steps(given, schema, True, is_stream=False)
 
 
 def test_an_unknown_priority_is_an_error_of_its_row(options: dict[str, str]) -> None:

@@ -57,7 +57,7 @@ def reasons(bench: WorkBench, ids: list[str]) -> list[str | None]:
 # expiry
 
 
-@pytest.mark.parametrize("term", [{"expire_at": PAST}, {"expire_after": 5, "timestamp": 1_000}])
+@pytest.mark.parametrize("term", [{"expire_at": PAST}, {"expire_after_ms": 5, "timestamp": 1_000}])
 def test_a_claim_runs_no_job_that_has_expired(bench: WorkBench, term: dict[str, int]) -> None:
     gone, kept = bench.add(2, **term), bench.add(2)
     claim = bench.claim()
@@ -69,7 +69,7 @@ def test_a_claim_runs_no_job_that_has_expired(bench: WorkBench, term: dict[str, 
 
 
 def test_the_promoter_fails_jobs_that_have_expired(bench: WorkBench) -> None:
-    gone, kept = bench.add(3, expire_at=PAST), bench.add(2, expire_after=HOUR_MS)
+    gone, kept = bench.add(3, expire_at=PAST), bench.add(2, expire_after_ms=HOUR_MS)
     replies = expire_all(bench)
     assert sum(reply.expired for reply in replies) == 3 or bench.twice
     assert replies[-1].next_due is not None
@@ -101,7 +101,7 @@ def test_a_job_with_a_priority_expires(bench: WorkBench) -> None:
 
 
 def test_a_delayed_job_that_expires_fails_before_it_is_due(bench: WorkBench) -> None:
-    (gone,) = bench.add(1, delay=HOUR_MS, expire_after=2 * HOUR_MS)
+    (gone,) = bench.add(1, delay=HOUR_MS, expire_after_ms=2 * HOUR_MS)
     later(bench, gone)
     expire_all(bench)
     fail_unrun(bench)
@@ -109,7 +109,7 @@ def test_a_delayed_job_that_expires_fails_before_it_is_due(bench: WorkBench) -> 
 
 
 def test_a_job_that_has_started_does_not_expire(bench: WorkBench) -> None:
-    (job_id,) = bench.add(1, expire_after=HOUR_MS)
+    (job_id,) = bench.add(1, expire_after_ms=HOUR_MS)
     first = bench.claim()
     later(bench, job_id)
     expire_all(bench)
@@ -122,7 +122,7 @@ def test_a_job_that_has_started_does_not_expire(bench: WorkBench) -> None:
 
 
 def test_a_claim_says_when_jobs_expire_that_start_for_the_first_time(bench: WorkBench) -> None:
-    (soon, plain) = bench.add(1, expire_after=HOUR_MS) + bench.add(1)
+    (soon, plain) = bench.add(1, expire_after_ms=HOUR_MS) + bench.add(1)
     claim = bench.claim()
     times = {job.id: job.expire_at for job in claim.jobs}
     assert times == {soon: claim.jobs[0].timestamp + HOUR_MS, plain: None}
@@ -134,8 +134,8 @@ def test_a_claim_says_when_jobs_expire_that_start_for_the_first_time(bench: Work
 
 
 def test_a_job_that_has_failed_does_not_expire_when_it_is_retried(bench: WorkBench) -> None:
-    (failed, gone) = bench.add(1, expire_after=HOUR_MS) + bench.add(1, expire_at=PAST)
-    bench.add(1, expire_after=HOUR_MS)
+    (failed, gone) = bench.add(1, expire_after_ms=HOUR_MS) + bench.add(1, expire_at=PAST)
+    bench.add(1, expire_after_ms=HOUR_MS)
     expire_all(bench)
     claim = bench.claim(2)
     bench.work(failed_for(claim, "oops"))
@@ -150,7 +150,7 @@ def test_a_job_that_has_failed_does_not_expire_when_it_is_retried(bench: WorkBen
 
 @not_bull_1
 def test_a_job_that_takes_the_id_of_an_earlier_one_does_not_expire_with_it(bench: WorkBench) -> None:
-    bench.add(1, job_id="a", expire_after=HOUR_MS)
+    bench.add(1, job_id="a", expire_after_ms=HOUR_MS)
     bench.queue.remove("a")
     bench.add(1, job_id="a")
     bench.client.zadd(bench.key("expiry"), {"a": PAST}, xx=True)
@@ -168,7 +168,7 @@ def test_a_duplicate_does_not_change_when_a_job_expires(bench: WorkBench) -> Non
 
 
 def test_jobs_that_are_gone_are_forgotten_when_they_expire(bench: WorkBench) -> None:
-    (done, removed) = bench.add(2, expire_after=HOUR_MS)
+    (done, removed) = bench.add(2, expire_after_ms=HOUR_MS)
     bench.work(completed(bench.claim(1)))
     bench.queue.remove(removed)
     for job_id in (done, removed):
@@ -222,13 +222,13 @@ def test_a_job_that_may_run_once_fails_when_it_stalls(bench: WorkBench) -> None:
     else:
         assert reasons(bench, [once]) == ["job stalled more than allowable limit"]
     assert [job.stalled_counter for job in again.jobs] == [1] * len(again.jobs)
-    found = bench.queue.get_job(once)
+    found = bench.queue.job(once)
     assert found is not None
     assert (found.stalled_counter, found.opts["attempts"], found.opts["delivery"]) == (1, 1, "at-most-once")
 
 
 def test_a_job_that_was_returned_unstarted_expires(bench: WorkBench) -> None:
-    (gone,) = bench.add(1, delivery="at-most-once", expire_after=HOUR_MS)
+    (gone,) = bench.add(1, delivery="at-most-once", expire_after_ms=HOUR_MS)
     claim = bench.claim()
     bench.work(Outcomes(claim.token, unstarted=[gone]))
     later(bench, gone)
@@ -241,7 +241,7 @@ def test_a_job_that_was_returned_unstarted_expires(bench: WorkBench) -> None:
 def test_a_job_that_is_moved_keeps_its_terms_unless_its_time_has_come(
     bench: WorkBench, redis_url: str, prefix: str, is_over: bool
 ) -> None:
-    (job_id,) = bench.add(1, delivery="at-most-once", expire_after=HOUR_MS)
+    (job_id,) = bench.add(1, delivery="at-most-once", expire_after_ms=HOUR_MS)
     if is_over:
         later(bench, job_id)
         expire_all(bench)

@@ -70,7 +70,7 @@ def queue(redis_url: str, prefix: str, recorder: Recorder) -> Iterator[BullQueue
 
 
 def opts(queue: BullQueue, job_id: str) -> dict[str, Any]:
-    job = queue.get_job(job_id)
+    job = queue.job(job_id)
     assert job is not None
     return job.opts
 
@@ -322,7 +322,7 @@ def test_a_slot_calls_the_function_of_its_tracer_once_and_exports_its_spans_when
         made.append(Recorder(batched=True))
         return made[-1].tracer
 
-    ours = OurWorker(queue.handle, lambda job: ours.control.request_stop(), chunk_size=3)
+    ours = OurWorker(queue.handle, lambda job: ours.control.request("stop"), chunk_size=3)
     queue.add_many(NewJob({"n": n}) for n in range(3))
     assert run_slot(replace(ours.plan, tracer=tracer), 0).completed == 3
     (recorder,) = made

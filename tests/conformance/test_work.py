@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -26,10 +26,10 @@ from spark_bull.queue.core.report import add_log, update_data, update_progress
 from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.process import claim as claims
 from spark_bull.queue.process.claim import extend, read_claimed, relock, rescue, unpack_claimed
-from spark_bull.queue.process.claim_ledger import ClaimLedger, Taken, new_lock_token
+from spark_bull.queue.process.claim_ledger import ClaimLedger, new_lock_token
 from spark_bull.spark.process.settle.plan import SettlePlan
 from spark_bull.spark.process.settle.task import settle_task
-from spark_bull.spark.process.settle.tokens import SettleTokens
+from spark_bull.spark.process.tokens import SettleTokens
 from spark_bull.worker.claims.claimer import Claimer
 from spark_bull.worker.job.failure import failure
 from spark_bull.worker.job.job_options import keep_rule
@@ -224,7 +224,7 @@ def test_completed_jobs_have_a_value_and_no_lock(bench: WorkBench) -> None:
     assert bench.counts() == {"completed": 4}
     assert bench.locks(ids) == [False] * 4
     for job_id in ids:
-        job = bench.queue.get_job(job_id)
+        job = bench.queue.job(job_id)
         assert job is not None
         assert job.state == "completed"
         assert job.parsed("returnvalue") == {"a": "é"}
@@ -273,7 +273,7 @@ def test_a_failed_job_keeps_reason_and_trace(bench: WorkBench) -> None:
     claim = bench.claim()
     outcomes = Outcomes(claim.token, failed=[Failed(job_id, "bad", '["Error: bad\\n at x"]', None, 1)])
     bench.work(outcomes)
-    job = bench.queue.get_job(job_id)
+    job = bench.queue.job(job_id)
     assert job is not None
     assert (job.state, job.failed_reason, job.stacktrace, job.attempts_made) == (
         "failed",
@@ -290,7 +290,7 @@ def test_a_retried_job_waits_again(bench: WorkBench, lifo: bool, next_one: str) 
     bench.work(Outcomes(claim.token, retried=[Retried(first, "bad", '["x"]', 0, lifo)]))
     assert bench.counts() == {"wait": 2}
     assert bench.claim(1).jobs[0].id == (second if next_one == "second" else first)
-    assert bench.queue.get_job(first).attempts_made == 1  # type: ignore[union-attr]
+    assert bench.queue.job(first).attempts_made == 1  # type: ignore[union-attr]
 
 
 def test_a_retried_job_can_be_claimed_after_its_delay(bench: WorkBench) -> None:
@@ -308,7 +308,7 @@ def test_a_processor_may_delay_its_job_without_counting_the_attempt(bench: WorkB
     claim = bench.claim()
     due = claim.now + 3_600_000
     bench.work(Outcomes(claim.token, delayed=[Delayed(job_id, due)]))
-    job = bench.queue.get_job(job_id)
+    job = bench.queue.job(job_id)
     assert job is not None
     assert (job.state, job.run_at, job.attempts_made) == ("delayed", due, 0)
     assert bench.locks([job_id]) == [False]
@@ -389,7 +389,7 @@ def test_a_task_that_settles_its_rows_again_counts_each_job_once(bench: WorkBenc
     claim = bench.claim()
     bench.client.set(bench.handle.keys.lock(ids[1]), "another")
     options = {"url": bench.handle.connection.settings.url, "prefix": bench.handle.keys.prefix, "queue": "q"}
-    plan = SettlePlan(parse_options(options, SETTLE), ("id", "token", "returnvalue", "error"), is_text=True)
+    plan = SettlePlan(parse_options(options, SETTLE), {"id": 0, "token": 1, "returnvalue": 2, "error": 3}, is_text=True)
     rows = {"id": ids, "token": [claim.token] * 4, "returnvalue": ["1"] * 4, "error": [None, None, None, "bad"]}
     counts = [settle_task(plan, [pa.RecordBatch.from_pydict(rows)]).counts for _ in range(2)]
     assert [+Counter(count) for count in counts] == [{"completed": 2, "failed": 1, "lost": 1}, {"lost": 1}]
@@ -402,7 +402,7 @@ def test_a_returnvalue_that_is_no_json_fails_the_attempt_and_the_others_are_left
     [job_id] = bench.queue.add_many([NewJob(1, attempts=3)]).ids
     claim = bench.claim(token=new_lock_token("reader"))
     options = {"url": bench.handle.connection.settings.url, "prefix": bench.handle.keys.prefix, "queue": "q"}
-    plan = SettlePlan(parse_options(options, SETTLE), ("id", "token", "returnvalue"), is_text=True)
+    plan = SettlePlan(parse_options(options, SETTLE), {"id": 0, "token": 1, "returnvalue": 2}, is_text=True)
     token = SettleTokens(claim.token).of(claim.jobs[0].opts)
     rows = {"id": [job_id], "token": [token], "returnvalue": ["{"]}
     assert +Counter(settle_task(plan, [pa.RecordBatch.from_pydict(rows)]).counts) == {"retried": 1}
@@ -534,17 +534,25 @@ def test_a_ledger_records_claimed_jobs(bench: WorkBench) -> None:
     assert ledger.begun() == 4
 
 
-def test_a_ledger_expires_though_its_process_dies_while_it_claims(bench: WorkBench) -> None:
-    class Killed(ClaimLedger):
-        def claim(self, seat: ClaimSettings, most: int, chunk_size: int = 2) -> Iterator[Taken]:
-            yield next(super().claim(seat, most, chunk_size))
-            raise KeyboardInterrupt
-
+def test_a_ledger_expires_from_its_first_claim_on(bench: WorkBench) -> None:
     bench.add(4)
-    claimer = Claimer(Killed(bench.handle, "reader"), ClaimSettings("reader", HOUR_MS), 2)
-    with pytest.raises(KeyboardInterrupt):
-        claimer.claim(4)
-    assert bench.client.pttl(bench.handle.keys.claims("reader")) > 0
+    keys = [bench.handle.keys.claims("reader"), bench.handle.keys.claims_end("reader")]
+    claims = ClaimLedger(bench.handle, "reader").claim(ClaimSettings("reader"), 4, 2)
+    for _ in range(2):
+        next(claims)
+        assert all(bench.client.pttl(key) > 0 for key in keys)
+        # As an older version leaves a ledger whose process has died.
+        assert all(bench.client.persist(key) for key in keys)
+
+
+def test_a_ledger_leaves_out_jobs_that_have_returned(bench: WorkBench) -> None:
+    ids = bench.add(6)
+    ledger = ClaimLedger(bench.handle, "reader")
+    first, second, third = (taken.portion for taken in ledger.claim(ClaimSettings("reader"), 6, 2))
+    for _ in range(2):
+        ledger.forget({first.token: {ids[0]}, second.token: {*ids[2:4]}, "unknown": {ids[5]}, third.token: set()})
+        assert ledger.claims(0, 6) == [(first.token, [ids[1]]), (third.token, ids[4:])]
+    assert (ledger.claims(1, 2), ledger.end()) == ([(first.token, [ids[1]])], 6)
 
 
 def test_nothing_is_claimed_ahead_with_a_limiter(bench: WorkBench) -> None:
@@ -627,12 +635,26 @@ def test_active_jobs_without_a_lock_are_locked_again(bench: WorkBench) -> None:
     assert bench.work(completed(claim)).lost == []
 
 
+def test_own_locks_are_extended_when_a_query_takes_up_its_jobs(bench: WorkBench) -> None:
+    ids = bench.add(3)
+    claim = bench.claim(claim_settings=ClaimSettings("slot", lock_ms=60_000))
+    locks = [bench.handle.keys.lock(job_id) for job_id in ids]
+    bench.client.set(locks[1], "another", px=60_000)
+    bench.client.pexpire(locks[2], 2 * HOUR_MS)
+    relock(bench.handle, claim.token, ids, HOUR_MS)
+    left = [bench.client.pttl(lock) for lock in locks]
+    assert 60_000 < left[0] <= HOUR_MS
+    assert left[1] <= 60_000
+    assert left[2] > HOUR_MS
+    assert bench.client.get(locks[1]) == b"another"
+
+
 def test_progress_logs_and_data_are_stored(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     update_progress(bench.handle, job_id, "42")
     assert [add_log(bench.handle, job_id, f"line {n}", keep=2) for n in range(3)] == [1, 2, 2]
     update_data(bench.handle, job_id, '{"changed":true}')
-    job = bench.queue.get_job(job_id)
+    job = bench.queue.job(job_id)
     assert job is not None
     assert job.parsed("progress") == 42
     assert job.parsed() == {"changed": True}
@@ -732,7 +754,7 @@ def test_a_job_that_stalls_too_often_fails(bench: WorkBench) -> None:
             bench.client.delete(bench.handle.keys.lock(job.id))
     assert not bench.bullmq
     check(bench, max_stalled=1)
-    job = bench.queue.get_job(job_id)
+    job = bench.queue.job(job_id)
     assert job is not None
     assert job.state == "failed"
     assert job.failed_reason == "job stalled more than allowable limit"
@@ -751,7 +773,7 @@ def test_jobs_whose_process_ends_wait_again_in_their_order_with_one_stall(bench:
     assert bench.counts() == {"wait": 3, "active": 2}
     assert [job.id for job in bench.queue.page("wait")] == [*ids[1:3], ids[4]]
     assert bench.locks(ids) == [True, False, False, True, False]
-    stalled = [job.stalled_counter for job in map(bench.queue.get_job, ids) if job is not None]
+    stalled = [job.stalled_counter for job in map(bench.queue.job, ids) if job is not None]
     assert stalled == [0, 1, 1, 0, 0]
 
 
@@ -775,7 +797,7 @@ def test_the_ends_of_several_running_processes_count_one_stall(bench: WorkBench)
     for _ in range(3):
         stall(bench, bench.claim(), [job_id], since=running)
         assert bench.counts() == {"wait": 1}
-    job = bench.queue.get_job(job_id)
+    job = bench.queue.job(job_id)
     assert job is not None
     assert job.stalled_counter == 1
 
@@ -792,7 +814,7 @@ def test_jobs_of_another_worker_and_removed_ones_stay_when_a_process_ends(bench:
 
 @only_bullmq
 def test_a_job_of_a_scheduler_never_fails_because_its_process_ends(bench: WorkBench) -> None:
-    """Its failure would end the schedule."""
+    """Its failure would end the job scheduler."""
     (job_id,) = bench.add()
     bench.client.hset(bench.handle.keys.job(job_id), "rjk", "hourly")
     bench.client.zadd(bench.key("repeats"), {"hourly": 1})

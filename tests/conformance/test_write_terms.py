@@ -16,7 +16,7 @@ from spark_bull.errors import IntakeClosed, OptionError, QueueFull, WaitingForCh
 from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.room import LengthLimit
+from spark_bull.queue.core.length_limit import LengthLimit
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, open_writes, read_record, recover, roll_forward
 from spark_bull.queue.process.claim import work

@@ -31,7 +31,7 @@ def test_a_write_keeps_the_ids_of_its_jobs_in_order_only_if_it_is_told_to(bench:
     assert [ids[n] for n in range(3, 25, 5)] == [f"own-{n}" for n in range(3, 25, 5)]
     numbers = [int(job_id) for job_id in ids if job_id.isdigit()]
     assert numbers == sorted(numbers)
-    assert all(bench.queue.get_job(job_id) for job_id in ids)
+    assert all(bench.queue.job(job_id) for job_id in ids)
     assert check_kept([bench.handle], "w") == 25
     assert 0 < bench.client.pttl(bench.handle.keys.kept_ids("w")) <= 30 * 86_400_000
     write(bench, "plain", jobs[:1])

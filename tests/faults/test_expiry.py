@@ -95,7 +95,7 @@ def add(queue: BullQueue, count: int, **terms: Any) -> list[str]:
 
 def test_jobs_that_expire_behind_a_long_job_of_their_chunk_do_not_start(queue: BullQueue, client: Redis) -> None:
     (long_job,) = add(queue, 1)
-    gone, kept = add(queue, MANY, expire_after=BRIEF_MS), add(queue, 2, expire_after=HOUR_MS)
+    gone, kept = add(queue, MANY, expire_after_ms=BRIEF_MS), add(queue, 2, expire_after_ms=HOUR_MS)
     started: list[str] = []
 
     def processor(job: RunningJob) -> None:
@@ -114,7 +114,7 @@ def test_jobs_that_expire_while_redis_is_away_do_not_start(own_redis: OwnRedis, 
     """A slot waits for Redis when it settles a part of its chunk."""
     server = own_redis()
     with BullQueue("q", url=server.url, protocol=protocol) as queue, Redis.from_url(server.url) as client:
-        (first,), gone, kept = add(queue, 1), add(queue, MANY, expire_after=2 * BRIEF_MS), add(queue, 1)
+        (first,), gone, kept = add(queue, 1), add(queue, MANY, expire_after_ms=2 * BRIEF_MS), add(queue, 1)
         last = last_expiry(client, queue, gone)
         started: list[str] = []
 
@@ -138,7 +138,7 @@ def test_jobs_that_expire_while_redis_is_away_do_not_start(own_redis: OwnRedis, 
 def test_jobs_that_expire_while_a_chunk_is_gathered_are_not_in_the_call_of_a_udf(
     queue: BullQueue, client: Redis
 ) -> None:
-    gone, kept = add(queue, MANY, expire_after=BRIEF_MS), add(queue, 2)
+    gone, kept = add(queue, MANY, expire_after_ms=BRIEF_MS), add(queue, 2)
     called: list[int] = []
 
     def function(n: int) -> str:
@@ -157,7 +157,7 @@ def test_jobs_that_have_a_call_of_a_udf_each_do_not_start_after_they_have_expire
     queue: BullQueue, client: Redis
 ) -> None:
     (long_job,) = add(queue, 1, delivery="at-most-once")
-    gone = add(queue, MANY, delivery="at-most-once", expire_after=BRIEF_MS)
+    gone = add(queue, MANY, delivery="at-most-once", expire_after_ms=BRIEF_MS)
     calls: list[int] = []
 
     def function(n: int) -> None:
@@ -172,7 +172,7 @@ def test_jobs_that_have_a_call_of_a_udf_each_do_not_start_after_they_have_expire
 
 def test_coroutines_do_not_start_after_their_jobs_have_expired(queue: BullQueue, client: Redis) -> None:
     (long_job,) = add(queue, 1)
-    gone, kept = add(queue, MANY, expire_after=BRIEF_MS), add(queue, 2)
+    gone, kept = add(queue, MANY, expire_after_ms=BRIEF_MS), add(queue, 2)
     started: list[str] = []
 
     async def processor(job: RunningJob) -> None:
@@ -188,7 +188,7 @@ def test_coroutines_do_not_start_after_their_jobs_have_expired(queue: BullQueue,
 
 
 def test_a_job_that_has_started_runs_again_after_its_time(queue: BullQueue, client: Redis) -> None:
-    (job_id,) = add(queue, 1, expire_after=HOUR_MS, attempts=2)
+    (job_id,) = add(queue, 1, expire_after_ms=HOUR_MS, attempts=2)
     attempts: list[int] = []
 
     def processor(job: RunningJob) -> RawJson:
@@ -217,7 +217,7 @@ def test_jobs_that_expire_before_their_micro_batch_starts_are_not_in_it(
 ) -> None:
     options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol, "readerId": "reader"}
     reader = claim_reader(options)
-    plain, gone, kept = add(queue, 1), add(queue, MANY, expire_after=HOUR_MS), add(queue, 1, expire_after=HOUR_MS)
+    plain, gone, kept = add(queue, 1), add(queue, MANY, expire_after_ms=HOUR_MS), add(queue, 1, expire_after_ms=HOUR_MS)
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     let_expire(client, queue, gone)
@@ -231,7 +231,7 @@ def test_jobs_of_a_micro_batch_that_have_started_do_not_expire(
     queue: BullQueue, client: Redis, redis_url: str, prefix: str
 ) -> None:
     reader = claim_reader({"url": redis_url, "prefix": prefix, "queue": "q", "protocol": queue.protocol})
-    ids = add(queue, 3, expire_after=HOUR_MS)
+    ids = add(queue, 3, expire_after_ms=HOUR_MS)
     start = reader.initialOffset()
     end = reader.latestOffset(start, reader.getDefaultReadLimit())
     (part,) = reader.partitions(start, end)
@@ -258,7 +258,7 @@ def test_the_engine_stream_does_not_start_a_job_that_expires_after_it_was_claime
     def transform(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", look("data.n").alias("returnvalue"))
 
-    long_job, gone, kept = add(queue, 3, expire_after=HOUR_MS)
+    long_job, gone, kept = add(queue, 3, expire_after_ms=HOUR_MS)
     options = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol, "progress": False}
     settings = {"payload_schema": "n LONG", "lock_ms": HOUR_MS, "max_jobs_per_trigger": 1}
     with Worker(bull.spark, "q", transform, engine="stream", **settings, **options):

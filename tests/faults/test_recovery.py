@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pytest
@@ -30,12 +30,9 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, open_writes, roll_forward
-from spark_bull.spark.dispatch.commit import commit_write
-from spark_bull.spark.dispatch.plan import plan_write
-from spark_bull.spark.dispatch.sink import batch_writer
-from spark_bull.spark.dispatch.task import write_task
-from spark_bull.spark.dispatch.writers import BatchWriter
+from spark_bull.spark.dispatch.sink import write_steps
 from spark_bull.spark.staging import commit
+from spark_bull.spark.staging.sink import BatchSink
 from tests.spark.conftest import Bull
 from tests.support import dying_commit
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
@@ -432,9 +429,9 @@ def test_an_unfinished_write_is_an_error_that_advises_against_a_rerun(
     options = {"url": server.url, "queue": "q", "chunkSize": "2"}
 
     def write(*numbers: int) -> None:
-        plan = plan_write(options, schema)
+        writer = BatchSink(write_steps(options, schema, False, is_stream=False))
         batch = pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())})
-        commit_write(plan, [write_task(plan, iter([batch]), None)], None)
+        writer.commit([writer.write(iter([batch]))])
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "_log_progress", lambda done, total: client.config_set("maxmemory", 1))
@@ -447,18 +444,22 @@ def test_an_unfinished_write_is_an_error_that_advises_against_a_rerun(
     assert [client.hget(f"bull:q:{job_id.decode()}", "data") for job_id in ids] == [b'{"n":%d}' % n for n in range(6)]
 
 
+#: A writer, and the messages of its tasks.
+Several: TypeAlias = tuple[BatchSink[Any, Any], list[Any]]
+
+
 @pytest.fixture
-def several(redis_url: str, prefix: str) -> tuple[BatchWriter, list[Any]]:
+def several(redis_url: str, prefix: str) -> Several:
     """A writer whose tasks have staged jobs for three queues, and their commit messages."""
     schema = StructType().add("n", IntegerType()).add("queue", StringType())
     options = {"url": redis_url, "prefix": prefix, "chunkSize": "2", "jobColumns": "queue"}
-    writer = batch_writer(options, schema, overwrite=False)
+    writer = BatchSink(write_steps(options, schema, False, is_stream=False))
     batch = pa.RecordBatch.from_pydict({"n": pa.array(range(9), pa.int32()), "queue": ["a", "b", "c"] * 3})
     return writer, [writer.write(iter([batch]))]
 
 
 def test_an_error_names_all_queues_that_it_leaves_unfinished(
-    redis_url: str, prefix: str, several: tuple[BatchWriter, list[Any]], monkeypatch: pytest.MonkeyPatch
+    redis_url: str, prefix: str, several: Several, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, messages = several
 
@@ -482,7 +483,7 @@ def test_an_error_names_all_queues_that_it_leaves_unfinished(
 
 
 def test_a_registration_without_a_reply_is_reported_as_unknown(
-    redis_url: str, prefix: str, several: tuple[BatchWriter, list[Any]], monkeypatch: pytest.MonkeyPatch
+    redis_url: str, prefix: str, several: Several, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, messages = several
 
@@ -502,7 +503,11 @@ def test_a_registration_without_a_reply_is_reported_as_unknown(
 
 
 def test_lost_chunks_of_one_queue_do_not_affect_other_queues(
-    client: Redis, redis_url: str, prefix: str, several: tuple[BatchWriter, list[Any]], monkeypatch: pytest.MonkeyPatch
+    client: Redis,
+    redis_url: str,
+    prefix: str,
+    several: Several,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     writer, messages = several
     (left,) = client.scan_iter(match=f"{prefix}:a:spark:stage:*")
@@ -537,7 +542,8 @@ class Overwrite:
 
     def __post_init__(self) -> None:
         schema = StructType().add("n", IntegerType())
-        self.writer = batch_writer({**self.options, "confirmObliterate": "true"}, schema, overwrite=True)
+        options = {**self.options, "confirmObliterate": "true"}
+        self.writer = BatchSink(write_steps(options, schema, True, is_stream=False))
         self.messages: list[Any] = []
 
     def write(self, *numbers: int) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import random
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +21,22 @@ from spark_bull.queue.core.verbs import promote_due
 from tests.support.claiming_query import ClaimingQuery, Row
 from tests.support.wait import PATIENCE_S, wait_until
 
+ROOT = Path(__file__).parents[2]
 OwnRedis = Callable[..., EmbeddedRedis]
 JOBS, ATTEMPTS = 12, 4
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+#: Claims the jobs of a batch, and is killed.
+KILLED_QUERY = """
+import json, os, signal, sys
+from spark_bull import BullQueue
+from tests.support.claiming_query import ClaimingQuery
+
+url, prefix, protocol, options = sys.argv[1:]
+query = ClaimingQuery(BullQueue("q", url=url, prefix=prefix, protocol=protocol), **json.loads(options))
+query.batch()
+print(json.dumps([query.start, query.end]), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 #: Columns of the outcomes; the attempt of one counts, those of the others do not.
 OUTCOMES: tuple[dict[str, Any], ...] = ({"returnvalue": "1"}, {"error": "bad"}, {"error": "bad"}, {"delay": 0})
 
@@ -113,6 +132,31 @@ def test_a_query_with_available_now_waits_for_redis(own_redis: OwnRedis, caplog:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def pass_time(client: Redis, queue: BullQueue, ids: list[str], ms: int) -> None:
+    """Shortens the locks of jobs as if this time had passed."""
+    for lock in map(queue.handle.keys.lock, ids):
+        client.pexpire(lock, client.pttl(lock) - ms)
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def test_a_batch_of_a_killed_query_is_settled_though_its_locks_end_soon(
+    client: Redis, redis_url: str, prefix: str, protocol: str
+) -> None:
+    options = {"readerId": "reader", "lockMs": HOUR_MS}
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        ids = queue.add_many(NewJob({}) for _ in range(JOBS)).ids
+        command = [sys.executable, "-c", KILLED_QUERY, redis_url, prefix, protocol, json.dumps(options)]
+        killed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        pass_time(client, queue, ids, HOUR_MS - MINUTE_MS)
+        query = ClaimingQuery(queue, **options)
+        query.start, query.end = json.loads(killed.stdout)
+        rows = query.restart()
+        pass_time(client, queue, ids, MINUTE_MS)
+        assert query.settle(*(row | {"returnvalue": "1"} for row in rows)) == {"completed": JOBS}
+        assert queue.counts()["active"] == 0
+
+
 def test_tasks_that_run_again_settle_each_claim_once(
     client: Redis, redis_url: str, prefix: str, protocol: str, seed: int
 ) -> None:

@@ -156,7 +156,7 @@ def test_a_slot_returns_its_jobs_when_its_worker_no_longer_waits_for_them(queue:
         for _ in range(concurrency):
             assert begun.acquire(timeout=PATIENCE_S)
         wait_until(lambda: queue.counts()["active"] == JOBS, "the slot to claim all jobs")
-        assert worker.control.request_end()
+        assert worker.control.request("end")
 
         def has_stopped() -> bool:
             return {slot["state"] for slot in latest(slots_of(queue.handle, worker.id))} == {"stopped"}
@@ -191,7 +191,7 @@ def test_slots_that_end_one_after_the_other_count_one_stall(
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
 
     def stalls() -> int:
-        job = queue.get_job(endless)
+        job = queue.job(endless)
         assert job is not None
         return job.stalled_counter
 

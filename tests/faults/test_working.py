@@ -404,7 +404,7 @@ with BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue, OurWork
 
 
 def schedule_hourly(node: NodePeer, dialect: str) -> None:
-    """Creates a schedule in the queue `q` with the Node library."""
+    """Creates a job scheduler in the queue `q` with the Node library."""
     repeat = {"every": HOUR_MS}
     if dialect == "bullmq":
         node.call("invoke", queue="q", method="upsertJobScheduler", args=["report", repeat, {"name": "report"}])
@@ -414,7 +414,7 @@ def schedule_hourly(node: NodePeer, dialect: str) -> None:
 
 @pytest.mark.interop
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
-def test_a_schedule_continues_after_its_worker_was_killed_between_claim_and_advance(
+def test_a_scheduler_continues_after_its_worker_was_killed_between_claim_and_advance(
     node: Callable[..., NodePeer], redis_url: str, prefix: str, peer: Peer
 ) -> None:
     command = [sys.executable, "-c", HANGING_WORKER, redis_url, prefix, peer.dialect]

@@ -37,7 +37,7 @@ def dispatch(queue: BullQueue) -> None:
 def inspect(queue: BullQueue) -> None:
     (job,) = queue.page("wait")
     assert queue.counts()["wait"] == 1
-    assert queue.get_job(job.id) is not None
+    assert queue.job(job.id) is not None
     assert queue.logs(job.id) == []
     assert queue.writes() == []
     assert find_queues(queue.handle.connection, PREFIX, "*") == ["q"]
@@ -80,7 +80,7 @@ def schedule(queue: BullQueue) -> None:
         queue.upsert_scheduler("a", pattern="0 0 * * *", data={"n": 1})
         queue.upsert_scheduler("a", pattern="0 1 * * *", opts={"priority": 2})
         assert [found.id for found in queue.schedulers()] == ["a"]
-        assert queue.get_scheduler("a") is not None
+        assert queue.scheduler("a") is not None
         assert queue.remove_scheduler("a")
 
 
@@ -125,7 +125,7 @@ def doctor(queue: BullQueue) -> None:
     findings = [finding for check in SERVER.values() for finding in check(server)]
     findings += [*rights(server, ["doctor"])]
     findings += [finding for check in QUEUE.values() for finding in check(queue.handle)]
-    findings += [finding for _, _, finding in leftovers([queue.handle], removes=False)]
+    findings += leftovers([queue.handle], removes=False)
     assert "unchecked" not in {finding.level for finding in findings}
 
 

@@ -48,7 +48,7 @@ def test_jobs_that_have_waited_for_long_get_a_higher_priority(queue: BullQueue) 
             NewJob("young normal", priority="normal", timestamp=young),
         ]
     )
-    assert aged(queue, after=HOUR, priority="high") == 2
+    assert aged(queue, after_ms=HOUR, priority="high") == 2
     assert waiting(queue) == [
         ("urgent", 1),
         ("old high", 2),
@@ -58,10 +58,10 @@ def test_jobs_that_have_waited_for_long_get_a_higher_priority(queue: BullQueue) 
         ("young low", 5),
         ("behind it", 5),
     ]
-    assert aged(queue, after=HOUR, priority="high") == 0
+    assert aged(queue, after_ms=HOUR, priority="high") == 0
     # The first one of its priority has now waited for so long, too.
-    assert aged(queue, after=HOUR // 4, priority="high") == 3
-    assert aged(queue, after=HOUR // 4) == 6
+    assert aged(queue, after_ms=HOUR // 4, priority="high") == 3
+    assert aged(queue, after_ms=HOUR // 4) == 6
     assert {priority for _, priority in waiting(queue)} == {1}
 
 
@@ -69,8 +69,8 @@ def test_a_delay_is_no_waiting_time(queue: BullQueue, client: Redis) -> None:
     old = epoch_ms() - 10 * HOUR
     delayed = queue.add("delayed", priority=7, timestamp=old, delay=9 * HOUR + HOUR // 2 + HOUR // 4)
     queue.promote(delayed)
-    assert aged(queue, after=HOUR) == 0
-    assert aged(queue, after=HOUR // 10) == 1
+    assert aged(queue, after_ms=HOUR) == 0
+    assert aged(queue, after_ms=HOUR // 10) == 1
 
 
 def test_all_jobs_of_many_priorities_age(queue: BullQueue, client: Redis) -> None:
@@ -90,7 +90,7 @@ def test_all_jobs_of_many_priorities_age(queue: BullQueue, client: Redis) -> Non
 def test_a_running_promoter_ages_jobs(queue: BullQueue) -> None:
     queue.add("late", priority=9, timestamp=epoch_ms() - HOUR)
     settings = queue.handle.connection.settings
-    ageing = {"after": HOUR // 2}
+    ageing = {"after_ms": HOUR // 2}
     with Promoter(settings.url, ["q"], prefix=queue.handle.keys.prefix, ageing=ageing) as promoter:
         wait_until(lambda: promoter.done.aged == 1, "the job to age")
     assert waiting(queue) == [("late", 1)]
@@ -100,20 +100,22 @@ def test_jobs_of_bull_do_not_age(redis_url: str, prefix: str, caplog: pytest.Log
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bull") as queue:
         queue.add("old", priority=9, timestamp=epoch_ms() - HOUR)
         with caplog.at_level(logging.WARNING, "spark_bull"):
-            assert aged(queue, after=1) == 0
-    assert "jobs of bull do not age (`ageing`)" in caplog.text
+            assert aged(queue, after_ms=1) == 0
+    assert (
+        "expected no `ageing`: bull keeps jobs with a priority among the others, so that they do not age" in caplog.text
+    )
 
 
 @pytest.mark.parametrize(
     ("ageing", "message"),
     [
         ({}, "expected `ageing` to be an object such as"),
-        ({"after": 0}, "expected `ageing` to be an object such as"),
-        ({"after": "1h"}, "expected `ageing` to be an object such as"),
-        ({"after": 5, "to": 1}, "expected `ageing` to be an object such as"),
+        ({"after_ms": 0}, "expected `ageing` to be an object such as"),
+        ({"after_ms": "1h"}, "expected `ageing` to be an object such as"),
+        ({"after_ms": 5, "to": 1}, "expected `ageing` to be an object such as"),
         ("1h", "expected `ageing` to be an object such as"),
-        ({"after": 5, "priority": "urgent"}, "`ageing`: expected `priority` to be .* got: 'urgent'"),
-        ({"after": 5, "priority": 0}, "expected the priority of `ageing` to be at least 1, got: 0"),
+        ({"after_ms": 5, "priority": "urgent"}, "`ageing`: expected `priority` to be .* got: 'urgent'"),
+        ({"after_ms": 5, "priority": 0}, "expected the priority of `ageing` to be at least 1, got: 0"),
     ],
 )
 def test_wrong_rules_are_refused(redis_url: str, ageing: Any, message: str) -> None:

@@ -125,7 +125,7 @@ def test_a_job_is_added_once_per_deduplication_id(run: Run, queue: BullQueue) ->
     assert added == {"id": "1", "added": 1, "duplicates": 0, "deduplicated": 0}
     added = as_data(run, "add", "mail", "{}", "--deduplication", '{"id": "ada", "ttl": 60000}')
     assert added == {"id": "1", "added": 0, "duplicates": 0, "deduplicated": 1}
-    assert queue.get_deduplication_job_id("ada") == "1"
+    assert queue.deduplication_job_id("ada") == "1"
 
 
 def test_a_page_fits_the_terminal(in_shell: InShell, queue: BullQueue) -> None:
@@ -178,7 +178,7 @@ def test_commands_change_the_queue(run: Run, queue: BullQueue) -> None:
     run("promote", "mail", "b")
     assert queue.counts()["wait"] == 2
     run("remove", "mail", "a")
-    assert queue.get_job("a") is None
+    assert queue.job("a") is None
     assert as_data(run, "clean", "mail", "--state", "wait") == {"removed": 1, "state": "wait"}
     queue.add({}, delay=3_600_000)
     assert as_data(run, "drain", "mail", "--yes") == {"removed": 0}
@@ -188,21 +188,21 @@ def test_commands_change_the_queue(run: Run, queue: BullQueue) -> None:
     assert sum(queue.counts().values()) == 0
 
 
-def test_schedules_are_created_listed_and_removed(run: Run, queue: BullQueue) -> None:
+def test_schedulers_are_created_listed_and_removed(run: Run, queue: BullQueue) -> None:
     made = as_data(run, "schedule", "mail", "daily", "--pattern", "0 9 * * *", "--tz", "UTC", "--data", '{"n": 1}')
     assert (made["id"], made["next"] % 86_400_000) == ("daily", 9 * 3_600_000)
     run("schedule", "mail", "hourly", "--every", "1h", "--offset", "5m", "--name", "report", "--limit", "3")
     run("schedule", "mail", "late", "--every", "1d", "--start", "2038-01-01", "--end", "2038-02-01", "--opts", "{}")
-    by_id = {row["id"]: row for row in as_data(run, "schedules", "mail")}
+    by_id = {row["id"]: row for row in as_data(run, "schedulers", "mail")}
     assert (by_id["daily"]["data"], by_id["daily"]["pattern"]) == ({"n": 1}, "0 9 * * *")
     assert (by_id["hourly"]["every"], by_id["hourly"]["offset"], by_id["hourly"]["limit"]) == (3_600_000, 300_000, 3)
     assert by_id["late"]["next"] == by_id["late"]["start_date"] == 2_145_916_800_000
-    shown = run("schedules", "mail")
+    shown = run("schedulers", "mail")
     assert "1 h" in shown
     assert "2038-02-01 00:00:00Z" in shown
     run("unschedule", "mail", "daily", "late")
     assert [found.id for found in queue.schedulers()] == ["hourly"]
-    assert "removed 1 of 2; no such schedule in queue mail: daily" in run(
+    assert "removed 1 of 2; no such job scheduler in queue mail: daily" in run(
         "unschedule", "mail", "hourly", "daily", code=1
     )
 
@@ -217,7 +217,7 @@ def test_schedules_are_created_listed_and_removed(run: Run, queue: BullQueue) ->
         (["--every", "1h", "--data", "{"], "expected --data to be JSON"),
     ],
 )
-def test_a_bad_schedule_is_refused(run: Run, queue: BullQueue, arguments: list[str], message: str) -> None:
+def test_a_bad_scheduler_is_refused(run: Run, queue: BullQueue, arguments: list[str], message: str) -> None:
     assert message in run("schedule", "mail", "a", *arguments, code=1)
     assert queue.schedulers() == []
 
@@ -538,7 +538,7 @@ def test_a_value_that_is_not_json_or_out_of_range_is_an_error_of_one_line(
     shown = run(*arguments, code=1)
     assert (shown.count("\n"), message in shown) == (1, True), shown
     assert queue.counts()["wait"] == 1
-    assert queue.get_job("1").data == {"n": 1}  # type: ignore[union-attr]
+    assert queue.job("1").data == {"n": 1}  # type: ignore[union-attr]
 
 
 def test_an_id_that_spells_another_key_is_no_job(run: Run, queue: BullQueue, client: Redis, prefix: str) -> None:
@@ -551,7 +551,7 @@ def test_an_id_that_spells_another_key_is_no_job(run: Run, queue: BullQueue, cli
 
     before = kept()
     others = [key.decode().removeprefix(f"{prefix}:mail:") for key in before]
-    ids = [other for other in others if queue.get_job(other) is None or other == "repeat:daily"]
+    ids = [other for other in others if queue.job(other) is None or other == "repeat:daily"]
     assert {"meta", "events", "id", "repeat", "repeat:daily", "de:one", "spark:intake:closed"} <= {*ids}
     run("remove", "mail", *ids, code=1)
     for change in (["remove"], ["update", "--data", "2"], ["fail", "--reason", "x"], ["complete"], ["promote"]):
@@ -640,7 +640,10 @@ WORK = ["work", "--processor", "json:loads", "--option"]
         ([*WORK, "min_chunk=50", "--option", "chunk_size=10"], "expected `min_chunk` to be at most `chunk_size` (10)"),
         ([*WORK, "chunk_wait_ms=50"], "`chunk_wait_ms` has no effect without `min_chunk`"),
         ([*WORK, "checkpoint=/data", "--engine", "loop"], "`checkpoint` has no effect here: engine='loop'"),
-        ([*WORK, "max_started=2", "--option", "protocol=bull"], "expected no `max_started`: it has no effect in bull"),
+        (
+            [*WORK, "max_started=2", "--option", "protocol=bull"],
+            "expected no `max_started`: bull does not count starts; leave it out",
+        ),
         (["work", "--processor", "json:loads", "--weight", "mial=3"], "did you mean `mail`?"),
         (["work", "--processor", "json:loads", "--env", "A=1", "--engine", "stream"], "`env` has no effect here"),
     ],

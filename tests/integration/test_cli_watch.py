@@ -13,7 +13,7 @@ from spark_bull.cli import main
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.monitor.flow import Look, flow_of, look_at
+from spark_bull.queue.monitor.throughput import Look, look_at, throughput_of
 from tests.support.running_command import RunningCommand, running_command
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -124,12 +124,12 @@ def test_jobs_that_enter_and_leave_are_counted(redis_url: str, prefix: str, prot
     before = look_at(queue.handle)
     queue.add_many(NewJob({}, delay=delay) for delay in (0, 0, 60_000))
     after_add = look_at(queue.handle)
-    added = flow_of(Look("mail", after_add.at_ms - 2_000, before.ids, before.counts), after_add)
+    added = throughput_of(Look("mail", after_add.at_ms - 2_000, before.ids, before.counts), after_add)
     assert (added.added_per_s, added.left_per_s) == (1.5, 0.0)
     assert (added.changes["wait"], added.changes["delayed"]) == (2, 1)
     with OurWorker(queue.handle):
         wait_until(lambda: queue.counts()["completed"] == 2, "the jobs to complete")
-    done = flow_of(after_add, Look("mail", after_add.at_ms + 1_000, *_figures(queue)))
+    done = throughput_of(after_add, Look("mail", after_add.at_ms + 1_000, *_figures(queue)))
     assert (done.added_per_s, done.left_per_s, done.changes["completed"]) == (0.0, 2.0, 2)
 
 

@@ -204,10 +204,10 @@ def test_checking_rights_runs_no_command(own_redis: OwnRedis) -> None:
 def test_a_healthy_queue_has_no_findings(queue: BullQueue) -> None:
     queue.add({})
     queue.add({}, delay=DAY_MS)
-    checks = (queues.dialect, queues.state, queues.writes, queues.stalled, queues.overdue, queues.schedules)
+    checks = (queues.dialect, queues.state, queues.writes, queues.stalled, queues.overdue, queues.schedulers)
     findings = [finding for check in (*checks, queues.events, queues.damaged) for finding in check(queue.handle)]
     assert {finding.level for finding in findings} == {"ok"}
-    assert {finding.level for _, _, finding in leftovers([queue.handle], removes=True)} == {"ok"}
+    assert {finding.level for finding in leftovers([queue.handle], removes=True)} == {"ok"}
 
 
 @pytest.mark.parametrize("protocol", ["bullmq"])
@@ -319,20 +319,20 @@ def test_delayed_jobs_that_nobody_promotes_are_a_problem(queue: BullQueue) -> No
 
 
 @with_schedules
-def test_a_schedule_without_a_next_job_is_reported(queue: BullQueue, protocol: str) -> None:
+def test_a_scheduler_without_a_next_job_is_reported(queue: BullQueue, protocol: str) -> None:
     for schedule in ("stopped", "running", "ended"):
         queue.upsert_scheduler(schedule, pattern="0 0 1 1 *", end_date=epoch_ms() + 1_000 * DAY_MS)
     (job_id,) = _jobs_of(queue, "stopped")
     queue.remove(job_id) if queue.protocol == "bull" else _delete(queue, job_id)
-    found = only(queues.schedules(queue.handle), "problem" if protocol == "bullmq" else "warning")
-    assert found.found == "stopped, the next job is missing: 1 schedule of 3, stopped"
+    found = only(queues.schedulers(queue.handle), "problem" if protocol == "bullmq" else "warning")
+    assert found.found == "stopped, the next job is missing: 1 job scheduler of 3, stopped"
     assert found.advice.partition(";")[0] == "create them again: spark-bull schedule mail stopped …"
     queue.upsert_scheduler("stopped", pattern="0 0 1 1 *")
-    assert only(queues.schedules(queue.handle), "ok").found == "3 schedules"
+    assert only(queues.schedulers(queue.handle), "ok").found == "3 job schedulers"
 
 
 @pytest.mark.parametrize("protocol", ["bullmq"])
-def test_a_schedule_that_has_ended_needs_no_next_job(queue: BullQueue) -> None:
+def test_a_scheduler_that_has_ended_needs_no_next_job(queue: BullQueue) -> None:
     end = epoch_ms() + 1_000 * DAY_MS
     queue.upsert_scheduler("limited", every=DAY_MS, limit=5)
     queue.upsert_scheduler("every", every=DAY_MS, end_date=end)
@@ -340,16 +340,16 @@ def test_a_schedule_that_has_ended_needs_no_next_job(queue: BullQueue) -> None:
     for schedule in ("limited", "every", "pattern"):
         (job_id,) = _jobs_of(queue, schedule)
         _delete(queue, job_id)
-    assert "3 schedules of 3" in only(queues.schedules(queue.handle), "problem").found
+    assert "3 job schedulers of 3" in only(queues.schedulers(queue.handle), "problem").found
     queue.handle.connection.call("HSET", queue.handle.keys.scheduler("limited"), "ic", 5)
     queue.handle.connection.call("HSET", queue.handle.keys.scheduler("every"), "endDate", epoch_ms() + DAY_MS // 2)
     (january,) = [found.next for found in queue.schedulers() if found.id == "pattern"]
     queue.handle.connection.call("HSET", queue.handle.keys.scheduler("pattern"), "endDate", january + DAY_MS)
-    only(queues.schedules(queue.handle), "ok")
+    only(queues.schedulers(queue.handle), "ok")
 
 
 def _jobs_of(queue: BullQueue, schedule: str) -> list[str]:
-    scheduler = queue.get_scheduler(schedule)
+    scheduler = queue.scheduler(schedule)
     assert scheduler is not None
     jobs = [*queue.page("delayed"), *queue.page("wait")]
     names = {f"{scheduler.next}"}
@@ -399,7 +399,7 @@ def test_jobs_that_were_set_aside_are_reported(queue: BullQueue) -> None:
 
 
 def found_by(queue: BullQueue, check: str, *, removes: bool = True) -> Finding:
-    (finding,) = [finding for name, _, finding in leftovers([queue.handle], removes=removes) if name == check]
+    (finding,) = [finding for finding in leftovers([queue.handle], removes=removes) if finding.check == check]
     return finding
 
 
@@ -457,7 +457,7 @@ def test_a_job_that_gets_a_state_between_the_looks_is_not_removed(
     assert search.finish() == [b"late"]
     client.rpush(handle.keys["active"], "late")
     assert orphans.remove_orphans(handle, [b"early", b"late"]) == 0
-    assert queue.get_job("late") is not None
+    assert queue.job("late") is not None
 
 
 @pytest.mark.parametrize("protocol", ["bullmq"])
@@ -483,7 +483,8 @@ def test_ledgers_of_queries_that_do_not_run_are_reported(queue: BullQueue, clien
     queue.add({})
     list(ClaimLedger(handle, "claimer").claim(ClaimSettings(sender="claimer"), 1))
     assert found_by(queue, "ledgers").found == "ledgers of 2 readers"
-    for key in (handle.keys.results("reports")["track"], handle.keys.claims("claimer")):
+    claims = (handle.keys.claims("claimer"), handle.keys.claims_end("claimer"))
+    for key in (handle.keys.results("reports")["track"], *claims):
         assert client.pexpire(key, 4 * DAY_MS)
     found = found_by(queue, "ledgers")
     assert found.level == "warning"

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import DialectError, OptionError, ResultsLost
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.collect.events import EventStreamReader, event_reader
+from spark_bull.spark.platform.streams import ReadAllAvailable, ReadMaxRows
 from spark_bull.spark.schemas import SCHEMAS, schema_of
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -97,7 +97,7 @@ def test_the_columns_have_what_the_event_says(redis_url: str, prefix: str, queue
     job_id = queue.add({}, delay=3_600_000)
     opened = queue.publish("opened", {"jobId": "7", "data": {"a": 1}, "returnvalue": None, "by": "é"})
     rows = Query(redis_url, prefix).batch()
-    job = queue.get_job(job_id)
+    job = queue.job(job_id)
     assert job is not None
     (delayed,) = [row for row in rows if row["event"] == "delayed"]
     assert (delayed["queue"], delayed["jobId"], delayed["delay"]) == ("q", job_id, job.run_at)

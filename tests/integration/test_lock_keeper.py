@@ -162,7 +162,7 @@ def test_a_claiming_query_extends_a_lock_by_the_duration_that_its_job_has(
         extended.update(dict.fromkeys(job_ids, lock_ms))
         return []
 
-    monkeypatch.setattr(claim_keeper, "extend", extend_noted)
+    monkeypatch.setattr(lock_keeper, "extend", extend_noted)
     own, plain = queue.add_many([NewJob({}, lock_ms=300), NewJob({})]).ids
     claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
     assert claiming.claim(10) == 2
@@ -176,8 +176,8 @@ def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_t
     active: list[int] = []
     hold = claim_keeper.ClaimKeeper.hold
 
-    def hold_noted(keeper: claim_keeper.ClaimKeeper, *claimed: Any) -> None:
-        hold(keeper, *claimed)
+    def hold_noted(keeper: claim_keeper.ClaimKeeper, *claimed: Any, **own: Any) -> None:
+        hold(keeper, *claimed, **own)
         active.append(queue.counts()["active"])
 
     monkeypatch.setattr(claim_keeper.ClaimKeeper, "hold", hold_noted)

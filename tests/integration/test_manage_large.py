@@ -18,7 +18,8 @@ from spark_bull.model.jobs import Change, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, MOVE_SIZE
-from spark_bull.queue.manage.changes import change_chunks, touched_by_moves
+from spark_bull.queue.core.other_queue import touched_keys
+from spark_bull.queue.manage.changes import change_chunks
 from tests.support.script_work import script_work
 
 JOBS = 20_000
@@ -153,7 +154,7 @@ def change_in_one_call(queue: BullQueue, *changes: Change) -> list[str]:
     names = {"id": "id", "action": "action", "priority": "priority", "failed_reason": "failedReason", "to": "to"}
     rows = {column: [getattr(change, name) for change in changes] for name, column in names.items()}
     (chunk,) = change_chunks(queue.handle, rows, range(len(changes)), CHUNK_SIZE, 1 << 20)
-    touched = touched_by_moves(queue.handle, chunk.queues)
+    touched = touched_keys(queue.handle, chunk.queues)
     receipt = queue.handle.keys.receipt(uuid4().hex)
     return verbs.manage(queue.handle, receipt, "0", chunk.packed, first=1, touched=touched).outcomes
 

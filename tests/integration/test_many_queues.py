@@ -29,9 +29,9 @@ from spark_bull.store.client import RetryingClient
 from spark_bull.store.connection import Command, Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import TOGETHER, LargeStep, Steps, run, run_all, run_together
-from spark_bull.web import queue_access
+from spark_bull.web import queue_access, scans
 from tests.support.wait import wait_until
-from tests.support.web import Web, serving
+from tests.support.web import READING, Web, serving
 from tests.support.work_bench import DIALECTS
 
 
@@ -79,7 +79,7 @@ def test_the_server_reads_many_queues_in_few_round_trips(
     path: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queue_access, "kept_s", lambda took_s: 3_600.0)
+    monkeypatch.setattr(scans, "LEAST_S", 3_600.0)
 
     def trips(count: int) -> int:
         with serving(url=redis_url, prefix=prefix, queues=tuple(names[:count])) as web:
@@ -89,6 +89,23 @@ def test_the_server_reads_many_queues_in_few_round_trips(
     few = trips(len(DIALECTS))
     assert trips(TOGETHER) == few
     assert few < trips(len(names)) <= 2 * few
+
+
+def test_the_page_of_all_queues_takes_few_round_trips(
+    names: Sequence[str],
+    redis_url: str,
+    prefix: str,
+    round_trips: Callable[[Callable[[], object]], int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(scans, "LEAST_S", 3_600.0)
+
+    def trips(count: int) -> int:
+        with serving(url=redis_url, prefix=prefix, queues=tuple(names[:count])) as web:
+            web.get("/queues")
+            return round_trips(lambda: web.client.get("/", headers=READING).raise_for_status())
+
+    assert trips(TOGETHER) == trips(len(DIALECTS))
 
 
 def test_statistics_of_queues_with_few_jobs_take_few_round_trips(
@@ -205,6 +222,22 @@ def test_a_queue_that_can_not_be_read_does_not_keep_others_from_being_read(
     client.delete(f"{prefix}:{damaged}:delayed")
     client.set(f"{prefix}:{damaged}:delayed", "text")
     assert_readable(collect(Export(options, tuple(names[:6]), 10, 60_000, 5)), {*names[:6]} - {damaged}, {damaged})
+
+
+def test_a_queue_that_can_not_be_read_is_listed_with_its_error(
+    names: Sequence[str], client: Redis, redis_url: str, prefix: str
+) -> None:
+    damaged = names[4]
+    client.set(f"{prefix}:{damaged}:delayed", "text")
+    with serving(url=redis_url, prefix=prefix, queues=tuple(names[:6])) as web:
+        for path in ("/queues", "/stats"):
+            found = {one["queue"]: one.get("error") for one in web.get(path)[path[1:]]}
+            assert sorted(found) == names[:6]
+            assert [name for name, error in found.items() if error] == [damaged]
+            assert "WRONGTYPE" in str(found[damaged]) or "expected" in str(found[damaged])
+        page = web.client.get("/", headers=READING).text
+        assert all(name in page for name in names[:6])
+        assert page.count("unreadable") == 1
 
 
 def assert_readable(found: Sequence[Sample], readable: set[str], others: set[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,15 +52,25 @@ def test_a_sleeping_promoter_wakes_for_a_job_that_is_due_earlier(redis_url: str,
         assert not promoter.running
 
 
+def test_a_stopped_promoter_logs_nothing_when_its_server_ends(caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedRedis() as server, BullQueue("q", url=server.url, protocol="bullmq") as queue:
+        queue.add({})
+        with Promoter(server.url, ["q"]), Redis.from_url(server.url) as client:
+            wait_until(lambda: client.info("clients")["blocked_clients"] == 1, "the promoter to wait for events")
+    watches = [thread for thread in threading.enumerate() if thread.name == "spark-bull-event stream watch"]
+    wait_until(lambda: not any(watch.is_alive() for watch in watches), "its threads to end")
+    assert [record.getMessage() for record in caplog.records] == []
+
+
 @pytest.mark.usefixtures("only_signals")
 @each_dialect
 def test_a_sleeping_promoter_wakes_for_a_job_that_expires_earlier(redis_url: str, prefix: str, protocol: str) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         queue.add({"n": 0}, delay=DAY_MS)
         with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol, rescue=False) as promoter:
-            queue.add({"n": 1}, expire_after=DAY_MS)
+            queue.add({"n": 1}, expire_after_ms=DAY_MS)
             for n in range(1, 4):
-                queue.add({"n": n}, expire_after=150)
+                queue.add({"n": n}, expire_after_ms=150)
                 wait_until(lambda n=n: promoter.done.expired == n, "the job to expire")  # type: ignore[misc]
 
 

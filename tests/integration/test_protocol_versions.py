@@ -58,7 +58,7 @@ def test_jobs_are_counted_by_priority(queue: BullQueue) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["bullmq", "bull"])
-def test_schedules_are_read(queue: BullQueue) -> None:
+def test_schedulers_are_read(queue: BullQueue) -> None:
     queue.upsert_scheduler("daily", every=86_400_000)
 
     (schedule,) = queue.schedulers()

@@ -17,7 +17,6 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.replication import ReplicaTerms, check_replicas, wait_for_replicas
 from spark_bull.queue.dispatch.writes import Identity
-from spark_bull.spark.dispatch.writers import StreamWriter
 from tests.support.sink import Sink
 from tests.support.wait import wait_until
 
@@ -104,7 +103,7 @@ def test_a_write_that_too_few_replicas_have_says_so_and_is_not_repeated(servers:
     again = Sink(options, ROWS, Identity("query", 1))
     again.task([{"n": 1}])
     assert again.messages[0].parts == ()
-    StreamWriter(again.plan).commit([*again.messages], 1)
+    again.commit()
     assert servers.copy.lrange(f"{prefix}:q:wait", 0, -1) == [b"1"]
 
 

@@ -53,7 +53,7 @@ def public(client: Redis, prefix: str) -> Dump:
     return {name: key for name, key in dump(client, prefix, "q").items() if not name.startswith("spark:")}
 
 
-def test_schedules_are_visible_after_the_commit(queue: BullQueue, sink: StartSink) -> None:
+def test_schedulers_are_visible_after_the_commit(queue: BullQueue, sink: StartSink) -> None:
     write = sink()
     write.task(rows(0, 250))
     write.task(rows(250, 300))
@@ -69,11 +69,11 @@ def test_a_further_attempt_of_a_task_has_no_effect(
     queue: BullQueue, sink: StartSink, client: Redis, prefix: str
 ) -> None:
     write = sink()
-    write.attempt(rows(0, 10), 1)
+    write.attempt(rows(0, 10))
     write.task(rows(0, 10))
     write.commit()
     before = public(client, prefix)
-    write.attempt(rows(0, 10), 2)
+    write.attempt(rows(0, 10))
     assert difference(before, public(client, prefix)) == []
     assert sum(queue.counts().values()) == 10
 
@@ -144,10 +144,10 @@ def test_short_intervals_are_warned_about_once(sink: StartSink, caplog: pytest.L
     write.task(rows(20, 30))
     write.commit()
     (record,) = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert "20 schedules run more often than every 100 ms, such as s0000, s0001, s0002" in record.getMessage()
+    assert "20 job schedulers run more often than every 100 ms, such as s0000, s0001, s0002" in record.getMessage()
 
 
-def test_a_schedule_whose_next_job_exists_does_not_stop_the_others(
+def test_a_scheduler_whose_next_job_exists_does_not_stop_the_others(
     queue: BullQueue, sink: StartSink, client: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue.upsert_scheduler("s0005", pattern="0 0 1 1 *")
@@ -159,11 +159,11 @@ def test_a_schedule_whose_next_job_exists_does_not_stop_the_others(
     write.commit()
     (record,) = queue.writes()
     assert (record.added, record.rejected) == (9, 1)
-    assert "1 schedules of queue q were not changed" in caplog.text
+    assert "1 job schedulers of queue q were not changed" in caplog.text
     assert len(queue.page("delayed")) == 9
 
 
-def test_a_write_changes_the_schedules_of_the_write_before(queue: BullQueue, sink: StartSink) -> None:
+def test_a_write_changes_the_schedulers_of_the_write_before(queue: BullQueue, sink: StartSink) -> None:
     for every in (HOUR, 2 * HOUR):
         write = sink()
         write.task(rows(0, 10, every=every))
@@ -173,7 +173,7 @@ def test_a_write_changes_the_schedules_of_the_write_before(queue: BullQueue, sin
 
 
 @pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
-def test_waiting_jobs_of_schedules_are_found_in_a_long_list_in_several_calls(
+def test_waiting_jobs_of_schedulers_are_found_in_a_long_list_in_several_calls(
     queue: BullQueue, sink: StartSink, client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(5):
@@ -197,7 +197,7 @@ def test_waiting_jobs_of_schedules_are_found_in_a_long_list_in_several_calls(
     assert [found.data for found in sorted(queue.schedulers(), key=lambda one: one.id)] == [{"n": n} for n in range(20)]
 
 
-def test_a_large_schedule_is_alone_in_its_chunk(queue: BullQueue, sink: StartSink) -> None:
+def test_a_large_scheduler_is_alone_in_its_chunk(queue: BullQueue, sink: StartSink) -> None:
     write = sink()
     large = f'"{"x" * 700_000}"'
     write.task([{**row, "data": large} for row in rows(0, 3)])
@@ -206,7 +206,7 @@ def test_a_large_schedule_is_alone_in_its_chunk(queue: BullQueue, sink: StartSin
     assert len(queue.schedulers()) == 3
 
 
-def test_a_closed_queue_refuses_schedules_before_any_task_and_when_they_are_registered(
+def test_a_closed_queue_refuses_schedulers_before_any_task_and_when_they_are_registered(
     queue: BullQueue, sink: StartSink
 ) -> None:
     write = sink(txnAppId="nightly", txnVersion="1")

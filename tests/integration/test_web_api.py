@@ -23,8 +23,9 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.report import add_log
 from spark_bull.queue.dispatch.writes import roll_forward
-from spark_bull.web import queue_access
+from spark_bull.web import scans, settings
 from spark_bull.web.event_streams import MAX_STREAMS
+from spark_bull.worker.slot.failures import Failures
 from spark_bull.worker.slot.slot_stats import SlotReport, SlotStats
 from tests.support.wait import wait_until
 from tests.support.web import READING, WRITING, Web, serving
@@ -96,13 +97,13 @@ def test_a_job_is_added_shown_changed_and_removed(web: Web, queue: BullQueue) ->
     assert job["runAt"] == job["timestamp"] + 3_600_000
     assert job["opts"]["attempts"] == 3
     web.ask("PATCH", "/queues/mail/jobs/2", code=204, json={"data": {"to": "grace"}, "delay": 10}, headers=WRITING)
-    changed = queue.get_job("2")
+    changed = queue.job("2")
     assert changed is not None
     assert (changed.data, changed.delay) == ({"to": "grace"}, 10)
     web.ask("PATCH", "/queues/mail/jobs/2", code=204, json={"data": None}, headers=WRITING)
     assert web.get("/queues/mail/jobs/2")["data"] is None
     web.ask("DELETE", "/queues/mail/jobs/2", code=204, headers=WRITING)
-    assert queue.get_job("2") is None
+    assert queue.job("2") is None
 
 
 def test_jobs_are_added_together_or_to_the_queue_that_they_name(web: Web, queue: BullQueue) -> None:
@@ -134,7 +135,7 @@ def test_all_properties_of_a_job_are_taken_over(web: Web, queue: BullQueue) -> N
         "backoff": {"type": "exponential", "delay": 50},
         "removeOnFail": {"age": 60},
         "removeOnComplete": 5,
-        "expireAfter": 600_000,
+        "expireAfterMs": 600_000,
         "delivery": "at-least-once",
         "lockMs": 10_000,
         "timestamp": 1_700_000_000_000,
@@ -192,7 +193,7 @@ def test_a_job_that_a_worker_has_is_not_removed(web: Web, queue: BullQueue, benc
     bench.claim()
     refused = web.ask("DELETE", f"/queues/mail/jobs/{job_id}", code=409, headers=WRITING).json()
     assert "locked by a worker" in refused["detail"]
-    assert queue.get_job(job_id) is not None
+    assert queue.job(job_id) is not None
 
 
 def test_a_change_of_a_job_that_has_changed_is_refused(web: Web, queue: BullQueue, bench: WorkBench) -> None:
@@ -217,7 +218,7 @@ def test_a_job_is_failed_and_moved(web: Web, queue: BullQueue, bench: WorkBench)
     )
     other.add(0)
     web.post(f"/queues/mail/jobs/{second}/move", {"to": "late"})
-    moved = other.get_job(second)
+    moved = other.job(second)
     assert moved is not None
     assert moved.data == {"n": 2}
 
@@ -304,7 +305,9 @@ def test_activity_is_listed(web: Web, queue: BullQueue) -> None:
 def test_workers_slots_ledgers_and_writes_are_shown(web: Web, queue: BullQueue) -> None:
     register_all(queue.handle, "w", [[NewJob({"n": n}) for n in range(3)]])
     assert roll_forward(queue.handle, "w").state == "finished"
-    SlotReport(queue.handle, "spark-1", run=0, slot=2, stats=SlotStats(claimed=5, completed=4)).publish("busy", [])
+    SlotReport(
+        queue.handle, "spark-1", run=0, slot=2, stats=SlotStats(claimed=5, completed=4), failures=Failures()
+    ).publish("busy", [])
     assert ResultLedger(queue.handle, "lake", owner="query").open("earliest", create=True).state == "ok"
     (write,) = web.get("/queues/mail/writes")["writes"]
     assert (write["id"], write["state"], write["jobs"], write["added"]) == ("w", "finished", 3, 3)
@@ -361,7 +364,7 @@ def test_a_queue_is_deleted_when_its_name_is_repeated(web: Web, queue: BullQueue
 
 
 @not_bull_1
-def test_schedules_and_metrics_are_shown(web: Web, queue: BullQueue) -> None:
+def test_schedulers_and_metrics_are_shown(web: Web, queue: BullQueue) -> None:
     queue.upsert_scheduler("daily", every=86_400_000, name="report")
     (found,) = web.get("/queues/mail/schedulers")["schedulers"]
     assert (found["every"], found["name"]) == (86_400_000, "report")
@@ -461,7 +464,7 @@ def test_probes_tell_a_server_that_lives_from_one_that_can_read_queues(own_redis
         def status(path: str, host: str = "10.0.0.7:8080") -> int:
             return web.client.get(path, headers={"Host": host}).status_code
 
-        assert (status("/healthz"), status("/readyz"), status("/api/session")) == (200, 200, 421)
+        assert (status("/healthz"), status("/readyz"), status("/api/queues")) == (200, 200, 421)
         redis.kill()
         assert (status("/healthz"), status("/readyz")) == (200, 503)
 
@@ -495,7 +498,7 @@ def test_a_redis_that_hangs_is_given_up(
     with serving(url=redis.url) as web, Redis.from_url(redis.url) as client:
         assert web.get("/queues/mail")["counts"]["wait"] == 1
         client.execute_command("CLIENT", "PAUSE", 3_600_000)
-        monkeypatch.setattr(queue_access, "CALL_TIMEOUT_MS", 50)
+        monkeypatch.setattr(settings, "CALL_TIMEOUT_MS", 50)
         web.ask("GET", "/queues/mail", code=503, headers=READING)
 
 
@@ -565,7 +568,7 @@ def test_scans_of_a_large_database_take_a_small_part_of_the_time(
 ) -> None:
     known, times = web.server.app.state.queues, iter(range(0, 10_000, 3))
     # A scan takes 3 s by this clock.
-    monkeypatch.setattr(queue_access, "monotonic_s", lambda: next(times))
+    monkeypatch.setattr(scans, "monotonic_s", lambda: next(times))
     queue.add(1)
     assert known.names() == ["mail"]
     BullQueue("late", url=redis_url, prefix=prefix, protocol="bullmq").add(1)

@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import OptionError
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.web.access import COOKIE, CSRF_HEADER, Access, Role
+from spark_bull.web.access import COOKIE, Access, Role
 from spark_bull.web.api.description import described
 from spark_bull.web.app import create_app
 from spark_bull.web.guard import MAX_BODY
@@ -27,8 +27,6 @@ from spark_bull.web.settings import WebSettings
 from tests.support.web import READ_TOKEN, READING, WRITE_TOKEN, WRITING, Web, serving
 
 UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
-#: Unsafe operations that need no token: they check one, or end a session.
-OPEN = {("POST", "/api/session"), ("DELETE", "/api/session")}
 
 
 def operations() -> list[tuple[str, str]]:
@@ -57,55 +55,62 @@ def web(redis_url: str, prefix: str, queue: BullQueue) -> Iterator[Web]:
 @pytest.fixture
 def session(web: Web) -> dict[str, str]:
     """The headers of a session that may write, without its CSRF token."""
-    answer = web.ask("POST", "/session", code=200, json={"token": WRITE_TOKEN})
+    return sign_in(web, WRITE_TOKEN)
+
+
+def sign_in(web: Web, token: str) -> dict[str, str]:
+    """The headers of a session, without its CSRF token."""
+    answer = web.client.post("/login", data={"token": token})
     web.client.cookies.clear()
     return {"Cookie": f"{COOKIE}={answer.cookies[COOKIE]}"}
 
 
 def csrf_token(web: Web, session: dict[str, str]) -> str:
-    return str(web.ask("GET", "/session", code=200, headers=session).json()["csrfToken"])
+    found = re.search(r'name="csrf" value="([0-9a-f]+)"', web.client.get("/queues/mail", headers=session).text)
+    assert found
+    return found[1]
+
+
+def pause(web: Web, headers: dict[str, str], **fields: str) -> int:
+    """Sends the form of the page that pauses the queue; returns the status of the answer."""
+    return web.client.post("/queues/mail/actions/pause", data=fields, headers=headers).status_code
 
 
 def test_no_operation_is_allowed_without_a_token(web: Web) -> None:
     found = operations()
     assert len(found) > 25
     for method, path in found:
-        if path != "/api/session":
-            answer = web.client.request(method, path, json={})
-            assert answer.status_code == 401, (method, path, answer.text)
-            assert answer.headers["www-authenticate"] == "Bearer"
+        answer = web.client.request(method, path, json={})
+        assert answer.status_code == 401, (method, path, answer.text)
+        assert answer.headers["www-authenticate"] == "Bearer"
 
 
 def test_no_operation_is_allowed_with_a_wrong_token(web: Web) -> None:
     for token in ("x" * 40, READ_TOKEN + "x", WRITE_TOKEN[:-1], "ü"):
         headers = {"Authorization": f"Bearer {token}".encode()}
         for method, path in operations():
-            if (method, path) not in OPEN:
-                assert web.client.request(method, path, json={}, headers=headers).status_code == 401, (method, path)
-    assert web.ask("POST", "/session", code=401, json={"token": "x" * 40}).json()["field"] == "token"
+            assert web.client.request(method, path, json={}, headers=headers).status_code == 401, (method, path)
 
 
 def test_the_token_for_reading_reads_and_does_not_write(web: Web, queue: BullQueue) -> None:
     for method, path in operations():
-        if method in UNSAFE and (method, path) not in OPEN:
+        if method in UNSAFE:
             answer = web.client.request(method, path, json={}, headers=READING)
             assert answer.status_code == 403, (method, path, answer.text)
             assert "write token" in answer.json()["detail"]
     assert web.get("/queues/mail/jobs/1")["data"] == {"n": 1}
-    assert queue.get_job("1") is not None
+    assert queue.job("1") is not None
 
 
 def test_a_reader_on_a_loopback_address_needs_no_token_and_cannot_write(redis_url: str, prefix: str) -> None:
     BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq").add(1)
     with serving(url=redis_url, prefix=prefix, read_token=None) as web:
         assert web.ask("GET", "/queues/mail", code=200).json()["counts"]["wait"] == 1
-        assert web.ask("GET", "/session", code=200).json()["role"] == "read"
         web.ask("POST", "/queues/mail/pause", code=401)
         web.post("/queues/mail/pause")
     with serving(url=redis_url, prefix=prefix, read_token=None, write_token=None) as web:
         refused = web.ask("POST", "/queues/mail/resume", code=403).json()
         assert "SPARK_BULL_WRITE_TOKEN" in refused["detail"]
-        assert web.ask("GET", "/session", code=200).json()["readOnly"]
     with serving(url=redis_url, prefix=prefix, read_only=True) as web:
         web.post("/queues/mail/resume", code=403)
 
@@ -113,31 +118,30 @@ def test_a_reader_on_a_loopback_address_needs_no_token_and_cannot_write(redis_ur
 def test_a_session_writes_with_its_csrf_token_only(web: Web, session: dict[str, str], queue: BullQueue) -> None:
     csrf = csrf_token(web, session)
     web.ask("GET", "/queues/mail", code=200, headers=session)
-    for given in ({}, {CSRF_HEADER: ""}, {CSRF_HEADER: csrf[:-1]}, {CSRF_HEADER: "ü".encode()}):
-        web.ask("POST", "/queues/mail/pause", code=403, headers={**session, **given})
+    for given in ({}, {"csrf": ""}, {"csrf": csrf[:-1]}, {"csrf": "ü"}):
+        assert pause(web, session, **given) == 403
+    web.ask("POST", "/queues/mail/pause", code=403, headers={**session, "X-CSRF-Token": csrf})
     assert not queue.is_paused()
-    web.ask("POST", "/queues/mail/pause", code=204, headers={**session, CSRF_HEADER: csrf})
+    assert pause(web, session, csrf=csrf) == 303
     assert queue.is_paused()
 
 
 def test_the_csrf_token_of_one_session_is_not_that_of_another(web: Web, session: dict[str, str]) -> None:
-    other = web.ask("POST", "/session", code=200, json={"token": WRITE_TOKEN}).json()["csrfToken"]
-    web.client.cookies.clear()
-    web.ask("POST", "/queues/mail/pause", code=403, headers={**session, CSRF_HEADER: other})
+    assert pause(web, session, csrf=csrf_token(web, sign_in(web, WRITE_TOKEN))) == 403
 
 
-def test_a_session_for_reading_does_not_write(web: Web) -> None:
-    found = web.ask("POST", "/session", code=200, json={"token": READ_TOKEN}).json()
-    assert found["role"] == "read"
-    web.ask("POST", "/queues/mail/pause", code=403, headers={CSRF_HEADER: found["csrfToken"]})
+def test_a_session_for_reading_does_not_write(web: Web, queue: BullQueue) -> None:
+    reader = sign_in(web, READ_TOKEN)
+    assert pause(web, reader, csrf=csrf_token(web, reader)) == 403
+    assert not queue.is_paused()
 
 
 def test_the_cookie_of_a_session_is_out_of_reach_for_scripts_and_other_sites(web: Web) -> None:
-    cookie = web.ask("POST", "/session", code=200, json={"token": WRITE_TOKEN}).headers["set-cookie"].lower()
+    cookie = web.client.post("/login", data={"token": WRITE_TOKEN}).headers["set-cookie"].lower()
     assert {"httponly", "samesite=strict", "path=/"} <= set(cookie.split("; "))
     assert "a token" not in cookie
     behind_tls = {"X-Forwarded-Proto": "https"}
-    cookie = web.client.post("/api/session", json={"token": WRITE_TOKEN}, headers=behind_tls).headers["set-cookie"]
+    cookie = web.client.post("/login", data={"token": WRITE_TOKEN}, headers=behind_tls).headers["set-cookie"]
     assert "secure" in cookie.lower().split("; ")
 
 
@@ -159,18 +163,11 @@ def test_a_forged_or_expired_session_is_none(
     for cookie in forged:
         web.ask("GET", "/queues", code=401, headers={"Cookie": f"{COOKIE}={cookie}".encode()})
     access = Access(WebSettings(write_token=WRITE_TOKEN))
-    _, cookie = access.open_session(Role.WRITE)
+    cookie = access.open_session(Role.WRITE)
     assert access.session_of(cookie) is not None
     assert Access(WebSettings(write_token=WRITE_TOKEN)).session_of(cookie) is None
     monkeypatch.setattr("spark_bull.web.access.time.time", lambda: float(expires) + 10)
     assert access.session_of(cookie) is None
-
-
-def test_a_session_ends_with_log_out(web: Web) -> None:
-    web.ask("POST", "/session", code=200, json={"token": WRITE_TOKEN})
-    assert web.ask("GET", "/session", code=200).json()["role"] == "write"
-    web.ask("DELETE", "/session", code=204)
-    assert web.ask("GET", "/session", code=200).json()["role"] == "none"
 
 
 def test_the_login_form_leads_to_the_page_or_back(web: Web) -> None:
@@ -179,9 +176,9 @@ def test_the_login_form_leads_to_the_page_or_back(web: Web) -> None:
     assert "set-cookie" not in wrong.headers
     right = web.client.post("/login", data={"token": WRITE_TOKEN})
     assert (right.status_code, right.headers["location"]) == (303, "/")
-    assert web.ask("GET", "/session", code=200).json()["role"] == "write"
+    web.ask("GET", "/queues", code=200)
     assert web.client.post("/logout").headers["location"] == "/login"
-    assert web.ask("GET", "/session", code=200).json()["role"] == "none"
+    web.ask("GET", "/queues", code=401)
 
 
 @pytest.mark.parametrize(
@@ -195,14 +192,15 @@ def test_the_login_form_leads_to_the_page_or_back(web: Web) -> None:
     ids=["origin", "null", "cross-site", "same-site"],
 )
 def test_requests_of_other_sites_are_refused(web: Web, session: dict[str, str], headers: dict[str, str]) -> None:
-    csrf = {CSRF_HEADER: csrf_token(web, session)}
-    refused = web.ask("POST", "/queues/mail/pause", code=403, headers={**session, **csrf, **headers}).json()
+    csrf = csrf_token(web, session)
+    refused = web.ask("POST", "/queues/mail/pause", code=403, headers={**session, **headers}).json()
     assert "expected a request of this site" in refused["detail"]
-    for path in ("/login", "/logout", "/api/session"):
+    assert pause(web, {**session, **headers}, csrf=csrf) == 403
+    for path in ("/login", "/logout"):
         answer = web.client.post(path, data={"token": WRITE_TOKEN}, headers=headers)
-        assert (answer.status_code, "set-cookie" in answer.headers) in [(403, False), (400, False)]
+        assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
     own = {"Origin": web.url, "Sec-Fetch-Site": "same-origin"}
-    web.ask("POST", "/queues/mail/pause", code=204, headers={**session, **csrf, **own})
+    assert pause(web, {**session, **own}, csrf=csrf) == 303
 
 
 def test_foreign_hosts_are_refused_on_a_loopback_address(redis_url: str, prefix: str) -> None:
@@ -283,9 +281,10 @@ def test_the_command_reads_tokens_from_files_and_the_environment(redis_url: str,
         url = re.search(r"http://\S+?(?=;)", line)
         assert url, line
         with httpx.Client(base_url=url[0]) as client:
-            assert client.get("/api/session").json()["role"] == "none"
-            assert client.get("/api/session", headers=READING).json()["role"] == "read"
-            assert client.get("/api/session", headers=WRITING).json()["role"] == "write"
+            assert client.get("/api/queues").status_code == 401
+            assert client.get("/api/queues", headers=READING).status_code == 200
+            for headers, status in ((READING, 403), (WRITING, 404)):
+                assert client.post("/api/queues/none/pause", headers=headers).status_code == status
         process.terminate()
         rest = process.stderr.read()
         assert (process.wait(600), rest) == (0, "")

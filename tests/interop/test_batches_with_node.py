@@ -140,4 +140,4 @@ def test_node_can_remove_a_callback_before_all_jobs_are_added(
     assert not any(count for queue in (jobs, report) for count in queue.counts().values())
     write.task([{"$behaviour": ""}])
     write.commit()
-    assert (jobs.counts()["wait"], report.get_job(job.id)) == (1, None)
+    assert (jobs.counts()["wait"], report.job(job.id)) == (1, None)

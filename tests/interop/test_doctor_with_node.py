@@ -23,7 +23,7 @@ def job(name: str, **opts: Any) -> dict[str, Any]:
 
 
 def orphans_of(queue: BullQueue) -> Finding:
-    return next(finding for check, _, finding in leftovers([queue.handle], removes=True) if check == "orphans")
+    return next(finding for finding in leftovers([queue.handle], removes=True) if finding.check == "orphans")
 
 
 @pytest.mark.parametrize("finds", ["ours", "node"])

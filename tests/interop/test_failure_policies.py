@@ -182,7 +182,7 @@ class Side:
             yield
 
     def states(self, name: str) -> list[str | None]:
-        found = [self.queues[queue].get_job(job_id) for queue, job_id in self.jobs[name]]
+        found = [self.queues[queue].job(job_id) for queue, job_id in self.jobs[name]]
         return [job and job.state for job in found]
 
     def dump(self, window: Window) -> dict[str, Dump]:

@@ -262,10 +262,10 @@ def test_dependencies_and_their_counts_are_those_that_node_reads(pair: FlowPair)
     queue.add_flow(FlowJob({"n": 9}, job_id="p", children=children))
     node.call("process", queue="b")
     ended = {"processed": 3, "ignored": 1, "failed": 1, "unprocessed": 2}
-    wait_until(lambda: queue.get_dependencies_count("p") == ended, "the children in queue b to end")
+    wait_until(lambda: queue.dependency_counts("p") == ended, "the children in queue b to end")
     assert node.call("invoke", queue="a", jobId="p", method="getDependenciesCount") == ended
     theirs = node.call("invoke", queue="a", jobId="p", method="getDependencies")
-    ours = queue.get_dependencies("p")
+    ours = queue.dependencies("p")
     assert {(one.queue, one.id) for one in ours} == {("a", "p")}
 
     def keys(state: str) -> set[str]:
@@ -300,6 +300,6 @@ def test_node_processes_our_flows_children_first_also_while_they_are_added(pair:
     total = {"a": 401, "b": 200, "c": 101}
     wait_until(lambda: {name: q.counts()["completed"] for name, q in queues.items()} == total, "all jobs of all flows")
     for flow in added[:-1]:
-        assert list(queues["c"].get_children_values(flow.id).values()) == [1, 1]
-    assert list(queues["c"].get_children_values("last").values()) == [7]
+        assert list(queues["c"].children_values(flow.id).values()) == [1, 1]
+    assert list(queues["c"].children_values("last").values()) == [7]
     assert not any(q.counts()["failed"] for q in queues.values())

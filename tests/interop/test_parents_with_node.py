@@ -89,8 +89,8 @@ def test_a_processor_reads_the_values_and_failures_of_children(
     assert read == [values, {key("d"): "scripted failure 1"}]
     assert values == theirs.call("invoke", queue="parents", jobId="p", method="getChildrenValues")
     assert read[1] == theirs.call("invoke", queue="parents", jobId="p", method="getIgnoredChildrenFailures")
-    assert [parents.get_children_values("p"), parents.get_children_failures("p")] == read
-    assert parents.get_children_values("none") == {}
+    assert [parents.children_values("p"), parents.children_failures("p")] == read
+    assert parents.children_values("none") == {}
 
 
 @each_bullmq
@@ -136,7 +136,7 @@ def test_a_processor_waits_for_a_child_that_node_processes(
         wait_until(lambda: parents.counts()["waiting-children"] == 1, "the parent to wait")
         theirs.call("process", queue="children")
         wait_until(lambda: parents.counts()["completed"] == 1, "the parent to complete")
-    job = parents.get_job(job_id)
+    job = parents.job(job_id)
     assert job is not None
     assert (job.parsed("returnvalue"), job.attempts_made, job.attempts_started) == ([7], 1, 2)
 
@@ -179,6 +179,6 @@ def test_node_waits_for_a_child_that_we_process(theirs: NodePeer, open_queue: Ca
     wait_until(lambda: parents.counts()["waiting-children"] == 1, "the parent to wait")
     with OurWorker(children.handle, behave):
         wait_until(lambda: parents.counts()["completed"] == 1, "the parent to complete")
-    job, child = parents.get_job(job_id), children.handle.keys.job(f"child-of-{job_id}")
+    job, child = parents.job(job_id), children.handle.keys.job(f"child-of-{job_id}")
     assert job is not None
     assert (job.parsed("returnvalue"), job.attempts_made, job.attempts_started) == ([{child: 7}, {}], 1, 2)

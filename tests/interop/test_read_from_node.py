@@ -40,7 +40,7 @@ def read(redis_url: str, prefix: str) -> Callable[[], dict[str, Job]]:
     def read_all() -> dict[str, Job]:
         with BullQueue("q", url=redis_url, prefix=prefix) as queue:
             jobs = [job for chunk in read_jobs(queue.handle) for job in chunk.jobs("q")]
-            assert all(queue.get_job(job.id) == job for job in jobs)
+            assert all(queue.job(job.id) == job for job in jobs)
             assert len({job.id for job in jobs}) == len(jobs) == sum(queue.counts().values())
         return {job.id: job for job in jobs}
 

@@ -146,7 +146,7 @@ def test_jobs_have_the_options_of_node(
 
 def stored(queue: BullQueue, job_id: str) -> dict[str, Any]:
     """The options, with marks for the numbers of a trace."""
-    job = queue.get_job(job_id)
+    job = queue.job(job_id)
     assert job is not None
     opts = job.opts
     if opts.get("tm") is False:  # addBulk of Node stores this for jobs that omit the context; add stores nothing.

@@ -101,14 +101,14 @@ def test_node_does_not_rescue_jobs_that_we_process(node: StartNode, redis_url: s
 
         job_id = queue.add({"$behaviour": 'return:"theirs"'})
         with OurWorker(queue.handle, processor, lock_ms=LOCK_MS):
-            wait_until(lambda: (job := queue.get_job(job_id)) and job.progress, "our worker to have the job")
+            wait_until(lambda: (job := queue.job(job_id)) and job.progress, "our worker to have the job")
             node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1, opts=impatient(peer))
             now = queue.handle.connection.now_ms
             expired = now() + LOCK_MS + 5 * OFTEN_MS
             wait_until(lambda: now() > expired, "the time at which a lock that is not extended has expired")
             seen.set()
             wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
-        job = queue.get_job(job_id)
+        job = queue.job(job_id)
         assert job is not None
         assert (job.parsed("returnvalue"), job.stalled_counter) == ("ours", 0)
 
@@ -121,7 +121,7 @@ def test_we_do_not_rescue_jobs_that_node_processes(node: StartNode, redis_url: s
         job_id = queue.add({"$behaviour": 'sleep:1500;return:"theirs"'})
         with Rescuer(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, check_ms=OFTEN_MS):
             wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
-        job = queue.get_job(job_id)
+        job = queue.job(job_id)
         assert job is not None
         assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 0)
 
@@ -134,7 +134,7 @@ def test_node_rescues_jobs_of_our_dead_worker(node: StartNode, redis_url: str, p
         queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
         node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1, opts=impatient(peer))
         wait_until(lambda: queue.counts()["completed"] == 1, "Node to rescue and process the job")
-        job = queue.get_job(job_id)
+        job = queue.job(job_id)
         assert job is not None
         assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 1)
 
@@ -206,7 +206,7 @@ def test_we_go_on_from_the_checkpoint_of_a_node_worker(
         queue.promote(job_id)
         with OurWorker(queue.handle, lambda job: [job.resumed, job.progress, job.attempts_made]):
             wait_until(lambda: queue.counts()["completed"] == 1, "our attempt")
-        job = queue.get_job(job_id)
+        job = queue.job(job_id)
         assert job is not None
         assert job.parsed("returnvalue") == [{"row": 700}, 50, 1]
 
@@ -375,7 +375,7 @@ def take_as_a_slot(queue: BullQueue, _: str) -> Callable[[str], None]:
 
     def complete(value: str) -> None:
         # Requested before the job ends: otherwise the worker may claim the next one.
-        assert worker.control.request_stop()
+        assert worker.control.request("stop")
         values.put(value)
         worker.stop()
 
@@ -435,7 +435,7 @@ def test_a_job_that_gets_a_child_while_active_fails_this_attempt(
         complete = take(queue, redis_url)
         add_child(theirs, prefix, parent, delay=3_600_000)
         complete("1")
-        job = queue.get_job(parent)
+        job = queue.job(parent)
         assert job is not None
         assert (job.state, job.attempts_made) == ("failed", 1)
         assert "pending dependencies" in (job.failed_reason or "")
@@ -455,14 +455,14 @@ def test_a_job_with_a_failed_child_fails_even_with_attempts_left(
         failed = [Failed(job.id, "bad", "[]", None, 1) for job in claim.jobs]
         work(queue.handle, ClaimSettings("other"), Outcomes(claim.token, failed=failed), 0)
         complete("1")
-        job = queue.get_job(parent)
+        job = queue.job(parent)
         assert job is not None
         assert (job.state, job.attempts_made) == ("failed", 1)
         assert "failed child" in (job.failed_reason or "")
 
 
 @pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
-def test_a_schedule_continues_with_node_and_with_our_worker(
+def test_a_scheduler_continues_with_node_and_with_our_worker(
     node: StartNode, redis_url: str, prefix: str, peer: Peer
 ) -> None:
     jobs = 12
@@ -474,7 +474,7 @@ def test_a_schedule_continues_with_node_and_with_our_worker(
     ):
         library.call("process", queue="q", concurrency=1)
         schedule(library, peer, "q", every=200, limit=jobs)
-        wait_until(lambda: queue.counts()["completed"] == jobs, "the last job of the schedule to complete")
+        wait_until(lambda: queue.counts()["completed"] == jobs, "the last job of the job scheduler to complete")
         assert {state for state, count in queue.counts().items() if count} == {"completed"}
 
 
@@ -521,7 +521,7 @@ def test_a_job_that_starts_too_often_fails_as_in_node(
             else:
                 with OurWorker(queue.handle, max_started=2, concurrency=concurrency):
                     wait_until(has_ended, "our worker to end the job")
-            job = queue.get_job(job_id)
+            job = queue.job(job_id)
             assert job is not None
             ended.append((job.state, job.failed_reason, job.attempts_made, job.attempts_started))
     assert ended[0] == ended[1]
@@ -545,4 +545,4 @@ def test_node_adds_the_job_that_we_have_deferred(node: StartNode, redis_url: str
         (job,) = queue.page("delayed")
         assert (job.data, job.delay, job.deduplication_id) == (2, HOUR_MS, "x")
         found = started.call("invoke", queue="q", method="getDeduplicationJobId", args=["x"])
-        assert found == queue.get_deduplication_job_id("x") == job.id
+        assert found == queue.deduplication_job_id("x") == job.id

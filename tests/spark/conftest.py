@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_bull
+from spark_bull.spark.platform.capabilities import CAPABILITIES
 from tests.support.fork_server import VARIABLE
 from tests.support.jvm import CONF_ARGUMENTS
 
@@ -17,6 +18,9 @@ from tests.support.jvm import CONF_ARGUMENTS
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Called for the tests of this folder only."""
     item.add_marker(pytest.mark.spark)
+    for marker in item.iter_markers("capability"):
+        capability = CAPABILITIES[marker.args[0]]
+        item.add_marker(pytest.mark.skipif(not capability.has, reason=f"since PySpark {capability.since}"))
 
 
 @pytest.fixture(scope="session")

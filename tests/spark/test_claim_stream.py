@@ -74,6 +74,7 @@ def values(queue: BullQueue) -> dict[int, Any]:
     return {job.parsed()["n"]: job.parsed("returnvalue") for job in queue.page("completed")}
 
 
+@pytest.mark.capability("available-now")
 @each_dialect
 def test_claimed_jobs_are_settled_and_available_now_ends(queue: BullQueue, stream: Stream) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(25))
@@ -90,7 +91,7 @@ def test_claimed_jobs_show_the_name_of_the_worker(
     reader = claim_reader(options | given)
     job_id = queue.add({})
     reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
-    job = queue.get_job(job_id)
+    job = queue.job(job_id)
     assert job is not None
     assert job.processed_by == shown
 
@@ -116,6 +117,7 @@ def test_the_jobs_of_a_batch_are_dealt_to_its_tasks(
     assert reader.partitions(end, end) == []
 
 
+@pytest.mark.capability("available-now")
 def test_jobs_claimed_ahead_become_smaller_batches_when_jobs_turn_slow(
     queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +281,7 @@ def test_claim_and_settle_support_the_options_of_a_worker(queue: BullQueue, stre
     assert client.hget(keys["metrics_completed"], "count") == b"11"
 
 
+@pytest.mark.capability("available-now")
 def test_available_now_waits_for_a_rate_limit(queue: BullQueue, stream: Stream) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(5))
     stream.run(limiter='{"max": 2, "duration": 2000}')
@@ -323,6 +326,7 @@ def test_available_now_waits_while_other_workers_hold_the_concurrency(
     )
 
 
+@pytest.mark.capability("available-now")
 def test_a_query_that_waits_for_other_workers_can_be_stopped(queue: BullQueue, stream: Stream, client: Redis) -> None:
     queue.set_limits(concurrency=1)
     queue.add_many([NewJob({"n": 1}), NewJob({"n": 2})])
@@ -342,6 +346,7 @@ def test_a_query_that_waits_for_other_workers_can_be_stopped(queue: BullQueue, s
     assert (counts["active"], counts["wait"]) == (1, 1)
 
 
+@pytest.mark.capability("available-now")
 @each_dialect
 def test_available_now_waits_for_the_rate_limits_of_groups(queue: BullQueue, stream: Stream) -> None:
     queue.add_many(NewJob({"n": n, "tenant": n % 2}) for n in range(6))

@@ -1,26 +1,231 @@
-"""Spark Connect: a session without a SparkContext."""
+"""Every verb in sessions of a Spark Connect server, which have no SparkContext.
+
+The functions that begin with `_` run in the process of the client. What they define is sent to the server by value.
+"""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import sysconfig
+import time
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
+import pandas as pd
 import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
+from spark_bull import BullQueue, NewJob, Worker, write_results
+from spark_bull.errors import OptionError
 from tests.conftest import need
+from tests.support.connect_session import ConnectClient, connect_server
+from tests.support.fork_server import VARIABLE
+from tests.support.wait import PATIENCE_S, wait_until
 
-ROOT = Path(__file__).parents[2]
+Options = dict[str, Any]
+
+pytestmark = pytest.mark.timeout(1800)
 
 
-@pytest.mark.usefixtures("forked_python")
-def test_a_worker_without_slots_runs_under_spark_connect(redis_url: str, prefix: str) -> None:
+@pytest.fixture(scope="module")
+def connect(python_forks: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectClient]:
     need(find_spec("grpc_status"), "needs the packages of pyspark[connect]")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.support.connect_driver", redis_url, prefix]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False, env=environment, cwd=ROOT)
-    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
-    assert "expected a session without Spark Connect for the engine `stream`" in ran.stdout
-    assert ran.stdout.splitlines()[-1] == "completed"
+    log = tmp_path_factory.mktemp("connect") / "log"
+    home = Path(sysconfig.get_path("purelib")) / "pyspark"
+    environment = {VARIABLE: str(python_forks), "SPARK_HOME": str(home)}
+    with connect_server(log, environment) as address, ConnectClient(address) as client:
+        yield client
+
+
+@pytest.fixture
+def options(redis_url: str, prefix: str) -> Options:
+    return {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+
+
+@pytest.fixture
+def queue(options: Options) -> Iterator[BullQueue]:
+    with BullQueue("q", **options) as queue:
+        yield queue
+
+
+def unpicklable() -> Any:
+    lock = Lock()
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        with lock:
+            return jobs
+
+    return transform
+
+
+def has_finished(worker: Worker, jobs: int) -> bool:
+    status = worker.status()
+    assert status.state == "running"
+    return status.finished == jobs
+
+
+def _write_and_read(spark: SparkSession, options: Options) -> Any:
+    bull = options | {"queue": "q"}
+    spark.range(20).select(f.col("id").alias("n")).write.format("bull").options(**bull).mode("append").save()
+    changes = spark.createDataFrame([("1", "remove"), ("2", "promote")], "id STRING, action STRING")
+    changes.where("action = 'remove'").write.format("bull").options(**bull, mode="manage").mode("append").save()
+    spark.read.format("bull").options(**bull, payloadSchema="n INT").load().createOrReplaceTempView("jobs")
+    (summed,) = spark.sql("SELECT count(*) AS jobs, sum(data.n) AS total FROM jobs WHERE state = 'wait'").collect()
+    views = {
+        view: spark.read.format("bull").options(**bull, view=view).load().count()
+        for view in ("counts", "queues", "writes", "stats")
+    }
+    return tuple(summed), views
+
+
+def test_rows_become_jobs_that_sql_and_views_show(connect: ConnectClient, queue: BullQueue, options: Options) -> None:
+    summed, views = connect(_write_and_read, options)
+    assert summed == (19, sum(range(1, 20)))
+    assert views["queues"] == 1
+    assert views["writes"] >= 1
+    assert views["counts"] > 0
+    assert queue.counts()["wait"] == 19
+
+
+def _sql(spark: SparkSession, options: Options) -> Any:
+    given = ", ".join(f"{name} '{value}'" for name, value in {**options, "queue": "q"}.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW outbox (n INT) USING bull OPTIONS ({given})")
+    spark.sql("INSERT INTO outbox VALUES (1), (2)").collect()
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW q USING bull OPTIONS ({given}, payloadSchema 'n INT')")
+    return [tuple(row) for row in spark.sql("SELECT state, data.n FROM q ORDER BY n").collect()]
+
+
+def test_sql_adds_and_reads_jobs(connect: ConnectClient, options: Options) -> None:
+    assert connect(_sql, options) == [("wait", 1), ("wait", 2)]
+
+
+def _schedule(spark: SparkSession, options: Options) -> Any:
+    bull = options | {"queue": "q", "mode": "schedule"}
+    rows = spark.createDataFrame([("daily", "0 0 3 * * *")], "id STRING, pattern STRING")
+    rows.write.format("bull").options(**bull).mode("append").save()
+    bull = options | {"queue": "q", "view": "schedulers"}
+    return [row.id for row in spark.read.format("bull").options(**bull).load().collect()]
+
+
+def test_a_job_scheduler_is_written_and_read(connect: ConnectClient, options: Options) -> None:
+    assert connect(_schedule, options) == ["daily"]
+
+
+def _stream(spark: SparkSession, options: Options, folder: str) -> Any:
+    (Path(folder) / "in").mkdir()
+    spark.range(30).select(f.col("id").alias("n")).write.mode("append").json(f"{folder}/in")
+    sink = spark.readStream.schema("n INT").json(f"{folder}/in").writeStream.format("bull")
+    sink = sink.options(**options, queue="q", checkpointLocation=f"{folder}/sink").trigger(availableNow=True)
+    assert sink.start().awaitTermination(int(PATIENCE_S))
+
+    def double(job: Any) -> Any:
+        if job.data["n"] == 7:
+            raise ValueError("seven")
+        return 2 * job.data["n"]
+
+    with Worker(spark, "q", double, progress=False, **options) as worker:
+        wait_until(lambda: has_finished(worker, 30), "all jobs to finish")
+        # Of three cores, one is left free.
+        wait_until(lambda: worker.status().slots == 2, "two slots to report")
+        assert worker.stop(PATIENCE_S)
+    results = spark.readStream.format("bull").options(**options, queue="q", startingOffsets="earliest").load()
+    source = results.writeStream.format("parquet").option("checkpointLocation", f"{folder}/source")
+    assert source.trigger(availableNow=True).start(f"{folder}/out").awaitTermination(int(PATIENCE_S))
+    collected = spark.read.parquet(f"{folder}/out")
+    return [tuple(row) for row in collected.groupBy("state").count().orderBy("state").collect()]
+
+
+def test_streams_write_jobs_and_collect_what_a_worker_made_of_them(
+    connect: ConnectClient, queue: BullQueue, options: Options, tmp_path: Path
+) -> None:
+    assert connect(_stream, options, str(tmp_path)) == [("completed", 29), ("failed", 1)]
+    (failed,) = queue.page("failed")
+    assert failed.failed_reason == "seven"
+
+
+def _results(spark: SparkSession, options: Options) -> Any:
+    frame = spark.range(4).select(f.col("id").alias("n"))
+    frame.write.format("bull").options(**options, queue="q", keepIds="true").mode("append").save()
+    (write,) = spark.read.format("bull").options(**options, queue="q", view="writes").load().collect()
+
+    @f.pandas_udf("bigint")
+    def double(n: pd.Series) -> pd.Series:
+        return 2 * n
+
+    with Worker(spark, "q", double, payload_schema="n BIGINT", progress=False, **options):
+        results = write_results(spark, write.id, queue="q", timeout_s=PATIENCE_S, options=options)
+        return sorted(int(row.returnvalue) for row in results.collect())
+
+
+def test_results_of_a_write_come_from_a_udf(connect: ConnectClient, options: Options) -> None:
+    assert connect(_results, options) == [0, 2, 4, 6]
+
+
+def _transform(spark: SparkSession, options: Options, from_environment: bool) -> Any:
+    @f.udf("string")
+    def checked(n: int) -> str:
+        if n == 7:
+            raise ValueError("seven")
+        return str(n)
+
+    def double(jobs: DataFrame) -> DataFrame:
+        return jobs.where("data.n != 9").withColumn("returnvalue", checked("data.n"))
+
+    with BullQueue("q", **options) as queue, pytest.MonkeyPatch.context() as environment:
+        if from_environment:
+            environment.setenv("SPARK_BULL_URL", options.pop("url"))
+        worker = Worker(spark, "q", double, engine="stream", payload_schema="n INT", progress=False, **options)
+        with worker:
+            for finished in (11, 21):
+                queue.add_many(NewJob({"n": n}) for n in range(finished - 11, finished - 1))
+                wait_until(lambda finished=finished: has_finished(worker, finished), "the jobs of a batch")  # type: ignore[misc]
+            assert worker.stop(PATIENCE_S)
+    return worker.status().completed
+
+
+def test_the_engine_stream_transforms_batches_on_the_server(
+    connect: ConnectClient, queue: BullQueue, options: Options
+) -> None:
+    """The client has the address in its environment, which the server has not."""
+    queue.add({"n": "no number"})
+    assert connect(_transform, options, True) == 18
+
+
+def _stop_in_a_batch(spark: SparkSession, options: Options, folder: str) -> Any:
+    def blocking(jobs: DataFrame) -> DataFrame:
+        (Path(folder) / str(os.getpid())).touch()
+        while True:
+            time.sleep(1)
+
+    with Worker(spark, "q", blocking, engine="stream", progress=False, **options) as worker:
+        wait_until(lambda: os.listdir(folder), "the batch to begin")
+        worker.stop(0.1)
+        wait_until(lambda: not worker._engine.running, "the query to end")
+
+
+def test_a_worker_that_is_stopped_in_a_batch_returns_its_jobs(
+    connect: ConnectClient, queue: BullQueue, options: Options, tmp_path: Path
+) -> None:
+    """And the process that runs the transformation ends."""
+    queue.add_many(NewJob({"n": n}) for n in range(6))
+    connect(_stop_in_a_batch, options, str(tmp_path))
+    assert queue.counts()["wait"] == 6
+    assert [job.data["n"] for job in queue.page("wait")] == list(range(6))
+    (process,) = os.listdir(tmp_path)
+    wait_until(lambda: not Path("/proc", process).exists(), "the process of the batch to end")
+
+
+def _send_the_impossible(spark: SparkSession, options: Options) -> Any:
+    with pytest.raises(OptionError) as refused:
+        Worker(spark, "q", unpicklable(), engine="stream", progress=False, **options).start()
+    return str(refused.value)
+
+
+def test_a_transformation_that_cannot_be_sent_to_the_server_is_refused(
+    connect: ConnectClient, options: Options
+) -> None:
+    assert connect(_send_the_impossible, options).startswith("expected `processor` to be picklable, as it is sent to")

@@ -58,7 +58,7 @@ def test_the_results_of_a_write_are_rows_and_other_jobs_are_not(
         bull.write(spark.createDataFrame(jobs, "data STRING"), keepIds=True, protocol="bullmq")
         (record,) = queue.writes()
         with OurWorker(queue.handle):
-            found = spark_bull.results(spark, record.id, queue="q", timeout_s=PATIENCE_S, options=bull.options)
+            found = spark_bull.write_results(spark, record.id, queue="q", timeout_s=PATIENCE_S, options=bull.options)
             rows = {row.id: row for row in found.collect()}
         queue.remove("4")
         again = {row.id: row.state for row in found.collect()}
@@ -67,6 +67,6 @@ def test_the_results_of_a_write_are_rows_and_other_jobs_are_not(
     assert (rows["3"].state, rows["3"].failedReason) == ("failed", "scripted failure 1")
     assert again == {"2": "completed", "3": "failed", "4": None}
     with pytest.raises(PySparkException, match="expected `writeId` to be the id of a write to q"):
-        spark_bull.results(spark, "unknown", queue="q", options=bull.options).collect()
+        spark_bull.write_results(spark, "unknown", queue="q", options=bull.options).collect()
     with pytest.raises(PySparkException, match="expected no `keepIds` with delivery=at-least-once"):
         bull.write(spark.createDataFrame(jobs, "data STRING"), keepIds=True, delivery="at-least-once")

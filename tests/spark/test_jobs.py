@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from inspect import unwrap
 from pathlib import Path
 from threading import Thread
 from uuid import uuid4
@@ -112,7 +113,7 @@ def test_replay_adds_jobs_of_a_table_once(
     for said in ("2 jobs added to queue again (bullmq), 0 duplicates", "0 jobs added to queue again (bullmq), 2 dup"):
         assert said in program("replay", *where, "--url", redis_url, "--option", f"prefix={prefix}")
     with BullQueue("again", url=redis_url, prefix=prefix) as queue:
-        job, other = queue.get_job("replay-7"), queue.get_job("x-9")
+        job, other = queue.job("replay-7"), queue.job("x-9")
         assert job is not None
         assert (job.data, job.name, job.priority, job.opts["attempts"]) == ({"n": 7}, "mail", 3, 5)
         assert other is not None
@@ -165,7 +166,14 @@ def test_work_runs_any_function_with_options_until_the_queue_is_empty(
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(50))
         arguments = ["--processor", f"{module}:double", "--url", redis_url, "--until-idle", "1", "--slots", "1"]
-        options = ["--option", "remove_on_complete=false", "--option", "lock_ms=60000", "--option", "name=sparky"]
+        options = [
+            "--option",
+            "remove_on_complete=false",
+            "--option",
+            "lock_ms=60000",
+            "--option",
+            "worker_name=sparky",
+        ]
         said = program("work", "--queue", "q", *arguments, *options, "--option", f"prefix={prefix}")
         assert "50 completed, 0 failed" in said
         done = queue.page("completed")
@@ -190,7 +198,7 @@ def test_work_goes_on_after_an_outage_of_redis(
 
     def reads_status() -> bool:
         frame = sys._current_frames().get(program.ident or 0)
-        while frame is not None and frame.f_code is not Worker.status.__code__:
+        while frame is not None and frame.f_code is not unwrap(Worker.status).__code__:
             frame = frame.f_back
         return frame is not None
 
@@ -239,7 +247,7 @@ def test_work_processes_several_queues_with_a_state(
 )
 def test_work_refuses_a_function_that_cannot_be_imported(spark: SparkSession, functions: Functions, said: str) -> None:
     with pytest.raises(OptionError, match=re.escape(said)):
-        work(spark, ["q"], functions, {}, weights={}, env={}, grace_s=0)
+        work(spark, ["q"], functions, {}, weights={}, env={}, stop_timeout_s=0)
 
 
 def test_collect_writes_finished_jobs_once(

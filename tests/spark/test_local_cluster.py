@@ -180,3 +180,54 @@ def test_functions_read_the_addresses_of_the_resources_of_their_slot(
             assert {name for name, *_ in seen} == names
             assert all(state == addresses for _, state, addresses in seen)
             assert {addresses for _, _, addresses in seen} == {("7",), ("9",)}
+
+
+DYNAMIC = """
+import os
+import sys
+import time
+from pyspark.sql import SparkSession
+
+url, prefix = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local-cluster[2,1,1024]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.executor.extraJavaOptions", "-Xss4m " + os.environ["SPARK_SUBMIT_OPTS"])
+    .config("spark.dynamicAllocation.enabled", "true")
+    .config("spark.dynamicAllocation.shuffleTracking.enabled", "true")
+    .config("spark.dynamicAllocation.minExecutors", "0")
+    .config("spark.dynamicAllocation.maxExecutors", "1")
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+
+from spark_bull import Worker
+
+options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
+with Worker(spark, "q", lambda job: None, slots=3, progress=False, **options) as worker:
+    while (status := worker.status()).completed < 20 or status.tasks < 1 or status.busy:
+        time.sleep(0.2)
+    print(status)
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("forked_python")
+def test_a_worker_says_how_many_slots_run_with_fewer_executors_than_slots(
+    redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(DYNAMIC)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many(NewJob({}) for _ in range(20))
+    run = subprocess.run(
+        [sys.executable, str(program), redis_url, prefix],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert run.returncode == 0, run.stderr[-5_000:]
+    assert "20 completed, 0 failed" in run.stdout
+    assert "0 of 1 slots busy, 2 more wait for a core: Spark runs 1 tasks at the same time" in run.stdout

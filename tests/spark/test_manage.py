@@ -87,7 +87,7 @@ def test_each_row_has_its_own_action(bull: Bull, queue: BullQueue) -> None:
     schema = "id STRING, action STRING, delay LONG, data STRING, returnvalue STRING, failedReason STRING"
     manage(bull, queue, bull.spark.createDataFrame(rows, schema))
     assert counts(queue) == {"wait": 4, "delayed": 1, "completed": 1, "failed": 1}
-    found = {job_id: queue.get_job(job_id) for job_id in (*failed, *delayed, *waiting)}
+    found = {job_id: queue.job(job_id) for job_id in (*failed, *delayed, *waiting)}
     assert found[failed[1]] is None
     updated, completed, given_up = (found[job_id] for job_id in waiting[:3])
     assert updated

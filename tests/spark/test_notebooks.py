@@ -101,6 +101,29 @@ def test_every_cell_runs_and_prints_the_expected_output(kernel: KernelManager, p
         place = printed.index(text, place)
 
 
+PROGRESS = """
+import time
+from spark_bull.spark.platform.progress_line import ProgressLine
+
+numbers = iter(range(100))
+line = ProgressLine(lambda: f"step {next(numbers)}", 0.001)
+line.start()
+while next(numbers) < 10:
+    time.sleep(0.001)
+line.stop(lambda: "done")
+"""
+
+
+def test_a_progress_is_one_output_of_its_cell(kernel: KernelManager) -> None:
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(PROGRESS)])
+    NotebookClient(notebook, km=kernel, timeout=int(PATIENCE_S)).execute()
+    [output] = notebook.cells[0].outputs
+    assert (output.output_type, dict(output.data)) == ("display_data", {"text/plain": "done"})
+
+
 def printed_by(cell: NotebookNode) -> str:
     """The output of a cell without spaces."""
     outputs = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs]

@@ -13,8 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-import spark_bull
-from spark_bull import Worker
+from spark_bull import BullDataSource, Worker
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.spark.platform.query_start import MAX_ATTEMPTS, is_late, start_query
 from tests.support.readme import SHOWN_FOLDER, SHOWN_URL, case_of, is_done, missing_in, of, prepare
@@ -70,7 +69,7 @@ def set_redis_url(url: str, session: SparkSession, monkeypatch: pytest.MonkeyPat
     """Sets $SPARK_BULL_URL in this process and in those that Spark starts, to which it passes its environment."""
     monkeypatch.setenv("SPARK_BULL_URL", url)
     monkeypatch.setitem(session.sparkContext.environment, "SPARK_BULL_URL", url)
-    spark_bull.register(session)
+    session.dataSource.register(BullDataSource)
 
 
 def python_of(language: str, text: str) -> str:

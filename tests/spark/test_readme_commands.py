@@ -106,6 +106,8 @@ def test_a_block_of_commands_runs(
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     prepare(case, server.url)
     folder, log = like_a_checkout(tmp_path), tmp_path / "log"
+    # Found as if it were installed: spark-pipelines changes the working directory.
+    monkeypatch.setenv("PYTHONPATH", str(folder))
     text = block.text.replace(SHOWN_URL, server.url).replace(SHOWN_FOLDER, f"{folder}/")
     if SHOWN_SITE in text:
         monkeypatch.setenv("SPARK_BULL_WRITE_TOKEN", WRITE_TOKEN)

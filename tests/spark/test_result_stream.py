@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.streaming.datasource import ReadMaxRows
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
@@ -18,6 +17,7 @@ from spark_bull.errors import ConnectionLost
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.streams import ReadMaxRows
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.passing_state import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
@@ -136,6 +136,7 @@ def test_the_option_states_selects_finished_jobs(bench: WorkBench, collection: C
     assert {row.state for row in collection.run("both")} == {"completed", "failed"}
 
 
+@pytest.mark.capability("available-now")
 def test_limits_hold_and_available_now_ends_with_the_jobs_at_its_start(
     bench: WorkBench, collection: Collection
 ) -> None:
@@ -199,6 +200,7 @@ def test_starting_timestamp_begins_at_a_time(bench: WorkBench, collection: Colle
     assert collection.ids(startingTimestamp=before + 1) == ids
 
 
+@pytest.mark.capability("progress")
 def test_progress_shows_the_lag(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 30)
     collection.run(maxJobsPerTrigger=10)
@@ -225,6 +227,7 @@ def test_jobs_removed_on_completion_are_delivered_with_their_return_values(
     assert [(row.id, row.returnvalue, row.data) for row in collection.run()] == [(i, '"gone"', None) for i in ids]
 
 
+@pytest.mark.capability("available-now")
 @each_dialect
 def test_remove_on_read_deletes_jobs_after_their_batch(bench: WorkBench, collection: Collection) -> None:
     ids = finish(bench, 7)
@@ -235,6 +238,7 @@ def test_remove_on_read_deletes_jobs_after_their_batch(bench: WorkBench, collect
     assert not {key for job_id in ids for key in left if key.startswith(bench.handle.keys.job(job_id))}
 
 
+@pytest.mark.capability("available-now")
 def test_a_failed_batch_deletes_no_jobs(bench: WorkBench, collection: Collection) -> None:
     ids = finish(bench, 3)
     broken = collection.stream(removeOnRead=True).writeStream.option("checkpointLocation", str(collection.folder / "c"))
@@ -400,6 +404,7 @@ def test_a_checkpoint_ahead_of_the_ledger_ends_the_query(bench: WorkBench, colle
     fails(collection, "the query is at position 3 of its results, but Redis has 0 to 0", readerId="mine")
 
 
+@pytest.mark.capability("available-now")
 def test_a_new_checkpoint_continues_where_the_reader_stopped(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 3)
     ids = collection.ids("one", readerId="mine")

@@ -22,7 +22,8 @@ from redis import Redis
 
 from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.spark.dispatch.sink import stream_writer
+from spark_bull.spark.dispatch.sink import write_steps
+from spark_bull.spark.staging.sink import StreamSink
 from tests.spark.conftest import Bull
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -74,7 +75,7 @@ def test_columns_set_the_properties_of_jobs(bull: Bull, queue: Any) -> None:
                timestamp'2026-01-02 03:04:05.678' AS timestamp, '{"keepLogs": 3, "attempts": 9}' AS opts
     """)
     bull.write(frame, protocol="bullmq")
-    job = queue().get_job("job-a")
+    job = queue().job("job-a")
     made = int(datetime(2026, 1, 2, 3, 4, 5, 678_000, timezone.utc).timestamp() * 1000)
     assert (job.state, job.name, job.delay, job.priority, job.timestamp) == ("delayed", "send", 5000, 7, made)
     assert job.run_at == made + 5000
@@ -199,9 +200,9 @@ def test_rows_with_the_same_values_become_one_job(bull: Bull, queue: Any, protoc
     bull.write(frame, protocol=protocol, delivery=delivery, uniqueBy="to,KIND")
     ours = queue(protocol=protocol)
     assert ours.counts()["wait"] == 60
-    assert ours.get_deduplication_job_id('["to 7",1]') is not None
+    assert ours.deduplication_job_id('["to 7",1]') is not None
     assert {job.deduplication_id for job in ours.page("wait")} == {f'["to {n}",{n % 2}]' for n in range(60)}
-    bull.write(frame, protocol=protocol, delivery=delivery, uniqueBy="to,kind", uniqueFor=HOUR_MS)
+    bull.write(frame, protocol=protocol, delivery=delivery, uniqueBy="to,kind", uniqueForMs=HOUR_MS)
     writes = bull.read(view="writes", protocol=protocol).orderBy("startedOn").collect()
     assert [(w.jobs, w.added, w.duplicates, w.deduplicated) for w in writes] == [(100, 60, 0, 40), (100, 0, 0, 100)]
 
@@ -283,8 +284,13 @@ def test_a_temporary_view_accepts_inserts_and_a_catalog_table_is_an_error_with_a
     bull.spark.sql("DROP TABLE IF EXISTS lost_options")
     bull.spark.sql(f"CREATE TABLE lost_options (n INT) USING bull OPTIONS ({options})")
     try:
+        for statement in ("INSERT INTO lost_options SELECT 1", "SELECT * FROM lost_options"):
+            with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
+                bull.spark.sql(statement).collect()
         with pytest.raises(PySparkException, match="CREATE TEMPORARY VIEW"):
-            bull.spark.sql("INSERT INTO lost_options SELECT 1")
+            bull.spark.sql(f"CREATE TABLE as_select USING bull OPTIONS ({options}) AS SELECT 1 AS n")
+        assert not bull.spark.catalog.tableExists("as_select")
+        assert sorted(numbers(queue().page("wait"))) == [1, 2]
     finally:
         bull.spark.sql("DROP TABLE IF EXISTS lost_options")
 
@@ -415,13 +421,13 @@ def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, queue: Any) -> 
     """Spark creates one writer for the tasks of a batch, and another one for its commit."""
     schema = StructType().add("n", "long")
     options = {**bull.options, "queue": "q"}
-    written = stream_writer(options, schema, overwrite=False).write(
+    written = StreamSink(write_steps(options, schema, False, is_stream=True)).write(
         iter([pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int64())})])
     )
     clock = queue().handle.connection
     after_tasks = clock.now_ms()
     wait_until(lambda: clock.now_ms() > after_tasks, "the next millisecond")
-    stream_writer(options, schema, overwrite=False).commit([written], 0)
+    StreamSink(write_steps(options, schema, False, is_stream=True)).commit([written], 0)
     (record,) = queue().writes()
     assert record.started_on <= after_tasks < record.finished_on
 

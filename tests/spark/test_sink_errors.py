@@ -116,7 +116,7 @@ def test_an_unknown_option_is_refused_but_options_of_spark_are_not(bull: Bull) -
         ("'{}' AS data, 1 AS runAt", "expected column `runAt` to be TIMESTAMP, got: INT"),
         ("'{}' AS data, 1 AS lifo", "expected column `lifo` to be BOOLEAN, got: INT"),
         ("'{}' AS data, 1 AS expireAt", "expected column `expireAt` to be TIMESTAMP, got: INT"),
-        ("'{}' AS data, '1h' AS expireAfter", "expected column `expireAfter` to be an integer (ms), got: STRING"),
+        ("'{}' AS data, '1h' AS expireAfterMs", "expected column `expireAfterMs` to be an integer (ms), got: STRING"),
         ("'{}' AS data, 1 AS prioritty", "unknown column `prioritty` (did you mean `priority`?)"),
     ],
 )
@@ -134,6 +134,19 @@ def test_an_error_about_invalid_json_names_the_row(bull: Bull, client: Redis) ->
     assert not [key for key in keys(client, bull) if b":spark:" not in key]
 
 
+def test_a_payload_that_does_not_match_its_schema_is_named(bull: Bull, client: Redis) -> None:
+    schema = "to STRING NOT NULL, items ARRAY<STRUCT<n: INT>>"
+    good = '{"to": "ada", "items": [{"n": 1}, {}]}'
+    bull.write(bull.spark.createDataFrame([(good,)], "data STRING"), payloadSchema=schema)
+    rows = [(good,), ('{"to": "ada", "items": [{"n": 1}, {"n": "many"}]}',)]
+    message = refusal(bull, bull.spark.createDataFrame(rows, "data STRING").coalesce(1), payloadSchema=schema)
+    assert 'partition 0, row 1: expected `$.items[1].n` to be INT, got a string: "many"' in message
+    whole_row = bull.spark.createDataFrame([(1,)], "id INT")
+    assert "expected `$.to` to be STRING NOT NULL, got none" in refusal(bull, whole_row, payloadSchema=schema)
+    assert "expected a type, got 'what'" in refusal(bull, one_row(bull), payloadSchema="n WHAT")
+    assert client.llen(f"{bull.options['prefix']}:q:wait") == 1
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -147,10 +160,10 @@ def test_an_error_about_invalid_json_names_the_row(bull: Bull, client: Redis) ->
             "row 0: expected `priority` to be an integer from 0 to 2,097,151, or one",
         ),
         (
-            "'{}' AS data, 5 AS expireAfter, timestamp'2035-01-01' AS expireAt",
-            "row 0: expected one of `expireAfter` and ",
+            "'{}' AS data, 5 AS expireAfterMs, timestamp'2035-01-01' AS expireAt",
+            "row 0: expected one of `expireAfterMs` and ",
         ),
-        ("'{}' AS data, 5 AS expireAfter, 5 AS delay", "row 0: expected `expireAfter` to end after `delay`"),
+        ("'{}' AS data, 5 AS expireAfterMs, 5 AS delay", "row 0: expected `expireAfterMs` to end after `delay`"),
         ("'{}' AS data, 'exactly-once' AS delivery", "row 0: expected `delivery` to be at-most-once or at-least-once"),
         (
             "'{}' AS data, 'at-most-once' AS delivery, 2 AS attempts",
@@ -162,7 +175,7 @@ def test_an_error_about_invalid_json_names_the_row(bull: Bull, client: Redis) ->
         ("'{}' AS data, '[1]' AS opts", "expected `opts` to be a JSON object"),
         (
             "'{}' AS data, '{\"repeat\": {}}' AS opts",
-            "a plain job can't have it; create a schedule, with mode=schedule",
+            "a plain job can't have it; create a job scheduler, with mode=schedule",
         ),
         ("'{}' AS data, '' AS deduplication", "expected `deduplication` to be an id"),
         (
@@ -201,7 +214,7 @@ def test_bull_1_refuses_deduplication_ids_before_any_task(bull: Bull, client: Re
 
 
 def test_bull_1_refuses_a_priority(bull: Bull) -> None:
-    said = "expected no `priority` (the dialect bull-1 has none), got: 3"
+    said = "expected no `priority` 3: jobs of bull-1 have no priority; leave it out"
     assert said in refusal(bull, one_row(bull, "'{}' AS data, 3 AS priority"), protocol="bull-1")
     assert said in refusal(bull, one_row(bull), protocol="bull-1", priority=3)
 

@@ -15,8 +15,10 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE
 from spark_bull.queue.process.claim import unpack_claimed, work
 from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.spark.process.batch_processor import BatchProcessor
 from spark_bull.spark.process.claim_batch import claim_batch
-from spark_bull.spark.process.stream_engine import StreamEngine, StreamPlan
+from spark_bull.spark.process.stream_engine import StreamEngine
+from spark_bull.spark.process.stream_plan import StreamPlan
 
 HOUR_MS = 3_600_000
 
@@ -49,7 +51,7 @@ def test_a_job_that_was_claimed_again_is_settled_only_by_its_new_claim(
 
     options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq"}
     plan = StreamPlan(queue.handle, "reader", {}, options, transform, None, HOUR_MS)
-    StreamEngine(spark, plan)._process(batch, 0)
+    BatchProcessor(plan)(batch, 0)
     (failed,) = queue.page("failed")
     assert failed.id == other
     assert ("bad" if raises else "got none") in str(failed.failed_reason)
@@ -74,7 +76,7 @@ def test_a_bad_row_fails_alone_and_no_plan_lists_the_other_jobs(
 
     options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq"}
     plan = StreamPlan(queue.handle, "reader", {}, options, transform, None, HOUR_MS)
-    StreamEngine(spark, plan)._process(batch, 0)
+    BatchProcessor(plan)(batch, 0)
     assert [(job.id, "bad" in str(job.failed_reason)) for job in queue.page("failed")] == [(bad, True)]
     assert queue.counts()["completed"] == 3
     assert len(plans) > 1

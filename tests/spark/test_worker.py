@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -31,9 +30,11 @@ from spark_bull import (
     WaitingForChildren,
     Worker,
 )
-from spark_bull.errors import ConnectionLost, OptionError, SparkBullError, WorkerFailed
+from spark_bull.errors import ConnectionLost, JobDamaged, OptionError, SparkBullError, WorkerFailed
 from spark_bull.spark.process.slot_group import SlotGroup
-from spark_bull.worker.slot.slot_queue import IDLE_S
+from spark_bull.worker.slot.failures import MOST
+from spark_bull.worker.slot.job_wait import IDLE_S
+from tests.support.interrupt import interrupt_in
 from tests.support.wait import PATIENCE_S, wait_until
 
 Start = Callable[..., Worker]
@@ -156,7 +157,7 @@ def test_a_processor_reports_progress_logs_and_data(queue: BullQueue, start: Sta
     job_id = queue.add({"n": 7}, name="task", attempts=2, priority=5)
     worker = start(processor)
     work_off(queue)
-    job = queue.get_job(job_id)
+    job = queue.job(job_id)
     assert job is not None
     assert job.returnvalue == ["q", job_id, "task", 8, 2, 5]
     assert (job.data, job.progress, job.processed_by) == ({"n": 8}, {"step": 1}, f"spark-{worker.id}")
@@ -171,10 +172,41 @@ def test_a_bad_job_fails_alone(queue: BullQueue, start: Start) -> None:
     ids = queue.add_many(NewJob(RawJson(payload)) for payload in payloads).ids
     start(processor)
     assert work_off(queue) == {"completed": 2, "failed": 3}
-    reasons = [job.failed_reason for job_id in ids[1:4] if (job := queue.get_job(job_id))]
+    reasons = [job.failed_reason for job_id in ids[1:4] if (job := queue.job(job_id))]
     assert "expected `data` of job 2 to be JSON" in str(reasons[0])
     assert "that JSON can hold, got set" in str(reasons[1])
     assert "that JSON can hold, got float" in str(reasons[2])
+
+
+def test_the_driver_logs_why_jobs_fail_but_not_all_of_them(
+    queue: BullQueue, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    def processor(job: Any) -> None:
+        raise ValueError(f"no address in {job.data['n']}")
+
+    queue.add_many(NewJob({"n": n}) for n in range(20))
+    worker = start(processor)
+    assert work_off(queue)["failed"] == 20
+    assert worker.stop()
+    said = [record.getMessage() for record in caplog.records if "failed: " in record.getMessage()]
+    assert len(said) == MOST
+    assert said[0].startswith(f"worker {worker.id}: job ")
+    assert f" of queue {queue.name} failed: no address in " in said[0]
+    assert ["only a few a minute are logged" in one for one in said] == [True, False, False]
+    assert all("Traceback (most recent call last)" in one and "in processor" in one for one in said)
+
+
+def test_a_transformation_without_tokens_fails_the_worker_and_returns_its_jobs(queue: BullQueue, start: Start) -> None:
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.selectExpr("id", "'1' AS returnvalue")
+
+    queue.add_many(NewJob({"n": n}) for n in range(20))
+    worker = start(transform, lock_ms=3_600_000)
+    with pytest.raises(WorkerFailed) as raised:
+        worker.await_termination(PATIENCE_S)
+    said = "expected the transformation to return the columns id, token and returnvalue or error, got: id, returnvalue"
+    assert str(raised.value) == f"the streaming query of worker {worker.id} failed: {said}"
+    assert (queue.counts()["wait"], queue.counts()["active"]) == (20, 0)
 
 
 def test_a_job_that_takes_too_long_fails(queue: BullQueue, start: Start) -> None:
@@ -212,7 +244,7 @@ def test_a_lost_lock_is_counted(queue: BullQueue, start: Start, client: Redis, t
 
     job_id = queue.add({"n": 1})
     worker = start(processor, promoter=False)
-    wait_until(lambda: (job := queue.get_job(job_id)) and job.progress, "the job to run")
+    wait_until(lambda: (job := queue.job(job_id)) and job.progress, "the job to run")
     client.set(queue.handle.keys.lock(job_id), "another")
     lost.touch()
     wait_until(lambda: worker.status().lost == 1, "the lost outcome to be counted")
@@ -265,26 +297,13 @@ def test_a_worker_whose_wait_was_interrupted_still_finishes_what_it_has_claimed(
     queue.add({"n": 1})
     worker = start(processor)
     wait_until(lambda: any(job.progress for job in queue.page("active")), "the job to run")
-    threading.Thread(target=interrupt_wait, args=[threading.get_ident()], daemon=True).start()
+    interrupt_in(SlotGroup.wait)
     with pytest.raises(KeyboardInterrupt):
         worker.await_termination()
     assert worker.status().state == "running"
     go.touch()
     assert worker.stop(PATIENCE_S) is True
     assert queue.counts()["completed"] == 1
-
-
-def interrupt_wait(thread: int) -> None:
-    """Sends SIGINT once the main thread waits for the slots."""
-
-    def is_waiting() -> bool:
-        frame = sys._current_frames().get(thread)
-        while frame is not None and frame.f_code is not SlotGroup.wait.__code__:
-            frame = frame.f_back
-        return frame is not None
-
-    wait_until(is_waiting, "the main thread to wait")
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_an_idle_slot_sends_few_commands(own_redis: Callable[..., Any], spark: SparkSession) -> None:
@@ -322,7 +341,7 @@ def test_status_and_context_manager(queue: BullQueue, spark: SparkSession, redis
 
 
 def test_a_worker_is_visible_to_node(queue: BullQueue, start: Start, client: Redis) -> None:
-    start(lambda job: None, name="sparky")
+    start(lambda job: None, worker_name="sparky")
     queue.add({"n": 1})
     work_off(queue)
     assert queue.page("completed")[0].processed_by == "sparky"
@@ -404,15 +423,17 @@ def test_udfs_of_every_kind_process_jobs(queue: BullQueue, start: Start, kind: s
     assert [job.parsed("returnvalue") for job in queue.page("completed")] == [made] * 3
 
 
-def test_payloads_that_do_not_fit_the_schema_fail_alone(queue: BullQueue, start: Start) -> None:
+@pytest.mark.parametrize("engine", ["loop", "stream"])
+def test_payloads_that_do_not_fit_the_schema_fail_alone(queue: BullQueue, start: Start, engine: str) -> None:
     udf, schema, _ = udfs()["pandas over columns"]
     payloads = ['{"name":"ada","age":36}', '{"name":"bob","age":"old"}', "{broken", '{"name":"eve","age":1}']
-    ids = queue.add_many(NewJob(RawJson(payload)) for payload in payloads).ids
-    start(udf, payload_schema=schema)
+    ids = queue.add_many(NewJob(RawJson(payload), attempts=2) for payload in payloads).ids
+    start(udf, payload_schema=schema, engine=engine)
     assert work_off(queue) == {"completed": 2, "failed": 2}
-    reasons = [str(job.failed_reason) for job_id in ids[1:3] if (job := queue.get_job(job_id))]
-    assert "expected the payload to match the schema" in reasons[0]
-    assert "to be JSON" in reasons[1]
+    wrong, damaged = [job for job_id in ids[1:3] if (job := queue.job(job_id))]
+    assert "expected the payload to match the schema" in str(wrong.failed_reason)
+    assert "to be JSON" in str(damaged.failed_reason)
+    assert (wrong.attempts_made, damaged.attempts_made) == (2, 1)
 
 
 # errors before the start
@@ -730,14 +751,15 @@ def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start)
     def transform(jobs: DataFrame) -> DataFrame:
         return jobs.where("data.n != 5").select("id", "token", risky("data.n").alias("returnvalue"))
 
-    payloads = [json.dumps({"n": n}) for n in range(12)] + ["{broken"]
-    queue.add_many(NewJob(RawJson(payload)) for payload in payloads)
+    payloads = [json.dumps({"n": n}) for n in range(12)] + ["{broken", '{"n": "many"}']
+    queue.add_many(NewJob(RawJson(payload), attempts=2) for payload in payloads)
     start(transform, payload_schema="n INT")
-    assert work_off(queue) == {"completed": 10, "failed": 3}
-    reasons = {job.id: str(job.failed_reason) for job in queue.page("failed")}
-    assert "seven" in reasons["8"]
-    assert "for this job, got none" in reasons["6"]
-    assert "expected the payload to be JSON" in reasons["13"]
+    assert work_off(queue) == {"completed": 10, "failed": 4}
+    failed = {job.id: job for job in queue.page("failed")}
+    assert "seven" in str(failed["8"].failed_reason)
+    assert "for this job, got none" in str(failed["6"].failed_reason)
+    assert all("expected the payload to be JSON" in str(failed[wrong].failed_reason) for wrong in ("13", "14"))
+    assert {job_id: job.attempts_made for job_id, job in failed.items()} == {"6": 2, "8": 2, "13": 1, "14": 2}
 
 
 def test_a_udf_runs_in_the_stream_engine_too(queue: BullQueue, start: Start) -> None:
@@ -756,6 +778,7 @@ def test_a_udf_runs_in_the_stream_engine_too(queue: BullQueue, start: Start) -> 
 #: What the first run of a job raises, by its name.
 REQUESTS: dict[str, Exception] = {
     "hopeless": UnrecoverableError("never"),
+    "damaged": JobDamaged("never"),
     "later": DelayedError(50),
     "limited": RateLimitError(60),
     "returned": ReturnedError(),
@@ -765,9 +788,12 @@ REQUESTS: dict[str, Exception] = {
 
 def check_requested_outcomes(queue: BullQueue) -> None:
     """The jobs of REQUESTS, and the job plain, have ended as their first run requested."""
-    assert work_off(queue) == {"completed": 5, "failed": 1}
-    failed = by_n(queue, "failed")["hopeless"]
-    assert (failed.failed_reason, failed.attempts_made) == ("never", 1)
+    assert work_off(queue) == {"completed": 5, "failed": 2}
+    failed = by_n(queue, "failed")
+    assert {n: (job.failed_reason, job.attempts_made) for n, job in failed.items()} == {
+        "hopeless": ("never", 1),
+        "damaged": ("never", 1),
+    }
     for job in queue.page("completed"):
         assert (job.attempts_made, job.attempts_started) == (1, 1 if job.parsed()["n"] == "plain" else 2)
 

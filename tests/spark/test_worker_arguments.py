@@ -22,6 +22,7 @@ from redis import Redis
 from spark_bull import BullQueue, NewJob, Worker
 from spark_bull.errors import OptionError
 from spark_bull.model.jobs import Job
+from spark_bull.options.parse import spelled
 from spark_bull.options.table import EVERYWHERE, TABLE, WORK
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench
@@ -29,7 +30,7 @@ from tests.support.work_bench import WorkBench
 ENGINES = ("loop", "stream")
 #: Arguments that are Python objects, and have no row in the table of options.
 OBJECTS = ("payload_schema", "backoff_strategy", "setup", "env")
-ARGUMENTS = [*(row.name for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE), *OBJECTS]
+ARGUMENTS = [*(spelled(row.name, WORK) for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE), *OBJECTS]
 
 #: Arguments that both engines support, and their values.
 GIVEN: dict[str, Any] = {
@@ -37,7 +38,7 @@ GIVEN: dict[str, Any] = {
     "chunk_size": 5,
     "timeout_ms": 10_000,
     "lock_ms": 100_000,
-    "name": "sparky",
+    "worker_name": "sparky",
     "limiter": {"max": 1_000, "duration": 600_000},
     "group": {"by": "kind", "max": 1_000, "duration_ms": 600_000},
     "remove_on_complete": {"count": 30},
@@ -80,7 +81,7 @@ class Life:
 
 
 def ended(queue: BullQueue, job_id: str) -> Job | None:
-    job = queue.get_job(job_id)
+    job = queue.job(job_id)
     return job if job is not None and job.state in ("completed", "failed") else None
 
 
@@ -186,7 +187,7 @@ EFFECTS: dict[str, Callable[[Life], bool]] = {
     "chunk_size": lambda life: max(life.distinct("jobs")) == 5,
     "timeout_ms": lambda life: "10,000 ms at most (its timeout)" in str(life.slow.failed_reason),
     "lock_ms": lambda life: 30_000 < max(life.distinct("lock")) <= 100_000,
-    "name": lambda life: {job.processed_by for job in life.queue.page("completed")} == {"sparky"},
+    "worker_name": lambda life: {job.processed_by for job in life.queue.page("completed")} == {"sparky"},
     "limiter": lambda life: int(life.client.get(life.key("limiter")) or 0) >= 40,
     "group": lambda life: sum(map(int, life.client.hvals(life.key("group_started")))) >= 40,
     "remove_on_complete": lambda life: life.queue.counts()["completed"] == 30,

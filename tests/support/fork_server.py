@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,8 @@ def fork_server(folder: Path) -> Iterator[Path]:
 
 
 def preload() -> None:
-    for name in (*PROGRAMS, *LIBRARIES):
+    # PySpark 4.0 has no pushdown of filters.
+    for name in filter(find_spec, (*PROGRAMS, *LIBRARIES)):
         import_module(name)
     for module in pkgutil.walk_packages(import_module("spark_bull").__path__, "spark_bull."):
         if not module.name.endswith("__main__"):

@@ -108,13 +108,13 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[], Any], str]] = {
     "value that is no number": (lambda: float("nan"), "that JSON can hold, got float"),
     "raw JSON that is no text": (lambda: RawJson(object()), "the text of RawJson to be a string"),  # type: ignore[arg-type]
     "raw JSON that is no Unicode": (lambda: RawJson('"\ud83d"'), "that JSON can hold, got RawJson"),
-    "delay that is no number": (lambda: raising(DelayedError("soon"))(), "`delay`"),  # type: ignore[arg-type]
-    "delay changed to a text": (changed(DelayedError(5), "delay", "soon"), "`delay`"),
-    "delay changed to no number": (changed(DelayedError(5), "delay", float("nan")), "`delay`"),
-    "delay changed to nothing": (changed(DelayedError(5), "delay", None), "`delay`"),
+    "delay that is no number": (lambda: raising(DelayedError("soon"))(), "`delay_ms`"),  # type: ignore[arg-type]
+    "delay changed to a text": (changed(DelayedError(5), "delay_ms", "soon"), "`delay_ms`"),
+    "delay changed to no number": (changed(DelayedError(5), "delay_ms", float("nan")), "`delay_ms`"),
+    "delay changed to nothing": (changed(DelayedError(5), "delay_ms", None), "`delay_ms`"),
     "time changed to one before all time": (changed(DelayedError(until=5), "until", -1), "`until`"),
-    "rate limit changed beyond all time": (changed(RateLimitError(5), "duration", 10**30), "`duration`"),
-    "rate limit changed to a text": (changed(RateLimitError(5), "duration", "long"), "`duration`"),
-    "rate limit beyond all time": (lambda: raising(RateLimitError(10**30))(), "`duration`"),
-    "rate limit that is no number": (lambda: raising(RateLimitError(float("nan")))(), "`duration`"),
+    "rate limit changed beyond all time": (changed(RateLimitError(5), "duration_ms", 10**30), "`duration_ms`"),
+    "rate limit changed to a text": (changed(RateLimitError(5), "duration_ms", "long"), "`duration_ms`"),
+    "rate limit beyond all time": (lambda: raising(RateLimitError(10**30))(), "`duration_ms`"),
+    "rate limit that is no number": (lambda: raising(RateLimitError(float("nan")))(), "`duration_ms`"),
 }

@@ -10,7 +10,7 @@ from typing import Any
 from spark_bull.errors import QueueFull
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.room import LengthLimit
+from spark_bull.queue.core.length_limit import LengthLimit
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import roll_forward
 from tests.support.forked_process import CONTEXT

@@ -1,28 +1,36 @@
-"""A schedule that Node has made in two queues: a Node worker processes one queue, ours the other."""
+"""A job scheduler that Node has made in two queues: a Node worker processes one queue, ours the other."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from spark_bull import BullQueue
 from tests.support.dump import difference, dump
 from tests.support.pair import Pair
-from tests.support.schedules import comparable_schedules
+from tests.support.peers import PEERS
+from tests.support.schedulers import comparable_schedulers
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
 SIDES = ("left", "right")
+#: The peers that have job schedulers.
+SCHEDULING = [peer for peer in PEERS if peer.dialect != "bull-1"]
+
+each_peer = pytest.mark.parametrize("peer", SCHEDULING, ids=str)
+each_bullmq = pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bullmq"], ids=str)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The arguments of a schedule. `repeat` has BullMQ's names; `rounds`: how often its job is run."""
+    """The arguments of a job scheduler. `repeat` has BullMQ's names; `rounds`: how often its job is run."""
 
     repeat: dict[str, Any]
     data: Any = field(default_factory=lambda: {"$behaviour": "return:1"})
@@ -31,13 +39,24 @@ class Schedule:
     bullmq_only: bool = False
 
 
+def each_schedule(schedules: Mapping[str, Schedule]) -> pytest.MarkDecorator:
+    """Runs a test with each `peer` and the `name` of each of its schedules."""
+    cases = [
+        (peer, name)
+        for peer in SCHEDULING
+        for name, schedule in schedules.items()
+        if peer.dialect == "bullmq" or not schedule.bullmq_only
+    ]
+    return pytest.mark.parametrize(("peer", "name"), cases, ids=str)
+
+
 def our_worker(queue: BullQueue) -> OurWorker:
     return OurWorker(queue.handle)
 
 
 @dataclass
 class Rounds:
-    """The same schedule in two queues, whose jobs are run one after the other."""
+    """The same job scheduler in two queues, whose jobs are run one after the other."""
 
     pair: Pair
     queues: dict[str, BullQueue]
@@ -65,7 +84,7 @@ class Rounds:
                 self.pair.node.call("add", queue=queue.name, jobs=[{"name": "task", "data": one.data, "opts": opts}])
 
     def make_one_each(self, schedule: Schedule | None = None) -> None:
-        """Node makes the schedule in the left queue, we in the right one."""
+        """Node makes the job scheduler in the left queue, we in the right one."""
         one = schedule or self.schedule
         left, right = self.queues["left"], self.queues["right"]
         repeat = _at_moments(one)
@@ -81,7 +100,7 @@ class Rounds:
         right.upsert_scheduler(self.scheduler, name="task", data=one.data, opts=one.opts, **repeat, **dates)
 
     def remove_one_each(self, schedule: Schedule | None = None) -> None:
-        """Node removes the schedule of the left queue, we that of the right one."""
+        """Node removes the job scheduler of the left queue, we that of the right one."""
         repeat = _at_moments(schedule or self.schedule)
         named = {"cron" if name == "pattern" else name: value for name, value in repeat.items()}
         method, args = "removeJobScheduler", [self.scheduler]
@@ -125,13 +144,13 @@ class Rounds:
 
     def assert_alike(self) -> None:
         left, right = (
-            comparable_schedules(dump(self.pair.client, self.pair.prefix, queue.name), self.pair.window, queue.name)
+            comparable_schedulers(dump(self.pair.client, self.pair.prefix, queue.name), self.pair.window, queue.name)
             for queue in self.queues.values()
         )
         assert not (differences := difference(left, right)), "\n".join(differences)
 
     def jobs(self, side: str = "right") -> list[bytes]:
-        """Keys of all jobs that the schedule has made and that are still there."""
+        """Keys of all jobs that the job scheduler has made and that are still there."""
         found = self.pair.client.keys(self.queues[side].handle.keys.job("repeat:*:*"))
         return [key for key in found if not key.endswith((b":lock", b":logs"))]
 

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.dialects.base import json_text
@@ -18,6 +17,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import unpack_claimed
 from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.settle.plan import plan_settle
@@ -28,7 +28,7 @@ from tests.support.wait import PATIENCE_S
 from tests.support.worker import behave
 
 _SCHEMA = StructType([StructField(name, StringType()) for name in ("id", "token", "returnvalue")] + [*ERROR_SCHEMA])
-_ARROW = to_arrow_schema(_SCHEMA, timezone="UTC")
+_ARROW = to_arrow_schema(_SCHEMA)
 #: How long an empty queue is left alone. Seconds.
 _PAUSE_S = 0.05
 

@@ -80,7 +80,11 @@ class OurWorker:
         queues = [
             QueuePlan(
                 one,
-                ClaimSettings(self.id, control=one.keys.control(self.id), **claim_settings),
+                ClaimSettings(
+                    self.id,
+                    control=one.keys.control(self.id),
+                    **{"counters": one.keys.counters(self.id), **claim_settings},
+                ),
                 weight,
                 start_limit(one, max_started),
             )
@@ -135,7 +139,7 @@ class OurWorker:
                 meanwhile()
             except BaseException as error:
                 errors.append(error)
-            assert self.control.request_stop()
+            assert self.control.request("stop")
             while not over.wait(0.05):
                 self.control.unblock()
 
@@ -150,7 +154,7 @@ class OurWorker:
             raise errors[0]
 
     def stop(self, timeout: float = PATIENCE_S) -> None:
-        assert self.control.request_stop()
+        assert self.control.request("stop")
         deadline = time.monotonic() + timeout
         while self._thread.is_alive() and time.monotonic() < deadline:
             self.control.unblock()

@@ -7,13 +7,16 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
+import griffe
 import pytest
 
 import spark_bull
 from spark_bull import errors
+from spark_bull.options.arguments import JobProperties, QueueArguments, ServiceArguments, WorkerArguments
 from spark_bull.options.parse import spelled
 from spark_bull.options.table import QUEUE, SERVICE, TABLE, WORK
 
@@ -55,9 +58,7 @@ PROPERTIES = {
 
 
 def parameters_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters that accept a value; `**unknown: NoReturn` only refuses unknown names."""
-    found = inspect.signature(function).parameters.values()
-    return [parameter for parameter in found if parameter.name != "self" and parameter.annotation != "NoReturn"]
+    return [parameter for name, parameter in inspect.signature(function).parameters.items() if name != "self"]
 
 
 def documented(function: Callable[..., Any]) -> list[str]:
@@ -84,10 +85,11 @@ def test_every_public_parameter_is_named_and_typed(name: str) -> None:
 @pytest.mark.parametrize("name", CALLABLES)
 def test_a_parameter_has_its_unit_in_its_name(name: str) -> None:
     """Parameters that Bull has, too, keep their names."""
-    named_by_bull = {"delay", "timestamp", "until", "duration"}
+    named_by_bull = {"delay", "timestamp", "until"}
     for parameter in parameters_of(CALLABLES[name]):
         assert parameter.name in named_by_bull or not re.search(
-            "(timeout|grace|interval|duration|seconds|minutes?|delay)$", parameter.name.replace("metrics_minutes", "")
+            "(timeout|grace|interval|duration|seconds|minutes?|delay|after)$",
+            parameter.name.replace("metrics_minutes", ""),
         ), f"{parameter.name}: give it a unit, such as {parameter.name}_ms"
 
 
@@ -124,6 +126,36 @@ WORKER_ONLY = {
 def test_arguments_match_the_table_of_options(kind: type, scope: str, others: set[str]) -> None:
     arguments = {parameter.name for parameter in parameters_of(kind)}
     assert arguments - others == {spelled(row.name, scope) for row in TABLE if scope in row.scopes}
+
+
+@pytest.mark.parametrize(
+    ("called", "arguments"),
+    [
+        (spark_bull.BullQueue.__init__, QueueArguments),
+        (spark_bull.BullQueue.add, JobProperties),
+        (spark_bull.Promoter.__init__, ServiceArguments),
+        (spark_bull.Rescuer.__init__, ServiceArguments),
+        (spark_bull.Worker.__init__, WorkerArguments),
+    ],
+)
+def test_a_signature_lists_the_type_that_mypy_and_editors_see(called: Callable[..., Any], arguments: type) -> None:
+    (seen,) = {text for text in called.__annotations__.values() if str(text).startswith("Unpack[")}
+    assert seen == f"Unpack[{arguments.__name__}]"
+    listed = {parameter.name: parameter.annotation for parameter in parameters_of(called)}
+    assert listed.items() >= {name: found.__forward_arg__ for name, found in arguments.__annotations__.items()}.items()
+
+
+def test_a_job_that_is_added_has_the_properties_of_a_new_job() -> None:
+    types = {field.name: field.type for field in fields(spark_bull.NewJob)}
+    properties = {name: found.__forward_arg__ for name, found in JobProperties.__annotations__.items()}
+    assert properties == {name: found for name, found in types.items() if name != "data"}
+
+
+def test_the_reference_lists_the_options_as_help_does() -> None:
+    extensions = griffe.load_extensions(Path(__file__).parents[2] / "tools" / "listed_arguments.py")
+    shown = griffe.load("spark_bull.services.rescuer", extensions=extensions)["Rescuer"]
+    assert shown.docstring.value == inspect.getdoc(spark_bull.Rescuer)
+    assert [parameter.name for parameter in shown.parameters] == ["self", *map(str, documented(spark_bull.Rescuer))]
 
 
 @pytest.mark.parametrize("given", ["jobId", "removeOnComplete", "run_At"])

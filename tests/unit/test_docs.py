@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from spark_bull import errors
+from spark_bull.options.table import VIEWS
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,13 @@ def test_documented_schemas_have_the_columns_of_the_code_in_order(title: str, sc
         r"^\| `(\w+)` \| `?([\w<>,]+)`? \|", section(text_of("reference/schemas.md"), title), re.MULTILINE
     )
     assert listed == [(field.name, field.dataType.simpleString().upper()) for field in schema]
+
+
+def test_the_glossary_has_one_meaning_per_term_and_all_views() -> None:
+    meanings = re.findall(r"^\| ([^|]+) \| (.+) \|$", text_of("glossary.md"), re.MULTILINE)[1:]
+    terms = [term for term, _ in meanings]
+    assert terms == sorted(set(terms), key=str.lower)
+    assert tuple(re.findall("`(.+?)`", dict(meanings)["view"])) == VIEWS
 
 
 def test_every_error_is_documented() -> None:
@@ -65,6 +73,26 @@ def messages() -> Iterator[str]:
 def pattern_of(message: str) -> str:
     """A quoted message as a pattern, in which … is any text."""
     return ".*".join(re.escape(part) for part in message.split("…"))
+
+
+@pytest.mark.parametrize("page", [*DOCS.glob("develop/*.md"), ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+def test_files_that_pages_for_maintainers_name_exist(page: Path) -> None:
+    named = set(re.findall(r"`([\w/]+\.(?:py|lua))`", page.read_text("utf-8")))
+    ours = [path.as_posix() for path in (ROOT / "spark_bull").rglob("*.*")]
+    others = {name for name in named if not any(path.endswith(f"/{name}") for path in ours)}
+    assert [
+        name for name in sorted(others) if not any((ROOT / folder / name).exists() for folder in ("", "tests"))
+    ] == []
+
+
+def test_every_thread_and_lock_is_on_its_page() -> None:
+    page = text_of("develop/threads-and-locks.md")
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "spark_bull").rglob("*.py"))
+    locks = set(re.findall(r"(\w+)(?:: Final)? = Lock\(\)", code))
+    threads = {f"spark-bull-{name}" for name in re.findall(r'DaemonThread\("([\w -]+)"', code)}
+    assert locks
+    assert threads
+    assert [name for name in sorted(locks | threads) if not re.search(rf"[`.]{name}`", page)] == []
 
 
 def test_the_readme_is_short_and_its_links_exist() -> None:

@@ -14,6 +14,7 @@ from spark_bull.errors import (
     ConnectionLost,
     DelayedError,
     IntakeClosed,
+    JobDamaged,
     JobError,
     JobFailed,
     JobMissing,
@@ -105,6 +106,7 @@ def test_the_nearest_name_is_suggested_if_there_is_one(name: str, hint: str) -> 
     "error",
     [
         UnrecoverableError("never again"),
+        JobDamaged("expected `data` of job 7 to be JSON"),
         DelayedError(50),
         DelayedError(until=2**40),
         RateLimitError(60),

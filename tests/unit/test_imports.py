@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
+import spark_bull
 from spark_bull.cli.commands import NAMES, commands_of
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +31,28 @@ def test_the_source_of_claimed_jobs_imports_redis_and_nothing_for_batches() -> N
     assert "redis.client" in modules
     assert modules & COSTLY == {"redis", "msgpack", "asyncio"}
     assert not {name for name in modules if name.startswith(("pyspark.", "numpy."))}
+
+
+def test_the_public_names_are_those_that_type_checkers_see() -> None:
+    stub = ast.parse((ROOT / "spark_bull" / "__init__.pyi").read_text("utf-8"))
+    typed = {
+        imported.asname: getattr(import_module(str(statement.module)), imported.name)
+        for statement in stub.body
+        if isinstance(statement, ast.ImportFrom)
+        for imported in statement.names
+    }
+    star: dict[str, object] = {}
+    exec("from spark_bull import *", star)
+    del star["__builtins__"]
+    assert star == typed | {"__version__": spark_bull.__version__}
+
+
+def test_importing_the_package_imports_none_of_the_public_names() -> None:
+    modules = imported("re, pkgutil", "spark_bull")
+    assert {name for name in modules if name.startswith("spark_bull.")} == {
+        "spark_bull.deprecated",
+        "spark_bull.version",
+    }
 
 
 def test_each_command_is_in_the_list_of_its_module() -> None:

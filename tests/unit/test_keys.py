@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from spark_bull.keys import QUEUE_SIGNS, SEGMENTS, QueueKeys, has_hash_tag, queue_of
@@ -61,7 +61,9 @@ def test_no_two_names_give_the_same_key() -> None:
     queue=st.text(min_size=1),
     sign=st.sampled_from(sorted(QUEUE_SIGNS)),
 )
+@example("bull", "spark:", "wait")
 def test_the_queue_name_is_parsed_from_its_keys(prefix: str, queue: str, sign: str) -> None:
+    assume(":spark:" not in queue)
     assert queue_of(f"{prefix}:{queue}:{sign}", prefix) == queue
 
 

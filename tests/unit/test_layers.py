@@ -15,7 +15,7 @@ PACKAGE = "spark_bull"
 
 # From the bottom up. A name is a module or a sub-package of spark_bull; names on one line may import one another.
 LAYERS = (
-    ("errors", "error_text", "clock", "time_text", "version"),
+    ("deprecated", "errors", "error_text", "short_errors", "clock", "threads", "time_text", "version"),
     ("model", "keys", "embedded", "tracing"),
     ("options",),
     ("store",),
@@ -39,6 +39,13 @@ LATE = (
     "spark_bull.cli.serve",
     "spark_bull.cli.show",
     "spark_bull.tracing.tracer",
+)
+#: Names that some supported versions of PySpark lack, or whose functions differ.
+DIFFERS = (
+    "pyspark.sql.pandas",
+    "pyspark.sql.streaming.datasource",
+    "pyspark.sql.datasource.DataSourceStreamArrowWriter",
+    "pyspark.util.PythonEvalType",
 )
 MAY_IMPORT = {
     "redis": ("store",),
@@ -109,6 +116,42 @@ def test_only_listed_modules_import_redis_and_pyspark(trees: dict[str, ast.Modul
     assert not importing
 
 
+def depends_on_versions(node: ast.AST) -> bool:
+    """Whether this imports a name that only some versions of PySpark have, or compares the number of a version."""
+    if isinstance(node, ast.Import):
+        return any(alias.name.startswith(DIFFERS) for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return any(f"{node.module}.{alias.name}".startswith(DIFFERS) for alias in node.names)
+    return isinstance(node, ast.Compare) and any(
+        word in ast.unparse(node) for word in ("__version__", "version_info", "_PYSPARK", "spark.version")
+    )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from pyspark.sql.pandas.types import to_arrow_type",
+        "from pyspark.util import PythonEvalType",
+        "import pyspark.sql.streaming.datasource",
+        "pyspark.__version__ >= '4.2'",
+        "(4, 2) > sys.version_info",
+    ],
+)
+def test_what_depends_on_versions_is_recognized(code: str) -> None:
+    assert any(map(depends_on_versions, ast.walk(ast.parse(code))))
+
+
+def test_only_the_platform_depends_on_the_version_of_pyspark(trees: dict[str, ast.Module]) -> None:
+    depending = [
+        f"{module}:{node.lineno}: {ast.unparse(node)}"
+        for module, tree in trees.items()
+        if not module.startswith("spark_bull.spark.platform.")
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Compare)) and depends_on_versions(node)
+    ]
+    assert not depending, "these belong to spark_bull.spark.platform"
+
+
 def test_own_modules_are_imported_at_the_top(trees: dict[str, ast.Module]) -> None:
     hidden = {
         f"{module}:{node.lineno}": names
@@ -177,6 +220,19 @@ def test_rooms_do_not_import_each_other_in_a_circle(trees: dict[str, ast.Module]
         rooms[here] |= {room for room in map(room_of, own_imports(tree, module)) if not is_nested(here, room)}
     # prepare() raises CycleError, which shows the circle.
     TopologicalSorter(rooms).prepare()
+
+
+def test_only_one_module_imports_thread(trees: dict[str, ast.Module]) -> None:
+    """All threads are daemons with names of this package."""
+    importers = {
+        module
+        for module, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and node.module == "threading"
+        and "Thread" in [one.name for one in node.names]
+    }
+    assert importers == {f"{PACKAGE}.threads"}
 
 
 def test_there_are_no_import_cycles(trees: dict[str, ast.Module]) -> None:

@@ -52,7 +52,8 @@ def test_every_lua_script_is_shipped(names: set[str]) -> None:
 
 
 def test_every_module_and_the_type_marker_are_shipped(names: set[str]) -> None:
-    assert files("spark_bull/**/*.py") | {"spark_bull/py.typed", "pyspark_bull/__init__.py"} <= names
+    types = {"spark_bull/py.typed", "spark_bull/__init__.pyi"}
+    assert files("spark_bull/**/*.py") | types | {"pyspark_bull/__init__.py"} <= names
 
 
 def test_the_page_is_shipped_with_its_libraries_and_their_licences(names: set[str]) -> None:

@@ -50,7 +50,7 @@ def test_buttons_of_jobs_change_redis(browser: Browser, site: Site) -> None:
     browser.click("a[aria-label='Remove job gone']")
     browser.click("dialog button.primary")
     browser.wait_for_notice("Job gone was removed")
-    assert queue.get_job("gone") is None
+    assert queue.job("gone") is None
 
     browser.open("/queues/buttons/jobs/failed-2")
     browser.click("#retry")
@@ -69,7 +69,7 @@ def test_buttons_of_jobs_change_redis(browser: Browser, site: Site) -> None:
     browser.click("#remove")
     browser.click("dialog button.primary")
     browser.wait_for_notice("Job later-2 was removed")
-    assert queue.get_job("later-2") is None
+    assert queue.job("later-2") is None
     # The page may have been loading again when its job was removed: status 404.
     assert all("jobs/later-2" in error for error in browser.errors())
 
@@ -109,10 +109,10 @@ def test_buttons_of_queues_change_redis(browser: Browser, site: Site) -> None:
     browser.wait_for_notice("Removed 30 jobs")
     assert queue.counts()["wait"] == 0
 
-    browser.open("/queues/many/schedules")
-    browser.click("a[aria-label='Remove schedule nightly']")
+    browser.open("/queues/many/schedulers")
+    browser.click("a[aria-label='Remove job scheduler nightly']")
     browser.click("dialog button.primary")
-    browser.wait_for_notice("Schedule nightly was removed")
+    browser.wait_for_notice("Job scheduler nightly was removed")
     assert queue.schedulers() == []
 
     browser.open("/queues/many?state=delayed")
@@ -141,14 +141,14 @@ def test_the_keyboard_alone_finds_a_job_and_removes_it(browser: Browser, site: S
     browser.press(Keys.ESCAPE)
     wait_until(lambda: browser.count("dialog[open]") == 0, "the dialog to close")
     assert browser.focused()["label"] == "Remove job one"
-    assert queue.get_job("one") is not None
+    assert queue.job("one") is not None
     browser.press(Keys.ENTER)
     browser.find("dialog")
     browser.tab_to("Remove")
     browser.press(Keys.ENTER)
     browser.wait_for_notice("Job one was removed")
     assert browser.focused()["id"] == "notice"
-    assert queue.get_job("one") is None
+    assert queue.job("one") is None
 
 
 def test_texts_of_jobs_are_never_markup(browser: Browser, site: Site) -> None:
@@ -243,7 +243,7 @@ def test_buttons_work_without_scripts(browser: Browser, site: Site) -> None:
     browser.find("a[aria-label='Remove job one']").click()
     browser.find(".ask button.primary").click()
     assert "Job one was removed" in browser.find("#notice").text
-    assert queue.get_job("one") is None
+    assert queue.job("one") is None
 
 
 def test_a_job_that_has_changed_meanwhile_stays(browser: Browser, site: Site) -> None:
@@ -291,7 +291,7 @@ def test_pages_fit_a_desktop_and_a_phone(browser: Browser, site: Site, theme: st
         "queue": lambda: browser.open("/queues/reports?state=failed"),
         "job": lambda: browser.open("/queues/reports/jobs/report-5"),
         "parent": lambda: browser.open("/queues/reports/jobs/book"),
-        "schedules": lambda: browser.open("/queues/reports/schedules"),
+        "schedulers": lambda: browser.open("/queues/reports/schedulers"),
         "workers": lambda: browser.open("/queues/reports/workers"),
         "writes": lambda: browser.open("/queues/reports/writes"),
         "api": lambda: browser.open("/api"),
@@ -311,7 +311,7 @@ def test_pages_fit_a_desktop_and_a_phone(browser: Browser, site: Site, theme: st
 def fill(site: Site) -> None:
     """A queue with jobs of all kinds, once."""
     queue = site.queue("reports")
-    if queue.get_job("book"):
+    if queue.job("book"):
         return
     for n in range(1, 9):
         queue.add({"month": n, "pages": [1, 2, 3]}, name="monthly", job_id=f"report-{n}", attempts=3)
@@ -339,5 +339,5 @@ def shown_jobs(browser: Browser) -> set[str]:
 
 
 def state_of(site: Site, queue: str, job_id: str) -> str | None:
-    job = site.queue(queue).get_job(job_id)
+    job = site.queue(queue).job(job_id)
     return job.state if job else None

@@ -10,7 +10,7 @@ import pytest
 
 from spark_bull.dialects.schedule import cron
 from spark_bull.dialects.schedule.cron import next_time
-from spark_bull.dialects.schedule.repeating import is_over, next_of_pattern, opts_of, time_of
+from spark_bull.dialects.schedule.repeating import is_over, next_of_pattern, read_opts, time_of
 from spark_bull.errors import PatternError
 
 NOON = int(datetime(2026, 5, 1, 12, tzinfo=timezone.utc).timestamp() * 1000)
@@ -123,4 +123,4 @@ def test_a_pattern_or_zone_that_is_not_a_text_is_an_error(pattern: Any, zone: An
 @pytest.mark.parametrize("text", ["[]", "null", "7", "{", '{"delay": NaN}', '{"a":' * 2000])
 def test_options_that_are_no_object_are_an_error(text: str) -> None:
     with pytest.raises(PatternError, match="opts"):
-        opts_of(text)
+        read_opts(text)

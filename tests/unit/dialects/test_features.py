@@ -6,11 +6,11 @@ from typing import get_args
 
 import pytest
 
-from spark_bull.dialects.features import FEATURES, HOLDERS, Column, Feature, Support
+from spark_bull.dialects.features import FEATURES, HOLDERS, Feature, FeatureColumn, Support
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError
 
-COLUMNS = get_args(Column)
+COLUMNS = get_args(FeatureColumn)
 #: The dialects, and the versions of BullMQ, by their columns.
 VERSIONS = {
     "bull-1": ("bull-1", ""),
@@ -20,6 +20,7 @@ VERSIONS = {
 }
 #: What each column has, in the order of the columns: 1 for yes.
 TABLE = {
+    "ageing": "0011",
     "classic-cron": "0110",
     "custom-events": "0011",
     "deduplication": "0111",
@@ -28,6 +29,8 @@ TABLE = {
     "finish-times": "0111",
     "flows": "0011",
     "integer-ids": "1100",
+    "interval-offsets": "0011",
+    "interval-starts": "0011",
     "jitter": "0011",
     "keep-rules": "0111",
     "limiter-groups": "0100",
@@ -37,8 +40,8 @@ TABLE = {
     "priority-queues": "1000",
     "queue-limits": "0011",
     "retry-at-limit": "0010",
-    "schedule-hashes": "0011",
-    "schedules": "0111",
+    "scheduler-hashes": "0011",
+    "schedulers": "0111",
     "start-limits": "0011",
     "telemetry": "0011",
     "worker-names": "0011",

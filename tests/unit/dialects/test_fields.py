@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-import spark_bull
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, value_of
 from spark_bull.dialects.registry import DIALECTS
@@ -17,8 +15,7 @@ from spark_bull.model.jobs import Job
 from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.spark.json.job_columns import column_of
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
-
-LUA = Path(spark_bull.__file__).parent / "lua"
+from spark_bull.store.scripts import load
 
 
 def test_a_job_has_an_attribute_for_every_field() -> None:
@@ -32,11 +29,8 @@ def test_a_claimed_job_has_an_attribute_for_every_field_that_a_claim_reads() -> 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)
 def test_the_scripts_of_a_dialect_claim_the_fields_that_the_table_has(dialect: Dialect) -> None:
-    work = (LUA / dialect.folder / "work.lua").read_text()
-    include = re.search(r"@include (\w+/lib/claim_fields)$", work, re.MULTILINE)
-    assert include, f"expected {dialect.folder}/work.lua to include a list of fields"
-    names = re.search(r"CLAIM_FIELDS = \{(.*?)\}", (LUA / f"{include[1]}.lua").read_text(), re.DOTALL)
-    assert names, f"expected CLAIM_FIELDS in {include[1]}.lua"
+    names = re.search(r"CLAIM_FIELDS = \{(.*?)\}", load(dialect.script("work")).source, re.DOTALL)
+    assert names, f"expected CLAIM_FIELDS in {dialect.script('work')}"
     assert set(re.findall(r"'(\w+)'", names[1])) == set(dialect.claim_fields.values())
 
 

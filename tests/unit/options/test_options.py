@@ -20,7 +20,6 @@ from spark_bull.options.parse import (
     as_texts,
     parse_arguments,
     parse_options,
-    redis_options,
     spelled,
 )
 from spark_bull.options.table import CLAIM, MANAGE, PYTHON_SCOPES, QUEUE, READ, SCHEDULE, TABLE, WORK, WRITE
@@ -141,11 +140,10 @@ def test_an_option_without_a_similar_name_is_refused_without_a_suggestion() -> N
     [
         ("view", WRITE, "is for reads, not for writes"),
         ("delivery", READ, "is for writes, not for reads"),
-        ("lockMs", WORK, r"is for writes, not for a Worker \(did you mean `lock_ms`\?\)"),
-        ("chunkSize", WORK, r"is for writes, not for a Worker \(did you mean `chunk_size`\?\)"),
+        ("states", WORK, "is for reads, not for a Worker"),
         *(
             (name, scope, f"is for writes, not for writes with mode={scope}")
-            for name in ("replicas", "replicaTimeoutMs", "maxLength", "whenFull", "expireAfter", "onFinish")
+            for name in ("replicas", "replicaTimeoutMs", "maxLength", "whenFull", "expireAfterMs", "onFinish")
             for scope in (SCHEDULE, MANAGE)
         ),
     ],
@@ -171,8 +169,8 @@ def test_an_option_of_another_scope_is_refused(name: str, scope: str, message: s
     ],
 )
 def test_a_retention_rule_may_be_a_value_or_a_text(value: Any, rule: Any) -> None:
-    for name in ("remove_on_complete", "remove_on_fail"):
-        parsed = parse_options(as_texts({name: value}), WORK)[name]
+    for name, spelt in (("removeOnComplete", "remove_on_complete"), ("removeOnFail", "remove_on_fail")):
+        parsed = parse_options(as_texts({spelt: value}), WORK)[name]
         assert (parsed, type(parsed)) == (rule, type(rule))
 
 
@@ -184,7 +182,7 @@ def test_an_invalid_retention_rule_is_refused(value: Any) -> None:
 
 def test_numbers_and_flags_may_be_texts() -> None:
     options = parse_options({"lock_ms": "1000", "promoter": "false", "limiter": '{"max": 3, "duration": 50}'}, WORK)
-    assert (options["lock_ms"], options["promoter"], options["limiter"]) == (1000, False, Limiter(3, 50))
+    assert (options["lockMs"], options["promoter"], options["limiter"]) == (1000, False, Limiter(3, 50))
 
 
 @pytest.mark.parametrize("value", [True, 1.5, "soon", 299, "299"])
@@ -228,12 +226,15 @@ def test_an_invalid_limiter_is_refused(value: Any) -> None:
         parse_options(as_texts({"limiter": value}), WORK)
 
 
-@pytest.mark.parametrize(("name", "near"), [("chunkSize", "chunk_size"), ("removeOnComplete", "remove_on_complete")])
-def test_python_accepts_only_the_snake_case_name_of_an_option(name: str, near: str) -> None:
+@pytest.mark.parametrize("scope", [QUEUE, WORK])
+@pytest.mark.parametrize(
+    ("name", "near"), [("chunkSize", "chunk_size"), ("removeOnComplete", "remove_on_complete"), ("lockMs", "lock_ms")]
+)
+def test_python_accepts_only_the_snake_case_name_of_an_option(name: str, near: str, scope: str) -> None:
     with pytest.raises(OptionError, match=rf"^unknown option `{name}` \(did you mean `{near}`\?\)$"):
-        parse_arguments({}, None, QUEUE, {name: 1})
+        parse_arguments({name: 1}, scope)
     with pytest.raises(OptionError, match=f"expected `{near}` to be "):
-        parse_arguments({near: "bad"}, None, QUEUE, {})
+        parse_arguments({near: "bad"}, scope)
 
 
 @pytest.mark.parametrize("scope", sorted(PYTHON_SCOPES))
@@ -245,10 +246,13 @@ def test_every_option_of_python_is_in_snake_case(scope: str) -> None:
 
 
 def test_arguments_become_options_of_a_data_source() -> None:
-    arguments = {"retry_ms": 5, "url": None, "limiter": {"max": 1, "duration": 2}}
-    assert as_options(arguments, WORK) == {"retryMs": "5", "limiter": '{"max": 1, "duration": 2}'}
-    assert redis_options({"client_name": "me"}) == {"redis.client_name": "me"}
-    assert parse_arguments({}, {"client_name": "me"}, WORK, {}).redis == {"client_name": "me"}
+    arguments = {"retry_ms": 5, "url": None, "limiter": {"max": 1, "duration": 2}, "redis": {"client_name": "me"}}
+    assert as_options({**arguments, "engine": "stream"}, CLAIM) == {
+        "retryMs": "5",
+        "limiter": '{"max": 1, "duration": 2}',
+        "redis.client_name": "me",
+    }
+    assert parse_arguments(arguments, WORK).redis == {"client_name": "me"}
 
 
 def test_the_nearest_option_is_one_of_the_same_scope() -> None:
@@ -257,7 +261,7 @@ def test_the_nearest_option_is_one_of_the_same_scope() -> None:
     assert "`view`" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", [*sorted(SPARK_OPTIONS), "checkpointLocation", "option.queue"])
+@pytest.mark.parametrize("name", [*sorted(SPARK_OPTIONS), "checkpointLocation"])
 @pytest.mark.parametrize("scope", [WRITE, READ])
 def test_options_that_spark_adds_are_ignored(name: str, scope: str) -> None:
     options = parse_options({name: "x", "queue": "q"}, scope)

@@ -27,7 +27,7 @@ def functions() -> dict[str, object]:
 
 
 def scripts_of(folder: str) -> set[str]:
-    return {name.partition("/")[2] for name in SCRIPTS if name.startswith(f"{folder}/")}
+    return {name.rpartition("/")[2] for name in SCRIPTS if name.rpartition("/")[0] == folder}
 
 
 def test_each_script_of_each_dialect_has_a_function_of_its_name() -> None:

@@ -9,9 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import VariantType
 
-from spark_bull.spark.json.json_schema import ddl_of, inferred
+from spark_bull.spark.json.ddl import ddl_of
+from spark_bull.spark.json.json_schema import inferred
+from spark_bull.spark.json.json_text import to_json
 from spark_bull.spark.json.json_values import values_of
+from spark_bull.spark.platform.arrow import to_arrow_type
+
+VARIANT = to_arrow_type(VariantType())
 
 
 @pytest.mark.parametrize(
@@ -43,6 +49,7 @@ def test_nothing_is_inferred_from_texts_that_are_not_json() -> None:
         (" MAP<STRING, INT> ", "MAP<STRING, INT>"),
         ("struct<a: INT>", "struct<a: INT>"),
         ("double", "double"),
+        ("VARIANT", "VARIANT"),
         ("DECIMAL(10, 2)", "DECIMAL(10, 2)"),
         ("n INT", "STRUCT<n INT>"),
     ],
@@ -85,3 +92,13 @@ def test_a_value_of_another_type_is_null(kind: pa.DataType, value: Any, read: An
         read,
         *[None] * 4,
     ]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.map_(pa.string(), pa.string()), VARIANT])
+def test_unpaired_surrogates_are_replaced(kind: pa.DataType) -> None:
+    raws = [b'{"a\\ud800":"\\udfffb"}', b'{"c":"d"}']
+    texts = to_json(values_of(raws, kind), pa.field("data", kind), ignore_nulls=False).to_pylist()
+    values = [json.loads(text) for text in texts]
+    if kind == pa.string():
+        values = [json.loads(value) for value in values]
+    assert values == [{"a\N{REPLACEMENT CHARACTER}": "\N{REPLACEMENT CHARACTER}b"}, {"c": "d"}]

@@ -15,13 +15,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, VariantType, VariantVal
 
 from spark_bull.errors import OptionError
 from spark_bull.spark.json.json_text import MAX_SHOWN, check_json, is_encodable, to_json
+from spark_bull.spark.json.json_values import values_of
+from spark_bull.spark.platform.arrow import to_arrow_schema
 
-VARIANT = to_arrow_schema(StructType([StructField("v", VariantType())]), timezone="UTC").field("v")
+VARIANT = to_arrow_schema(StructType([StructField("v", VariantType())])).field("v")
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,11 @@ def test_a_time_is_written_in_whole_milliseconds_and_in_utc(value: datetime, tex
 
 
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(st.characters(codec="utf-8")),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**28) + 1, 10**28 - 1)  # PySpark rounds numbers with more digits.
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8")),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3)
     ),
@@ -217,6 +222,22 @@ def test_variants_become_their_json(values: list[Any], nested: bool) -> None:
     assert is_encodable(field)
     texts = to_json(array, field, ignore_nulls=True).to_pylist()
     assert [None if text is None else json.loads(text) for text in texts] == wanted
+
+
+@settings(max_examples=100, deadline=None)
+@given(JSON_VALUES)
+def test_json_that_is_read_as_a_variant_is_written_as_it_was(value: Any) -> None:
+    array = values_of([json.dumps(value).encode()], VARIANT.type)
+    text = to_json(array, VARIANT, ignore_nulls=True)[0].as_py()
+    assert (None if text is None else json.loads(text)) == value
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_numbers_that_json_lacks_are_null_in_a_variant(number: float) -> None:
+    found = VariantVal.parseJson(json.dumps({"inf": ["nan", number, 'say "-inf"', 1.5]}))
+    array = pa.array([{"value": found.value, "metadata": found.metadata}], VARIANT.type)
+    text = to_json(array, VARIANT, ignore_nulls=True)[0].as_py()
+    assert json.loads(text) == {"inf": ["nan", None, 'say "-inf"', 1.5]}
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,10 @@
-"""If Spark starts another Python than the one that runs here, a warning names the packages that it lacks."""
+"""Spark starts the Python of the program, or the one that is named, which must have the required packages."""
 
 from __future__ import annotations
 
-import logging
 import subprocess
 import sys
 import venv
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,26 +12,18 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from spark_bull.spark.platform import python_check
-from spark_bull.spark.platform.python_check import check_python
+from spark_bull.errors import SparkBullError
+from spark_bull.spark.platform.python_check import VARIABLE, ensure_python
 from spark_bull.spark.platform.query_start import LATE, start_query
 from tests.unit.spark.test_query_start import Query
 
 
-@dataclass(frozen=True)
+@dataclass
 class Context:
-    """The attributes of a SparkContext that `check_python` reads."""
+    """The attributes of a SparkContext that `ensure_python` uses."""
 
     pythonExec: str
     master: str = "local[2]"
-
-
-@pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
-    """Clears the results that are cached per Python."""
-    python_check._has_all.cache_clear()
-    yield
-    python_check._has_all.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -44,63 +34,70 @@ def empty_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "bin" / "python")
 
 
-def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+def names(monkeypatch: pytest.MonkeyPatch, python: str, master: str = "local[2]") -> None:
+    """The user has named this Python, and a session runs."""
+    monkeypatch.setenv(VARIABLE, python)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", Context(python, master))
 
 
-def has_context(monkeypatch: pytest.MonkeyPatch, context: Context | None) -> None:
+def test_without_a_named_python_spark_starts_that_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE)
+    context = Context("python3")
     monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+    ensure_python()
+    assert context.pythonExec == sys.executable
 
 
-def test_a_python_without_packages_is_reported_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, empty_python: str
-) -> None:
-    has_context(monkeypatch, Context(empty_python))
-    assert [check_python(), check_python()] == [False, False]
-    [warning] = warnings_of(caplog)
-    assert f"Spark starts {empty_python} for its Python processes, which lacks msgpack, pandas, pyarrow" in warning
-    assert f"PYSPARK_PYTHON={sys.executable}" in warning
+def test_on_a_cluster_its_python_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE)
+    context = Context("python3", "spark://host:7077")
+    monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+    ensure_python()
+    assert context.pythonExec == "python3"
 
 
-def test_a_missing_python_is_reported(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    has_context(monkeypatch, Context("/nowhere/python3"))
-    assert not check_python()
-    [warning] = warnings_of(caplog)
-    assert "Spark starts /nowhere/python3 for its Python processes, which does not exist" in warning
+def test_a_named_python_without_packages_is_refused(monkeypatch: pytest.MonkeyPatch, empty_python: str) -> None:
+    names(monkeypatch, empty_python)
+    with pytest.raises(SparkBullError, match=f"{empty_python} lacks msgpack, pandas, pyarrow") as raised:
+        ensure_python()
+    assert f"set it to {sys.executable}" in str(raised.value)
 
 
-def test_another_python_with_all_packages_causes_no_warning(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, foreign_python: Path
-) -> None:
+def test_a_missing_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    names(monkeypatch, "/nowhere/python3")
+    with pytest.raises(SparkBullError, match="but /nowhere/python3 does not exist"):
+        ensure_python()
+
+
+def test_another_python_with_all_packages_is_accepted(monkeypatch: pytest.MonkeyPatch, foreign_python: Path) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    has_context(monkeypatch, Context(str(foreign_python)))
-    assert check_python()
-    assert warnings_of(caplog) == []
+    names(monkeypatch, str(foreign_python))
+    ensure_python()
 
 
 def test_the_running_python_is_not_started_for_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("a process was started"))
-    has_context(monkeypatch, Context(sys.executable))
-    assert check_python()
+    names(monkeypatch, sys.executable)
+    ensure_python()
 
 
-@pytest.mark.parametrize(
-    "context", [None, Context("/nowhere/python3", "spark://host:7077")], ids=["connect", "cluster"]
-)
-def test_a_python_on_other_machines_is_not_checked(monkeypatch: pytest.MonkeyPatch, context: Context | None) -> None:
-    has_context(monkeypatch, context)
-    assert check_python()
+def test_a_python_on_other_machines_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    names(monkeypatch, "/nowhere/python3", "spark://host:7077")
+    ensure_python()
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    ensure_python()
 
 
 def test_a_query_is_not_restarted_when_its_python_lacks_packages(
     monkeypatch: pytest.MonkeyPatch, empty_python: str
 ) -> None:
-    has_context(monkeypatch, Context(empty_python))
+    names(monkeypatch, empty_python)
     started: list[Any] = []
 
     def start() -> Any:
         started.append(Query(LATE))
         return started[-1]
 
-    assert start_query(start) is started[0]
+    with pytest.raises(SparkBullError, match="lacks msgpack"):
+        start_query(start)
     assert len(started) == 1

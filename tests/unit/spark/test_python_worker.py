@@ -32,8 +32,8 @@ class Frozen(Exception):
         lambda: next(BatchReader.__new__(BatchReader).read(OpenSlice(Slice()))),
         lambda: next(ResultReader.__new__(ResultReader).read(Results("q", "reader", 0, 1))),
         lambda: next(ClaimReader.__new__(ClaimReader).read(Claims("reader", 0, 1))),
-        lambda: settle_task(SettlePlan(parse_options({}, SETTLE), names=(), is_text=False), iter(())),
-        lambda: write_task(cast(WritePlan, None), iter(()), None),
+        lambda: settle_task(SettlePlan(parse_options({}, SETTLE), columns={}, is_text=False), iter(())),
+        lambda: write_task(cast(WritePlan, None), iter(())),
     ],
     ids=["inspect", "collect", "claim", "settle", "dispatch"],
 )

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -39,6 +38,7 @@ from spark_bull.options.parse import parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.spark.dispatch import rows as rows_module
 from spark_bull.spark.dispatch.rows import RowPlan, plan_rows
+from spark_bull.spark.platform.arrow import to_arrow_schema
 
 STRING, INT, LONG, DOUBLE, BOOLEAN = StringType(), IntegerType(), LongType(), DoubleType(), BooleanType()
 TIMESTAMP, NTZ, DATE, BINARY, INTERVAL = (
@@ -62,7 +62,7 @@ def plan(schema: StructType, **options: str) -> RowPlan:
 
 
 def read(schema: StructType, values: list[tuple[Any, ...]], **options: str) -> dict[str, list[Any]]:
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = to_arrow_schema(schema)
     arrays = [
         pa.array(list(column), field.type) for column, field in zip(zip(*values, strict=True), arrow, strict=True)
     ]
@@ -125,7 +125,7 @@ def test_columns_of_the_right_types_are_taken(schema: StructType) -> None:
 
 
 def test_every_property_can_be_a_column() -> None:
-    assert set(rows_module._RULES) == {*NAMES, "queue", "children"}
+    assert set(rows_module._COLUMNS) == {*NAMES, "queue", "children"}
 
 
 @pytest.mark.parametrize(
@@ -178,16 +178,16 @@ def test_unique_columns_can_be_beside_data_and_settings() -> None:
         (struct(a=INT), {"uniqueBy": "a", "deduplication": "x"}, "one of `uniqueBy` and an id in `deduplication`"),
         (
             struct(a=INT),
-            {"uniqueBy": "a", "uniqueFor": "5", "deduplication": '{"ttl": 5}'},
+            {"uniqueBy": "a", "uniqueForMs": "5", "deduplication": '{"ttl": 5}'},
             "and `ttl` in `ded",
         ),
-        (struct(a=INT), {"uniqueFor": "5"}, "expected deduplication ids, as option `uniqueFor` is set"),
+        (struct(a=INT), {"uniqueForMs": "5"}, "expected deduplication ids, as option `uniqueForMs` is set"),
         (
             struct(a=INT),
             {"deduplication": '{"ttl": 5}'},
             "ids, as option `deduplication` is set",
         ),
-        (struct(a=INT), {"uniqueBy": "a", "uniqueFor": "0"}, "`uniqueFor` to be a positive integer, got: '0'"),
+        (struct(a=INT), {"uniqueBy": "a", "uniqueForMs": "0"}, "`uniqueForMs` to be a positive integer, got: '0'"),
     ],
 )
 def test_wrong_options_of_deduplication_ids_are_refused(

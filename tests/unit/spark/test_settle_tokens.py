@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_bull.queue.process.claim_ledger import new_lock_token
-from spark_bull.spark.process.settle.tokens import SettleToken, SettleTokens, read_settle_token
+from spark_bull.spark.process.tokens import SettleToken, SettleTokens, read_settle_token
 
 
 @pytest.mark.parametrize("reader", ["reader", "a#b", "a#plain", "a\n", ""])

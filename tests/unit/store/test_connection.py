@@ -205,7 +205,7 @@ def test_the_time_of_hanging_calls_counts_towards_the_retry_limit(retry_ms: int,
     """If only pauses counted, 800 ms would allow five tries of 500 ms each."""
     with silent_server() as (port, taken):
         connection = Connection(settings(url=f"redis://127.0.0.1:{port}", callTimeoutMs="500", retryMs=str(retry_ms)))
-        with pytest.raises(ConnectionLost, match="got none within"):
+        with pytest.raises(ConnectionLost, match="got none within" if retry_ms else "got none: Timeout"):
             connection.call("PING")
     assert len(taken) == tries
 
@@ -232,6 +232,19 @@ def test_the_retry_limit_holds_when_the_server_dies_between_two_calls(
     assert 1 <= len(tries) <= 6
     server.start()
     assert connection.call("PING")
+
+
+def test_a_redis_that_was_reached_is_missed_without_advice_about_its_address(
+    own_redis: Callable[..., EmbeddedRedis],
+) -> None:
+    server = own_redis()
+    connection = Connection(replace(settings(url=server.url, retryMs="0"), assumed=True))
+    connection.call("PING")
+    server.kill()
+    with pytest.raises(ConnectionLost) as error:
+        connection.call("PING")
+    assert "got none: " in str(error.value)
+    assert "no address" not in str(error.value)
 
 
 def test_closing_a_connection_does_not_interrupt_other_threads(own_redis: Callable[..., EmbeddedRedis]) -> None:

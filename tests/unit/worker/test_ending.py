@@ -9,6 +9,7 @@ from spark_bull.errors import (
     POSTPONING,
     DelayedError,
     JobCancelled,
+    JobDamaged,
     OptionError,
     RateLimitError,
     ReturnedError,
@@ -44,8 +45,8 @@ def test_each_control_error_postpones_its_job() -> None:
     assert {type(error) for error, _, _ in POSTPONED} == {*POSTPONING, JobExpired}
 
 
-@pytest.mark.parametrize("error", [UnrecoverableError("never"), JobCancelled()], ids=repr)
-def test_an_unrecoverable_error_fails_its_job_for_good(error: BaseException) -> None:
+@pytest.mark.parametrize("error", [UnrecoverableError("never"), JobCancelled(), JobDamaged("bad")], ids=repr)
+def test_a_final_error_fails_its_job_for_good(error: BaseException) -> None:
     assert outcome_of(error) == Ending("failed for good", error=error)
 
 
@@ -54,10 +55,10 @@ def test_any_other_error_fails_the_attempt(error: BaseException) -> None:
     assert outcome_of(error) == Ending("failed", error=error)
 
 
-@pytest.mark.parametrize("attribute", ["delay", "until", "duration"])
+@pytest.mark.parametrize("attribute", ["delay_ms", "until", "duration_ms"])
 @pytest.mark.parametrize("invalid", ["soon", -1, float("nan"), ...])
 def test_a_control_error_with_an_invalid_attribute_fails_the_attempt(attribute: str, invalid: object) -> None:
-    error = {"delay": DelayedError(5), "until": DelayedError(until=5), "duration": RateLimitError(5)}[attribute]
+    error = {"delay_ms": DelayedError(5), "until": DelayedError(until=5), "duration_ms": RateLimitError(5)}[attribute]
     if invalid is ...:
         delattr(error, attribute)
     else:

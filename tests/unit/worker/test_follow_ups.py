@@ -22,7 +22,7 @@ from spark_bull.worker.job.running_job import RunningJob
 
 def running(protocol: str = "bullmq", queue: str = "q", prefix: str = "bull") -> RunningJob:
     """A job of a queue in a Redis that does not exist."""
-    settings = settings_of(parse_arguments({"url": "redis://localhost:1", "retry_ms": 0}, None, QUEUE, {}))
+    settings = settings_of(parse_arguments({"url": "redis://localhost:1", "retry_ms": 0}, QUEUE))
     handle = QueueHandle(Connection(settings), QueueKeys(queue, prefix), DIALECTS[protocol])
     return RunningJob(ClaimedJob("7"), handle)
 

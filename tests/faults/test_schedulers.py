@@ -1,4 +1,4 @@
-"""Workers that are killed while they continue schedules: no schedule is lost, and none has two next jobs."""
+"""Workers that are killed while they continue job schedulers: none is lost, and none has two next jobs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def node_worker(queue: BullQueue, node: NodePeer) -> Iterator[None]:
 
 
 def assert_all_go_on(queue: BullQueue, survivor: Any) -> None:
-    """A worker runs the current jobs; then each schedule has one next job."""
+    """A worker runs the current jobs; then each job scheduler has one next job."""
     with survivor:
         wait_until(
             lambda: queue.counts()["completed"] == SCHEDULES and queue.counts()["active"] == 0, "all current jobs"
@@ -67,8 +67,8 @@ def let_wait(queue: BullQueue) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("call", [1, 2, 3, 4])
 @pytest.mark.parametrize("protocol", ["bull", "bullmq"])
-def test_a_killed_worker_loses_no_schedule(redis_url: str, prefix: str, protocol: str, call: int, when: str) -> None:
-    """After its first call jobs are claimed, but their schedules have not advanced."""
+def test_a_killed_worker_loses_no_scheduler(redis_url: str, prefix: str, protocol: str, call: int, when: str) -> None:
+    """After its first call jobs are claimed, but their job schedulers have not advanced."""
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         let_wait(queue)
         assert dying_worker.run(redis_url, prefix, protocol, call, when) == -signal.SIGKILL
@@ -76,7 +76,7 @@ def test_a_killed_worker_loses_no_schedule(redis_url: str, prefix: str, protocol
 
 
 @each_peer
-def test_node_continues_the_schedules_of_a_killed_worker(
+def test_node_continues_the_schedulers_of_a_killed_worker(
     redis_url: str, prefix: str, client: Redis, node: Callable[..., NodePeer], peer: Peer
 ) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:

@@ -1,4 +1,4 @@
-"""Schedules made by Node continue with both engines and with mode=claim as they do with a Node worker."""
+"""Job schedulers made by Node continue with both engines and with mode=claim as they do with a Node worker."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ WAYS: Final[dict[str, Callable[..., Any]]] = {
 @pytest.mark.interop
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
-def test_a_schedule_continues_as_in_node(
+def test_a_scheduler_continues_as_in_node(
     spark: SparkSession,
     node: Callable[..., NodePeer],
     client: Redis,

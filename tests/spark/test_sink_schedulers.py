@@ -1,4 +1,4 @@
-"""mode=schedule: schedules from a DataFrame, and view=schedulers."""
+"""mode=schedule: job schedulers from a DataFrame, and view=schedulers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def schedule(bull: Bull, sql: str, **options: object) -> None:
     bull.write(bull.spark.sql(sql), mode="schedule", **options)
 
 
-def test_rows_become_schedules(bull: Bull, queue: BullQueue) -> None:
+def test_rows_become_schedulers(bull: Bull, queue: BullQueue) -> None:
     sql = (
         "SELECT * FROM VALUES ('daily', '0 30 9 * * *', CAST(NULL AS BIGINT), 'report'),"
         " ('hourly', NULL, 3600000L, NULL) AS t(id, pattern, every, name)"
@@ -48,7 +48,7 @@ def test_rows_become_schedules(bull: Bull, queue: BullQueue) -> None:
     assert {job.opts["attempts"] for job in jobs} == {3}
 
 
-def test_the_view_shows_the_schedules(bull: Bull, queue: BullQueue) -> None:
+def test_the_view_shows_the_schedulers(bull: Bull, queue: BullQueue) -> None:
     schedule(
         bull,
         "SELECT 'a' AS id, '0 0 * * *' AS pattern, 'UTC' AS tz, '{\"n\": 1}' AS data, 5 AS limit,"
@@ -72,7 +72,7 @@ def test_a_column_names_the_queue(bull: Bull) -> None:
     assert rows == [("q0", 5), ("q1", 5)]
 
 
-def test_a_stream_writes_schedules(bull: Bull, queue: BullQueue, tmp_path: Path) -> None:
+def test_a_stream_writes_schedulers(bull: Bull, queue: BullQueue, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     rows = bull.spark.readStream.schema("id STRING, every LONG").json(str(tmp_path / "in"))
     for number in range(2):
@@ -96,7 +96,7 @@ BAD = {
     "SELECT 'a' AS id, IF(id = 2, NULL, 5) AS every FROM range(0, 3, 1, 1)": (
         "row 2: expected one of `every` (ms) and `pattern` (cron), got neither"
     ),
-    "SELECT CAST(NULL AS STRING) AS id, 5 AS every": "row 0: expected `id` to be the id of a schedule",
+    "SELECT CAST(NULL AS STRING) AS id, 5 AS every": "row 0: expected `id` to be the id of a job scheduler",
     "SELECT 'a' AS id, 'x' AS pattern": "row 0: `pattern`: expected a cron pattern, got: 'x'",
     "SELECT 'a' AS id, '0 * * * *' AS pattern, 'Here' AS tz": "row 0: `tz`: expected the name of a time zone",
     "SELECT 'a' AS id, 5 AS every, TIMESTAMP '2001-01-01' AS endDate": (
@@ -124,7 +124,7 @@ def test_modes_that_do_not_fit_are_refused(bull: Bull) -> None:
         bull.read(mode="schedule").collect()
     with pytest.raises(PySparkException, match='expected mode\\("append"\\), got mode\\("overwrite"\\)'):
         frame.write.format("bull").options(**bull.options, queue="q", mode="schedule").mode("overwrite").save()
-    with pytest.raises(PySparkException, match="expected a queue of BullMQ or Bull 3 or 4: bull-1 has no schedules"):
+    with pytest.raises(PySparkException, match="a queue of BullMQ or Bull 3 or 4: bull-1 has no job schedulers"):
         bull.write(frame, mode="schedule", protocol="bull-1")
-    with pytest.raises(PySparkException, match="bull-1 has no schedules"):
+    with pytest.raises(PySparkException, match="bull-1 has no job schedulers"):
         bull.read(view="schedulers", protocol="bull-1").collect()

@@ -1,4 +1,4 @@
-"""Comparable dumps of the schedules of a queue: times and numbers in job ids are replaced by their order."""
+"""Comparable dumps of the job schedulers of a queue: times and numbers in job ids are replaced by their order."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SCHEDULED = re.compile(r"repeat:.+:(\d{13})")
 _FIRST_LABEL = 7_000_000_000_001
 
 
-def comparable_schedules(raw: Dump, window: Window, queue: str) -> Dump:
-    """The comparable values of two queues with the same schedules, including the id counter."""
+def comparable_schedulers(raw: Dump, window: Window, queue: str) -> Dump:
+    """The comparable values of two queues with the same job schedulers, including the id counter."""
     times = sorted({match[1] for name in [*raw, *_members(raw)] if (match := _SCHEDULED.fullmatch(name))})
     labels = {time: str(_FIRST_LABEL + number) for number, time in enumerate(times)}
 
@@ -54,7 +54,7 @@ def _without_times(name: str, key: Key, renamed: Callable[[str], str]) -> Any:
             opts["prevMillis"] = renamed(str(opts["prevMillis"]))
         if "offset" in opts.get("repeat", {}):
             opts["repeat"]["offset"] = "<offset>"
-        # These may equal the time of a schedule that began immediately.
+        # These may equal the time of a job scheduler that began immediately.
         stamps = {name: named.pop(name) for name in ("timestamp", "processedOn", "finishedOn") if name in named}
         return _each(renamed, {**named, "opts": json.dumps(opts), "delay": "<delay>"}) | stamps
     made = _each(renamed, key.value)

@@ -1,4 +1,4 @@
-"""Schedules made by Node continue with our worker as with a Node worker: after each iteration all keys are equal.
+"""Job schedulers made by Node continue with our worker as with a Node worker: after each iteration all keys are equal.
 
 Jobs are promoted before they are due, so that no test waits; the next job is due an interval later anyway.
 """
@@ -23,23 +23,27 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process import claim as claims
 from spark_bull.queue.process.claim_ledger import ClaimLedger
-from spark_bull.queue.schedule.schedules import ADVANCE_SIZE
+from spark_bull.queue.schedule.advance import ADVANCE_SIZE
 from spark_bull.worker.claims.claimer import Claimer
 from tests.support.dump import Dump, difference, dump
 from tests.support.node_peer import NodePeer
 from tests.support.pair import Pair
-from tests.support.peers import PEERS, Peer
-from tests.support.schedule_rounds import DAY, HOUR, Schedule, StartRounds, opened
+from tests.support.peers import Peer
+from tests.support.schedule_rounds import (
+    DAY,
+    HOUR,
+    SCHEDULING,
+    Schedule,
+    StartRounds,
+    each_bullmq,
+    each_peer,
+    each_schedule,
+    opened,
+)
 from tests.support.wait import wait_until
 from tests.support.work_bench import CLAIM_SETTINGS
 
 StartNode = Callable[..., NodePeer]
-
-SCHEDULING = [peer for peer in PEERS if peer.dialect != "bull-1"]
-
-each_peer = pytest.mark.parametrize("peer", SCHEDULING, ids=str)
-each_bullmq = pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bullmq"], ids=str)
-
 
 SCHEDULES = {
     "every hour": Schedule({"every": HOUR}, rounds=10),
@@ -70,17 +74,8 @@ def rounds(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: s
         yield start
 
 
-@pytest.mark.parametrize(
-    ("peer", "name"),
-    [
-        (peer, name)
-        for peer in SCHEDULING
-        for name, schedule in SCHEDULES.items()
-        if peer.dialect == "bullmq" or not schedule.bullmq_only
-    ],
-    ids=str,
-)
-def test_a_schedule_continues_as_in_node(rounds: StartRounds, peer: Peer, name: str) -> None:
+@each_schedule(SCHEDULES)
+def test_a_scheduler_continues_as_in_node(rounds: StartRounds, peer: Peer, name: str) -> None:
     one = rounds(SCHEDULES[name])
     one.make()
     with one.workers():
@@ -107,8 +102,8 @@ def test_a_repeatable_job_of_bullmq_5_continues_as_in_node(rounds: StartRounds, 
 
 
 @each_peer
-def test_a_schedule_ends_at_its_end_date(rounds: StartRounds, peer: Peer) -> None:
-    # Late enough for a busy machine to make the schedule before.
+def test_a_scheduler_ends_at_its_end_date(rounds: StartRounds, peer: Peer) -> None:
+    # Late enough for a busy machine to make the job scheduler before.
     end = int(time.time() * 1000) + 5_000
     one = rounds(Schedule({"every": HOUR, "endDate": end}))
     one.make()
@@ -121,7 +116,7 @@ def test_a_schedule_ends_at_its_end_date(rounds: StartRounds, peer: Peer) -> Non
 
 
 @each_peer
-def test_a_removed_schedule_ends(rounds: StartRounds, peer: Peer) -> None:
+def test_a_removed_scheduler_ends(rounds: StartRounds, peer: Peer) -> None:
     one = rounds(Schedule({"every": HOUR}))
     one.make()
     one.promote()
@@ -147,7 +142,7 @@ def test_a_changed_template_applies_from_the_next_job_on(rounds: StartRounds, pe
 
 
 @each_peer
-def test_a_schedule_continues_after_a_pause(rounds: StartRounds, peer: Peer) -> None:
+def test_a_scheduler_continues_after_a_pause(rounds: StartRounds, peer: Peer) -> None:
     one = rounds(Schedule({"every": HOUR}))
     one.make()
     one.invoke("pause")
@@ -183,7 +178,7 @@ def test_an_existing_next_job_is_not_changed(rounds: StartRounds, peer: Peer) ->
 
 @dataclass
 class Board:
-    """A queue with hourly schedules made by a Node library, whose jobs the test claims itself."""
+    """A queue with hourly job schedulers made by a Node library, whose jobs the test claims itself."""
 
     queue: BullQueue
     node: NodePeer
@@ -230,7 +225,7 @@ def board(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: st
 
 
 @each_peer
-def test_a_repeated_claim_advances_a_schedule_once(board: Board, peer: Peer) -> None:
+def test_a_repeated_claim_advances_a_scheduler_once(board: Board, peer: Peer) -> None:
     board.make("one", "two")
     board.let_wait()
     first = board.claim(call="the same")
@@ -259,7 +254,7 @@ def dying_after_claim(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @each_peer
-def test_the_next_worker_continues_the_schedule_of_a_dead_worker(
+def test_the_next_worker_continues_the_scheduler_of_a_dead_worker(
     board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board.make("one")
@@ -277,7 +272,7 @@ def test_the_next_worker_continues_the_schedule_of_a_dead_worker(
 
 
 @each_peer
-def test_a_restarted_claiming_query_continues_the_schedule(
+def test_a_restarted_claiming_query_continues_the_scheduler(
     board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board.make("one")
@@ -291,7 +286,7 @@ def test_a_restarted_claiming_query_continues_the_schedule(
 
 
 @each_peer
-def test_a_query_whose_claim_got_no_reply_continues_the_schedule(
+def test_a_query_whose_claim_got_no_reply_continues_the_scheduler(
     board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board.make("one")
@@ -307,7 +302,7 @@ def test_a_query_whose_claim_got_no_reply_continues_the_schedule(
 
 
 @each_peer
-def test_a_claim_into_a_ledger_advances_schedules(board: Board, peer: Peer) -> None:
+def test_a_claim_into_a_ledger_advances_schedulers(board: Board, peer: Peer) -> None:
     board.make("one", "two")
     board.let_wait()
     assert board.claimer().claim(10) == 2
@@ -315,8 +310,8 @@ def test_a_claim_into_a_ledger_advances_schedules(board: Board, peer: Peer) -> N
 
 
 @pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bull"], ids=str)
-def test_an_early_job_that_is_claimed_again_does_not_restart_an_ended_schedule(board: Board, peer: Peer) -> None:
-    """The schedule has reached its limit, which the options of an early job do not show."""
+def test_an_early_job_that_is_claimed_again_does_not_restart_an_ended_scheduler(board: Board, peer: Peer) -> None:
+    """The job scheduler has reached its limit, which the options of an early job do not show."""
     board.make("one", limit=2)
     board.let_wait()
     (first,) = board.claim().jobs
@@ -329,7 +324,7 @@ def test_an_early_job_that_is_claimed_again_does_not_restart_an_ended_schedule(b
 
 
 @each_peer
-def test_hundreds_of_schedules_in_one_claim_advance_once_each(
+def test_hundreds_of_schedulers_in_one_claim_advance_once_each(
     board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"schedule-{n:03}" for n in range(2 * ADVANCE_SIZE + 5)]
@@ -342,7 +337,7 @@ def test_hundreds_of_schedules_in_one_claim_advance_once_each(
 
 
 @each_peer
-def test_jobs_without_a_schedule_need_no_further_script(
+def test_jobs_without_a_scheduler_need_no_further_script(
     board: Board, peer: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board.queue.add_many(NewJob({"n": n}) for n in range(5))
@@ -383,7 +378,7 @@ def test_an_invalid_pattern_is_logged_and_its_job_runs(
 
 
 def of(board: Board, job_id: str) -> Any:
-    """The name of the schedule in the payload of a job."""
+    """The name of the job scheduler in the payload of a job."""
     return json.loads(board.client.hget(board.queue.handle.keys.job(job_id), "data") or b"{}").get("of")
 
 
@@ -402,7 +397,7 @@ def test_a_scheduler_key_of_a_wrong_type_does_not_affect_others(
 
 
 @each_peer
-def test_an_id_in_the_format_of_a_schedule_makes_no_schedule(board: Board, peer: Peer) -> None:
+def test_an_id_in_the_format_of_a_scheduler_makes_no_scheduler(board: Board, peer: Peer) -> None:
     board.queue.add({"n": 1}, job_id="repeat:x:1")
     assert [job.id for job in board.claim().jobs] == ["repeat:x:1"]
     assert board.ids("delayed") == []

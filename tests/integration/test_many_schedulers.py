@@ -1,4 +1,4 @@
-"""Many schedules that run every second: each time runs once."""
+"""Many job schedulers that run every second: each time runs once."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def workers(queue: BullQueue, number: int, started: Counter[str]) -> Iterator[No
 
 
 def runs_of(queue: BullQueue) -> dict[str, list[Run]]:
-    """All jobs of each schedule by the times when they were due."""
+    """All jobs of each job scheduler by the times when they were due."""
     runs: dict[str, list[Run]] = defaultdict(list)
     for state in ("completed", "active", "wait", "delayed"):
         for job in queue.page(state):
@@ -56,15 +56,15 @@ def runs_of(queue: BullQueue) -> dict[str, list[Run]]:
 
 
 @pytest.mark.parametrize("protocol", ["bull", "bullmq"])
-@pytest.mark.parametrize(("schedules", "seconds"), [(30, 3), pytest.param(1_000, 60, marks=pytest.mark.soak)])
-def test_each_second_of_each_schedule_runs_once(
-    own_redis: type[EmbeddedRedis], protocol: str, schedules: int, seconds: int
+@pytest.mark.parametrize(("schedulers", "seconds"), [(30, 3), pytest.param(1_000, 60, marks=pytest.mark.soak)])
+def test_each_second_of_each_scheduler_runs_once(
+    own_redis: type[EmbeddedRedis], protocol: str, schedulers: int, seconds: int
 ) -> None:
     started: Counter[str] = Counter()
     with BullQueue("q", url=own_redis().url, protocol=protocol) as queue:
-        # Without an offset, times of BullMQ depend on when the schedule was created.
+        # Without an offset, times of BullMQ depend on when the job scheduler was created.
         offset = 500 if protocol == "bullmq" else None
-        for n in range(schedules):
+        for n in range(schedulers):
             queue.upsert_scheduler(f"s{n}", every=SECOND, offset=offset)
         first = (int(time.time()) + 2) * SECOND + (offset or 0)
         until = first + seconds * SECOND
@@ -73,19 +73,19 @@ def test_each_second_of_each_schedule_runs_once(
             wait_until(lambda: queue.handle.connection.call(*unfinished) == 0, "the last second to be over")
         runs = runs_of(queue)
     ran = skipped = late = 0
-    assert len(runs) == schedules
+    assert len(runs) == schedulers
     for found in runs.values():
         # No second of the window is before the first job or after the last one, and none has two jobs.
         assert found[0].due <= first
         assert found[-1].due >= until
         assert len({run.due for run in found}) == len(found)
         for run, following in pairwise(found):
-            # As in Node, times are skipped that were over when the schedule went on.
+            # As in Node, times are skipped that were over when the job scheduler went on.
             is_next = following.due == run.due + SECOND
             assert is_next or following.added >= run.due + SECOND
             skipped += len(range(max(first, run.due + SECOND), min(until, following.due), SECOND))
             if first <= run.due < until:
                 ran, late = ran + 1, max(late, run.claimed - run.due)
     assert {job_id: times for job_id, times in started.items() if times > 1} == {}
-    print(f"\n{protocol}: {ran:,} runs of {schedules:,} schedules in {seconds} s, {skipped} skipped, {late} ms late")
-    assert ran + skipped == schedules * seconds
+    print(f"\n{protocol}: {ran:,} runs of {schedulers:,} schedulers in {seconds} s, {skipped} skipped, {late} ms late")
+    assert ran + skipped == schedulers * seconds

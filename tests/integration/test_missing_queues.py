@@ -1,0 +1,71 @@
+"""A read of a queue that does not exist, and a query that ends because its queue is paused, say so once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from spark_bull import BullQueue
+from spark_bull.spark.collect.stream import result_reader
+from spark_bull.spark.inspect.source import batch_reader
+from spark_bull.spark.process.claim_stream import claim_reader
+from spark_bull.spark.schemas import SCHEMAS
+
+Said = Callable[[], list[str]]
+each_dialect = pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Said:
+    return lambda: [record.getMessage() for record in caplog.records]
+
+
+def options(redis_url: str, prefix: str, queue: str, **more: str) -> dict[str, str]:
+    return {"url": redis_url, "prefix": prefix, "queue": queue, **more}
+
+
+@pytest.mark.parametrize("more", [{}, {"protocol": "bullmq"}, {"view": "counts"}])
+def test_a_read_names_the_queues_that_do_not_exist(
+    redis_url: str, prefix: str, said: Said, more: dict[str, str]
+) -> None:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add({})
+        schema = SCHEMAS[more.get("view", "jobs")]
+        batch_reader(options(redis_url, prefix, "mail,meil,m*", **more), schema)
+        where = queue.handle.connection.settings.where
+    assert said() == [
+        f"queue meil does not exist at Redis {where} with prefix={prefix}: nothing is read of it until it does"
+    ]
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_collecting_query_says_once_that_its_queue_does_not_exist(
+    redis_url: str, prefix: str, said: Said, available_now: bool
+) -> None:
+    reader = result_reader(options(redis_url, prefix, "mail"), SCHEMAS["jobs"])
+    if available_now:
+        reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    for _ in range(3):
+        start = reader.latestOffset(start, reader.getDefaultReadLimit())
+    [line] = said()
+    assert line.startswith("queue mail does not exist at Redis ")
+    reader._collector(start["reader"]).close()
+
+
+@each_dialect
+def test_a_query_says_once_that_it_claims_nothing_of_a_paused_queue(
+    redis_url: str, prefix: str, said: Said, protocol: str
+) -> None:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        queue.add({})
+        queue.pause()
+        reader = claim_reader(options(redis_url, prefix, "mail", protocol=protocol))
+        reader.prepareForTriggerAvailableNow()
+        start = reader.initialOffset()
+        assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
+        [line] = said()
+        assert line == (
+            "queue mail is paused: the query ends without having claimed its jobs, unless the queue is resumed"
+        )

@@ -1,0 +1,84 @@
+"""An interrupted start of Spark leaves no JVM; a command says before it what is wrong without Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_bull.cli.main import main
+from tests.support.wait import PATIENCE_S, wait_until
+
+
+def child_of(parent: int) -> int | None:
+    """The process that a process has started, which becomes its JVM."""
+    found = [int(text) for text in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+    return found[0] if found else None
+
+
+def is_jvm(process: int) -> bool:
+    return b"java" in Path(f"/proc/{process}/cmdline").read_bytes().partition(b"\0")[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("has_started", [False, True], ids=["script", "jvm"])
+def test_an_interrupt_while_spark_starts_leaves_no_jvm(sent: signal.Signals, has_started: bool, redis_url: str) -> None:
+    command = [sys.executable, "-m", "spark_bull.cli", "report", "--queue", "q", "--url", redis_url]
+    with subprocess.Popen([*command, "--master", "local[1]"], stderr=subprocess.PIPE) as program:
+        child = wait_until(lambda: child_of(program.pid), "the start of Spark")
+        assert child is not None
+        if has_started:
+            wait_until(lambda: is_jvm(child), "the JVM")
+        program.send_signal(sent)
+        # A JVM that stays would keep its standard error open.
+        said = program.communicate(timeout=PATIENCE_S)[1].decode()
+    assert program.returncode == 130, said
+    assert "Traceback" not in said
+    assert not Path(f"/proc/{child}").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--processor", "nocolon"], "expected --processor MODULE:NAME, got: 'nocolon'"),
+        (
+            ["--processor", "nowhere:f"],
+            "expected --processor to be importable, got 'nowhere:f': No module named 'nowhere'",
+        ),
+        (
+            ["--processor", "json:loads", "--setup", "a.b:c"],
+            "expected --setup to be importable, got 'a.b:c': No module named 'a.b'",
+        ),
+    ],
+)
+def test_a_function_that_does_not_exist_is_refused_before_spark_starts(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], redis_url: str
+) -> None:
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", lambda _: pytest.fail("Spark was started"))
+    before = signal.getsignal(signal.SIGTERM)
+    assert main(["work", "--queue", "q", "--url", redis_url, *arguments]) == 1
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert capsys.readouterr().err == f"spark-bull work: {said}\n"
+
+
+def test_a_module_of_files_that_spark_adds_may_come_later(
+    monkeypatch: pytest.MonkeyPatch, redis_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def started(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", started)
+    before = signal.getsignal(signal.SIGTERM)
+    work = ["work", "--queue", "q", "--url", redis_url, "--processor", "nowhere:f"]
+    try:
+        assert main([*work, "--conf", "spark.submit.pyFiles=jobs.zip"]) == 130
+        monkeypatch.setitem(os.environ, "PYSPARK_GATEWAY_PORT", "1")
+        assert main(work) == 130
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,91 @@
+"""The wrong uses in docs/troubleshooting.md end with the lines shown there, below few frames of the package."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+import spark_bull
+from spark_bull import BullDataSource, BullQueue, Worker
+from spark_bull.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = str(Path(spark_bull.__file__).parent)
+MAX_FRAMES = 3
+#: What Spark adds below the line of an error.
+ADDED = re.compile(r" ?SQLSTATE: .*|=== Streaming Query ===")
+
+
+def table() -> list[tuple[str, str]]:
+    """What one writes, and what one sees, of the table of wrong uses."""
+    _, _, text = (ROOT / "docs/troubleshooting.md").read_text("utf-8").partition("## Wrong uses\n")
+    rows = re.findall(r"^\| (`+)(.+?)\1 \| (`+)(.+?)\3 \|$", text, re.MULTILINE)
+    return [(written, seen) for _, written, _, seen in rows]
+
+
+def last_line(error: BaseException) -> str:
+    """The last line of a printed error, without what Spark adds below it; checks how much of the package it shows."""
+    lines = [line for line in "".join(traceback.format_exception(error)).splitlines() if line.strip()]
+    assert sum(PACKAGE in line for line in lines) <= MAX_FRAMES, "\n".join(lines)
+    end = next((number for number, line in enumerate(lines) if ADDED.fullmatch(line)), len(lines))
+    return lines[end - 1]
+
+
+@pytest.fixture
+def seen(
+    spark: SparkSession,
+    redis_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[[str], str]:
+    """Does what one writes, and returns the last line that one sees."""
+    monkeypatch.setenv("SPARK_BULL_URL", redis_url)
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    session = spark.newSession()
+    monkeypatch.setitem(session.sparkContext.environment, "SPARK_BULL_URL", redis_url)
+    session.dataSource.register(BullDataSource)
+
+    def collected(**options: str) -> None:
+        jobs = session.readStream.format("bull").options(**options).load()
+        jobs.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+
+    names = {
+        "spark": session,
+        "jobs": session.createDataFrame([("ada@example.org", 1)], "to STRING, n INT"),
+        "collected": collected,
+        "BullQueue": BullQueue,
+        "Worker": Worker,
+        "threading": threading,
+        "udf": udf,
+    }
+
+    def seen(written: str) -> str:
+        if written.startswith("spark-bull "):
+            assert main(shlex.split(written)[1:]) == 1
+            return capsys.readouterr().err.splitlines()[-1]
+        with pytest.raises(Exception) as raised:  # noqa: PT011
+            exec(written, dict(names))
+        return last_line(raised.value)
+
+    return seen
+
+
+def test_the_page_has_wrong_uses_of_all_parts() -> None:
+    written = " ".join(one for one, _ in table())
+    assert all(part in written for part in ("write", "read", "collected", "Worker", "BullQueue", "spark-bull"))
+
+
+@pytest.mark.parametrize(("written", "line"), table())
+def test_a_wrong_use_ends_with_the_line_of_the_page(written: str, line: str, seen: Callable[[str], str]) -> None:
+    pattern = ".*".join(re.escape(part) for part in line.split("…"))
+    found = seen(written)
+    assert re.fullmatch(pattern, found), found
