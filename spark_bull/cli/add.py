@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterable
 from typing import Final
 
-from spark_bull.cli.command import Command, Output, open_queue
-from spark_bull.cli.times import milliseconds
+from spark_bull.cli.arguments import argument, duration, priority_or_name
+from spark_bull.cli.command import Output, command, open_queue
 from spark_bull.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE
 from spark_bull.errors import OptionError
 from spark_bull.model.jobs import Added, NewJob, RawJson
-from spark_bull.options.values import deduplication, json_object, priority
+from spark_bull.options.values import deduplication, json_object
 
 
 def _add(args: Namespace) -> Output:
@@ -46,7 +46,7 @@ def _job(args: Namespace, payload: RawJson) -> NewJob:
         delay=args.delay,
         priority=args.priority,
         attempts=args.attempts,
-        expire_after=args.expire_after,
+        expire_after_ms=args.expire_after,
         spread_ms=args.spread,
         delivery=args.delivery,
         lock_ms=args.lock_ms,
@@ -69,41 +69,29 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-def _add_job_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("data", help="payload as JSON; - reads one payload per line from standard input")
-    parser.add_argument("--name", help="name of the job")
-    parser.add_argument("--job-id", help="custom id of the job")
-    parser.add_argument(
-        "--delay", type=milliseconds, metavar="TIME", help="time until the job runs: 500ms, 30s, 5m, 1d"
-    )
-    parser.add_argument(
-        "--priority",
-        type=lambda text: priority("priority", text),
-        help="priority; 1 is the highest, 0 none; or critical, high, medium, normal, low (1 to 5)",
-    )
-    parser.add_argument("--attempts", type=int, help="maximum number of attempts")
-    parser.add_argument(
-        "--expire-after", type=milliseconds, metavar="TIME", help="a job that has not started by then fails: 30s, 5m"
-    )
-    parser.add_argument(
-        "--spread", type=milliseconds, metavar="TIME", help="delay jobs by different times up to this one"
-    )
-    parser.add_argument("--delivery", choices=(AT_LEAST_ONCE, AT_MOST_ONCE), help="whether a job may run twice")
-    parser.add_argument(
-        "--lock-ms", type=milliseconds, metavar="TIME", help="duration of a job's lock in workers of spark_bull"
-    )
-    parser.add_argument(
-        "--deduplication",
-        metavar="ID|JSON",
-        help="deduplication id, or JSON with id and a rule: nothing is added while an unfinished job has the id",
-    )
-    parser.add_argument("--opts", metavar="JSON", help="further job options of the Node library")
-
-
-ADD: Final = Command(
+ADD: Final = command(
     "add",
     "add a job, or one for each line of standard input",
     """add mail '{"to": "ada@example.org"}' --delay 1m""",
     _add,
-    _add_job_arguments,
+    argument("data", help="payload as JSON; - reads one payload per line from standard input"),
+    argument("--name", help="name of the job"),
+    argument("--job-id", help="custom id of the job"),
+    duration("--delay", "time until the job runs: 500ms, 30s, 5m, 1d"),
+    argument(
+        "--priority",
+        type=priority_or_name,
+        help="priority; 1 is the highest, 0 none; or critical, high, medium, normal, low (1 to 5)",
+    ),
+    argument("--attempts", type=int, help="maximum number of attempts"),
+    duration("--expire-after", "a job that has not started by then fails: 30s, 5m"),
+    duration("--spread", "delay jobs by different times up to this one"),
+    argument("--delivery", choices=(AT_LEAST_ONCE, AT_MOST_ONCE), help="whether a job may run twice"),
+    duration("--lock-ms", "duration of a job's lock in workers of spark_bull"),
+    argument(
+        "--deduplication",
+        metavar="ID|JSON",
+        help="deduplication id, or JSON with id and a rule: nothing is added while an unfinished job has the id",
+    ),
+    argument("--opts", metavar="JSON", help="further job options of the Node library"),
 )

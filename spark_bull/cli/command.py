@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spark_bull.cli.arguments import Argument
 from spark_bull.errors import SparkBullError
 from spark_bull.options.parse import Options, as_texts, parse_options
 from spark_bull.options.table import READ
@@ -32,14 +33,21 @@ class Ended:
 
 @dataclass(frozen=True)
 class Command:
-    """A command. run: called with the parsed arguments; of_queue: whether the first argument is a queue."""
+    """A command of the command line; `command` makes one."""
 
     name: str
     help: str
     example: str
     run: Callable[[Namespace], Output]
-    arguments: Callable[[ArgumentParser], None] = lambda parser: None
-    of_queue: bool = True
+    arguments: Sequence[Argument]
+    of_queue: bool
+
+
+def command(
+    name: str, help: str, example: str, run: Callable[[Namespace], Output], *arguments: Argument, of_queue: bool = True
+) -> Command:
+    """A command. run: called with the parsed arguments; of_queue: whether the first argument is a queue."""
+    return Command(name, help, example, run, arguments, of_queue)
 
 
 def open_queue(args: Namespace, queue: str | None = None) -> BullQueue:
@@ -66,7 +74,7 @@ def existing_handle(args: Namespace, queue: str) -> QueueHandle:
 
 def check_exists(handle: QueueHandle) -> None:
     """Raises SparkBullError if the queue does not exist."""
-    if not exists(handle):
+    if not exists(handle.connection, handle.keys):
         keys, where = handle.keys, handle.connection.settings.where
         raise SparkBullError(
             f"no such queue: {keys.queue} (prefix {keys.prefix}, {where}); `spark-bull queues` lists all"

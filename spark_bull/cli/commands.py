@@ -17,7 +17,7 @@ NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("show", "SHOW"): ("queues", "counts", "page", "job", "logs", "workers", "writes"),
     ("tail", "TAIL"): ("tail",),
     ("add", "ADD"): ("add",),
-    ("schedule", "SCHEDULE"): ("schedules", "schedule", "unschedule"),
+    ("schedule", "SCHEDULE"): ("schedulers", "schedule", "unschedule"),
     ("manage", "MANAGE"): (
         *("pause", "resume", "close-intake", "open-intake", "retry", "manage", "cancel", "remove", "clean", "drain"),
         *("obliterate", "recover"),

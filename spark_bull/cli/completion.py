@@ -6,7 +6,8 @@ from argparse import Action, ArgumentParser, Namespace, _SubParsersAction
 from collections.abc import Iterator
 from typing import Final
 
-from spark_bull.cli.command import Command, Output, options_of
+from spark_bull.cli.arguments import argument
+from spark_bull.cli.command import Output, command, options_of
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost
 from spark_bull.queue.monitor.find import scan_queues
@@ -73,15 +74,11 @@ def _actions(parser: ArgumentParser) -> Iterator[Action]:
             yield action
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("shell", choices=(*SHELLS, _QUEUES), help="bash, zsh or fish; queues prints names of queues")
-
-
-COMPLETION: Final = Command(
+COMPLETION: Final = command(
     "completion",
     "print the script with which bash, zsh or fish complete this command",
     "completion bash > ~/.local/share/bash-completion/completions/spark-bull",
     _completion,
-    _add_arguments,
+    argument("shell", choices=(*SHELLS, _QUEUES), help="bash, zsh or fish; queues prints names of queues"),
     of_queue=False,
 )

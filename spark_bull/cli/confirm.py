@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 
 from spark_bull.errors import OptionError
-
-
-def add_yes_argument(parser: ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def confirm(args: Namespace, consequence: str, answer: str) -> None:

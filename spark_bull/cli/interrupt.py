@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from spark_bull.worker.job.interrupts import Terminated
+
+
+@contextmanager
+def until_interrupted() -> Iterator[None]:
+    """Lets SIGINT and SIGTERM end what runs within: the regular way to stop it."""
+    sigterm_as_sigint()
+    with suppress(KeyboardInterrupt):
+        yield
 
 
 def sigterm_as_sigint() -> None:

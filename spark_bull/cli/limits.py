@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from dataclasses import asdict
 from typing import Final
 
-from spark_bull.cli.command import Command, Output, existing_queue, open_queue
-from spark_bull.cli.times import milliseconds
+from spark_bull.cli.arguments import argument, duration, flag
+from spark_bull.cli.command import Output, command, existing_queue, open_queue
 from spark_bull.errors import OptionError
 
 
@@ -37,31 +37,23 @@ def _rate_limit(args: Namespace) -> Output:
     return asdict(queue.limits())
 
 
-def _add_limits_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--concurrency", type=int, metavar="JOBS", help="maximum number of active jobs")
-    parser.add_argument("--max", type=int, metavar="JOBS", help="maximum number of jobs that start in --duration")
-    parser.add_argument("--duration", type=milliseconds, metavar="TIME", help="period of --max: 500ms, 30s, 5m")
-    parser.add_argument("--remove", action="store_true", help="remove all limits")
-
-
-def _add_rate_limit_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("duration", type=milliseconds, nargs="?", metavar="TIME", help="for how long: 500ms, 30s, 5m")
-    parser.add_argument("--remove", action="store_true", help="end the current rate limit")
-
-
 LIMITS: Final = (
-    Command(
+    command(
         "limits",
         "show, set or remove the limits of a BullMQ queue over all workers",
         "limits mail --concurrency 10 --max 100 --duration 1s",
         _limits,
-        _add_limits_arguments,
+        argument("--concurrency", type=int, metavar="JOBS", help="maximum number of active jobs"),
+        argument("--max", type=int, metavar="JOBS", help="maximum number of jobs that start in --duration"),
+        duration("--duration", "period of --max: 500ms, 30s, 5m"),
+        flag("--remove", "remove all limits"),
     ),
-    Command(
+    command(
         "rate-limit",
         "keep workers of a BullMQ queue from starting jobs for a time",
         "rate-limit mail 30s",
         _rate_limit,
-        _add_rate_limit_arguments,
+        duration("duration", "for how long: 500ms, 30s, 5m", nargs="?"),
+        flag("--remove", "end the current rate limit"),
     ),
 )

@@ -13,6 +13,7 @@ from typing import Any, Final
 from spark_bull.cli.command import Command, Ended, Output
 from spark_bull.cli.commands import all_commands, commands_like
 from spark_bull.cli.tables import as_json, as_text
+from spark_bull.deprecated import with_new_words
 from spark_bull.errors import SparkBullError
 from spark_bull.options.table import PROTOCOLS
 from spark_bull.version import VERSION
@@ -29,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Invalid usage exits with 2.
     """
     given = sys.argv[1:] if argv is None else argv
+    given = with_new_words(_name_of_command(given), given)
     args = parser(commands_like(_name_of_command(given))).parse_args(given)
     if isinstance(sys.stdout, TextIOWrapper):
         # Texts of jobs can have characters that the terminal has no form for, and unpaired surrogates.
@@ -95,7 +97,8 @@ def _add_command(by_name: Any, command: Command) -> None:
     )
     if command.of_queue:
         parser.add_argument("queue", help="name of the queue")
-    command.arguments(parser)
+    for one in command.arguments:
+        parser.add_argument(*one.names, **one.settings)
     # Also accepted after the command; SUPPRESS keeps values given before it.
     _add_common(parser, dict.fromkeys(("url", "prefix", "protocol", "json"), SUPPRESS))
     parser.set_defaults(run=command.run)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, Namespace
 from typing import Final
 
-from spark_bull.cli.command import Command, Output, check_exists, options_of, queues_of
-from spark_bull.cli.interrupt import sigterm_as_sigint
-from spark_bull.cli.serve import address
+from spark_bull.cli.arguments import argument, duration, host_and_port, repeated
+from spark_bull.cli.command import Output, check_exists, command, options_of, queues_of
+from spark_bull.cli.interrupt import until_interrupted
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options, as_texts, parse_options
@@ -42,7 +42,8 @@ def _metrics(args: Namespace) -> Output:
         return as_text(samples, labels)
     export = Export(_hasty(args), queues, args.sample, args.window, args.names, _SCRAPE_S)
     host, port = args.listen
-    return _serve(host, port, export, labels)
+    _serve(host, port, export, labels)
+    return None
 
 
 def _hasty(args: Namespace) -> Options:
@@ -51,21 +52,15 @@ def _hasty(args: Namespace) -> Options:
     return parse_options(as_texts({**given, "retryMs": _RETRY_MS, "callTimeoutMs": _CALL_TIMEOUT_MS}), READ)
 
 
-def _serve(host: str, port: int, export: Export, labels: dict[str, str]) -> Output:
+def _serve(host: str, port: int, export: Export, labels: dict[str, str]) -> None:
     """Serves the metrics until SIGINT or SIGTERM."""
     try:
         server = MetricsServer(host, port, lambda: as_text(collect(export), labels))
     except OSError as error:
         raise OptionError(f"expected a free address to listen on, got: {host}:{port} ({error.strerror})") from None
-    sigterm_as_sigint()
-    try:
-        with server:
-            print(f"listening on {server.url}; Ctrl-C ends it", file=sys.stderr, flush=True)
-            server.serve_forever()
-    except KeyboardInterrupt:
-        # The regular way to stop it.
-        pass
-    return None
+    with until_interrupted(), server:
+        print(f"listening on {server.url}; Ctrl-C ends it", file=sys.stderr, flush=True)
+        server.serve_forever()
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -90,48 +85,41 @@ def _window(text: str) -> int:
     return window
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("queues", metavar="queue", nargs="*", help="names or globs of queues (default: all)")
-    parser.add_argument(
-        "--listen",
-        type=address,
-        metavar="HOST:PORT",
-        help="serve them at http://HOST:PORT/metrics until Ctrl-C; without HOST on all addresses",
-    )
-    parser.add_argument(
-        "--label",
-        type=_label,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="label of all metrics, as a global variable of exportPrometheusMetrics; may be repeated",
-    )
-    parser.add_argument(
-        "--window",
-        type=_window,
-        default=300_000,
-        metavar="TIME",
-        help="period, up to now, of the times and rates of jobs (default: 5m)",
-    )
-    parser.add_argument(
-        "--sample",
-        type=_number,
-        default=1_000,
-        help="maximum number of jobs read of each state for times, ages and jobs by name (default: 1000); 0: none",
-    )
-    parser.add_argument(
-        "--names",
-        type=_number,
-        default=20,
-        help="number of job names, the most frequent ones, that have metrics of their own (default: 20)",
-    )
-
-
-METRICS: Final = Command(
+METRICS: Final = command(
     "metrics",
     "print the metrics of queues for Prometheus, or serve them",
     "metrics 'mail*' --listen :9090",
     _metrics,
-    _add_arguments,
+    argument("queues", metavar="queue", nargs="*", help="names or globs of queues (default: all)"),
+    argument(
+        "--listen",
+        type=host_and_port,
+        metavar="HOST:PORT",
+        help="serve them at http://HOST:PORT/metrics until Ctrl-C; without HOST on all addresses",
+    ),
+    repeated(
+        "--label",
+        "NAME=VALUE",
+        "label of all metrics, as a global variable of exportPrometheusMetrics; may be repeated",
+        type=_label,
+    ),
+    duration(
+        "--window",
+        "period, up to now, of the times and rates of jobs (default: 5m)",
+        type=_window,
+        default=300_000,
+    ),
+    argument(
+        "--sample",
+        type=_number,
+        default=1_000,
+        help="maximum number of jobs read of each state for times, ages and jobs by name (default: 1000); 0: none",
+    ),
+    argument(
+        "--names",
+        type=_number,
+        default=20,
+        help="number of job names, the most frequent ones, that have metrics of their own (default: 20)",
+    ),
     of_queue=False,
 )

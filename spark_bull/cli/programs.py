@@ -5,15 +5,16 @@ Modules that import PySpark are imported when such a command runs, so that the o
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from spark_bull.cli.command import Command, Output
+from spark_bull.cli.arguments import Argument, argument, comma_separated, duration, flag, repeated
+from spark_bull.cli.command import Output, command
 from spark_bull.cli.interrupt import sigterm_as_sigint
-from spark_bull.cli.times import milliseconds, seconds
+from spark_bull.cli.times import seconds
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import open_handle
@@ -55,7 +56,8 @@ def _work(args: Namespace) -> Output:
     given = {name: getattr(args, name) for name in ("payload_schema", "engine", "slots", "timeout_ms")}
     options = _options(args) | {name: value for name, value in given.items() if value is not None}
     functions, weights, env = Functions(args.processor, args.setup), dict(args.weight), dict(args.env)
-    check(args.queue, options, weights=weights, env=env)
+    adds_files = "spark.submit.pyFiles" in dict(args.conf)
+    check(args.queue, functions, options, weights=weights, env=env, adds_files=adds_files)
     with _session(args, ", ".join(args.queue)) as spark:
         done = work(
             spark,
@@ -64,7 +66,7 @@ def _work(args: Namespace) -> Output:
             options,
             weights=weights,
             env=env,
-            grace_s=args.grace,
+            stop_timeout_s=args.stop_timeout,
             until_idle_s=args.until_idle,
         )
         return _output(done, args)
@@ -124,135 +126,114 @@ def _weight(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+_SPARK: Final = (
+    argument("--master", help="Spark master, if not run by spark-submit"),
+    repeated("--conf", "NAME=VALUE", "Spark configuration property", type=_setting),
+)
 
 
-def _add_settings_arguments(parser: ArgumentParser, name: str, help: str) -> None:
-    parser.add_argument(name, type=_setting, action="append", default=[], metavar="NAME=VALUE", help=help)
+def _option(help: str) -> Argument:
+    return repeated("--option", "NAME=VALUE", help, type=_setting)
 
 
-def _add_common_arguments(parser: ArgumentParser, queue: str, option: str) -> None:
-    parser.add_argument("--queue", required=True, help=queue)
-    _add_spark_arguments(parser, option)
+def _queue(help: str) -> Argument:
+    return argument("--queue", required=True, help=help)
 
 
-def _add_spark_arguments(parser: ArgumentParser, option: str) -> None:
-    _add_settings_arguments(parser, "--option", option)
-    parser.add_argument("--master", help="Spark master, if not run by spark-submit")
-    _add_settings_arguments(parser, "--conf", "Spark configuration property")
-
-
-def _add_dispatch_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--input", required=True, help="file or folder to read")
-    parser.add_argument("--format", default="parquet", help="parquet (default), csv, json, orc, …")
-    _add_settings_arguments(parser, "--read", "option of the input format")
-    parser.add_argument(
-        "--query", help="SQL over the view `input` that returns the columns of the jobs; default: each row is a payload"
-    )
-    _add_common_arguments(parser, "queue to add the jobs to", "option of the write")
-
-
-def _add_replay_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--input", required=True, help="table of jobs, such as one that `collect` has written")
-    parser.add_argument("--format", default="parquet", help="parquet (default), json, orc, delta, …")
-    parser.add_argument("--where", metavar="SQL", help="only jobs for which this is true: \"state = 'failed'\"")
-    _add_common_arguments(parser, "queue to add the jobs to", "option of the write")
-
-
-def _add_work_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--processor", required=True, metavar="MODULE:NAME", help="function of a job, or a UDF")
-    parser.add_argument("--setup", metavar="MODULE:NAME", help="function that makes the state of a slot")
-    _add_settings_arguments(parser, "--env", "environment variable of the slots; may be repeated")
-    parser.add_argument("--payload-schema", metavar="DDL", help="schema of the payloads, required for UDFs")
-    parser.add_argument("--engine", choices=("auto", "loop", "stream"), help="engine of the worker (default: auto)")
-    parser.add_argument("--slots", type=int, help="number of parallel Spark tasks (default: all cores but one)")
-    parser.add_argument(
-        "--timeout", dest="timeout_ms", type=milliseconds, metavar="TIME", help="maximum duration of a job: 30s, 5m"
-    )
-    parser.add_argument(
-        "--grace",
-        type=seconds,
-        metavar="TIME",
-        help="maximum time for jobs to finish after a stop: 5m (default: 30s; after Ctrl-C 5s)",
-    )
-    parser.add_argument("--until-idle", type=seconds, metavar="TIME", help="exit after this time without jobs")
-    parser.add_argument(
-        "--queue",
-        type=_names,
-        action="extend",
-        required=True,
-        metavar="NAMES",
-        help="queues to process, comma separated; jobs of the first are claimed before those of the others",
-    )
-    parser.add_argument(
-        "--weight",
-        type=_weight,
-        action="append",
-        default=[],
-        metavar="QUEUE=NUMBER",
-        help="how often this queue is asked first, instead of the order of the queues; may be repeated",
-    )
-    _add_spark_arguments(parser, "argument of the worker")
-
-
-def _add_collect_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--output", required=True, metavar="PATH", help="output folder of the table")
-    parser.add_argument("--checkpoint", metavar="PATH", help="checkpoint folder (default: OUTPUT/_checkpoint)")
-    parser.add_argument(
-        "--format", default="parquet", help="format of a streaming sink of Spark: parquet (default), orc, json, …"
-    )
-    parser.add_argument(
-        "--trigger", default="10 seconds", metavar="TIME", help="trigger interval (default: 10 seconds)"
-    )
-    parser.add_argument("--once", action="store_true", help="write the jobs that have finished so far, then exit")
-    _add_common_arguments(parser, "queues: names, comma separated, or globs", "option of the streaming read")
-
-
-def _add_report_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("--query", action="append", default=[], help="SQL over the view `jobs`; may be repeated")
-    _add_common_arguments(parser, "queues: names, comma separated, or globs", "option of the read")
-
+_WRITING: Final = (_queue("queue to add the jobs to"), _option("option of the write"), *_SPARK)
+_QUEUES: Final = _queue("queues: names, comma separated, or globs")
 
 PROGRAMS: Final = (
-    Command(
+    command(
         "dispatch",
         "in Spark: add rows of files as jobs",
         "dispatch --input customers.parquet --queue mail",
         _dispatch,
-        _add_dispatch_arguments,
+        argument("--input", required=True, help="file or folder to read"),
+        argument("--format", default="parquet", help="parquet (default), csv, json, orc, …"),
+        repeated("--read", "NAME=VALUE", "option of the input format", type=_setting),
+        argument(
+            "--query",
+            help="SQL over the view `input` that returns the columns of the jobs; default: each row is a payload",
+        ),
+        *_WRITING,
         of_queue=False,
     ),
-    Command(
+    command(
         "replay",
         "in Spark: add jobs of a table again, once",
         """replay --input results --where "state = 'failed'" --queue mail""",
         _replay,
-        _add_replay_arguments,
+        argument("--input", required=True, help="table of jobs, such as one that `collect` has written"),
+        argument("--format", default="parquet", help="parquet (default), json, orc, delta, …"),
+        argument("--where", metavar="SQL", help="only jobs for which this is true: \"state = 'failed'\""),
+        *_WRITING,
         of_queue=False,
     ),
-    Command(
+    command(
         "work",
         "in Spark: process jobs with a Python function until Ctrl-C",
         "work --queue mail --processor my_jobs:send",
         _work,
-        _add_work_arguments,
+        argument("--processor", required=True, metavar="MODULE:NAME", help="function of a job, or a UDF"),
+        argument("--setup", metavar="MODULE:NAME", help="function that makes the state of a slot"),
+        repeated("--env", "NAME=VALUE", "environment variable of the slots; may be repeated", type=_setting),
+        argument("--payload-schema", metavar="DDL", help="schema of the payloads, required for UDFs"),
+        argument("--engine", choices=("auto", "loop", "stream"), help="engine of the worker (default: auto)"),
+        argument("--slots", type=int, help="number of parallel Spark tasks (default: all cores but one)"),
+        duration("--timeout", "maximum duration of a job: 30s, 5m", dest="timeout_ms"),
+        duration(
+            "--stop-timeout",
+            "maximum time for jobs to finish after a stop: 5m (default: 30s; after Ctrl-C 5s)",
+            type=seconds,
+        ),
+        duration("--until-idle", "exit after this time without jobs", type=seconds),
+        argument(
+            "--queue",
+            type=comma_separated,
+            action="extend",
+            required=True,
+            metavar="NAMES",
+            help="queues to process, comma separated; jobs of the first are claimed before jobs of the others",
+        ),
+        repeated(
+            "--weight",
+            "QUEUE=NUMBER",
+            "how often this queue is asked first, instead of the order of the queues; may be repeated",
+            type=_weight,
+        ),
+        _option("argument of the worker"),
+        *_SPARK,
         of_queue=False,
     ),
-    Command(
+    command(
         "collect",
         "in Spark: write finished jobs to a table of files, exactly once",
         "collect --queue 'mail,report-*' --output results --once",
         _collect,
-        _add_collect_arguments,
+        argument("--output", required=True, metavar="PATH", help="output folder of the table"),
+        argument("--checkpoint", metavar="PATH", help="checkpoint folder (default: OUTPUT/_checkpoint)"),
+        argument(
+            "--format",
+            default="parquet",
+            help="format of a streaming sink of Spark: parquet (default), orc, json, …",
+        ),
+        argument("--trigger", default="10 seconds", metavar="TIME", help="trigger interval (default: 10 seconds)"),
+        flag("--once", "write the jobs that have finished so far, then exit"),
+        _QUEUES,
+        _option("option of the streaming read"),
+        *_SPARK,
         of_queue=False,
     ),
-    Command(
+    command(
         "report",
         "in Spark: run SQL over jobs",
         """report --queue mail --query 'SELECT state, count(*) FROM jobs GROUP BY state'""",
         _report,
-        _add_report_arguments,
+        argument("--query", action="append", default=[], help="SQL over the view `jobs`; may be repeated"),
+        _QUEUES,
+        _option("option of the read"),
+        *_SPARK,
         of_queue=False,
     ),
 )

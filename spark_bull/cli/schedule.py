@@ -1,27 +1,21 @@
-"""Commands that list, create and remove schedules."""
+"""Commands that list, create and remove job schedulers."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from dataclasses import asdict
+from argparse import Namespace
 from typing import Final
 
 from spark_bull.cli.add import json_argument
-from spark_bull.cli.command import Command, Output, existing_queue, open_queue
-from spark_bull.cli.times import milliseconds
+from spark_bull.cli.arguments import argument, duration
+from spark_bull.cli.command import Output, command, existing_queue, open_queue
 from spark_bull.errors import SparkBullError
-from spark_bull.model.job_json import json_or_text
+from spark_bull.model.properties import parsed
 from spark_bull.options.values import instant, json_object
 
 
-def _schedules(args: Namespace) -> Output:
-    return [_row(asdict(found)) for found in existing_queue(args).schedulers()]
-
-
-def _row(found: dict[str, object]) -> dict[str, object]:
-    data, opts = (str(found.pop(name) or "") for name in ("data_text", "opts_text"))
-    del found["queue"]
-    return found | {"data": json_or_text(data or None), "opts": json_or_text(opts or None)}
+def _schedulers(args: Namespace) -> Output:
+    rows = [parsed(found) for found in existing_queue(args).schedulers()]
+    return [{name: row[name] for name in row if name != "queue"} for row in rows]
 
 
 def _schedule(args: Namespace) -> Output:
@@ -43,44 +37,44 @@ def _schedule(args: Namespace) -> Output:
 
 def _unschedule(args: Namespace) -> Output:
     queue = existing_queue(args)
-    missing = [schedule_id for schedule_id in args.ids if not queue.remove_scheduler(schedule_id)]
+    missing = [scheduler_id for scheduler_id in args.ids if not queue.remove_scheduler(scheduler_id)]
     if missing:
         removed = f"removed {len(args.ids) - len(missing)} of {len(args.ids)}; " if len(args.ids) > 1 else ""
         raise SparkBullError(
-            f"{removed}no such schedule in queue {args.queue}: {', '.join(missing)}; `spark-bull schedules "
+            f"{removed}no such job scheduler in queue {args.queue}: {', '.join(missing)}; `spark-bull schedulers "
             f"{args.queue}` lists all"
         )
-    return {"done": "unschedule", "queue": args.queue, "schedules": len(args.ids)}
-
-
-def _add_schedule_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("id", help="id of the schedule; one that exists is changed")
-    parser.add_argument("--every", type=milliseconds, metavar="TIME", help="interval: 30s, 5m, 2h, 1d")
-    parser.add_argument(
-        "--pattern", metavar="CRON", help="cron pattern of 5 fields, or 6 with seconds first, in place of --every"
-    )
-    parser.add_argument("--tz", metavar="ZONE", help="time zone of the pattern (default: that of this machine)")
-    parser.add_argument("--name", help="name of the jobs")
-    parser.add_argument("--data", metavar="JSON", help="payload of the jobs (default: {})")
-    parser.add_argument("--limit", type=int, help="maximum number of jobs")
-    parser.add_argument("--offset", type=milliseconds, metavar="TIME", help="shift from multiples of the interval")
-    parser.add_argument("--start", metavar="TIME", help="no job runs before: ISO 8601 or ms since 1970")
-    parser.add_argument("--end", metavar="TIME", help="no further job is added after: ISO 8601 or ms since 1970")
-    parser.add_argument("--opts", metavar="JSON", help="further job options of the Node library")
-
-
-def _add_ids_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("ids", metavar="id", nargs="+", help="ids of schedules")
+    return {"done": "unschedule", "queue": args.queue, "schedulers": len(args.ids)}
 
 
 SCHEDULE: Final = (
-    Command("schedules", "list the schedules of a queue", "schedules mail", _schedules),
-    Command(
+    command("schedulers", "list the job schedulers of a queue", "schedulers mail", _schedulers),
+    command(
         "schedule",
-        "create or change a schedule: a job again and again",
+        "create or change a job scheduler: a job again and again",
         "schedule mail daily --pattern '0 9 * * 1-5' --tz Europe/Berlin",
         _schedule,
-        _add_schedule_arguments,
+        argument("id", help="id of the job scheduler; one that exists is changed"),
+        duration("--every", "interval: 30s, 5m, 2h, 1d"),
+        argument(
+            "--pattern",
+            metavar="CRON",
+            help="cron pattern of 5 fields, or 6 with seconds first, in place of --every",
+        ),
+        argument("--tz", metavar="ZONE", help="time zone of the pattern (default: that of this machine)"),
+        argument("--name", help="name of the jobs"),
+        argument("--data", metavar="JSON", help="payload of the jobs (default: {})"),
+        argument("--limit", type=int, help="maximum number of jobs"),
+        duration("--offset", "shift from multiples of the interval"),
+        argument("--start", metavar="TIME", help="no job runs before: ISO 8601 or ms since 1970"),
+        argument("--end", metavar="TIME", help="no further job is added after: ISO 8601 or ms since 1970"),
+        argument("--opts", metavar="JSON", help="further job options of the Node library"),
     ),
-    Command("unschedule", "remove schedules", "unschedule mail daily", _unschedule, _add_ids_arguments),
+    command(
+        "unschedule",
+        "remove job schedulers",
+        "unschedule mail daily",
+        _unschedule,
+        argument("ids", metavar="id", nargs="+", help="ids of job schedulers"),
+    ),
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, Final
 
+from spark_bull.cli.arguments import IDS, Argument, argument, flag
 from spark_bull.dialects.fields import FIELDS, value_of
 from spark_bull.errors import OptionError
 from spark_bull.model.jobs import STATES
@@ -18,25 +19,23 @@ from spark_bull.queue.jobs.read import Chunk, read_jobs
 _COLUMNS: Final = ("id", "state", *FIELDS)
 
 
-def add_selection_arguments(
-    parser: ArgumentParser,
-    states: tuple[str, ...] = STATES,
-    *,
-    default: str | None = "failed",
-    defaults: str = "failed",
-) -> None:
-    """Adds the arguments that select jobs.
+def selection(
+    states: tuple[str, ...] = STATES, *, default: str | None = "failed", defaults: str = "failed"
+) -> tuple[Argument, ...]:
+    """The arguments that select jobs.
 
     default: state of the jobs; None: that of the caller. defaults: how the help describes it.
     """
-    parser.add_argument("ids", metavar="id", nargs="*", help="ids of jobs")
-    parser.add_argument("--all", action="store_true", help="all jobs of the state")
-    parser.add_argument("--state", choices=states, default=default, help=f"state of the jobs (default: {defaults})")
-    parser.add_argument(
-        "--where",
-        metavar="SQL",
-        help="with --all: only jobs for which this is true, in SQL of SQLite over the columns of jobs: "
-        """"failedReason LIKE '%%timeout%%' AND data ->> '$.to' = 'ada'"; times are ms since 1970""",
+    return (
+        IDS,
+        flag("--all", "all jobs of the state"),
+        argument("--state", choices=states, default=default, help=f"state of the jobs (default: {defaults})"),
+        argument(
+            "--where",
+            metavar="SQL",
+            help="with --all: only jobs for which this is true, in SQL of SQLite over the columns of jobs: "
+            """"failedReason LIKE '%%timeout%%' AND data ->> '$.to' = 'ada'"; times are ms since 1970""",
+        ),
     )
 
 

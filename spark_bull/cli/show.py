@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_bull.cli.arguments import ID, QUEUES, argument, duration, flag
 from spark_bull.cli.command import (
-    Command,
     Output,
     check_exists,
+    command,
     existing_handle,
     existing_queue,
     open_queue,
@@ -18,8 +19,8 @@ from spark_bull.cli.command import (
 )
 from spark_bull.cli.times import seconds
 from spark_bull.errors import JobMissing, OptionError
-from spark_bull.model.job_json import json_or_text
 from spark_bull.model.jobs import STATES, Job, WriteRecord
+from spark_bull.model.properties import parsed
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import opening
 from spark_bull.queue.jobs.counts_by import BY
@@ -79,22 +80,15 @@ def _page_of(args: Namespace) -> list[Job]:
 
 def _short(job: Job) -> dict[str, Any]:
     shown = ("id", "name", "attempts_made", "timestamp", "run_at", "finished_on", "priority", "failed_reason", "data")
-    whole = _whole(job)
+    whole = parsed(job)
     return {name: whole[name] for name in shown}
 
 
-def _whole(job: Job) -> dict[str, Any]:
-    """Returns all fields; those with JSON are parsed."""
-    fields = asdict(job)
-    texts = {name: fields.pop(name) for name in list(fields) if name.endswith("_text")}
-    return fields | {name.removesuffix("_text"): json_or_text(text) for name, text in texts.items()}
-
-
 def _job(args: Namespace) -> Output:
-    job = existing_queue(args).get_job(args.id)
+    job = existing_queue(args).job(args.id)
     if job is None:
         raise JobMissing(f"expected job {args.id} in queue {args.queue}, found none", queue=args.queue, job_id=args.id)
-    return _whole(job)
+    return parsed(job)
 
 
 def _logs(args: Namespace) -> Output:
@@ -122,45 +116,50 @@ def records_of(queue: BullQueue, records: list[WriteRecord]) -> Output:
     return [{**asdict(record), "duration_ms": record.duration_ms} for record in records]
 
 
-def _add_glob_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("glob", nargs="?", default="*", help="glob of queues (default: all)")
-
-
-def _add_queues_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("queues", metavar="queue", nargs="+", help="names or globs of queues")
-    parser.add_argument("--by", choices=BY, help="also count by priority, or by name")
-    parser.add_argument(
-        "--watch",
-        type=seconds,
-        nargs="?",
-        const=2.0,
-        metavar="TIME",
-        help="count again and again, with rates, until Ctrl-C; the interval is 2s, or the given one",
-    )
-
-
-def add_id_argument(parser: ArgumentParser) -> None:
-    parser.add_argument("id", help="id of the job")
-
-
-def _add_page_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("state", choices=STATES)
-    parser.add_argument("start", type=int, nargs="?", default=0, help="first position (default: 0)")
-    parser.add_argument(
-        "stop", type=int, nargs="?", default=19, help="last position, inclusive (default: 19); -1 is the last job"
-    )
-    parser.add_argument("--name", help="only jobs of this name")
-    parser.add_argument("--descending", action="store_true", help="in the reverse order, the newest jobs first")
-
-
 SHOW: Final = (
-    Command("queues", "list queues", "queues 'mail*'", _queues, _add_glob_arguments, of_queue=False),
-    Command(
-        "counts", "count the jobs of queues by state", "counts mail 'report-*'", _counts, _add_queues_arguments, False
+    command(
+        "queues",
+        "list queues",
+        "queues 'mail*'",
+        _queues,
+        argument("glob", nargs="?", default="*", help="glob of queues (default: all)"),
+        of_queue=False,
     ),
-    Command("page", "list jobs of a state", "page mail failed 0 49", _page, _add_page_arguments),
-    Command("job", "show one job", "job mail 42 --json", _job, add_id_argument),
-    Command("logs", "show the log of a job", "logs mail 42", _logs, add_id_argument),
-    Command("workers", "list the connected workers of a queue", "workers mail", _workers),
-    Command("writes", "list Spark's writes of the last 30 days", "writes mail", _writes),
+    command(
+        "counts",
+        "count the jobs of queues by state",
+        "counts mail 'report-*'",
+        _counts,
+        QUEUES,
+        argument("--by", choices=BY, help="also count by priority, or by name"),
+        duration(
+            "--watch",
+            "count again and again, with rates, until Ctrl-C; the interval is 2s, or the given one",
+            type=seconds,
+            nargs="?",
+            const=2.0,
+        ),
+        of_queue=False,
+    ),
+    command(
+        "page",
+        "list jobs of a state",
+        "page mail failed 0 49",
+        _page,
+        argument("state", choices=STATES),
+        argument("start", type=int, nargs="?", default=0, help="first position (default: 0)"),
+        argument(
+            "stop",
+            type=int,
+            nargs="?",
+            default=19,
+            help="last position, inclusive (default: 19); -1 is the last job",
+        ),
+        argument("--name", help="only jobs of this name"),
+        flag("--descending", "in the reverse order, the newest jobs first"),
+    ),
+    command("job", "show one job", "job mail 42 --json", _job, ID),
+    command("logs", "show the log of a job", "logs mail 42", _logs, ID),
+    command("workers", "list the connected workers of a queue", "workers mail", _workers),
+    command("writes", "list Spark's writes of the last 30 days", "writes mail", _writes),
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
-from spark_bull.cli.command import Command, Output, existing_queue, queues_of
-from spark_bull.cli.interrupt import sigterm_as_sigint
+from spark_bull.cli.arguments import QUEUES, argument, comma_separated
+from spark_bull.cli.command import command, existing_queue, queues_of
+from spark_bull.cli.interrupt import until_interrupted
 from spark_bull.cli.tables import printable
 from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue.events.events import QueueEvents
@@ -19,19 +20,13 @@ from spark_bull.time_text import duration, utc
 _SHOWN: Final = 200
 
 
-def _tail(args: Namespace) -> Output:
+def _tail(args: Namespace) -> None:
     handles = [existing_queue(args, name).handle for name in queues_of(args, args.queues)]
     wanted = frozenset(args.event)
-    sigterm_as_sigint()
-    try:
-        with QueueEvents(handles, start=args.start) as events:
-            for event in events:
-                if not wanted or event.event in wanted:
-                    print(_as_json(event) if args.json else _line(event), flush=True)
-    except KeyboardInterrupt:
-        # The regular way to stop it.
-        pass
-    return None
+    with until_interrupted(), QueueEvents(handles, start=args.start) as events:
+        for event in events:
+            if not wanted or event.event in wanted:
+                print(_as_json(event) if args.json else _line(event), flush=True)
 
 
 def _as_json(event: QueueEvent) -> str:
@@ -62,33 +57,25 @@ def _short(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("queues", metavar="queue", nargs="+", help="names or globs of queues")
-    parser.add_argument(
-        "--event",
-        type=_names,
-        action="extend",
-        default=[],
-        metavar="NAMES",
-        help="only these events, comma separated: waiting, active, progress, completed, failed, …",
-    )
-    parser.add_argument(
-        "--from",
-        dest="start",
-        metavar="ID",
-        help="BullMQ: begin with all events that Redis keeps (0), or after this one; default: from now on",
-    )
-
-
-TAIL: Final = Command(
+TAIL: Final = command(
     "tail",
     "print the events of queues as they happen, until Ctrl-C",
     "tail mail --event completed,failed",
     _tail,
-    _add_arguments,
+    QUEUES,
+    argument(
+        "--event",
+        type=comma_separated,
+        action="extend",
+        default=[],
+        metavar="NAMES",
+        help="only these events, comma separated: waiting, active, progress, completed, failed, …",
+    ),
+    argument(
+        "--from",
+        dest="start",
+        metavar="ID",
+        help="BullMQ: begin with all events that Redis keeps (0), or after this one; default: from now on",
+    ),
     of_queue=False,
 )

@@ -15,12 +15,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from spark_bull.cli.command import Output, existing_queue, options_of, queues_of
-from spark_bull.cli.interrupt import sigterm_as_sigint
+from spark_bull.cli.command import existing_queue, options_of, queues_of
+from spark_bull.cli.interrupt import until_interrupted
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import RedisUnavailable
 from spark_bull.model.jobs import STATES
-from spark_bull.queue.monitor.flow import Flow, Look, flow_of, look_at
+from spark_bull.queue.monitor.throughput import Look, Throughput, look_at, throughput_of
 from spark_bull.services.queue_set import QueueSet
 from spark_bull.time_text import utc
 
@@ -32,27 +32,21 @@ class Row(NamedTuple):
     """A queue, and what has changed since the last interval."""
 
     look: Look
-    flow: Flow
+    rate: Throughput
 
 
 #: Shows the rows of an interval, or the last ones with an error.
 Show = Callable[[Sequence[Row], str], None]
 
 
-def watch(args: Namespace) -> Output:
+def watch(args: Namespace) -> None:
     """Shows counts and rates every `args.watch` s until SIGINT or SIGTERM."""
     for name in queues_of(args, args.queues):
         existing_queue(args, name)
     queues = QueueSet(options_of(args, retryMs=_RETRY_MS), args.queues)
-    sigterm_as_sigint()
-    try:
-        with _display(args) as show:
-            for rows, error in _intervals(queues, args.watch):
-                show(rows, error)
-    except KeyboardInterrupt:
-        # The regular way to stop it.
-        pass
-    return None
+    with until_interrupted(), _display(args) as show:
+        for rows, error in _intervals(queues, args.watch):
+            show(rows, error)
 
 
 def _intervals(queues: QueueSet, every_s: float) -> Iterator[tuple[list[Row], str]]:
@@ -62,7 +56,7 @@ def _intervals(queues: QueueSet, every_s: float) -> Iterator[tuple[list[Row], st
         error = ""
         try:
             looks = [look_at(handle) for handle in queues.handles()]
-            rows = [Row(look, flow_of(before.get(look.queue), look)) for look in looks]
+            rows = [Row(look, throughput_of(before.get(look.queue), look)) for look in looks]
             before = {look.queue: look for look in looks}
         except RedisUnavailable as lost:
             error = f"{lost}; trying again"
@@ -85,14 +79,14 @@ def _print_json(rows: Sequence[Row], error: str) -> None:
     if error:
         print(json.dumps({"time": epoch_ms(), "error": error}), flush=True)
         return
-    for look, flow in rows:
+    for look, rate in rows:
         document: dict[str, Any] = {
             "time": look.at_ms,
             "queue": look.queue,
-            "in_per_s": flow.added_per_s,
-            "out_per_s": flow.left_per_s,
+            "in_per_s": rate.added_per_s,
+            "out_per_s": rate.left_per_s,
             "counts": look.counts,
-            "changes": flow.changes,
+            "changes": rate.changes,
         }
         print(json.dumps(document, ensure_ascii=False), flush=True)
 
@@ -101,31 +95,31 @@ def _print_lines(rows: Sequence[Row], error: str) -> None:
     if error:
         print(error, file=sys.stderr, flush=True)
         return
-    for look, flow in rows:
-        rates = () if flow.added_per_s is None else (f"in {_rate(flow.added_per_s)}", f"out {_rate(flow.left_per_s)}")
-        counts = (f"{state} {_count(look, flow, state)}" for state in look.counts if _is_shown(look, flow, state))
+    for look, rate in rows:
+        rates = () if rate.added_per_s is None else (f"in {_rate(rate.added_per_s)}", f"out {_rate(rate.left_per_s)}")
+        counts = (f"{state} {_count(look, rate, state)}" for state in look.counts if _is_shown(look, rate, state))
         print("  ".join((utc(look.at_ms), look.queue, *rates, *counts)), flush=True)
 
 
 def _screen(rows: Sequence[Row], error: str) -> RenderableType:
-    states = [state for state in STATES if any(_is_shown(look, flow, state) for look, flow in rows)]
+    states = [state for state in STATES if any(_is_shown(look, rate, state) for look, rate in rows)]
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     table.add_column("queue")
     for name in ("in", "out", *states):
         table.add_column(name, justify="right", no_wrap=True)
-    for look, flow in rows:
-        counts = [_count(look, flow, state) if state in look.counts else "" for state in states]
-        table.add_row(Text(look.queue), _rate(flow.added_per_s), _rate(flow.left_per_s), *counts)
+    for look, rate in rows:
+        counts = [_count(look, rate, state) if state in look.counts else "" for state in states]
+        table.add_row(Text(look.queue), _rate(rate.added_per_s), _rate(rate.left_per_s), *counts)
     below = Text(error, style="red") if error else Text(utc(max((row.look.at_ms for row in rows), default=epoch_ms())))
     return Group(table, below)
 
 
-def _is_shown(look: Look, flow: Flow, state: str) -> bool:
-    return bool(look.counts.get(state) or flow.changes.get(state))
+def _is_shown(look: Look, rate: Throughput, state: str) -> bool:
+    return bool(look.counts.get(state) or rate.changes.get(state))
 
 
-def _count(look: Look, flow: Flow, state: str) -> str:
-    change = flow.changes.get(state)
+def _count(look: Look, rate: Throughput, state: str) -> str:
+    change = rate.changes.get(state)
     return f"{look.counts[state]:,}" + (f" ({change:+,})" if change else "")
 
 

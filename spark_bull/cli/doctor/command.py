@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from spark_bull.cli.command import Command, Ended, Output, options_of
-from spark_bull.cli.confirm import add_yes_argument, confirm
-from spark_bull.cli.doctor.examine import Result, examine
-from spark_bull.cli.doctor.finding import Level
+from spark_bull.cli.arguments import YES, argument, flag
+from spark_bull.cli.command import Ended, Output, command, options_of
+from spark_bull.cli.confirm import confirm
+from spark_bull.cli.doctor.examine import examine
+from spark_bull.cli.doctor.finding import Finding, Level
 from spark_bull.cli.doctor.rights import VERBS
 from spark_bull.errors import OptionError
 
@@ -24,72 +25,57 @@ def _doctor(args: Namespace) -> Output:
     if args.remove_orphans and not args.fix:
         raise OptionError("expected --remove-orphans only with --fix, which makes repairs")
     options = options_of(args, retryMs=_RETRY_MS)
-    lines: list[dict[str, Any]] = []
-    results = []
-    for result in examine(options, args.queues, args.rights or VERBS, removes_orphans=args.remove_orphans):
-        results.append(result)
-        lines.append(_row(result))
+    findings: list[Finding] = []
+    for finding in examine(options, args.queues, args.rights or VERBS, removes_orphans=args.remove_orphans):
+        findings.append(finding)
         if not args.json:
-            print("\n".join(_lines(result)), flush=True)
-    if args.fix:
-        for number, done in _repair(args, results):
-            lines[number]["repaired"] = done
-            if not args.json:
-                print(f"repaired  {results[number].queue or ''} {results[number].check}: {done}", flush=True)
-    levels = Counter(result.finding.level for result in results)
-    status = max(_STATUS[level] for level in levels)
+            print("\n".join(_lines(finding)), flush=True)
+    rows = [_row(finding) for finding in findings]
+    for number, done in _repair(args, findings) if args.fix else ():
+        rows[number]["repaired"] = done
+        if not args.json:
+            print(f"repaired  {findings[number].queue or ''} {findings[number].check}: {done}", flush=True)
+    levels = Counter(finding.level for finding in findings)
     summary = ", ".join(f"{count} {level}" for level, count in levels.items())
-    return Ended(lines if args.json else summary, status)
+    return Ended(rows if args.json else summary, max(_STATUS[level] for level in levels))
 
 
-def _row(result: Result) -> dict[str, Any]:
-    finding = result.finding
-    return {
-        "check": result.check,
-        "queue": result.queue,
-        "level": finding.level,
-        "found": finding.found,
-        "advice": finding.advice or None,
-    }
+def _row(finding: Finding) -> dict[str, Any]:
+    row = {name: getattr(finding, name) for name in ("check", "queue", "level", "found")}
+    return {**row, "advice": finding.advice or None}
 
 
-def _lines(result: Result) -> list[str]:
-    finding, about = result.finding, f"{result.queue} {result.check}" if result.queue else result.check
+def _lines(finding: Finding) -> list[str]:
+    about = f"{finding.queue} {finding.check}" if finding.queue else finding.check
     advice = [f"{'':10}→ {finding.advice}"] if finding.advice else []
     return [f"{finding.level:9} {about}: {finding.found}", *advice]
 
 
-def _repair(args: Namespace, results: Sequence[Result]) -> list[tuple[int, str]]:
-    """Makes the repairs, after confirmation; returns numbers of results, and what was done."""
-    found = [(number, result.finding.repair) for number, result in enumerate(results) if result.finding.repair]
+def _repair(args: Namespace, findings: Sequence[Finding]) -> list[tuple[int, str]]:
+    """Makes the repairs, after confirmation; returns numbers of findings, and what was done."""
+    found = [(number, finding, finding.repair) for number, finding in enumerate(findings) if finding.repair]
     if not found:
         return []
-    what = "; ".join(f"{results[number].queue}: {repair.what}" for number, repair in found)
+    what = "; ".join(f"{finding.queue}: {repair.what}" for _, finding, repair in found)
     confirm(args, f"repairs: {what}", "yes")
-    return [(number, repair.run()) for number, repair in found]
+    return [(number, repair.run()) for number, _, repair in found]
 
 
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("queues", metavar="queue", nargs="*", default=["*"], help="names or globs (default: all)")
-    parser.add_argument(
-        "--fix",
-        action="store_true",
-        help="after a question: finish interrupted writes, return stalled jobs, trim events",
-    )
-    parser.add_argument(
-        "--remove-orphans", action="store_true", help="with --fix: also remove jobs that are in no state"
-    )
-    parser.add_argument(
-        "--rights", action="append", choices=VERBS, metavar="VERB", help=f"what the user is for: {', '.join(VERBS)}"
-    )
-    add_yes_argument(parser)
-
-
-DOCTOR: Final = Command(
+DOCTOR: Final = command(
     "doctor",
     "check this machine, Redis and queues; exit status 0: all is well, 1: warnings, 2: problems",
     "doctor mail --fix",
     _doctor,
-    _add_arguments,
+    argument("queues", metavar="queue", nargs="*", default=["*"], help="names or globs (default: all)"),
+    flag("--fix", "after a question: finish interrupted writes, return stalled jobs, trim events"),
+    flag("--remove-orphans", "with --fix: also remove jobs that are in no state"),
+    argument(
+        "--rights",
+        action="append",
+        choices=VERBS,
+        metavar="VERB",
+        help=f"what the user is for: {', '.join(VERBS)}",
+    ),
+    YES,
     of_queue=False,
 )

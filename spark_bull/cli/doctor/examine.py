@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -34,30 +34,22 @@ SERVER: Final = {
     "replication": server.replication,
     "clock": server.clock,
 }
+_WITHOUT_INFO: Final = frozenset({"clock"})
 QUEUE: Final = {
     "dialect": queues.dialect,
     "state": queues.state,
     "writes": queues.writes,
     "stalled": queues.stalled,
     "overdue": queues.overdue,
-    "schedules": queues.schedules,
+    "schedulers": queues.schedulers,
     "events": queues.events,
     "damaged": queues.damaged,
 }
 
 
-@dataclass(frozen=True)
-class Result:
-    """A finding of a check, and the queue that it is about, if any."""
-
-    check: str
-    queue: str | None
-    finding: Finding
-
-
 def examine(
     options: Options, names: Sequence[str], verbs: Sequence[str], *, removes_orphans: bool = False
-) -> Iterator[Result]:
+) -> Iterator[Finding]:
     """Yields the findings one by one. names: names or globs of queues. Without Redis, those of this machine remain."""
     for check, of_machine in MACHINE.items():
         yield from _results(check, None, of_machine)
@@ -65,7 +57,10 @@ def examine(
     try:
         reached = Server(connection, connection.server_info(), options["prefix"])
         for check, of_server in SERVER.items():
-            yield from _results(check, None, partial(of_server, reached))
+            if reached.info or check in _WITHOUT_INFO:
+                yield from _results(check, None, partial(of_server, reached))
+            else:
+                yield replace(unchecked("INFO is denied to this user"), check=check)
         yield from _results("rights", None, partial(rights, reached, verbs))
         handles = []
         for queue in select_queues(connection, options["prefix"], names):
@@ -74,35 +69,35 @@ def examine(
             except SparkBullError as error:
                 if isinstance(error, ConnectionLost):
                     raise
-                yield Result("dialect", queue, problem(str(error), "spark-bull queues"))
+                yield replace(problem(str(error), "spark-bull queues"), check="dialect", queue=queue)
         for handle in handles:
             for check, of_queue in QUEUE.items():
                 yield from _results(check, handle.keys.queue, partial(of_queue, handle))
-        for check, queue, finding in leftovers(handles, removes=removes_orphans):
-            yield Result(check, queue, finding)
+        yield from leftovers(handles, removes=removes_orphans)
     except PermissionDenied as error:
-        yield Result("queues", None, unchecked(str(error)))
+        yield replace(unchecked(str(error)), check="queues")
     except OptionError as error:
-        yield Result("queues", None, problem(str(error), "name the queues: spark-bull doctor QUEUE …"))
+        yield replace(problem(str(error), "name the queues: spark-bull doctor QUEUE …"), check="queues")
     except ConnectionLost as error:
-        yield Result("redis", None, problem(str(error), "start Redis, check its log, or give another --url"))
+        yield replace(problem(str(error), "start Redis, check its log, or give another --url"), check="redis")
 
 
-def _results(check: str, queue: str | None, run: Callable[[], Iterable[Finding]]) -> Iterator[Result]:
+def _results(check: str, queue: str | None, run: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    found: list[Finding] = []
     try:
-        for finding in run():
-            yield Result(check, queue, finding)
+        found += run()
     except PermissionDenied as error:
-        yield Result(check, queue, unchecked(str(error)))
+        found.append(unchecked(str(error)))
     except ConnectionLost:
         raise
     except SparkBullError as error:
-        yield Result(check, queue, problem(str(error), "see docs/troubleshooting.md"))
+        found.append(problem(str(error), "see docs/troubleshooting.md"))
+    yield from (replace(finding, check=check, queue=queue) for finding in found)
 
 
 def _opened(options: Options, queue: str) -> QueueHandle:
     """Raises SparkBullError if the queue does not exist, or has another dialect."""
     handle = open_handle(options, queue)
-    if not exists(handle):
+    if not exists(handle.connection, handle.keys):
         raise SparkBullError(f"no such queue: {queue} (prefix {options['prefix']})")
     return handle

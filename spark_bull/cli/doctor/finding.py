@@ -23,12 +23,14 @@ class Repair:
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of a check. advice: a command to run, or what to change."""
+    """One result of a check. advice: a command to run, or what to change. queue: that it is about, if any."""
 
     level: Level
     found: str
     advice: str = ""
     repair: Repair | None = None
+    check: str = ""
+    queue: str | None = None
 
 
 def number_of(count: int, noun: str) -> str:

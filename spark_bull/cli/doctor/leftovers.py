@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from spark_bull.cli.doctor.finding import Finding, Repair, number_of, ok, some, warning
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.verbs import RESULTS_TTL_MS
+from spark_bull.queue.core.verbs import CLAIMS_TTL_MS, RESULTS_TTL_MS
 from spark_bull.queue.manage.orphans import OrphanSearch, remove_orphans
 from spark_bull.queue.monitor.find import scan_queues
 from spark_bull.queue.monitor.keyspace import scan_keys
-from spark_bull.queue.process.claim_ledger import TTL_MS
 from spark_bull.time_text import duration
 
 #: Time without a batch after which the query of a ledger counts as given up, ms. A query may run once a day.
 _ABANDONED_MS: Final = 2 * 86_400_000
 #: What follows `spark:` in the keys of ledgers, and their time to live after a batch, ms.
-_LEDGERS: Final = {b"results": RESULTS_TTL_MS, b"claims": TTL_MS}
+_LEDGERS: Final = {b"results": RESULTS_TTL_MS, b"claims": CLAIMS_TTL_MS}
 
 
-def leftovers(handles: Sequence[QueueHandle], *, removes: bool) -> Iterator[tuple[str, str, Finding]]:
-    """Names of a check and a queue, with a finding. removes: whether orphaned jobs are to be removed."""
+def leftovers(handles: Sequence[QueueHandle], *, removes: bool) -> Iterator[Finding]:
+    """The findings of both checks. removes: whether orphaned jobs are to be removed."""
     if not handles:
         return
     connection, prefix = handles[0].connection, handles[0].keys.prefix
@@ -35,8 +35,9 @@ def leftovers(handles: Sequence[QueueHandle], *, removes: bool) -> Iterator[tupl
             searches[queue].look(part[queue])
             readers[queue].update(_readers(part[queue]))
     for queue, search in searches.items():
-        yield "orphans", queue.decode(), _orphans(search.handle, search.finish(), removes=removes)
-        yield "ledgers", queue.decode(), _ledgers(search.handle, readers[queue])
+        orphans = _orphans(search.handle, search.finish(), removes=removes)
+        yield replace(orphans, check="orphans", queue=queue.decode())
+        yield replace(_ledgers(search.handle, readers[queue]), check="ledgers", queue=queue.decode())
 
 
 def _orphans(handle: QueueHandle, orphans: Sequence[bytes], *, removes: bool) -> Finding:

@@ -18,7 +18,7 @@ from spark_bull.version import VERSION
 
 #: Minimum versions, as in setup.cfg, and the Java of Spark 4.
 MIN_JAVA: Final = 17
-MIN_PACKAGES: Final = {"pyspark": (4, 2), "pandas": (2, 2), "pyarrow": (18,), "redis": (5, 3)}
+MIN_PACKAGES: Final = {"pyspark": (4, 0), "pandas": (2, 2), "pyarrow": (18,), "redis": (5, 3)}
 #: Makes the Python processes of Spark import the compiled PySpark; see docs/howto/production.md.
 COMPILED_PYSPARK: Final = "compiled_pyspark.pth"
 _TIMEOUT_S: Final = 30.0

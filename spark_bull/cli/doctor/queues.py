@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from spark_bull.cli.doctor.finding import Finding, Repair, number_of, ok, problem, some, warning
@@ -13,7 +13,7 @@ from spark_bull.dialects.registry import conflicts
 from spark_bull.errors import StagedDataLost
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.intake import is_intake_open
-from spark_bull.queue.dispatch.writes import open_writes, read_record, roll_forward
+from spark_bull.queue.dispatch.writes import advance_all, open_writes, read_record
 from spark_bull.queue.jobs.read import counts
 from spark_bull.queue.manage.manage import is_paused
 from spark_bull.queue.process.claim import rescue
@@ -78,24 +78,18 @@ def writes(handle: QueueHandle) -> Iterator[Finding]:
         yield problem(
             f"unfinished: {number_of(len(old), 'write')}, {number_of(left, 'job')} not added yet: {some(ids)}",
             f"spark-bull recover {handle.keys.queue}",
-            Repair(f"finish {number_of(len(old), 'write')}", lambda: _finish(handle, ids)),
+            Repair(f"finish {number_of(len(old), 'write')}", lambda: _finish(handle)),
         )
     if not lost and not old:
         yield ok(f"{number_of(len(found), 'write')} in progress" if found else "no unfinished writes")
 
 
-def _finish(handle: QueueHandle, write_ids: Sequence[str]) -> str:
-    finished, others = 0, []
-    for write_id in write_ids:
-        try:
-            record = roll_forward(handle, write_id, waits=False)
-        except StagedDataLost as error:
-            others.append(str(error))
-            continue
-        finished += record.state == "finished"
-        if record.state == "open":
-            others.append(f"write {write_id} waits for room in the queue")
-    return "; ".join([f"finished {number_of(finished, 'write')}", *others])
+def _finish(handle: QueueHandle) -> str:
+    lost: list[StagedDataLost] = []
+    records = advance_all(handle, lost.append)
+    finished = sum(record.state == "finished" for record in records)
+    waiting = [f"write {record.id} waits for room in the queue" for record in records if record.state == "open"]
+    return "; ".join([f"finished {number_of(finished, 'write')}", *map(str, lost), *waiting])
 
 
 def stalled(handle: QueueHandle) -> Iterator[Finding]:
@@ -148,25 +142,26 @@ def overdue(handle: QueueHandle) -> Iterator[Finding]:
     )
 
 
-def schedules(handle: QueueHandle) -> Iterator[Finding]:
-    """Schedules whose next job does not exist: they never continue."""
-    if not handle.dialect.has("schedules"):
+def schedulers(handle: QueueHandle) -> Iterator[Finding]:
+    """Job schedulers whose next job does not exist: they never continue."""
+    if not handle.dialect.has("schedulers"):
         return
     number = handle.connection.call("ZCARD", handle.keys["repeats"])
     stopped = [scheduler.id for scheduler in without_next_job(handle)]
     if stopped:
         found = (
-            f"stopped, the next job is missing: {number_of(len(stopped), 'schedule')} of {number:,}, {some(stopped)}"
+            f"stopped, the next job is missing: {number_of(len(stopped), 'job scheduler')} of {number:,}, "
+            f"{some(stopped)}"
         )
         advice = f"create them again: spark-bull schedule {handle.keys.queue} {stopped[0]} …"
-        if handle.dialect.has("schedule-hashes"):
+        if handle.dialect.has("scheduler-hashes"):
             yield problem(found, advice)
         else:
             yield warning(
                 found, f"{advice}; or do nothing if they have reached their `limit`, which Bull does not keep"
             )
     elif number:
-        yield ok(number_of(number, "schedule"))
+        yield ok(number_of(number, "job scheduler"))
 
 
 def events(handle: QueueHandle) -> Iterator[Finding]:
