@@ -289,6 +289,14 @@ TABLE: Final[tuple[Option, ...]] = (
         "all other columns are the payload",
         "none",
     ),
+    Option(
+        "jobIdColumn",
+        text,
+        None,
+        (WRITE,),
+        "a column whose values are the ids of the jobs, and that stays in the payload: a row that is written again "
+        "adds no second job; STRING or, except for BullMQ, an integer",
+    ),
     # defaults for all rows
     Option("name", text, None, (WRITE, QUEUE), "default for a column of this name", "`__default__`"),
     Option("delay", integer(0), None, (WRITE, MANAGE, QUEUE), "default for a column of this name, ms"),

@@ -190,6 +190,21 @@ def test_an_existing_job_id_counts_as_duplicate(bull: Bull, queue: Any, protocol
     assert [(w.added, w.duplicates) for w in queue(protocol=protocol).writes()] == [(60, 40), (0, 100)]
 
 
+@each_dialect
+def test_rows_that_are_written_again_add_no_second_job_if_a_column_has_their_ids(
+    bull: Bull, queue: Any, protocol: str
+) -> None:
+    def write(*numbers: int) -> None:
+        rows = [(f"order-{number}", number) for number in numbers]
+        bull.write(bull.spark.createDataFrame(rows, "key STRING, n INT"), protocol=protocol, jobIdColumn="key")
+
+    write(1, 2)
+    write(2, 3)
+    jobs = {job.id: job.data for job in queue(protocol=protocol).page("wait")}
+    assert jobs == {f"order-{number}": {"key": f"order-{number}", "n": number} for number in (1, 2, 3)}
+    assert [(w.added, w.duplicates) for w in queue(protocol=protocol).writes()] == [(2, 0), (1, 1)]
+
+
 each_deduplicating = pytest.mark.parametrize("protocol", ["bull", "bullmq"])
 
 

@@ -58,6 +58,7 @@ DATA: Final = "data"
 CHILDREN: Final = "children"
 #: Name of the keys of sequences in rows; no column has it.
 SEQUENCE: Final = "sequenceBy"
+_ID_COLUMN: Final = "jobIdColumn"
 #: Columns with JSON.
 _JSON: Final = (DATA, "opts")
 
@@ -201,9 +202,10 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
     in the option `jobColumns`.
 
     Raises OptionError for a setting of a wrong type, a duplicate or unknown column, a column of `jobColumns`,
-    `uniqueBy` or `sequenceBy` that does not exist, and if there is no payload or no queue.
+    `jobIdColumn`, `uniqueBy` or `sequenceBy` that does not exist, and if there is no payload or no queue.
     """
     columns, payload = (_beside_data(schema, options), ()) if _has_data(schema) else _whole_row(schema, options)
+    columns |= _id_column(schema, options, columns)
     if options["queue"] is not None:
         columns.pop(QUEUE, None)
     elif QUEUE not in columns:
@@ -244,7 +246,7 @@ def _beside_data(schema: StructType, options: Options) -> dict[str, int]:
             "option `jobColumns` is for a DataFrame without a column `data`: next to `data`, all columns are settings; "
             "leave the option out, or rename `data` if it is part of the payload"
         )
-    others = (*options["uniqueBy"], *options[SEQUENCE])
+    others = (*options["uniqueBy"], *options[SEQUENCE], options[_ID_COLUMN] or "")
     return _data_and_settings(schema, [name.lower() for name in others])
 
 
@@ -252,6 +254,18 @@ def _data_and_settings(schema: StructType, others: Collection[str] = ()) -> dict
     """Maps every column to `data` or a setting, except `others`, in lower case."""
     advice = ": next to `data`, columns are settings of the job; move it into `data` or drop it"
     return column_indexes(schema, _COLUMNS, advice, others)
+
+
+def _id_column(schema: StructType, options: Options, columns: Mapping[str, int]) -> dict[str, int]:
+    """Maps the column in `jobIdColumn` to the setting `jobId`."""
+    name = options[_ID_COLUMN]
+    if name is None:
+        return {}
+    if "jobId" in columns:
+        raise OptionError(f"expected one of `{_ID_COLUMN}` and a column `jobId`, got both: leave one out")
+    (index,) = _indexes(schema, _ID_COLUMN, [name])
+    column_indexes(StructType([schema.fields[index]]), {name: _COLUMNS["jobId"]})
+    return {"jobId": index}
 
 
 def _indexes(schema: StructType, option: str, named: Sequence[str]) -> tuple[int, ...]:

@@ -207,6 +207,40 @@ def test_a_dialect_without_deduplication_ids_refuses_the_column(schema: StructTy
     plan(schema, **options).check_dialect(DIALECTS["bull"])
 
 
+def test_the_column_with_the_ids_of_jobs_stays_in_the_payload() -> None:
+    rows = read(struct(order=STRING, n=INT), [("a-1", 1), (None, 2)], jobIdColumn="ORDER")
+    assert rows == {"jobId": ["a-1", None], "data": ['{"order":"a-1","n":1}', '{"n":2}']}
+    assert read(struct(jobId=LONG), [(7,)], jobIdColumn="jobId") == {"jobId": [7], "data": ['{"jobId":7}']}
+    beside = read(struct(data=STRING, order=STRING, name=STRING), [("{}", "a-1", "send")], jobIdColumn="order")
+    assert beside == {"jobId": ["a-1"], "data": ["{}"], "name": ["send"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "message"),
+    [
+        (struct(order=STRING), {"jobIdColumn": "oder"}, "columns in `jobIdColumn`, got no column `oder` (did you mean"),
+        (struct(order=DOUBLE), {"jobIdColumn": "order"}, "expected column `order` to be STRING, or an integer"),
+        (struct(data=STRING, order=STRING, jobId=STRING), {"jobIdColumn": "order"}, "and a column `jobId`, got both"),
+        (
+            struct(order=STRING, jobId=STRING),
+            {"jobIdColumn": "order", "jobColumns": "jobId"},
+            "one of `jobIdColumn` and a column `jobId`",
+        ),
+    ],
+)
+def test_a_wrong_column_with_ids_is_refused(schema: StructType, options: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError) as error:
+        plan(schema, **options)
+    assert message in str(error.value)
+
+
+def test_integers_in_the_column_with_ids_are_refused_for_bullmq() -> None:
+    rows = plan(struct(order=LONG), jobIdColumn="order")
+    rows.check_dialect(DIALECTS["bull"])
+    with pytest.raises(OptionError, match="expected column `order` to be STRING"):
+        rows.check_dialect(DIALECTS["bullmq"])
+
+
 def test_the_error_about_a_missing_queue_mentions_catalog_tables() -> None:
     with pytest.raises(OptionError, match=r"expected an option `queue`, or a column `queue`.*TEMPORARY VIEW"):
         plan_rows(struct(data=STRING), parse_options({}, WRITE))
