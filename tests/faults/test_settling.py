@@ -130,8 +130,6 @@ def test_a_query_with_available_now_waits_for_redis(own_redis: OwnRedis, caplog:
         assert [row["id"] for row in rows.result(PATIENCE_S)] == ids
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
 def pass_time(client: Redis, queue: BullQueue, ids: list[str], ms: int) -> None:
     """Shortens the locks of jobs as if this time had passed."""
     for lock in map(queue.handle.keys.lock, ids):
@@ -157,6 +155,8 @@ def test_a_batch_of_a_killed_query_is_settled_though_its_locks_end_soon(
         assert queue.counts()["active"] == 0
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
 def test_tasks_that_run_again_settle_each_claim_once(
     client: Redis, redis_url: str, prefix: str, protocol: str, seed: int
 ) -> None:
