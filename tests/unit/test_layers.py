@@ -46,6 +46,20 @@ DIFFERS = (
     "pyspark.sql.streaming.datasource",
     "pyspark.sql.datasource.DataSourceStreamArrowWriter",
     "pyspark.util.PythonEvalType",
+    "py4j",
+)
+#: Attributes by which PySpark reaches the JVM. They are private: any version may change them.
+PRIVATE = (
+    "_active_spark_context",
+    "_create_judf",
+    "_gateway",
+    "_jconf",
+    "_jdf",
+    "_jsc",
+    "_jsparkSession",
+    "_judf",
+    "_jvm",
+    "_jwrite",
 )
 MAY_IMPORT = {
     "redis": ("store",),
@@ -117,7 +131,11 @@ def test_only_listed_modules_import_redis_and_pyspark(trees: dict[str, ast.Modul
 
 
 def depends_on_versions(node: ast.AST) -> bool:
-    """Whether this imports a name that only some versions of PySpark have, or compares the number of a version."""
+    """Whether this imports or reads a name that a version of PySpark may lack, or compares the number of a version."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in PRIVATE
+    if isinstance(node, ast.Constant):
+        return node.value in PRIVATE
     if isinstance(node, ast.Import):
         return any(alias.name.startswith(DIFFERS) for alias in node.names)
     if isinstance(node, ast.ImportFrom):
@@ -135,6 +153,11 @@ def depends_on_versions(node: ast.AST) -> bool:
         "import pyspark.sql.streaming.datasource",
         "pyspark.__version__ >= '4.2'",
         "(4, 2) > sys.version_info",
+        "from py4j.protocol import Py4JError",
+        "import py4j",
+        "spark.sparkContext._jsc.sc()",
+        "getattr(spark, '_jvm', None)",
+        "UserDefinedFunction._judf = property(wrapped)",
     ],
 )
 def test_what_depends_on_versions_is_recognized(code: str) -> None:
@@ -147,7 +170,7 @@ def test_only_the_platform_depends_on_the_version_of_pyspark(trees: dict[str, as
         for module, tree in trees.items()
         if not module.startswith("spark_bull.spark.platform.")
         for node in ast.walk(tree)
-        if isinstance(node, (ast.Import, ast.ImportFrom, ast.Compare)) and depends_on_versions(node)
+        if depends_on_versions(node)
     ]
     assert not depending, "these belong to spark_bull.spark.platform"
 

@@ -1,1 +1,1 @@
-"""All that depends on the version of Spark, Python or Arrow."""
+"""All that depends on the version of Spark, Python or Arrow, and all that uses private names of PySpark."""

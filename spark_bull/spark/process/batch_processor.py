@@ -19,13 +19,13 @@ from spark_bull.errors import ConnectionLost, SparkBullError, control_error
 from spark_bull.queue.process.claim import extend
 from spark_bull.spark.json.json_text import MAX_SHOWN
 from spark_bull.spark.platform.spark_errors import first_line, python_trace
+from spark_bull.spark.platform.udf_errors import sendable_errors
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.failure_log import FailureLog
 from spark_bull.spark.process.settle.plan import OUTCOMES, SETTLED_COLUMNS, plan_settle
 from spark_bull.spark.process.settle.sink import COUNTS, Settling
 from spark_bull.spark.process.stream_plan import StreamPlan
 from spark_bull.spark.process.tokens import read_settle_token
-from spark_bull.spark.process.udf_errors import sendable_errors
 from spark_bull.spark.process.udf_transform import INPUT, OUTPUT, UdfTransformation
 from spark_bull.worker.claims.job_signal import retry_until_connected
 from spark_bull.worker.job.bisection import Abandoned, run_bisected

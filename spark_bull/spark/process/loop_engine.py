@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
-from spark_bull.spark.process.cores import is_remote, parallelism, tasks_at_once
+from spark_bull.spark.platform.cores import is_remote, parallelism, tasks_at_once
 from spark_bull.spark.process.failure_log import FailureLog
 from spark_bull.spark.process.picklable import check_picklable
 from spark_bull.spark.process.slot_group import SlotGroup

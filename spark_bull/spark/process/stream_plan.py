@@ -13,7 +13,7 @@ from spark_bull.errors import expected
 from spark_bull.options.parse import Options, as_options, as_texts
 from spark_bull.options.table import CLAIM, SETTLE
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.spark.process.cores import is_remote, parallelism
+from spark_bull.spark.platform.cores import is_remote, parallelism
 from spark_bull.spark.process.udf_runner import is_udf, schema_of_payload, udf_runner
 from spark_bull.spark.process.udf_transform import UdfTransformation
 from spark_bull.spark.process.worker_options import Processing

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_bull.errors import UnrecoverableError, control_error
-from spark_bull.spark.process.udf_errors import raising_sendable
+from spark_bull.spark.platform.udf_errors import raising_sendable
 
 
 def caused() -> Exception:
