@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.services.promoter import Promoter
 from tests.support.jobs import HOUR
@@ -72,12 +73,12 @@ def test_prioritised_jobs_are_taken_in_their_order(pair: Pair, peer: Peer) -> No
     assert "\n".join(pair.differences()) == ""
 
 
-#: Jobs that are added one after the other, each when the one before has ended.
+#: Jobs that are added one after the other, each when the one before has ended. The one with a backoff is promoted.
 ENDS = [
     job("return:1"),
     job("fail"),
     job("fail:1", attempts=2),
-    job("fail:1", attempts=2, backoff=30),
+    job("fail:1", attempts=2, backoff=HOUR),
     job("return:1", removeOnComplete=True),
     job("fail", removeOnFail=True),
     job("return:1", delay=30),
@@ -90,11 +91,26 @@ def test_a_queue_is_drained_when_it_is_with_a_node_worker(pair: Pair, peer: Peer
     pair.add(beside)
     for side in ("left", "right"):
         pair.node.call("listen", queue=f"{side}-{pair.prefix}")
-        with pair.working(side):
+        with pair.working(side) as queue:
             for number, one in enumerate(ENDS, 1):
-                pair.node.call("add", queue=f"{side}-{pair.prefix}", jobs=[one])
+                drained = _heard(pair, side).count("drained")
+                pair.node.call("add", queue=queue.name, jobs=[one])
+                if "backoff" in one["opts"]:
+                    _promote_retry(pair, queue, side, drained)
                 wait_until(lambda number=number, side=side: _has_ended(pair, side, number), "the job to end")
     assert _heard(pair, "left") == _heard(pair, "right")
+
+
+def _promote_retry(pair: Pair, queue: BullQueue, side: str, drained: int) -> None:
+    """Promotes the job that waits for its second attempt, when what its first one has published is heard."""
+
+    def waiting() -> list[str]:
+        return [one.id for one in queue.page("delayed") if one.attempts_made == 1]
+
+    wait_until(waiting, "the job to be delayed")
+    if pair.peer.dialect != "bullmq":
+        wait_until(lambda: _heard(pair, side).count("drained") > drained, "the queue to be drained")
+    queue.promote(*waiting())
 
 
 #: Jobs with the number of their attempts: Bull 1 publishes the end of each.
