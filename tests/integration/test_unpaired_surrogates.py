@@ -148,7 +148,7 @@ def test_services_refuse_such_names_of_queues_when_they_are_created(redis_url: s
         ["schedule", "mail", BAD, "--every", "1m"],
         ["promote", BAD],
         ["dispatch", "--input", "a.parquet", "--queue", BAD],
-        ["work", "--queue", BAD, "--processor", "a:b"],
+        ["work", "--queue", BAD, "--processor", "json:loads"],
     ],
     ids=lambda arguments: arguments[0],
 )
