@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -46,11 +47,16 @@ WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "work": {"--grace": "--stop-timeout"},
 }
 
+log = logging.getLogger("spark_bull")
+
 _warned: Final[set[str]] = set()
 
 
 def warn_renamed(old: str, new: str) -> None:
-    """Warns that `old` is called `new`, unless it has done so in this process; names the line that uses `old`."""
+    """Warns that `old` is called `new`, unless it has done so in this process; names the line that uses `old`.
+
+    Options of Spark come from a module of pyspark, where Python shows no DeprecationWarning: these are logged.
+    """
     if old in _warned:
         return
     _warned.add(old)
@@ -58,7 +64,10 @@ def warn_renamed(old: str, new: str) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").startswith(("spark_bull", "importlib")):
         frame = frame.f_back
     text = f"`{old}` is called `{new}` now: the old name works until 2.0"
-    module = frame.f_globals.get("__name__")
+    module = frame.f_globals.get("__name__", "")
+    if module.partition(".")[0] == "pyspark":
+        log.warning("%s", text)
+        return
     warnings.warn_explicit(text, DeprecationWarning, frame.f_code.co_filename, frame.f_lineno, module)
 
 
