@@ -261,3 +261,12 @@ def test_only_one_module_imports_thread(trees: dict[str, ast.Module]) -> None:
 def test_there_are_no_import_cycles(trees: dict[str, ast.Module]) -> None:
     # prepare() raises CycleError, which shows the cycle.
     TopologicalSorter({module: own_imports(tree, module) - {module} for module, tree in trees.items()}).prepare()
+
+
+def test_the_folders_of_unit_tests_are_those_of_the_package() -> None:
+    """Beside them, `support` tests the helpers of the tests."""
+    here = Path(__file__).parent
+    folders = {path.parent.relative_to(here).as_posix() for path in here.rglob("test_*.py")} - {".", "support"}
+    assert folders
+    homeless = [folder for folder in sorted(folders) if not (ROOT / PACKAGE / folder / "__init__.py").exists()]
+    assert not homeless, "move these to the folders of the modules they test"

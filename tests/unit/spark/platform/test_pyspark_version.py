@@ -12,7 +12,7 @@ import pytest
 from spark_bull.errors import SparkBullError
 from spark_bull.spark.platform.pyspark_version import MIN_PYSPARK, check_pyspark
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 OLD = "import pyspark; pyspark.__version__ = '3.5.9'; "
 
 

@@ -16,7 +16,7 @@ from spark_bull.cli.doctor.finding import Finding
 from spark_bull.version import VERSION
 from tools.compiled_pyspark import FILE
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def program(path: Path, text: str) -> Path:

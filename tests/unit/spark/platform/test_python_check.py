@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from spark_bull.errors import SparkBullError
 from spark_bull.spark.platform.python_check import VARIABLE, ensure_python
 from spark_bull.spark.platform.query_start import LATE, start_query
-from tests.unit.spark.test_query_start import Query
+from tests.unit.spark.platform.test_query_start import Query
 
 
 @dataclass
@@ -70,7 +70,7 @@ def test_a_missing_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_another_python_with_all_packages_is_accepted(monkeypatch: pytest.MonkeyPatch, foreign_python: Path) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[4]))
     names(monkeypatch, str(foreign_python))
     ensure_python()
 

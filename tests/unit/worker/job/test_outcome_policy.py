@@ -14,11 +14,9 @@ from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.model.jobs import RawJson
 from spark_bull.model.outcomes import ClaimedJob, Failed, Outcomes, Retried
-from spark_bull.worker.claims.batch_size import LEAST, MOST, BatchSize
 from spark_bull.worker.job.failure import failure
 from spark_bull.worker.job.job_options import keep_of, keep_rule
 from spark_bull.worker.job.outcome_policy import NoReturnValue, returnvalue_text
-from spark_bull.worker.slot.chunk_size import ChunkSize
 
 BULLMQ, BULL, BULL_1 = DIALECTS["bullmq"], DIALECTS["bull"], DIALECTS["bull-1"]
 
@@ -173,41 +171,3 @@ def test_outcomes_pack_equal_values_once() -> None:
     packed = outcomes.packable()
     assert packed["values"] == ["null", "null", "null", "1"]
     assert packed["keeps"] == [{"count": 5}] * 3 + [{}]
-
-
-def test_chunks_grow_with_quick_jobs_and_shrink_with_slow_ones() -> None:
-    size = ChunkSize(200)
-    sizes = [size.current]
-    for _ in range(5):
-        size.update(size.current, 0.001)
-        sizes.append(size.current)
-    assert sizes == [16, 32, 64, 128, 200, 200]
-    size.update(200, 20.0)
-    assert size.current == 2
-    size.update(2, 10.0)
-    assert size.current == 1
-
-
-def test_batches_grow_with_the_backlog_while_they_are_quick() -> None:
-    size = BatchSize()
-    size.update(10, 1.0)
-    assert size.current == LEAST  # A small batch shows only its fixed cost.
-    for jobs, seconds, expected in (
-        (LEAST // 2, 0.1, 5 * LEAST),
-        (LEAST, 1.0, 5 * LEAST),
-        (5 * LEAST, 2.0, MOST),
-        (10, 1.0, MOST),
-        (LEAST, 6.0, LEAST),
-        (LEAST, 0.0, MOST),
-        (MOST, 10.0, MOST // 2),
-        (MOST, 60.0, LEAST),
-    ):
-        size.update(jobs, seconds)
-        assert size.current == expected
-
-
-def test_a_given_size_of_batches_is_kept() -> None:
-    size = BatchSize(7)
-    for seconds in (0.001, 100.0):
-        size.update(7, seconds)
-        assert (size.current, size.most) == (7, 7)
