@@ -18,7 +18,7 @@ from spark_bull.cli.main import parser
 from spark_bull.deprecated import ARGUMENTS, KEYS, NAMES, WORDS, with_new_keys, with_new_words, with_old_arguments
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import parse_arguments, parse_options, spelled
-from spark_bull.options.table import TABLE, WORK, WRITE, Option
+from spark_bull.options.table import QUEUE, TABLE, WORK, WRITE, Option
 from spark_bull.spark.dispatch.rows import plan_rows
 
 CHANGELOG = (Path(__file__).parents[2] / "CHANGELOG.md").read_text("utf-8")
@@ -153,7 +153,9 @@ def test_the_changelog_has_a_table_of_all_old_names() -> None:
     names = [(f"{owner}.{old}", f"{owner}.{new}") for owner, old, new in RENAMED]
     names += [(f"{name}({old})", f"{name}({new})") for name, old, new in ARGUMENTS_RENAMED]
     names += [(f"{argument}[{old}]", f"{argument}[{new}]") for argument, old, new in KEYS_RENAMED]
-    names += [(spelled(option.old or "", scope), spelled(option.name, scope)) for option, scope in OPTIONS_RENAMED]
+    for option, scope in OPTIONS_RENAMED:
+        owner = {WORK: "Worker(%s)", QUEUE: "BullQueue(%s)"}.get(scope, "%s")
+        names.append((owner % spelled(option.old or "", scope), owner % spelled(option.name, scope)))
     for command, words in WORDS.items():
         prefix = "spark-bull " if command in words else f"spark-bull {command} "
         names += [(f"{prefix}{old}", f"{prefix}{new}") for old, new in words.items()]
