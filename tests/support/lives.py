@@ -109,7 +109,7 @@ class Answers(NamedTuple):
 
 
 @dataclass
-class LedgerLease:
+class ClaimedBatch:
     """Jobs that one call claimed on both sides and that are not settled yet."""
 
     queue: str
@@ -133,7 +133,7 @@ class Lives:
     url: str
     steps: int = 0
     window: Window = field(default_factory=Window)
-    held: list[LedgerLease] = field(default_factory=list)
+    held: list[ClaimedBatch] = field(default_factory=list)
     raw: dict[str, Dump] = field(default_factory=dict)
     script: list[str] = field(default_factory=list)
 
@@ -325,7 +325,7 @@ class Lives:
     def _claimed(self, queue: str, token: str, left: list[Any], jobs: list[ClaimedJob]) -> tuple[Any, Any]:
         """Records the claimed jobs; returns the fields that both sides see."""
         tokens = {job["id"]: job["token"] for job in left}
-        self.held.append(LedgerLease(queue, token, [(job, tokens.get(job.id, token)) for job in jobs]))
+        self.held.append(ClaimedBatch(queue, token, [(job, tokens.get(job.id, token)) for job in jobs]))
         seen = [{name: job[name] for name in self._counters} | {"id": job["id"]} for job in left]
         ours = {"attemptsMade": "attempts_made", "attemptsStarted": "attempts_started"}
         return seen, [{name: getattr(job, ours[name]) for name in self._counters} | {"id": job.id} for job in jobs]

@@ -85,6 +85,18 @@ def test_files_that_pages_for_maintainers_name_exist(page: Path) -> None:
     ] == []
 
 
+def test_files_that_comments_name_exist() -> None:
+    ours = [path for suffix in ("py", "lua") for path in sorted((ROOT / "spark_bull").rglob(f"*.{suffix}"))]
+    named = {
+        f"{path.relative_to(ROOT)}: {name}": name
+        for path in ours
+        for name in re.findall(r"\b(?:see|and) `?([\w/]+\.(?:py|lua))\b", path.read_text("utf-8"))
+    }
+    assert named
+    missing = [place for place, name in named.items() if not any(path.match(name) for path in ours)]
+    assert missing == []
+
+
 def test_every_thread_and_lock_is_on_its_page() -> None:
     page = text_of("develop/threads-and-locks.md")
     code = "\n".join(path.read_text("utf-8") for path in (ROOT / "spark_bull").rglob("*.py"))

@@ -33,7 +33,6 @@ LEVEL = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 LATE = (
     "spark_bull.spark.provider",
     "spark_bull.spark.collect.stream",
-    "spark_bull.spark.dispatch.writers",
     "spark_bull.cli.command",
     "spark_bull.cli.programs",
     "spark_bull.cli.serve",
@@ -176,6 +175,7 @@ def test_only_the_platform_depends_on_the_version_of_pyspark(trees: dict[str, as
 
 
 def test_own_modules_are_imported_at_the_top(trees: dict[str, ast.Module]) -> None:
+    assert set(LATE) <= set(MODULES)
     hidden = {
         f"{module}:{node.lineno}": names
         for module, tree in trees.items()

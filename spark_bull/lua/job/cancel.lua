@@ -12,7 +12,7 @@ local token = call('GET', key.lock)
 if not token then
   return {'unlocked'}
 end
--- <worker>:<slot>:<call>, see queue/claim.py and worker/slot_queue.py.
+-- <worker>:<slot>:<call>, see queue/process/claim.py and worker/slot/slot_queue.py.
 if not string.match(token, '^%x+:%d+:%x+$') then
   return {'foreign'}
 end

@@ -48,7 +48,7 @@ class SchedulerEncoder:
     members: Mapping[str, Sequence[str]]
 
     def encode(self, row: Mapping[str, Any], now: int) -> tuple[NewScheduler, Repeated]:
-        """row, now: as in `checked_schedule`. Raises OptionError or DialectError."""
+        """row, now: as in `checked_scheduler`. Raises OptionError or DialectError."""
         dialect = self.handle.dialect
         scheduler = checked_scheduler(dialect, row, self.defaults, now)
         repeated = dialect.repeated(scheduler, now, self.version)

@@ -6,8 +6,8 @@
 -- Number of fields that are read of every job. The other one is read only while jobs of the queue can expire.
 local FIELDS_OF_ALL = 10
 
--- Claims up to `limit` jobs of Bull; see queue/claim.py, and lib/claim_quota for `limits`. `start(job_key, id)` marks a
--- job as started and publishes it, or delays it and returns 'delayed'.
+-- Claims up to `limit` jobs of Bull; see queue/process/claim.py, and see lib/start_limit.lua for `limits`.
+-- `start(job_key, id)` marks a job as started and publishes it, or delays it and returns 'delayed'.
 -- `held` was moved to `active` without a lock by a blocking command; it comes first, unless the stalled check has moved
 -- it back.
 -- Returns what work_once expects.

@@ -23,8 +23,8 @@ local function mark_started(key, arg, ids, keys, rows, at, now)
   end
 end
 
--- Claims up to `limit` jobs: waiting ones, then prioritized ones; see queue/claim.py. A job that has expired gets a
--- deferred failure. The claim ends before a job whose child it has claimed: that job needs the result of its child.
+-- Claims up to `limit` jobs: waiting ones, then prioritized ones; see queue/process/claim.py. A job that has expired gets
+-- a deferred failure. The claim ends before a job whose child it has claimed: that job needs the result of its child.
 -- Returns what work_once expects, and whether a pause or a limit of the queue keeps jobs from starting.
 local function claim_jobs(key, arg, now, limit)
   local call, base = redis.call, arg.base
