@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -16,9 +16,10 @@ from typing import Final
 from spark_bull.cli.doctor.finding import Finding, ok, problem, warning
 from spark_bull.version import VERSION
 
-#: Minimum versions, as in setup.cfg, and the Java of Spark 4.
+#: The Java of Spark 4.
 MIN_JAVA: Final = 17
-MIN_PACKAGES: Final = {"pyspark": (4, 0), "pandas": (2, 2), "pyarrow": (18,), "redis": (5, 3)}
+#: The packages whose versions matter to Spark and Redis.
+PACKAGES: Final = ("pyspark", "pandas", "pyarrow", "redis")
 #: Makes the Python processes of Spark import the compiled PySpark; see docs/howto/production.md.
 COMPILED_PYSPARK: Final = "compiled_pyspark.pth"
 _TIMEOUT_S: Final = 30.0
@@ -62,7 +63,7 @@ def python() -> Iterator[Finding]:
     if path is None:
         yield wrong(f"{of_spark}, which does not exist here", advice)
         return
-    found, *missing = _output(path, "-c", _SCRIPT, *MIN_PACKAGES, "msgpack", stdout_only=True).split() or [""]
+    found, *missing = _output(path, "-c", _SCRIPT, *PACKAGES, "msgpack", stdout_only=True).split() or [""]
     if found != own:
         yield wrong(f"{of_spark}, which is Python {found or '?'}: expected {own}, that of the driver", advice)
     elif missing:
@@ -74,19 +75,43 @@ def python() -> Iterator[Finding]:
 def packages() -> Iterator[Finding]:
     """The versions of the packages that this project needs."""
     yield ok(f"spark-bull {VERSION}")
-    for name, least in MIN_PACKAGES.items():
-        expected = ".".join(map(str, least))
-        install = f"{sys.executable} -m pip install '{name}>={expected}'"
+    required = requirements()
+    for name in PACKAGES:
+        bounds = required.get(name, "")
+        expected = f"expected {name}{bounds}"
+        install = f"{sys.executable} -m pip install '{name}{bounds}'"
         try:
             found = version(name)
         except PackageNotFoundError:
-            yield problem(f"{name} is not installed: expected {expected} or newer", install)
+            yield problem(f"{name} is not installed: {expected}", install)
             continue
-        numbers = tuple(int(number) for number in re.findall(r"\d+", found)[:2])
-        if numbers < least:
-            yield problem(f"{name} {found}: expected {expected} or newer", install)
-        else:
+        if _is_within(found, bounds):
             yield ok(f"{name} {found}")
+        else:
+            yield problem(f"{name} {found}: {expected}", install)
+
+
+def requirements() -> dict[str, str]:
+    """The bounds of the versions of all packages that this one requires, such as `>=2.2,<3`; empty in an archive."""
+    try:
+        declared = requires("spark-bull") or []
+    except PackageNotFoundError:
+        return {}
+    parsed = [re.match(r"([\w-]+)(?:\[.*\])?([^;]*)(;?)", one) for one in declared]
+    return {one[1]: ",".join(sorted(one[2].strip().split(","), reverse=True)) for one in parsed if one and not one[3]}
+
+
+def _is_within(found: str, bounds: str) -> bool:
+    """Whether a version is within bounds of the kinds `>=` and `<`."""
+    numbers = _numbers(found)
+    return all(
+        numbers >= _numbers(limit) if kind == ">=" else numbers < _numbers(limit)
+        for kind, limit in re.findall(r"(>=|<)([\d.]+)", bounds)
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:2])
 
 
 def compiled_pyspark() -> Iterator[Finding]:

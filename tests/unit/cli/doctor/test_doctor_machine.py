@@ -7,6 +7,7 @@ import subprocess
 import sys
 import venv
 from configparser import ConfigParser
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -70,23 +71,34 @@ def test_the_python_that_spark_starts_is_checked(tmp_path: Path, monkeypatch: py
     assert (empty.level, "lacks pyspark, pandas, pyarrow, redis, msgpack" in empty.found) == ("problem", True)
 
 
-def test_the_minimum_versions_are_those_of_the_package() -> None:
+def test_the_versions_are_those_that_the_package_requires() -> None:
     config = ConfigParser()
     config.read(ROOT / "setup.cfg")
-    required = dict(re.findall(r"^(\w+)(?:\[\w+\])?>=([\d.]+)", config["options"]["install_requires"], re.MULTILINE))
-    versions = {name: ".".join(map(str, least)) for name, least in machine.MIN_PACKAGES.items()}
-    assert versions.items() <= required.items()
+    required = dict(re.findall(r"^(\w+)(?:\[\w+\])?(\S*)$", config["options"]["install_requires"], re.MULTILINE))
+    assert machine.requirements() == required
+    assert all(required[name] for name in machine.PACKAGES)
 
 
-def test_old_and_missing_packages_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_new_and_missing_packages_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {finding.level for finding in machine.packages()} == {"ok"}
-    monkeypatch.setattr(machine, "MIN_PACKAGES", {"redis": (99, 1), "no-such-package": (1,)})
-    own, old, missing = machine.packages()
+    bounds = {"redis": ">=99.1", "pandas": ">=2.2,<2.2", "pyspark": ">=4.0,<99", "no-such-package": ">=1"}
+    monkeypatch.setattr(machine, "requirements", lambda: bounds)
+    monkeypatch.setattr(machine, "PACKAGES", tuple(bounds))
+    own, old, new, right, missing = machine.packages()
     assert own.found == f"spark-bull {VERSION}"
-    assert (old.level, missing.level) == ("problem", "problem")
-    assert old.found.endswith("expected 99.1 or newer")
+    assert [finding.level for finding in (old, new, right, missing)] == ["problem", "problem", "ok", "problem"]
+    assert old.found.endswith("expected redis>=99.1")
     assert old.advice == f"{sys.executable} -m pip install 'redis>=99.1'"
-    assert missing.found == "no-such-package is not installed: expected 1 or newer"
+    assert new.found.endswith("expected pandas>=2.2,<2.2")
+    assert missing.found == "no-such-package is not installed: expected no-such-package>=1"
+
+
+def test_an_archive_without_metadata_accepts_all_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> list[str]:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(machine, "requires", requires)
+    assert {finding.level for finding in machine.packages()} == {"ok"}
 
 
 def compiled_pyspark(folder: Path) -> str:
