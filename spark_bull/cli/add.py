@@ -93,5 +93,5 @@ ADD: Final = command(
         metavar="ID|JSON",
         help="deduplication id, or JSON with id and a rule: nothing is added while an unfinished job has the id",
     ),
-    argument("--opts", metavar="JSON", help="further job options of the Node library"),
+    argument("--opts", metavar="JSON", help="other job options of the Node library"),
 )

@@ -67,8 +67,8 @@ SCHEDULE: Final = (
         argument("--limit", type=int, help="maximum number of jobs"),
         duration("--offset", "shift from multiples of the interval"),
         argument("--start", metavar="TIME", help="no job runs before: ISO 8601 or ms since 1970"),
-        argument("--end", metavar="TIME", help="no further job is added after: ISO 8601 or ms since 1970"),
-        argument("--opts", metavar="JSON", help="further job options of the Node library"),
+        argument("--end", metavar="TIME", help="no more jobs are added after: ISO 8601 or ms since 1970"),
+        argument("--opts", metavar="JSON", help="other job options of the Node library"),
     ),
     command(
         "unschedule",

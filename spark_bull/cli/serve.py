@@ -90,7 +90,7 @@ SERVE: Final = command(
     repeated(
         "--host-name",
         "NAME",
-        "further name of the server in requests, such as that of a reverse proxy; may be repeated",
+        "other name of the server in requests, such as that of a reverse proxy; may be repeated",
     ),
     of_queue=False,
 )

@@ -84,8 +84,8 @@ class Deduplications:
     """Reads the property `deduplication` of rows. Rows with equal rules share one."""
 
     def __init__(self, dialect: str, option: str | None, members: frozenset[str], default: object) -> None:
-        """option: the dialect's own name of the property, None if it has none. members: those that its rules may have.
-        default: the default of rows.
+        """option: the dialect's own name of the property, None if it has none. members: the members that its rules
+        may have. default: the default of rows.
 
         Raises OptionError or DialectError for a wrong default.
         """

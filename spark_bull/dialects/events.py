@@ -34,8 +34,8 @@ OWN_EVENTS: Final = frozenset(
 class EventChannels(NamedTuple):
     """The channels of a queue's events.
 
-    names: of those whose names are known. patterns: of the others, which a user of Redis may lack the right to. ends:
-    those of the names on which jobs complete or fail.
+    names: the channels whose names are known. patterns: patterns of the others, which a user of Redis may lack the
+    right to. ends: the names of the channels on which jobs complete or fail.
     """
 
     names: list[str]

@@ -54,7 +54,8 @@ HOLDERS: Final[Mapping[str, tuple[FeatureColumn, ...]]] = {
 class Support(NamedTuple):
     """A row of the table. where: what has the feature, a name of HOLDERS. lacking: what the others lack.
 
-    remedy: what to do there, beside the use of another queue. options: those that have no effect without the feature.
+    remedy: what to do there, beside the use of another queue. options: the options that have no effect
+    without the feature.
     """
 
     where: str

@@ -70,7 +70,7 @@ class NewJob:
         jobs of the queue; {"age": seconds, "count": jobs} limits both.
       remove_on_fail: the same for a job that has failed.
       timestamp: creation time of the job, ms since 1970; default: the current time of Redis.
-      opts: further options of the Node library, by its own names; they take precedence over the others.
+      opts: other options of the Node library, by its own names; they take precedence over the others.
       deduplication: an id that one unfinished job of the queue can have: while it is taken, the job is not added. Or a
         mapping with `id` and a rule: `ttl` (ms), `extend`, `replace`, `reschedule`, `keepLastIfActive` as in BullMQ,
         and `deferrableBy` (s). Bull 4 has only `id` and `ttl`; Bull 1 to 3 have no such ids.
@@ -331,7 +331,7 @@ class QueueMetrics:
     def minutes(self) -> dict[int, int]:
         """Jobs by the minute in which they ended, ms since 1970, the newest first.
 
-        With `start` 0, the first one is the minute of `prev_ts`, in which further jobs may end.
+        With `start` 0, the first one is the minute of `prev_ts`, in which more jobs may end.
         """
         if not self.prev_ts:
             return {}
@@ -428,7 +428,7 @@ class Scheduler:
       limit: maximum number of jobs; BullMQ only.
       offset: by how much its times are shifted from multiples of the interval; BullMQ only.
       start_date: no job runs before; BullMQ only.
-      end_date: no further job is added after.
+      end_date: no more jobs are added after.
       iteration_count: number of jobs that were added; BullMQ only.
       data_text: payload of its jobs, JSON text; BullMQ only.
       opts_text: options of its jobs, JSON text; BullMQ only.

@@ -231,7 +231,7 @@ class Claim:
 
     `claimed`: number of claimed jobs, whether or not they are in `jobs`. `stop`, `paused`: what the control key says.
     `limited_ms`: remaining time of a rate limit, 0: none. `next_due`: when the next delayed job is due (ms since 1970),
-    None when there is none. `more`: further jobs can be claimed now. `now`: time of Redis, ms since 1970. `counted`:
+    None when there is none. `more`: more jobs can be claimed now. `now`: time of Redis, ms since 1970. `counted`:
     numbers of jobs by what became of them, as the worker's totals have them.
     """
 

@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _WIDTH: Final = 116
 #: The settings of redis-py, which have no table here.
-_REDIS: Final = {"redis": 'further settings of redis-py, such as {"client_name": "reports"}.'}
+_REDIS: Final = {"redis": 'other settings of redis-py, such as {"client_name": "reports"}.'}
 
 
 def _parameter_texts(doc: str | None) -> dict[str, str]:

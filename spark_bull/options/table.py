@@ -411,9 +411,7 @@ TABLE: Final[tuple[Option, ...]] = (
         "default for a column of this name: duration of the lock of a job, ms, instead of that of its worker; workers "
         "of Node ignore it",
     ),
-    Option(
-        "opts", json_object, None, (WRITE, SCHEDULE, QUEUE), "further options of the Node library, JSON, merged last"
-    ),
+    Option("opts", json_object, None, (WRITE, SCHEDULE, QUEUE), "other options of the Node library, JSON, merged last"),
     Option(
         "telemetry",
         trace_context,

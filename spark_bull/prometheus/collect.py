@@ -35,7 +35,7 @@ class Export:
     """What is exported: queues by names and globs, and the statistics of their jobs.
 
     sample: number of jobs read of each state for statistics; 0: none. window_ms: their period. names: number of job
-    names, those with most jobs, that have statistics of their own. limit_s: after this time, no further queue is read.
+    names, those with most jobs, that have statistics of their own. limit_s: after this time, no more queues are read.
     """
 
     options: Options

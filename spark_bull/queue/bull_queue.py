@@ -343,10 +343,10 @@ class BullQueue:
     def stats(self, *, window_ms: int = WINDOW_MS, sample: int = SAMPLE) -> list[JobStats]:
         """Computes waiting and run times, rates and numbers of the jobs of the queue, and of those of each name.
 
-        Times are those of finished jobs that are still kept, and numbers by name those of the jobs that were read: at
-        most `sample` of each state, at equal distances, in calls that keep Redis free. The rates of the whole queue are
-        those of the metrics of workers and of the last 10,000 events of BullMQ, as far as there are any, else, as by
-        name, those of jobs that are kept. See the guide on monitoring.
+        At most `sample` jobs of each state are read, at equal distances, in calls that keep Redis free. Times are of
+        finished jobs that are still kept, and numbers by name are estimated from the jobs that were read. The rates of
+        the whole queue are from the metrics of workers and the last 10,000 events of BullMQ. Where there are none, and
+        for each name, rates are from the jobs that are kept. See the guide on monitoring.
 
         Parameters:
           window_ms: period, up to now, of the finished jobs whose times count, and of the rates, ms.
@@ -561,7 +561,7 @@ class BullQueue:
         return free(self.handle, deduplication_id, job_id)
 
     def pause(self) -> None:
-        """Keeps workers from claiming further jobs; active jobs continue."""
+        """Keeps workers from claiming more jobs; active jobs continue."""
         manage.pause(self.handle)
 
     def resume(self) -> None:
@@ -577,7 +577,7 @@ class BullQueue:
         return manage.is_paused(self.handle)
 
     def close_intake(self) -> None:
-        """Lets the queue accept no further jobs and schedulers: writes of Spark and this class raise IntakeClosed.
+        """Lets the queue accept no more jobs and schedulers: writes of Spark and this class raise IntakeClosed.
 
         Workers go on.
 
@@ -982,8 +982,8 @@ class BullQueue:
           limit: maximum number of jobs.
           offset: by how much the times are shifted from multiples of `every`, ms; BullMQ only.
           start_date: no job runs before, ms since 1970; in Bull for patterns only.
-          end_date: no further job is added after, ms since 1970.
-          opts: further options of the Node library for the jobs, by its own names.
+          end_date: no more jobs are added after, ms since 1970.
+          opts: other options of the Node library for the jobs, by its own names.
 
         Returns:
           When its next job is due, ms since 1970.

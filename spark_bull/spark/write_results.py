@@ -32,7 +32,7 @@ def write_results(
       write_id: id of the write, as in `view=writes`.
       queue: names of the queues of the write, comma separated.
       timeout_s: how long to wait until all jobs have ended, s; default: not at all.
-      options: further options of the read, such as `url` and `prefix`, by their names in Spark.
+      options: other options of the read, such as `url` and `prefix`, by their names in Spark.
 
     Returns:
       A row for each job of the write: queue, id, state, returnvalue, failedReason, attemptsMade, processedOn and

@@ -49,10 +49,10 @@ def run_all(connection: Connection, reads: Sequence[Steps[T]], until_s: float = 
 def run_together(connection: Connection, reads: Sequence[Steps[T]], until_s: float = inf) -> list[T | SparkBullError]:
     """Runs reads, TOGETHER at a time, each step in one round trip; returns their results, or the errors they raise.
 
-    until_s: time by the monotonic clock when no further step begins: the results are those of the first reads then, of
-    at least one. Raises ConnectionLost when Redis can't be reached, or refuses the commands of all reads, as a cluster
-    that is down does. If it refuses those of some, such as of a queue on another node, ConnectionLost is the result of
-    these reads.
+    until_s: time by the monotonic clock from which on no step begins: only the first reads, at least one, have results
+    then. Raises ConnectionLost when Redis can't be reached, or refuses the commands of all reads, as a cluster that is
+    down does. If it refuses the commands of some reads, such as of a queue on another node, ConnectionLost is the
+    result of these reads.
     """
     results: list[T | SparkBullError] = []
     while len(results) < len(reads) and (not results or monotonic_s() < until_s):
@@ -70,7 +70,7 @@ def run_together(connection: Connection, reads: Sequence[Steps[T]], until_s: flo
 def _run_part(
     connection: Connection, reads: Sequence[Steps[T]], until_s: float, fewest: int
 ) -> list[T | SparkBullError]:
-    """The results of the first reads: of all, or of those that end in time, and of the `fewest` first ones."""
+    """The results of all reads or, when the time is over, of the first ones that have ended, `fewest` at least."""
     results: dict[int, T | SparkBullError] = {}
     asked: dict[int, Sequence[Command]] = {}
 

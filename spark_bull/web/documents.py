@@ -222,7 +222,7 @@ class NewJobDocument(Strict):
     spread_ms: Number | None = None
     delivery: Literal["at-least-once", "at-most-once"] | None = None
     lock_ms: Number | None = None
-    opts: dict[str, Any] | None = Field(default=None, description="further options, by the names of the Node library")
+    opts: dict[str, Any] | None = Field(default=None, description="other options, by the names of the Node library")
 
     def new_job(self) -> NewJob:
         """The job to add."""
@@ -304,7 +304,7 @@ class MoveDocument(Strict):
 
 
 class DoneDocument(BaseModel):
-    """What a request has changed. `more`: whether the same request would change further jobs."""
+    """What a request has changed. `more`: whether the same request would change more jobs."""
 
     jobs: int = Field(description="number of changed jobs", examples=[1])
     skipped: int = Field(default=0, description="jobs that were in another state, locked or gone meanwhile")

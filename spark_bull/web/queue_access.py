@@ -80,7 +80,7 @@ class Queues:
     ) -> list[T | SparkBullError]:
         """What a read finds in each of these queues, or its error, in round trips that they share.
 
-        until_s: time by the monotonic clock when no further queue is begun.
+        until_s: time by the monotonic clock when no more queues are begun.
         """
         return run_together(self.connection, [self._opened(name, read) for name in names], until_s)
 

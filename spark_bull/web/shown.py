@@ -47,7 +47,7 @@ def json_value(text: str | None) -> Any:
 class Shown:
     """Annotates a dataclass that an answer has as `document` writes it; its docstring describes the properties.
 
-    types: those of fields whose annotation says too little, and of further properties.
+    types: the types of fields whose annotation says too little, and of other properties of the document.
     """
 
     def __init__(self, **types: Any) -> None:

@@ -108,8 +108,8 @@ def test_timestamps_of_udfs_are_instants(queue: BullQueue, make: Callable[..., A
 @pytest.mark.parametrize(
     ("strategy", "reason"),
     [
-        (lambda *_: 1 / 0, r"bad \(no further attempt: the backoff strategy raised division by zero\)"),
-        (lambda *_: "soon", r"bad \(no further attempt: expected the backoff strategy to return ms, got: str\)"),
+        (lambda *_: 1 / 0, r"bad \(no more attempts: the backoff strategy raised division by zero\)"),
+        (lambda *_: "soon", r"bad \(no more attempts: expected the backoff strategy to return ms, got: str\)"),
         (lambda *_: float("nan"), r"to return ms, got: float"),
         (lambda *_: -1, r"bad$"),
     ],

@@ -295,8 +295,8 @@ class Labels(Sequence[str]):
     def __init__(
         self, parents: Sequence[Sequence[int]], numbers: Sequence[int], positions: Sequence[int] | None = None
     ) -> None:
-        """parents: those of each level from the second to this one. numbers: flow numbers. positions: of the jobs
-        in the level; None: all of them.
+        """parents: for each level from the second to this one, the positions of the parents of its jobs in the level
+        above. numbers: the number of each flow. positions: the jobs of this level to name; None: all.
         """
         self._parents, self._numbers = parents, numbers
         self._positions = range(len(parents[-1] if parents else numbers)) if positions is None else positions

@@ -1,8 +1,9 @@
 -- How long the numbers of a worker stay after its last call, ms.
 local COUNTERS_TTL_MS = 2592000000
 
--- Adds the number of claimed jobs, and those of the outcomes of others, to the HASH of a worker; returns these numbers.
--- `lost`: {id, reason} of outcomes that were rejected; jobs that their children keep from ending get another one later.
+-- Adds to the HASH of a worker how many jobs it has claimed, and how many have had each outcome; returns these numbers.
+-- `lost`: {id, reason} of rejected outcomes. Jobs that could not end because of their children are not lost: they get
+-- another outcome later.
 local function count_work(counters, claimed, outcomes, lost)
   local call, is_counted, numbers = redis.call, {}, {claimed = claimed, lost = 0}
   for _, one in ipairs(lost) do

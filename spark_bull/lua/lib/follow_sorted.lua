@@ -111,8 +111,8 @@ local function save_delivered_early(key, scan, ids, times)
   end
 end
 
--- Records jobs, in the order of their times, that a later scan can meet again: those of the window, and those with the
--- time at which the walk continues.
+-- Records the jobs that a later scan can meet again. `ids` are in the order of their times: while the walk closes, only
+-- the last ones, with the time `at` at which it continues, can be met again; else all.
 local function remember(key, scan, ids, times, at)
   if scan.clock.delivered_early and not scan.quiet then
     save_delivered_early(key, scan, ids, times)

@@ -18,8 +18,8 @@ local function place_of(group, rank, timestamp, id)
   return string.format('%s%016.0f%015.0f%03.0f', group, order, created, math.min(#id, 999)) .. id .. '\0'
 end
 
--- The number of promoted jobs of a group that have not started. Where they fill all `places`, those that do not wait
--- are removed: others have started or deleted them.
+-- The number of promoted jobs of a group that have not started. When they fill all `places`, members that no longer
+-- wait are removed: others have started or deleted these jobs.
 local function promoted_of(key, group, places)
   local call, number = redis.call, tonumber(group)
   local count = call('ZCOUNT', key.group_promoted, number, number)
@@ -34,8 +34,8 @@ local function promoted_of(key, group, places)
   return count
 end
 
--- Removes the members of jobs that have left `delayed`, or were delayed for another reason since. Those that were
--- promoted by others and wait count as promoted; returns how many there are.
+-- Removes the members of jobs that have left `delayed`, or were delayed for another reason since. Jobs that others have
+-- promoted, and that wait, count as promoted; returns how many there are.
 local function remove_outdated(key, group, outdated, looked_up)
   local waiting = {}
   redis.call('ZREM', key.group_delayed, unpack(outdated))

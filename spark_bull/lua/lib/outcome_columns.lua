@@ -1,5 +1,5 @@
 -- The completed jobs of outcomes as lists {ids, keys, values, keeps}. `others`: the ids of jobs with another outcome;
--- `all`: those of all jobs.
+-- `all`: the ids of all jobs.
 local function outcome_columns(base, outcomes)
   local ids, keys, others = outcomes.ids or {}, {}, {}
   for i = 1, #ids do

@@ -1,8 +1,8 @@
 -- @include lib: group_places group_room
 
--- Promotes delayed jobs of the groups whose running jobs have ended, {job id -> group}, where there are places. Jobs
--- that wait again (the list `waiting`) keep their places. The limits are those of the call, or else those with which
--- jobs were delayed.
+-- Promotes delayed jobs of groups that have places again. `left`: {job id -> group} of the jobs that have left their
+-- groups; the ones that wait again (the list `waiting`) keep their places. The limits are given by the call, else by
+-- the call that delayed jobs last.
 local function refill_groups(key, arg, now, left, waiting)
   if not next(left) or redis.call('EXISTS', key.group_delayed) == 0 then
     return

@@ -4,8 +4,9 @@
 -- `first`; without anchors, `first`. Positions count from the end that is read from. A call reads the jobs of at most
 -- `most` ids, or about `most_bytes`.
 -- @args fields...
--- @returns msgpack of {found = whether an anchor was, first = position of members[1], length, members = ids examined,
--- scores = those of a ZSET, ids = of the jobs among them, values = job after job}
+-- @returns msgpack of {found = whether an anchor was found, first = position of members[1], length = of the LIST or
+-- ZSET, members = ids that were examined, scores = of the members in a ZSET, ids = of the members that are jobs,
+-- values = their fields, job after job}
 -- @include lib: job_fields
 
 local call = redis.call

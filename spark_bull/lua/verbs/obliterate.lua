@@ -1,5 +1,5 @@
--- Pauses a queue, then removes its next jobs, whatever their state, and finally the queue's other keys. Staged chunks
--- and writes stay; so do parents of BullMQ that wait for children of another queue.
+-- Pauses a queue and removes a portion of its jobs, in any state; once there are none, removes the queue's other keys.
+-- Staged chunks and writes stay. So do parents of BullMQ that wait for children of another queue.
 -- @returns {'open'} (call again), {'done'}, or {'active', number of active jobs} unless `force`
 -- @include lib: once
 -- @include {dialect}/lib: obliterate_queue

@@ -2,7 +2,7 @@
 -- `unkept` is the number of the first stage key of a queue that still expires. Removes a write that was given up in the
 -- same way. `queues`: {write, manifest, open, watermark or nothing} of each. Handles about `most` keys.
 -- @keys touched...
--- @returns number of the queues, from the first, that need no further call
+-- @returns number of the queues, from the first, that need no more calls
 -- @include lib: list_open_write time_ms
 
 local call = redis.call
@@ -59,7 +59,7 @@ local function keep_stages(queue, first)
   return is_last
 end
 
--- Returns whether the queue needs no further call.
+-- Returns whether the queue needs no more calls.
 local function advance(queue)
   local write = call('HMGET', queue[1], 'state', 'deadline', 'version', 'unkept')
   local state, unkept = write[1], tonumber(write[4])

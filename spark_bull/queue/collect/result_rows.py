@@ -1,7 +1,7 @@
 """The entries of a ledger of results with their jobs, as columns.
 
 An entry is the finish of a job; `lua/lib/result_entries.lua` describes its format. What happened to the job later is
-not shown: the time and, if the entry has it, the value are those of the entry.
+not shown: the time and, if the entry has it, the value come from the entry.
 """
 
 from __future__ import annotations

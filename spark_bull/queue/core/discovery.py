@@ -23,7 +23,7 @@ EVERYTHING: Final = Horizon()
 
 
 class DiscoverSettings(NamedTuple):
-    """How a query searches. `owner`: the query; `states`: those of the jobs it wants.
+    """How a query searches. `owner`: the query; `states`: the states of the jobs that it wants.
 
     accept_recreated: continues with a queue that has been deleted since. strict: the next call reports jobs that are
     unaccounted for again. events_only: leaves the sets of finished jobs to a later call. slice_ms: the look-back

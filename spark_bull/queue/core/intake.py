@@ -9,7 +9,7 @@ from spark_bull.store.connection import Command
 
 
 def close_intake(handle: QueueHandle) -> None:
-    """Lets the queue accept no further jobs."""
+    """Lets the queue accept no more jobs."""
     handle.connection.call("SET", handle.keys["intake_closed"], 1)
 
 

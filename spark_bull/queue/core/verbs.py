@@ -113,7 +113,7 @@ def add(
 def add_flows(
     handle: QueueHandle, receipt: str, number: int | str, packed: bytes, touched: Sequence[str]
 ) -> FlowsReply | Refusal:
-    """Adds the flows of a packed chunk. `touched`: further keys that it may touch."""
+    """Adds the flows of a packed chunk. `touched`: other keys that it may touch."""
     args = {"number": number, "from": 1, "chunk": packed, "want_ids": 1, "ttl_ms": RECEIPT_TTL_MS}
     args |= _limit_args(handle, None)
     reply = handle.run("add_flows", args, receipt=receipt, touched=[*touched])
@@ -135,7 +135,7 @@ def commit(
 ) -> CommitReply:
     """Adds or changes the next staged jobs of a registered write, at most one chunk; see lua/lib/commit_once.lua.
 
-    verb: commit, commit_flows, commit_schedules, or commit_managed for a write that changes jobs. touched: further keys
+    verb: commit, commit_flows, commit_schedules, or commit_managed for a write that changes jobs. touched: other keys
     that it may touch.
     """
     state, reached, *detail = handle.run(
@@ -253,7 +253,7 @@ def manage(
     handle: QueueHandle, receipt: str, number: str, packed: bytes, *, first: int, touched: Sequence[str]
 ) -> ManageReply:
     """Changes the jobs of a packed chunk from its row `first` on. `receipt` and `number` identify the call; `touched`:
-    further keys that it may touch.
+    other keys that it may touch.
     """
     args = {"number": number, "from": first, "chunk": packed, "ttl_ms": RECEIPT_TTL_MS, **_NO_WORKER}
     reached, outcomes = handle.run("manage", args, receipt=receipt, touched=[*touched])
@@ -481,7 +481,7 @@ class Promoted(NamedTuple):
 
     @property
     def more(self) -> bool:
-        """Whether further jobs are due."""
+        """Whether more jobs are due."""
         return self.next_due is not None and self.next_due <= self.now
 
 

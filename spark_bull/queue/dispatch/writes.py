@@ -6,8 +6,8 @@ No worker sees staged chunks. Once a write is registered, any process can commit
 A write with the field `replace` = 1 empties its queue before it adds its first job, and then sets the field `emptied`.
 A write with the field `callback` adds its callback before its first job, and lets it start after the last one; the
 field `callbackState` is `open`, then `closed`. The chunks of a write with the field `flows` have flows; the field names
-the further queues of their children. Those of a write with the field `mode` = schedule have schedulers, those of one
-with `mode` = manage change jobs: the field `moves` names the further queues that jobs are moved to, and with the field
+the other queues of their children. Those of a write with the field `mode` = schedule have schedulers, those of one
+with `mode` = manage change jobs: the field `moves` names the other queues that jobs are moved to, and with the field
 `outcomes` it keeps what became of each. A write with the field `maxLength` and `whenFull` = fail is registered only if
 all of its jobs fit; with wait and drop, each step adds those that fit. With the field `keepsIds`, each step keeps the
 ids of its jobs.
@@ -211,7 +211,7 @@ def roll_forward(
 def _committing(
     handle: QueueHandle, flows: bytes | None, mode: bytes | None, moves: bytes | None
 ) -> tuple[str, list[str]]:
-    """The verb that commits a write with these fields, and the further keys that it may touch."""
+    """The verb that commits a write with these fields, and the other keys that it may touch."""
     if mode == b"manage":
         return "commit_managed", touched_keys(handle, json.loads(moves or b"[]"))
     if mode == b"schedule":

@@ -26,7 +26,7 @@ _BEGINNING: Final = b"0"
 
 
 def pause(handle: QueueHandle) -> None:
-    """Keeps workers from claiming further jobs; active jobs continue."""
+    """Keeps workers from claiming more jobs; active jobs continue."""
     is_first = True
     while verbs.pause(handle, first=is_first):
         is_first = False

@@ -24,7 +24,7 @@ log = logging.getLogger("spark_bull")
 
 #: Jobs of one call; each is searched for in the list of active jobs.
 RELOCK_SIZE: Final = 50
-#: Size of payloads, bytes, after which a call claims no further job.
+#: Size of payloads, bytes, after which a call claims no more jobs.
 CLAIM_BYTES: Final = 1 << 20
 
 
@@ -43,7 +43,7 @@ def work(
 ) -> Claim:
     """Settles a chunk and claims the next one, in one round trip.
 
-    limit: maximum number of jobs to claim, 0: settle only. most_bytes: payload after which no further job is claimed.
+    limit: maximum number of jobs to claim, 0: settle only. most_bytes: payload after which no more jobs are claimed.
     held: id of a job that a blocking command has moved to `active`; it is claimed first. reader: name of the ledger to
     which the claim is added. with_jobs: False returns the number of jobs only. call: the unique name of a call that is
     repeated because its reply was lost. token: token of the locks; default: a new one.

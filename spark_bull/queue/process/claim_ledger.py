@@ -44,7 +44,7 @@ class Portion(NamedTuple):
 class Taken(NamedTuple):
     """What one call has claimed: jobs, perhaps none, and their ids.
 
-    limited_ms: remaining time of a rate limit, 0: none. more: whether further jobs can be claimed now.
+    limited_ms: remaining time of a rate limit, 0: none. more: whether more jobs can be claimed now.
     """
 
     portion: Portion

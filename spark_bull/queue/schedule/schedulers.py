@@ -135,7 +135,7 @@ def without_next_job(handle: QueueHandle) -> Iterator[Scheduler]:
 
 
 def _has_ended(scheduler: Scheduler, now: int) -> bool:
-    """Whether no further job is due."""
+    """Whether no more jobs are due."""
     if scheduler.limit is not None and (scheduler.iteration_count or 0) >= scheduler.limit:
         return True
     if scheduler.end_date is None:

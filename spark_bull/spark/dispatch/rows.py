@@ -124,11 +124,11 @@ _BY_LOWER: Final = {one.lower(): name for name, rule in _COLUMNS.items() for one
 
 @dataclass(frozen=True)
 class RowPlan:
-    """Indexes of the columns that are settings or `data`.
+    """What each column of a row is for, by its index.
 
-    payload: those of the columns that form the payload. unique_by: those of the columns whose values are the
-    deduplication id. sequence_by: those of the columns whose values are the key of the job's sequence. integer_ids: the
-    name of the column `jobId` if it has integers.
+    columns: settings and `data`, by name. payload: columns that form the payload. unique_by: columns whose values are
+    the deduplication id. sequence_by: columns whose values are the key of the job's sequence. integer_ids: name of the
+    column of job ids if it has integers.
     """
 
     columns: Mapping[str, int]

@@ -200,7 +200,7 @@ class ClaimReader(LimitedReader):
             self._has_warned = True
             log.warning(
                 "queue %s: the query waits for other workers, whose jobs take the concurrency of the queue (%d), "
-                "before it claims further jobs (%d wait)",
+                "before it claims more jobs (%d wait)",
                 self._handle.keys.queue,
                 concurrency,
                 waiting,

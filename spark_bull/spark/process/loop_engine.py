@@ -141,7 +141,7 @@ class LoopEngine:
             log.warning("worker %s: its slots may not have returned their jobs: %s", self._plan.worker, error)
 
     def pause(self) -> None:
-        """Lets the slots claim no further jobs. Raises ConnectionLost, and SparkBullError if they are to stop."""
+        """Lets the slots claim no more jobs. Raises ConnectionLost, and SparkBullError if they are to stop."""
         self._set_paused(True)
 
     def resume(self) -> None:

@@ -40,8 +40,8 @@ _LOCAL: Final = re.compile(r"local(\[[^,\]]*(,\s*(?P<tries>\d+))?\])?")
 def run_slots(plan: SlotPlan, task_tries: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs in a Spark task: runs the loop of each slot number that it receives.
 
-    When `setup` fails and Spark would not try the task again, but cancel those of the other slots, these are stopped,
-    so that they finish their jobs; the error is in the row of this slot.
+    When `setup` fails and Spark would not try the task again, it would cancel the tasks of the other slots: they are
+    asked to stop, so that they finish their jobs, and the error is in the row of this slot.
     """
     for batch in batches:
         for slot in batch.column(0).to_pylist():
@@ -110,7 +110,7 @@ class SlotGroup:
         return self._control.request("end")
 
     def pause(self) -> None:
-        """Lets the slots claim no further jobs. Raises ConnectionLost."""
+        """Lets the slots claim no more jobs. Raises ConnectionLost."""
         with self._pausing:
             self._control.pause()
             self._is_paused = True

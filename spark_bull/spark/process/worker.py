@@ -201,7 +201,7 @@ class Worker:
         return finished
 
     def pause(self) -> None:
-        """Claims no further jobs until resume() is called; jobs that are claimed are finished.
+        """Claims no more jobs until resume() is called; jobs that are claimed are finished.
 
         Raises:
           SparkBullError: if the worker does not run, or has the engine stream.

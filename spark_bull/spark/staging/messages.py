@@ -13,8 +13,8 @@ from spark_bull.queue.dispatch.writes import Identity, StagedPart, stage_chunk
 @dataclass(kw_only=True)
 class TaskPart(StagedPart):
     """The rows that a task has written to one queue. `stage` is empty if they are added directly. `flow_queues`: the
-    other queues of their children, or those that they move jobs to. `schedulers`: the ids of theirs; `frequent`: those
-    of job schedulers with very short intervals.
+    other queues that have children of these jobs, or that jobs are moved to. `schedulers`: the ids of the rows' job
+    schedulers; `frequent`: the ids of the ones with very short intervals.
     """
 
     queue: str

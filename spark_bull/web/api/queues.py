@@ -133,7 +133,7 @@ def read_metrics(
 
 @router.post("/queues/{queue}/pause", status_code=204)
 def pause_queue(queue: ExistingQueue) -> None:
-    """Keeps workers from claiming further jobs; active jobs continue."""
+    """Keeps workers from claiming more jobs; active jobs continue."""
     queue.pause()
 
 
@@ -145,7 +145,7 @@ def resume_queue(queue: ExistingQueue) -> None:
 
 @router.post("/queues/{queue}/close-intake", status_code=204)
 def close_intake(queue: ExistingQueue) -> None:
-    """Lets the queue accept no further jobs of spark_bull."""
+    """Lets the queue accept no more jobs of spark_bull."""
     queue.close_intake()
 
 

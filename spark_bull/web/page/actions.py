@@ -77,7 +77,7 @@ def _remove(queue: BullQueue, job_id: str) -> str:
 
 def _pause(queue: BullQueue, fields: Fields) -> str:
     queue.pause()
-    return f"Queue {queue.name} is paused: workers claim no further jobs."
+    return f"Queue {queue.name} is paused: workers claim no more jobs."
 
 
 def _resume(queue: BullQueue, fields: Fields) -> str:

@@ -61,7 +61,7 @@ def _kinds_of(schema: Mapping[str, Any]) -> Iterator[Kind]:
 
 
 def _range(schema: Mapping[str, Any]) -> str:
-    """The limits of a number; those of all numbers of JavaScript say nothing."""
+    """The limits of a number, without an upper limit that all numbers of its type have."""
     least, most = schema.get("minimum"), schema.get("maximum")
     if most is not None and most < 2**31 - 1:
         return f", {least:,.0f} to {most:,.0f}" if least is not None else f", at most {most:,.0f}"

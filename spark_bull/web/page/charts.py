@@ -11,7 +11,7 @@ from spark_bull.web.page.history import Sample
 
 Chart = dict[str, Any]
 
-#: There are so many completed jobs that the others would be a flat line.
+#: Without the completed jobs: there are so many that the other lines would be flat.
 _SHOWN_STATES: Final = tuple(state for state in STATES if state != "completed")
 #: Minutes of the chart of rates.
 MINUTES: Final = 120

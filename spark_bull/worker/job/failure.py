@@ -14,7 +14,7 @@ from spark_bull.model.outcomes import ClaimedJob, Failed, Keep, Retried
 from spark_bull.worker.job.interrupts import raise_if_interrupted
 from spark_bull.worker.job.job_options import is_number, job_options, keep_of
 
-#: strategy(attempts made, backoff type, error) -> ms; -1: no further attempt.
+#: strategy(attempts made, backoff type, error) -> ms; -1: no more attempts.
 Strategy = Callable[[int, str, BaseException], Any]
 
 #: Exponent at which exponential backoff stops growing; the delay is beyond all limits by then.
@@ -95,7 +95,7 @@ def _backoff_ms(
         ms = strategy(made, str(kind), error if isinstance(error, BaseException) else RuntimeError(error))
     except BaseException as raised:
         raise_if_interrupted()
-        raise BackoffFailed(f"no further attempt: the backoff strategy raised {reason_of(raised)}") from None
+        raise BackoffFailed(f"no more attempts: the backoff strategy raised {reason_of(raised)}") from None
     if not is_number(ms):
-        raise BackoffFailed(f"no further attempt: expected the backoff strategy to return ms, got: {type(ms).__name__}")
+        raise BackoffFailed(f"no more attempts: expected the backoff strategy to return ms, got: {type(ms).__name__}")
     return int(ms)

@@ -18,7 +18,7 @@ from spark_bull.worker.job.job_options import keep_of
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.running_job import RunningJob
 
-#: strategy(attempts made, backoff type, error, job) -> ms; -1: no further attempt. As in the Node libraries.
+#: strategy(attempts made, backoff type, error, job) -> ms; -1: no more attempts. As in the Node libraries.
 BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]
 
 #: Maximum characters of a return value as JSON text.

@@ -106,7 +106,7 @@ class ChunkLoop(SlotLoop):
         return None
 
     def _filled(self, queue: SlotQueue, claim: Claim, processed: _Processed) -> Claim:
-        """Claims further jobs for a UDF: those there are, then until `min_chunk`, for `chunk_wait_ms` at most.
+        """Claims more jobs for a UDF: those there are, then until `min_chunk`, for `chunk_wait_ms` at most.
 
         Settles what is left of the last chunk.
         """
@@ -224,7 +224,7 @@ class ChunkLoop(SlotLoop):
 
 
 def _have_parents(queue: SlotQueue, jobs: Sequence[ClaimedJob], others: Sequence[ClaimedJob]) -> bool:
-    """Whether jobs have parents among the others, which need their results. A claim by itself ends before a parent."""
+    """Whether a parent of these jobs, which needs their results, is among the others. No claim has both by itself."""
     parents = {job.parent_key for job in jobs if job.parent_key is not None}
     return bool(parents) and any(queue.handle.keys.job(job.id) in parents for job in others)
 

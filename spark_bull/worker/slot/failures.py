@@ -55,7 +55,7 @@ class Failures:
         self._last: deque[FailedAttempt] = deque(maxlen=MOST)
 
     def add(self, queue: str, outcomes: Outcomes) -> None:
-        """Adds those of settled jobs."""
+        """Adds the failed attempts among the outcomes of settled jobs."""
         failed: list[Failed | Retried] = [*outcomes.failed, *outcomes.retried]
         for one in failed:
             self._count += 1
@@ -64,12 +64,12 @@ class Failures:
                 self._last.append(FailedAttempt(self._count, queue, one.id, reason, trace))
 
     def as_report(self) -> list[dict[str, Any]]:
-        """What a slot's report has about them."""
+        """The failures as they are in a slot's report."""
         return [asdict(one) for one in self._last]
 
 
 def failures_in(report: dict[str, Any]) -> Iterator[FailedAttempt]:
-    """Reads them from a slot's report; that of an older version has none."""
+    """Reads the failures from a slot's report, which has none if an older version wrote it."""
     for one in report.get("failures", ()):
         yield FailedAttempt(**one)
 

@@ -24,7 +24,7 @@ class SlotControl:
         self._plan = plan
 
     def pause(self) -> None:
-        """Lets the slots claim no further jobs, unless they are to stop. Raises ConnectionLost."""
+        """Lets the slots claim no more jobs, unless they are to stop. Raises ConnectionLost."""
         self._write("pause", PAUSE_TTL_MS, "NX")
 
     def resume(self) -> None:

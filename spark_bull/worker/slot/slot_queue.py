@@ -178,7 +178,7 @@ class SlotQueue:
         return bool(control and self.handle.connection.call("GET", control) == END)
 
     def end(self) -> None:
-        """Claims and waits for no further job; may be called in any thread."""
+        """Claims and waits for no more jobs; may be called in any thread."""
         self._is_ending = True
         self.wait.end_for_good()
 

@@ -81,7 +81,7 @@ def returning_jobs(queues: Sequence[SlotQueue], end: Callable[[], None]) -> Iter
 
 
 def return_jobs(queues: Sequence[SlotQueue]) -> None:
-    """Returns the jobs that a slot holds to their queues; it claims no further one. May be called in any thread."""
+    """Returns the jobs that a slot holds to their queues; it claims no more jobs. May be called in any thread."""
     for queue in queues:
         queue.end()
     for queue in queues:

@@ -1,7 +1,7 @@
 -- @include lib: obliterate
 -- @include {dialect}/lib: finished_state pause_queue remove_jobs
 
--- Pauses a queue of Bull, then removes its next jobs, whatever their state, and finally the `rest` of its keys.
+-- Pauses a queue of Bull and removes a portion of its jobs, in any state; once there are none, the `rest` of its keys.
 -- Returns 'open' while there is more to remove, then 'done'.
 local function obliterate_bull(key, arg, rest)
   local function remove(ids)

@@ -39,8 +39,8 @@ local function cut(key, arg, job_key)
   return is_open
 end
 
--- Deletes the ancestors of a job that is to be removed with them, as those of a sequence: each one is of the same queue
--- and waits for the one before it alone. At most 100 in one script; the job becomes the child of the next one. Returns
+-- Deletes the ancestors that are to be removed with a job, as in a sequence: each one is of the same queue and waits
+-- only for the one before it. At most 100 in one script; the job becomes the child of the next one. Returns
 -- whether there are more: the job must stay until a later script has deleted them.
 local function cut_sequence(key, arg, job_id)
   local is_open = false

@@ -1,10 +1,10 @@
 -- @include bullmq/lib: enqueue_job free_deduplication split_job_key unlink_job
 -- @include lib: keys_at
 
--- Removes a deleted job from the dependencies of its parent. A parent without further dependencies becomes the next job,
--- whatever its priority, as in Node; with `together` (many jobs are deleted at once), a parent of the same queue is
--- deleted, too, and leaves its own parent. Returns whether the job was among the dependencies. A loop, as a sequence can
--- have more jobs than Lua's stack.
+-- Removes a deleted job from the dependencies of its parent. A parent that has no dependencies left becomes the next
+-- job, even if others have a higher priority, as in Node; with `together` (many jobs are deleted at once), a parent of
+-- the same queue is deleted, too, and leaves its own parent. Returns whether the job was among the dependencies. It is a
+-- loop, as a sequence can have more jobs than Lua's stack.
 local function leave_parent(key, arg, job_key, parent_key, together)
   local call, was_child = redis.call, false
   while parent_key and call('EXISTS', parent_key) == 1

@@ -14,9 +14,9 @@ local function first_balance_field(arg)
   return 'first_' .. balance_field(arg)
 end
 
--- Stores the balance that a new reader has after it has found all jobs it starts with: those of the sets of finished
--- jobs, without those from before its start. It is used until the balance itself is known. Returns whether the reader
--- is new.
+-- Stores the balance that a new reader has after it has found all jobs that it starts with. These are the finished jobs
+-- in their sets, except the ones from before its start. It is used until the balance itself is known. Returns whether
+-- the reader is new.
 local function save_first_balance(key, arg)
   local call, field = redis.call, first_balance_field(arg)
   if call('LLEN', key.ledger) > 0 or call('HEXISTS', key.track, field) == 1 then

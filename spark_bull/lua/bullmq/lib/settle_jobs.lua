@@ -135,8 +135,9 @@ local function merge(into, others)
   end
 end
 
--- Completes and fails jobs. What ended before a parent is settled before it, as it may complete then. `parents`: see
--- parents_in; `mine`, `lost` and `left`, those of the other jobs, get these. Returns how many completed, and failed.
+-- Completes and fails jobs. Jobs that ended before a parent are settled before it: the parent may be able to complete
+-- then. `parents`: see parents_in. `mine`, `lost` and `left` have the other jobs; the parents are added. Returns how
+-- many jobs have completed, and how many have failed.
 local function finish_jobs(key, arg, outcomes, jobs, parents, rows, mine, lost, left, now)
   local failed, after = outcomes.failed or {}, outcomes.failed_after or {}
   local next_completed, next_failed, completed, failures = 1, 1, 0, 0

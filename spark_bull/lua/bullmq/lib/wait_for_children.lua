@@ -1,5 +1,5 @@
--- Moves jobs that have left `active` to those that wait for their children. Returns those without unfinished children,
--- which run again.
+-- Moves jobs that have left `active` to `waiting-children`. Returns the ones without unfinished children, which run
+-- again.
 local function wait_for_children(key, arg, ids, mine, now)
   local call, ready = redis.call, {}
   for _, id in ipairs(ids) do
