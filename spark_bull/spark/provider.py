@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.options.parse import Options
 from spark_bull.short_errors import short_errors
+from spark_bull.spark.platform.positioned_reader import as_called
 from spark_bull.spark.platform.sent_along import sent_along
-from spark_bull.spark.platform.streams import as_called
 from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from spark_bull.spark.schemas import CLAIM_SCHEMA, mode_of, schema_of, shows_events
 

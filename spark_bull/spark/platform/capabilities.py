@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Final
 
 from spark_bull.spark.platform.streams import PASSES_START
@@ -34,7 +35,14 @@ CAPABILITIES: Final[Mapping[str, Capability]] = {
         "it ends after one batch; after a crash, that is the batch which was open. The next run records that the batch "
         "is done: `removeOnRead` removes its jobs only then, and a new checkpoint with its `readerId` repeats it. With "
         "`mode=claim` it claims up to `maxJobsPerTrigger` jobs. `spark-bull collect --once` runs "
-        "the query until there is nothing left",
+        "the query until it finds nothing new, so it may go on for as long as jobs keep finishing",
+    ),
+    "outage": Capability(
+        "a query with `processingTime` goes on when Redis does not answer within `retryMs` in its first batch",
+        "4.2",
+        PASSES_START,
+        "a collecting query fails then, as it could be one with `availableNow`; start it again. It goes on after each "
+        "other batch",
     ),
     "progress": Capability(
         "the progress of a query shows the latest offset, from which you see what is left to read",
@@ -47,5 +55,11 @@ CAPABILITIES: Final[Mapping[str, Capability]] = {
         "4.1",
         "arrow" in KINDS.values(),
         "use `@pandas_udf`",
+    ),
+    "pipelines": Capability(
+        "declarative pipelines (`spark-pipelines`)",
+        "4.1",
+        find_spec("pyspark.pipelines") is not None,
+        "use a streaming query",
     ),
 }
