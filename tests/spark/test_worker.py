@@ -9,10 +9,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +34,7 @@ from spark_bull import (
     Worker,
 )
 from spark_bull.errors import ConnectionLost, JobDamaged, OptionError, SparkBullError, WorkerFailed
+from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.process.slot_group import SlotGroup
 from spark_bull.worker.slot.failures import MOST
 from spark_bull.worker.slot.job_wait import IDLE_S
@@ -402,18 +406,42 @@ def udfs() -> dict[str, tuple[Any, str, Any]]:
         for frame in frames:
             yield frame["age"] / 2
 
-    return {
+    made = {
         "udf over columns": (by_column, PEOPLE, "ada 36"),
         "udf over rows": (by_row, PEOPLE, {"greeting": "hi ada", "ages": [36, 37]}),
         "pandas over columns": (by_series, PEOPLE, "ada 36"),
         "pandas over a frame": (by_frame, PEOPLE, {"name": "ada", "old": True}),
         "pandas iterator": (by_iterator, PEOPLE, 18.0),
     }
+    return made | arrow_udfs() if CAPABILITIES["arrow-udf"].has else made
+
+
+def arrow_udfs() -> dict[str, tuple[Any, str, Any]]:
+    """The same for UDFs over Arrow data."""
+
+    @f.arrow_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def by_array(name: pa.Array, age: pa.Array) -> pa.Array:
+        return pc.binary_join_element_wise(name, age.cast("string"), " ")
+
+    @f.arrow_udf("double")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def by_iterator(people: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        for struct in people:
+            yield pc.divide(struct.field("age").cast("double"), 2)
+
+    return {"arrow over columns": (by_array, PEOPLE, "ada 36"), "arrow iterator": (by_iterator, PEOPLE, 18.0)}
 
 
 @pytest.mark.parametrize(
     "kind",
-    ["udf over columns", "udf over rows", "pandas over columns", "pandas over a frame", "pandas iterator"],
+    [
+        "udf over columns",
+        "udf over rows",
+        "pandas over columns",
+        "pandas over a frame",
+        "pandas iterator",
+        pytest.param("arrow over columns", marks=pytest.mark.capability("arrow-udf")),
+        pytest.param("arrow iterator", marks=pytest.mark.capability("arrow-udf")),
+    ],
 )
 def test_udfs_of_every_kind_process_jobs(queue: BullQueue, start: Start, kind: str) -> None:
     udf, schema, made = udfs()[kind]
@@ -421,6 +449,30 @@ def test_udfs_of_every_kind_process_jobs(queue: BullQueue, start: Start, kind: s
     start(udf, payload_schema=schema)
     assert work_off(queue) == {"completed": 3}
     assert [job.parsed("returnvalue") for job in queue.page("completed")] == [made] * 3
+
+
+def udfs_of_times() -> dict[str, Any]:
+    """UDFs of several kinds that return the same hour of the next day."""
+
+    @f.udf("timestamp")
+    def by_value(at: datetime) -> datetime:
+        return at + timedelta(days=1)
+
+    @f.pandas_udf("timestamp")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def by_series(at: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+        return at + pd.Timedelta(days=1)
+
+    return {"udf": by_value, "pandas": by_series}
+
+
+@pytest.mark.parametrize("engine", ["loop", "stream"])
+@pytest.mark.parametrize("kind", ["udf", "pandas"])
+def test_a_udf_gets_and_returns_times_in_utc(queue: BullQueue, start: Start, kind: str, engine: str) -> None:
+    times: list[str | int | None] = ["2026-03-28T13:00:00+01:00", "2026-03-28T12:00:00.000Z", 1_774_699_200_000]
+    queue.add_many(NewJob({"at": at}) for at in times)
+    start(udfs_of_times()[kind], payload_schema="at TIMESTAMP", engine=engine)
+    assert work_off(queue) == {"completed": 3}
+    assert {job.parsed("returnvalue") for job in queue.page("completed")} == {"2026-03-29T12:00:00.000Z"}
 
 
 @pytest.mark.parametrize("engine", ["loop", "stream"])

@@ -28,7 +28,7 @@ class Case:
     """What a block needs, and its expected effects. `jobs`: payloads by queue that exist before it runs. `finished`: so
     many jobs of the queue `mail` are completed, and as many failed, before it runs. `then`: expected counts by queue
     and state. `prints`: texts that it prints, without spaces. `files`: a pattern of files that it writes. `caller`:
-    Python that runs behind it, for one that only defines a function."""
+    Python that runs behind it, for one that only defines a function. `capability`: what not every PySpark can do."""
 
     jobs: Mapping[str, list[Any]] = field(default_factory=dict)
     finished: int = 0
@@ -36,6 +36,7 @@ class Case:
     prints: tuple[str, ...] = ()
     files: str = ""
     caller: str = ""
+    capability: str = ""
 
 
 _STARTS_SPARK = "each command starts a JVM; test_zip.py runs the scripts of jobs/, which call the same programs"
@@ -141,7 +142,7 @@ CASES = {
     '"payloadSchema", "template INT': Case(then={"mail": {"wait": 1}}),
     "spark-sql -f": Case(then={"mail": {"wait": 2}}, prints=("ada@example.org",)),
     "spark-shell -I": Case(then={"mail": {"wait": 2}}, prints=("|1|wait|ada@example.org|",)),
-    "spark-pipelines run": Case(finished=2, then={"receipts": {"wait": 2}}),
+    "spark-pipelines run": Case(finished=2, then={"receipts": {"wait": 2}}, capability="pipelines"),
     "spark-bull job mail": Case(
         jobs={"mail": [{"n": n} for n in range(42)]}, then={"mail": {"wait": 42}}, prints=("wait", '"id":"42"')
     ),
@@ -211,11 +212,16 @@ CASES = {
 def of(*languages: str, run: bool = True) -> Any:
     """Runs a test for each block of these languages that runs, or that does not."""
     chosen = [b for b in BLOCKS if b.language in languages and run != bool(reason_not_to_run(b))]
-    return pytest.mark.parametrize("block", chosen, ids=str)
+    blocks = [pytest.param(b, marks=[pytest.mark.capability(name)] if (name := _capability(b)) else []) for b in chosen]
+    return pytest.mark.parametrize("block", blocks, ids=[str(b) for b in chosen])
 
 
 def case_of(block: Block) -> Case:
     return next(case for text, case in CASES.items() if text in block.text)
+
+
+def _capability(block: Block) -> str:
+    return "" if reason_not_to_run(block) else case_of(block).capability
 
 
 def reason_not_to_run(block: Block) -> str:
