@@ -20,10 +20,10 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chromium oldest matrix soak lint docs format bench zip release clean
+.PHONY: help setup demo test chromium oldest matrix matrix-tests soak lint docs format bench zip release clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install .venv, the Node libraries, and missing tools
 
@@ -43,6 +43,9 @@ oldest: setup
 
 matrix: setup ## Run all verbs with each version of PySpark, and print a table
 	@$(RUN) tools/matrix.py
+
+matrix-tests: setup ## Run tests/spark with older versions of PySpark; VERSIONS="4.0" selects some
+	@$(RUN) tools/matrix.py --tests $(VERSIONS)
 
 soak: setup $(SPARK_CLASSES) ## Compare random histories of queues with Node, and kill drivers, for half an hour
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)
