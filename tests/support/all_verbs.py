@@ -1,6 +1,7 @@
 """Dispatches, inspects, processes with both engines, and collects: `python all_verbs.py`, with any version of PySpark.
 
-Prints a line per verb. Needs no plugin of pytest and no server: it starts a Redis of its own.
+Prints a line per verb, and per engine, when all of it has worked. Needs no plugin of pytest and no server: it starts a
+Redis of its own.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ def doubled(n: pd.Series) -> pd.Series:
     return 2 * n
 
 
+@pandas_udf(LongType())
+def doubled_time(at: pd.Series) -> pd.Series:
+    return 2 * (at - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(1, "s")
+
+
 def doubled_rows(jobs: DataFrame) -> DataFrame:
     return jobs.select("queue", "id", "token", f.struct((2 * f.col("data.n")).alias("twice")).alias("returnvalue"))
 
@@ -40,24 +46,34 @@ def process(spark: SparkSession, **worker: object) -> None:
 def main(url: str, folder: Path) -> None:
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     spark_bull.register(spark)
-    queues = {
-        "function": {"engine": "loop", "processor": lambda job: 2 * job.data["n"]},
-        "udf": {"engine": "loop", "processor": doubled, "payload_schema": "n LONG"},
-        "udf-stream": {"engine": "stream", "processor": doubled, "payload_schema": "n LONG"},
-        "rows": {"engine": "stream", "processor": doubled_rows, "payload_schema": "n LONG"},
+    workers = {
+        "loop": {
+            "function": {"processor": lambda job: 2 * job.data["n"]},
+            "udf": {"processor": doubled, "payload_schema": "n LONG"},
+            "times": {"processor": doubled_time, "payload_schema": "at TIMESTAMP"},
+        },
+        "stream": {
+            "udf-stream": {"processor": doubled, "payload_schema": "n LONG"},
+            "times-stream": {"processor": doubled_time, "payload_schema": "at TIMESTAMP"},
+            "rows": {"processor": doubled_rows, "payload_schema": "n LONG"},
+        },
     }
+    queues = [queue for of_engine in workers.values() for queue in of_engine]
     bull = {"url": url, "protocol": "bullmq"}
+    payload = f.struct(f.col("id").alias("n"), f.timestamp_seconds("id").alias("at"))
     for queue in queues:
-        numbers = spark.range(JOBS).select(f.lit(queue).alias("queue"), f.struct(f.col("id").alias("n")).alias("data"))
+        numbers = spark.range(JOBS).select(f.lit(queue).alias("queue"), payload.alias("data"))
         numbers.write.format("bull").options(**bull).mode("append").save()
     print("dispatch", flush=True)
     for queue in queues:
-        jobs = spark.read.format("bull").options(**bull, queue=queue, payloadSchema="n LONG").load()
-        assert jobs.select(f.sum("data.n")).first()[0] == sum(range(JOBS))
+        jobs = spark.read.format("bull").options(**bull, queue=queue)
+        for schema, n in {"n LONG": "data.n", "VARIANT": "variant_get(data, '$.n', 'LONG')"}.items():
+            assert jobs.option("payloadSchema", schema).load().selectExpr(f"sum({n})").first()[0] == sum(range(JOBS))
     print("inspect", flush=True)
-    for queue, worker in queues.items():
-        process(spark, **bull, **worker, queue=queue)
-        print(f"process {worker['engine']}", flush=True)
+    for engine, of_engine in workers.items():
+        for queue, worker in of_engine.items():
+            process(spark, **bull, **worker, engine=engine, queue=queue)
+        print(f"process {engine}", flush=True)
     table = Table(str(folder / "results"))
     found = collect(spark, table, {**bull, "queue": ",".join(queues)})
     assert found.jobs == JOBS * len(queues), found
