@@ -24,8 +24,6 @@ OF_SPARK = (
     # Its progress bar.
     r"\[Stage .*\]",
 )
-#: As `make demo` does.
-QUIET = "ignore:PySpark does not yet fully support pandas:FutureWarning"
 
 
 def test_the_quickstart_logs_nothing_of_its_own(tmp_path: Path) -> None:
@@ -36,7 +34,6 @@ def test_the_quickstart_logs_nothing_of_its_own(tmp_path: Path) -> None:
     environment |= {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell",
-        "PYTHONWARNINGS": QUIET,
     }
     (tmp_path / "program.py").write_text(program.text)
     command = [sys.executable, "program.py"]
