@@ -45,6 +45,7 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
 WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "schedules": {"schedules": "schedulers"},
     "work": {"--grace": "--stop-timeout"},
+    "add": {"--lock-ms": "--lock"},
 }
 
 log = logging.getLogger("spark_bull")

@@ -49,7 +49,7 @@ def _job(args: Namespace, payload: RawJson) -> NewJob:
         expire_after_ms=args.expire_after,
         spread_ms=args.spread,
         delivery=args.delivery,
-        lock_ms=args.lock_ms,
+        lock_ms=args.lock,
         deduplication=deduplication("deduplication", args.deduplication) if args.deduplication is not None else None,
         opts=json_object("opts", args.opts) if args.opts else {},
     )
@@ -87,7 +87,7 @@ ADD: Final = command(
     duration("--expire-after", "a job that has not started by then fails: 30s, 5m"),
     duration("--spread", "delay jobs by different times up to this one"),
     argument("--delivery", choices=(AT_LEAST_ONCE, AT_MOST_ONCE), help="whether a job may run twice"),
-    duration("--lock-ms", "duration of a job's lock in workers of spark_bull"),
+    duration("--lock", "duration of a job's lock in workers of spark_bull: 30s, 5m"),
     argument(
         "--deduplication",
         metavar="ID|JSON",

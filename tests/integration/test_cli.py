@@ -109,7 +109,7 @@ def test_a_job_is_added_and_shown(run: Run) -> None:
 
 
 def test_jobs_are_added_with_terms(run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    terms = ("--expire-after", "2m", "--delivery", "at-most-once", "--lock-ms", "10s", "--priority", "low")
+    terms = ("--expire-after", "2m", "--delivery", "at-most-once", "--lock", "10s", "--priority", "low")
     run("add", "mail", "{}", *terms)
     (job,) = queue.page("prioritized")
     assert (job.priority, job.opts["delivery"], job.opts["lockMs"]) == (5, "at-most-once", 10_000)

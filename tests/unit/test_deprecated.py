@@ -139,6 +139,7 @@ def test_the_command_line_takes_old_words(command: str, capsys: pytest.CaptureFi
     given = {
         "schedules": ["schedules", "schedules"],
         "work": ["work", "--queue", "q", "--processor", "a:b", f"{old}=5m"],
+        "add": ["add", "q", "{}", f"{old}=5m"],
     }
     words = with_new_words(command, given[command])
     assert [word for word in words if word.startswith(new)]
