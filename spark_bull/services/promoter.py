@@ -9,7 +9,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_bull.clock import monotonic_s
-from spark_bull.deprecated import with_old_arguments
 from spark_bull.errors import SparkBullError
 from spark_bull.options.arguments import ServiceArguments, with_options
 from spark_bull.options.parse import parse_arguments
@@ -136,19 +135,12 @@ class Promoter(Service):
         """Ends the wait of the current round."""
         self._signal.set()
 
-    @with_old_arguments
-    def stop(self, timeout_s: float = 5.0) -> None:
-        """Stops after the current round. Calling it again has no effect.
-
-        Parameters:
-          timeout_s: maximum time to wait for the end of the round, s.
-
-        Raises:
-          SparkBullError: the error that ended the service before.
-        """
-        super().stop(timeout_s)
+    def _release(self) -> None:
         for watch in self._watches:
-            watch.stop(0)
+            try:
+                watch.stop(0)
+            except SparkBullError:
+                log.debug("a watch had already failed", exc_info=True)
 
     def _promote(self, handles: Sequence[QueueHandle]) -> float:
         """Promotes and expires about a chunk of jobs per queue; returns the time until more is due, s."""
@@ -194,11 +186,7 @@ class Promoter(Service):
         """Restarts the watches if the set of queues has changed."""
         if [handle.keys for handle in handles] == [handle.keys for handle in self._watched]:
             return
-        for watch in self._watches:
-            try:
-                watch.stop(0)
-            except SparkBullError:
-                log.debug("a watch had already failed", exc_info=True)
+        self._release()
         self._watched = list(handles)
         self._watches = watches(handles, self._signal)
         for watch in self._watches:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from spark_bull.deprecated import with_old_arguments
 from spark_bull.errors import ConnectionLost
+from spark_bull.short_errors import short_errors
 from spark_bull.threads import DaemonThread
 from spark_bull.worker.claims.job_signal import RECONNECT_PAUSE_S
 
@@ -18,6 +19,7 @@ log = logging.getLogger("spark_bull")
 Self = TypeVar("Self", bound="Service")
 
 
+@short_errors
 class Service(ABC):
     """A daemon thread that calls round() repeatedly. Also a context manager.
 
@@ -71,7 +73,11 @@ class Service(ABC):
         if self.running:
             self.wake()
             self._thread.join(timeout_s)
+        self._release()
         self._raise()
+
+    def _release(self) -> None:  # noqa: B027 - optional
+        """Ends what the service has started; called by stop()."""
 
     def await_termination(self, timeout_s: float | None = None) -> bool:
         """Waits until the service ends.
