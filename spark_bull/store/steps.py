@@ -36,10 +36,10 @@ def run(connection: Connection, read: Steps[T]) -> T:
     return run_all(connection, [read])[0]
 
 
-def run_all(connection: Connection, reads: Sequence[Steps[T]], until_s: float = inf) -> list[T]:
+def run_all(connection: Connection, reads: Sequence[Steps[T]]) -> list[T]:
     """As `run_together`, but raises the error of the first read that has one."""
     found: list[T] = []
-    for result in run_together(connection, reads, until_s):
+    for result in run_together(connection, reads):
         if isinstance(result, SparkBullError):
             raise result
         found.append(result)
