@@ -73,7 +73,7 @@ def with_ttl(default: object, ttl: int) -> dict[str, Any]:
     return {**members, "ttl": ttl}
 
 
-class Deduplication(NamedTuple):
+class DeduplicationId(NamedTuple):
     """The deduplication id of a job, and its rule."""
 
     id: str
@@ -96,7 +96,7 @@ class Deduplications:
         self._default = {} if default is None else self._members(default)
         self._rule_of(self._default)
 
-    def of(self, row: dict[str, Any]) -> Deduplication | None:
+    def of(self, row: dict[str, Any]) -> DeduplicationId | None:
         """Takes the property out of the properties of a row, which include the defaults; None if the row has no id."""
         given = row.pop(DEDUPLICATION, None)
         if self._option and row.get(self._option) is not None:
@@ -107,7 +107,7 @@ class Deduplications:
         members = {**self._default, **own} if self._default else own
         rule = self._rule_of(members)
         if "id" in members:
-            return Deduplication(members["id"], rule)
+            return DeduplicationId(members["id"], rule)
         if not own or own == self._default:
             return None
         raise OptionError(f"expected `{DEDUPLICATION}` to have an `id`, got: {given!r}")

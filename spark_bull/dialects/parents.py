@@ -28,14 +28,14 @@ ON_FAILURE: Final[Mapping[str, str | None]] = {
 PARENT_MEMBERS: Final = ("queue", "id", "onFailure")
 
 
-class Parent(NamedTuple):
+class ParentJob(NamedTuple):
     """The parent of a job. queue: its name, or with the prefix of its keys, as in BullMQ."""
 
     queue: str
     id: str
 
 
-def take_parent(row: dict[str, Any]) -> Parent | None:
+def take_parent(row: dict[str, Any]) -> ParentJob | None:
     """Takes the parent out of the properties of a row; `onFailure` becomes the option of BullMQ.
 
     Raises OptionError for a parent that is no mapping with `queue` and `id`.
@@ -58,7 +58,7 @@ def take_parent(row: dict[str, Any]) -> Parent | None:
     on_failure = given.get("onFailure")
     if on_failure is not None:
         row |= failure_option(f"{PARENT}.onFailure", on_failure)
-    return Parent(encodable(f"{PARENT}.queue", queue), encodable(f"{PARENT}.id", parent_id))
+    return ParentJob(encodable(f"{PARENT}.queue", queue), encodable(f"{PARENT}.id", parent_id))
 
 
 def failure_option(name: str, on_failure: object) -> dict[str, Any]:

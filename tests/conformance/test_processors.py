@@ -26,7 +26,7 @@ from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot import chunk_loop as loop
 from spark_bull.worker.slot.slot import loop_of
-from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
 from tests.support.misbehaviour import MISBEHAVIOURS
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -198,7 +198,7 @@ def test_a_signal_to_the_process_ends_the_slot(queue: BullQueue) -> None:
     queue.add_many(NewJob({"name": str(n)}) for n in range(3))
     name = uuid4().hex[:8]
     claim_settings = ClaimSettings(name, control=queue.handle.keys.control(name))
-    plan = SlotPlan((QueuePlan(queue.handle, claim_settings),), name, FunctionRunner(processor), chunk_size=100)
+    plan = SlotPlan((SlotQueuePlan(queue.handle, claim_settings),), name, FunctionRunner(processor), chunk_size=100)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         loop_of(plan, 0).run()

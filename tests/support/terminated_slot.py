@@ -28,7 +28,7 @@ from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.concurrent_loop import ConcurrentLoop
 from spark_bull.worker.slot.slot import loop_of
 from spark_bull.worker.slot.slot_loop import Event as LoopEvent
-from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.worker.slot.slot_state import Setup
 from tests.support.forked_process import ForkedProcess
 
@@ -146,7 +146,7 @@ def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> No
         "state, coroutine": (endless_in_loop, state_in_loop),
     }
     processor, setup = processors[kind]
-    queues = (QueuePlan(handle, settings),)
+    queues = (SlotQueuePlan(handle, settings),)
     runner: Runner = ChunkRunner(processor) if kind == "chunk" else FunctionRunner(processor)
     plan = SlotPlan(queues, "slot", runner, chunk_size=200, concurrency=concurrency, setup=setup)
     loop_of(plan, 0).run()

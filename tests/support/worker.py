@@ -19,7 +19,7 @@ from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.slot import loop_of
 from spark_bull.worker.slot.slot_control import SlotControl
-from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.worker.slot.slot_state import Setup
 from spark_bull.worker.slot.slot_stats import SlotStats
 from spark_bull.worker.slot.start_limit import start_limit
@@ -78,7 +78,7 @@ class OurWorker:
         self.id = uuid4().hex[:8]
         handles = [handle] if isinstance(handle, QueueHandle) else handle
         queues = [
-            QueuePlan(
+            SlotQueuePlan(
                 one,
                 ClaimSettings(
                     self.id,

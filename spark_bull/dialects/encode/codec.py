@@ -16,7 +16,7 @@ from spark_bull.dialects.deduplication import DEDUPLICATION, ID_MARK, Deduplicat
 from spark_bull.dialects.encode.chunks import Column, EncodedJobs, collapsed
 from spark_bull.dialects.encode.shapes import OWN, Shapes, shapes_of
 from spark_bull.dialects.fields import STALLED_PRESET
-from spark_bull.dialects.parents import PARENT, PARENT_MARK, Parent, take_parent
+from spark_bull.dialects.parents import PARENT, PARENT_MARK, ParentJob, take_parent
 from spark_bull.dialects.terms import (
     AT_MOST_ONCE,
     DELIVERY,
@@ -139,7 +139,7 @@ class _EncodedRow:
     run_at: int | None
     timestamp: int | None
     deduplication_id: str | None
-    parent: Parent | None
+    parent: ParentJob | None
     expiry: Expiry
 
 

@@ -41,7 +41,7 @@ from spark_bull.spark.staging.columns import (
     JSON_OBJECT,
     MS,
     TEXT,
-    Column,
+    ColumnRule,
     check_json_types,
     column,
     column_indexes,
@@ -85,7 +85,7 @@ def _is_parent(kind: DataType) -> bool:
 
 
 _KEEP: Final = column("BOOLEAN, an integer, or STRUCT<age, count>", BooleanType, IntegralType, StructType)
-_COLUMNS: Final[Mapping[str, Column]] = {
+_COLUMNS: Final[Mapping[str, ColumnRule]] = {
     DATA: JSON,
     "name": TEXT,
     "jobId": column("STRING, or an integer (not for bullmq)", StringType, IntegralType),
@@ -103,17 +103,17 @@ _COLUMNS: Final[Mapping[str, Column]] = {
     SPREAD_MS: MS,
     DELIVERY: TEXT,
     LOCK_MS: MS,
-    DEDUPLICATION: Column(
+    DEDUPLICATION: ColumnRule(
         "STRING, or STRUCT<id, ttl, extend, replace, reschedule, keepLastIfActive, deferrableBy>, of which `id` is "
         "required (`ttl` and `deferrableBy` are integers, the others BOOLEAN)",
         _is_deduplication,
     ),
-    PARENT: Column(
+    PARENT: ColumnRule(
         "STRUCT<queue, id, onFailure>, of which `queue` and `id` are required (all STRING, `id` may be an integer)",
         _is_parent,
     ),
     QUEUE: TEXT,
-    CHILDREN: Column(
+    CHILDREN: ColumnRule(
         "ARRAY<STRUCT<data, …>> of jobs for which the job waits",
         lambda kind: isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType),
     ),

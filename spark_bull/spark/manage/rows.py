@@ -17,7 +17,7 @@ from spark_bull.spark.staging.columns import (
     JSON,
     MS,
     TEXT,
-    Column,
+    ColumnRule,
     check_json_types,
     column,
     column_indexes,
@@ -25,7 +25,7 @@ from spark_bull.spark.staging.columns import (
 )
 from spark_bull.spark.staging.queue_rows import QUEUE
 
-_COLUMNS: Final[Mapping[str, Column]] = {
+_COLUMNS: Final[Mapping[str, ColumnRule]] = {
     "id": column("STRING, or an integer", StringType, IntegralType),
     QUEUE: TEXT,
     "action": TEXT,

@@ -17,7 +17,7 @@ from spark_bull.spark.process.failure_log import FailureLog
 from spark_bull.spark.process.picklable import check_picklable
 from spark_bull.spark.process.slot_group import SlotGroup
 from spark_bull.threads import DaemonThread
-from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.worker.slot.status import Slot, counters_of, latest, slots_of
 
 log = logging.getLogger("spark_bull")
@@ -226,7 +226,7 @@ class LoopEngine:
         if numbers.start == 0:
             return self._plan
 
-        def controlled(queue: QueuePlan) -> QueuePlan:
+        def controlled(queue: SlotQueuePlan) -> SlotQueuePlan:
             control = queue.handle.keys.control(f"{self._plan.worker}:{numbers.start}")
             return replace(queue, claim_settings=replace(queue.claim_settings, control=control))
 

@@ -14,7 +14,7 @@ from spark_bull.spark.process.worker_options import Processing, Processor
 from spark_bull.worker.job.job_options import keep_rule
 from spark_bull.worker.job.job_runner import FunctionRunner, Runner
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
-from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.worker.slot.start_limit import start_limit
 from spark_bull.worker.slot.unsettled import SCRIPT_JOBS
 
@@ -29,7 +29,7 @@ def plan_loop(
     """Returns the plan of the slots of a worker. Raises OptionError for a processor that they cannot call."""
     runner = _runner_of(processing, options)
 
-    def queue_plan(handle: QueueHandle, weight: int) -> QueuePlan:
+    def queue_plan(handle: QueueHandle, weight: int) -> SlotQueuePlan:
         settings = ClaimSettings(
             sender=worker,
             lock_ms=options["lockMs"],
@@ -40,7 +40,7 @@ def plan_loop(
             control=handle.keys.control(worker),
             counters=handle.keys.counters(worker),
         )
-        return QueuePlan(handle, settings, weight, start_limit(handle, options["maxStarted"]))
+        return SlotQueuePlan(handle, settings, weight, start_limit(handle, options["maxStarted"]))
 
     keep = keep_rule(options["removeOnComplete"]), keep_rule(options["removeOnFail"])
     return SlotPlan(

@@ -16,7 +16,7 @@ from spark_bull.spark.staging.columns import (
     JSON_OBJECT,
     MS,
     TEXT,
-    Column,
+    ColumnRule,
     check_json_types,
     column,
     column_indexes,
@@ -25,7 +25,7 @@ from spark_bull.spark.staging.columns import (
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 _TIME: Final = column("TIMESTAMP, or an integer (ms since 1970)", TimestampType, IntegralType)
-_COLUMNS: Final[Mapping[str, Column]] = {
+_COLUMNS: Final[Mapping[str, ColumnRule]] = {
     "id": TEXT,
     QUEUE: TEXT,
     "every": MS,

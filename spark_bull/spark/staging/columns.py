@@ -14,7 +14,7 @@ from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.lazy_arrow import pa, pc
 
 
-class Column(NamedTuple):
+class ColumnRule(NamedTuple):
     """Which types a column may have, in words of SQL, and a check of one. old: its name before."""
 
     words: str
@@ -22,9 +22,9 @@ class Column(NamedTuple):
     old: str = ""
 
 
-def column(words: str, *types: type[DataType]) -> Column:
+def column(words: str, *types: type[DataType]) -> ColumnRule:
     """A column that may have one of these types."""
-    return Column(words, lambda kind: isinstance(kind, types))
+    return ColumnRule(words, lambda kind: isinstance(kind, types))
 
 
 TEXT: Final = column("STRING", StringType)
@@ -36,7 +36,7 @@ JSON_OBJECT: Final = column("STRING holding a JSON object, STRUCT or MAP", Strin
 
 
 def column_indexes(
-    schema: StructType, columns: Mapping[str, Column], advice: str = "", ignored: Collection[str] = ()
+    schema: StructType, columns: Mapping[str, ColumnRule], advice: str = "", ignored: Collection[str] = ()
 ) -> dict[str, int]:
     """Returns the index of each known column; names are case-insensitive.
 

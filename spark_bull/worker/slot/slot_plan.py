@@ -15,7 +15,7 @@ from spark_bull.worker.slot.start_limit import StartLimit
 
 
 @dataclass(frozen=True)
-class QueuePlan:
+class SlotQueuePlan:
     """One queue of a slot.
 
     weight: how often it is asked first, in proportion to the others; 0: in the listed order. start_limit: how often its
@@ -50,7 +50,7 @@ class SlotPlan:
       max_stalled: how often a job may stall before it fails.
     """
 
-    queues: tuple[QueuePlan, ...]
+    queues: tuple[SlotQueuePlan, ...]
     worker: str
     runner: Runner
     chunk_size: int

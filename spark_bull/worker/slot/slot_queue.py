@@ -21,7 +21,7 @@ from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.blocked_parents import fail_blocked
 from spark_bull.worker.slot.failures import Failures
 from spark_bull.worker.slot.job_wait import JobWait, Signalled
-from spark_bull.worker.slot.slot_plan import QueuePlan, SlotPlan
+from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.worker.slot.slot_stats import SlotStats
 from spark_bull.worker.slot.unsettled import Unsettled
 
@@ -66,7 +66,7 @@ class SlotQueue:
     def __init__(
         self,
         plan: SlotPlan,
-        queue: QueuePlan,
+        queue: SlotQueuePlan,
         slot: int,
         stats: SlotStats,
         failures: Failures,

@@ -16,7 +16,7 @@ from spark_bull.options.table import SETTLE
 from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.spark.dispatch.jobs_column import JobsColumn, plan_jobs
 from spark_bull.spark.schemas import CLAIM_SCHEMA
-from spark_bull.spark.staging.columns import MS, TEXT, Column, check_json_types, column, column_indexes
+from spark_bull.spark.staging.columns import MS, TEXT, ColumnRule, check_json_types, column, column_indexes
 from spark_bull.store.settings import resolved
 from spark_bull.worker.claims.job_signal import retry_until_connected
 from spark_bull.worker.job.job_options import keep_rule
@@ -30,7 +30,7 @@ T = TypeVar("T")
 THEN: Final = "then"
 #: The field of its STRUCTs that says when: success (default) or failure.
 ON: Final = "on"
-_COLUMNS: Final[Mapping[str, Column]] = {
+_COLUMNS: Final[Mapping[str, ColumnRule]] = {
     "id": column("STRING, as the claim gave it", StringType),
     "token": column("STRING, as the claim gave it", StringType),
     "returnvalue": column("of any type", DataType),
