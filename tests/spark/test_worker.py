@@ -494,6 +494,11 @@ def test_payloads_that_do_not_fit_the_schema_fail_alone(queue: BullQueue, start:
 def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis_url: str, prefix: str) -> None:
     udf = udfs()["pandas over columns"][0]
     lock = threading.Lock()
+
+    @f.pandas_udf("double")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def total(n: pd.Series) -> float:  # type: ignore[type-arg, unused-ignore]
+        return float(n.sum())
+
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"processor": 7}, "`processor`"),
         ({"processor": None}, "expected `processor`"),
@@ -517,6 +522,7 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ({"processor": print, "weights": {"p": 1}}, "`weights`.* got: 'p'"),
         ({"processor": print, "weights": {"q": 0}}, r"`weights\['q'\]` to be a positive integer"),
         ({"processor": print, "weights": 3}, "`weights` to be a mapping"),
+        ({"processor": total, "payload_schema": "n INT"}, "or, since PySpark 4.1, @arrow_udf"),
         ({"processor": udf}, "`payload_schema`"),
         ({"processor": udf, "payload_schema": "name STRNG"}, "DDL"),
         ({"processor": udf, "payload_schema": "a INT, b INT, c INT"}, "3 fields"),

@@ -17,6 +17,7 @@ from spark_bull.model.jobs import RawJson
 from spark_bull.spark.json.json_text import is_encodable, to_json
 from spark_bull.spark.json.payload import payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
+from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.udfs import KINDS
 from spark_bull.spark.process.udf_iterator import UdfIterator
 from spark_bull.worker.job.alarm import interruptible
@@ -36,8 +37,9 @@ def udf_runner(processor: Any, payload_schema: str | DataType | None, timeout_ms
     kind = KINDS.get(processor.evalType)
     if kind is None:
         raise OptionError(
-            "expected a UDF that returns one value per row (@udf, @arrow_udf, or @pandas_udf from Series to Series or "
-            "iterators of them), got one that aggregates or maps DataFrames: pass a DataFrame -> DataFrame function"
+            "expected a UDF that returns one value per row (@udf, @pandas_udf from Series to Series or iterators of "
+            f"them, or, since PySpark {CAPABILITIES['arrow-udf'].since}, @arrow_udf), got one that aggregates or maps "
+            "DataFrames: pass a DataFrame -> DataFrame function"
         )
     if payload_schema is None:
         raise OptionError(
