@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import inf
-from typing import Annotated, Final, Generic, NamedTuple, TypeVar
+from typing import Annotated, Final, Generic, TypeVar
 
 from fastapi import Depends, Path, Request
 
@@ -27,7 +28,8 @@ T = TypeVar("T")
 READING_S: Final = 2.0
 
 
-class QueuePart(NamedTuple, Generic[T]):
+@dataclass(frozen=True)
+class QueuePart(Generic[T]):
     """What was read of some queues by their names, or why it could not be read.
 
     next: the queue after them, None: there is none; is_partial: whether they are fewer than wanted, as time was over.
