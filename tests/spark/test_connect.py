@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -101,6 +102,22 @@ def _sql(spark: SparkSession, options: Options) -> Any:
 
 def test_sql_adds_and_reads_jobs(connect: ConnectClient, options: Options) -> None:
     assert connect(_sql, options) == [("wait", 1), ("wait", 2)]
+
+
+def _save_as_table(spark: SparkSession, options: Options) -> Any:
+    writer = spark.range(2).write.format("bull").options(**options, queue="q").mode("append")
+    try:
+        writer.saveAsTable("created")
+    except PySparkException as error:
+        return str(error), spark.catalog.tableExists("created")
+    return "", True
+
+
+def test_save_as_table_is_refused(connect: ConnectClient, queue: BullQueue, options: Options) -> None:
+    message, has_table = connect(_save_as_table, options)
+    assert "call save()" in message
+    assert not has_table
+    assert not queue.counts()["wait"]
 
 
 def _schedule(spark: SparkSession, options: Options) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from spark_bull.errors import OptionError
 from spark_bull.short_errors import short_errors
+from spark_bull.spark.platform.created_table import refuse_created_table
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -62,6 +63,7 @@ class BatchSink(DataSourceArrowWriter, Generic[P, W]):
         self._steps = steps
 
     def write(self, iterator: Batches) -> W:
+        refuse_created_table()
         return self._steps.write(self._steps.plan, iterator)
 
     def commit(self, messages: Messages) -> None:
