@@ -21,7 +21,7 @@ from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceS
 from spark_bull.spark.schemas import CLAIM_SCHEMA, mode_of, schema_of, shows_events
 
 if TYPE_CHECKING:
-    from spark_bull.spark.staging.sink import Steps
+    from spark_bull.spark.staging.sink import WriteSteps
 
 
 @short_errors
@@ -90,7 +90,7 @@ class BullDataSource(DataSource):
 
         return StreamSink(self._steps(schema, overwrite, is_stream=True))
 
-    def _steps(self, schema: StructType, overwrite: bool, *, is_stream: bool) -> Steps[Any, Any]:
+    def _steps(self, schema: StructType, overwrite: bool, *, is_stream: bool) -> WriteSteps[Any, Any]:
         """Plans a write of any mode."""
         if mode_of(self.options) == "manage":
             from spark_bull.spark.manage.sink import manage_steps

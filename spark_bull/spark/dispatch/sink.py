@@ -20,12 +20,12 @@ from spark_bull.spark.dispatch.plan import plan_write
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.messages import Written
-from spark_bull.spark.staging.sink import Steps
+from spark_bull.spark.staging.sink import WriteSteps
 
 
 def write_steps(
     raw: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool
-) -> Steps[WritePlan, Written]:
+) -> WriteSteps[WritePlan, Written]:
     """Plans a write that adds jobs. Raises the errors of `plan_write`."""
     if overwrite and is_stream:
         raise OptionError('outputMode("complete") would replace the queue with every batch: use outputMode("append")')
@@ -36,7 +36,7 @@ def write_steps(
             # Tasks add jobs directly, so the old ones must be removed before.
             obliterate(queue, force=True)
         plan = replace(plan, replaces=True)
-    return Steps(plan, write_task, commit_write, abort_write)
+    return WriteSteps(plan, write_task, commit_write, abort_write)
 
 
 def _replaceable_queue(plan: WritePlan) -> QueueHandle:

@@ -11,13 +11,13 @@ from spark_bull.spark.manage.plan import ManagePlan, plan_manage
 from spark_bull.spark.manage.task import stage_changes
 from spark_bull.spark.staging.commit import discard_stages
 from spark_bull.spark.staging.messages import Written
-from spark_bull.spark.staging.sink import Steps, refuse_overwrite
+from spark_bull.spark.staging.sink import WriteSteps, refuse_overwrite
 
 
 def manage_steps(
     raw: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool
-) -> Steps[ManagePlan, Written]:
+) -> WriteSteps[ManagePlan, Written]:
     """Plans a write with mode=manage. Raises the errors of `plan_manage`."""
     if overwrite:
         raise refuse_overwrite("mode=manage changes existing jobs", is_stream=is_stream)
-    return Steps(plan_manage(raw, schema, is_stream=is_stream), stage_changes, commit_changes, discard_stages)
+    return WriteSteps(plan_manage(raw, schema, is_stream=is_stream), stage_changes, commit_changes, discard_stages)

@@ -11,14 +11,14 @@ from spark_bull.spark.schedule.plan import SchedulePlan, plan_schedulers
 from spark_bull.spark.schedule.task import stage_schedulers
 from spark_bull.spark.staging.commit import discard_stages
 from spark_bull.spark.staging.messages import Written
-from spark_bull.spark.staging.sink import Steps, refuse_overwrite
+from spark_bull.spark.staging.sink import WriteSteps, refuse_overwrite
 
 
 def schedule_steps(
     raw: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool
-) -> Steps[SchedulePlan, Written]:
+) -> WriteSteps[SchedulePlan, Written]:
     """Plans a write with mode=schedule. Raises the errors of `plan_schedulers`."""
     if overwrite:
         raise refuse_overwrite("mode=schedule adds and changes job schedulers", is_stream=is_stream)
     plan = plan_schedulers(raw, schema, is_stream=is_stream)
-    return Steps(plan, stage_schedulers, commit_schedulers, discard_stages)
+    return WriteSteps(plan, stage_schedulers, commit_schedulers, discard_stages)

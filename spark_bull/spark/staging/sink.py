@@ -40,7 +40,7 @@ def _imported(function: Any) -> _Imported | None:
 
 
 @dataclass(frozen=True)
-class Steps(Generic[P, W]):
+class WriteSteps(Generic[P, W]):
     """What a mode of writes does with its plan. Picklable, as the functions are defined in modules.
 
     commit, discard: get the messages of the tasks that were successful. discard: None if a failed write leaves nothing.
@@ -52,14 +52,14 @@ class Steps(Generic[P, W]):
     discard: Callable[[P, list[W]], object] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Steps, (self.plan, *map(_imported, (self.write, self.commit, self.discard)))
+        return WriteSteps, (self.plan, *map(_imported, (self.write, self.commit, self.discard)))
 
 
 @short_errors
 class BatchSink(DataSourceArrowWriter, Generic[P, W]):
     """The writer of one `save()`."""
 
-    def __init__(self, steps: Steps[P, W]) -> None:
+    def __init__(self, steps: WriteSteps[P, W]) -> None:
         self._steps = steps
 
     def write(self, iterator: Batches) -> W:
@@ -78,7 +78,7 @@ class BatchSink(DataSourceArrowWriter, Generic[P, W]):
 class StreamSink(DataSourceStreamArrowWriter, Generic[P, W]):
     """The writer of one micro-batch."""
 
-    def __init__(self, steps: Steps[P, W]) -> None:
+    def __init__(self, steps: WriteSteps[P, W]) -> None:
         self._batch = BatchSink(steps)
 
     def write(self, iterator: Batches) -> W:

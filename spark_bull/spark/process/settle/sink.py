@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from spark_bull.spark.process.settle.plan import SettlePlan, plan_settle
 from spark_bull.spark.process.settle.task import Settled, settle_task
-from spark_bull.spark.staging.sink import Steps
+from spark_bull.spark.staging.sink import WriteSteps
 
 log = logging.getLogger("spark_bull")
 
@@ -21,9 +21,9 @@ COUNTS: Final = "outcome STRING, jobs BIGINT"
 _COUNTS: Final = pa.schema([("outcome", pa.string()), ("jobs", pa.int64())])
 
 
-def settle_steps(raw: Mapping[str, str], schema: StructType) -> Steps[SettlePlan, Settled]:
+def settle_steps(raw: Mapping[str, str], schema: StructType) -> WriteSteps[SettlePlan, Settled]:
     """Plans a write with mode=settle. Raises the errors of `plan_settle`."""
-    return Steps(plan_settle(raw, schema), settle_task, log_rejected)
+    return WriteSteps(plan_settle(raw, schema), settle_task, log_rejected)
 
 
 @dataclass(frozen=True)
