@@ -1,103 +1,224 @@
-"""Several executors: slots run on all of them, even more slots than cores, and killing one loses no job.
+"""Several executors: slots run on all of them, even more slots than cores, and losing one loses no job.
 
-A worker that starts before the executors gets its slots when they are there.
+A worker that starts before the executors gets its slots when they are there. Nothing of the package is installed on the
+executors, and speculation is on. The scripts of a cluster run in one driver, since each start takes several JVMs.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from tests.support.wait import PATIENCE_S, wait_until
-from tools.build_zip import build
+from tests.support.bare_python import bare_environment
+from tests.support.dump import escaped
+from tests.support.fork_server import VARIABLE
+from tests.support.spark_submit import SparkSubmit, SubmittedDriver
+from tests.support.wait import wait_until
 
-PROGRAM = """
-import os
+EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+@pytest.fixture(scope="module")
+def two_hosts(
+    package_zip: Path, foreign_python: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SubmittedDriver]:
+    """A driver whose cluster has two hosts with two cores each, as on a cluster where only the dependencies are."""
+    if sys.platform != "linux":
+        pytest.skip("reads /proc, and needs the host 127.0.0.2")
+    settings = {
+        "spark.speculation": "true",
+        # A task gets a copy when it runs longer than the other one of two tasks did.
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.multiplier": "1",
+        "spark.decommission.enabled": "true",
+        "spark.executor.decommission.forceKillTimeout": "1s",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+    }
+    folder = tmp_path_factory.mktemp("two_hosts")
+    submitted = SparkSubmit("local", folder, bare_environment(foreign_python), (package_zip,), settings)
+    with submitted.driver() as driver:
+        yield driver
+
+
+EARLY = """
 import sys
 import time
-from pyspark.sql import SparkSession
-
-url, prefix, jobs, seen = sys.argv[1:]
-spark = (
-    SparkSession.builder.master("local-cluster[2,2,1024]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.speculation", "true")
-    .config("spark.executor.extraJavaOptions", "-Xss4m " + os.environ["SPARK_SUBMIT_OPTS"])
-    .getOrCreate()
-)
-spark.sparkContext.setLogLevel("OFF")
-
 from spark_bull import Worker
+from two_hosts import session
 
-def processor(job):
-    # All wait until both executors are at work.
-    executor = os.getppid()
-    open(os.path.join(seen, str(executor)), "w").close()
-    while len(os.listdir(seen)) < 2:
-        time.sleep(0.01)
-    time.sleep(0.01)
-    return executor
-
+url, prefix = sys.argv[1:]
 options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
-with Worker(spark, "early", lambda job: None, progress=False, **options) as worker:
+with Worker(session(), "q", lambda job: None, progress=False, **options) as worker:
     # The executors have not started yet. An executor has two cores, so three slots are on both.
-    while worker.status().completed < 20 or worker.status().slots < 3:
+    while (status := worker.status()).completed < 20 or status.slots < 3:
         time.sleep(0.2)
-    print("early:", worker.status())
-with Worker(spark, "q", processor, slots=16, lock_ms=5000, check_ms=1000, progress=False, **options) as worker:
-    while worker.status().completed < int(jobs):
-        time.sleep(0.2)
-    print(worker.status())
-spark.stop()
+    print(status)
 """
 
 
-@pytest.mark.spark
-def test_slots_run_on_several_executors_with_the_package_in_py_files(
-    redis_url: str, prefix: str, tmp_path: Path
+def test_a_worker_that_starts_before_the_executors_gets_its_slots_when_they_are_there(
+    two_hosts: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
-    """As on a cluster where only the dependencies are installed; one executor is killed."""
-    package = build(tmp_path / "spark_bull.zip")
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many(NewJob({}) for _ in range(20))
+    assert "running: 20 completed" in two_hosts.run(script_of(tmp_path, EARLY), redis_url, prefix)
+
+
+WRITE = """
+import sys
+import time
+from pathlib import Path
+from pyspark import TaskContext
+from spark_bull import register
+from two_hosts import session
+
+url, prefix, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+spark = session()
+register(spark)
+
+def slow(batches):
+    context = TaskContext.get()
+    attempt = context.partitionId(), context.attemptNumber()
+    (folder / f"{attempt[0]}.{attempt[1]}").touch()
+    while attempt == (1, 1) and not (folder / "go").exists():
+        time.sleep(0.01)
+    yield from batches
+    while attempt == (1, 0):
+        # Until Spark kills it, because its copy has succeeded.
+        time.sleep(0.01)
+
+# A megabyte per partition: more than what the buffers between the processes hold.
+rows = spark.range(0, 2_000, 1, 2).selectExpr("struct(id AS n, repeat('x', 1000) AS pad) AS data")
+rows = rows.mapInArrow(slow, rows.schema)
+options = {"url": url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "chunkSize": "50"}
+rows.write.format("bull").options(**options).mode("append").save()
+"""
+
+
+def test_a_write_adds_each_row_once_although_spark_runs_a_copy_of_a_slow_task(
+    two_hosts: SubmittedDriver, redis_url: str, prefix: str, client: Redis, tmp_path: Path
+) -> None:
+    """The task stages rows and then hangs. Its copy begins when Spark has started it, and the task has staged rows."""
     seen = tmp_path / "seen"
     seen.mkdir()
-    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
-    with BullQueue("early", **options) as early, BullQueue("q", **options) as queue:
-        early.add_many(NewJob({}) for _ in range(20))
-        queue.add_many(NewJob({"n": n}) for n in range(600))
-        submit = Path(sys.executable).with_name("spark-submit")
-        arguments = ["--py-files", str(package), str(program), redis_url, prefix, "600", str(seen)]
-        environment = {**os.environ, "PYTHONSAFEPATH": "1"}
-        running = subprocess.Popen(
-            [str(submit), "--master", "local-cluster[2,2,1024]", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        try:
-            wait_until(lambda: queue.counts()["completed"] > 100 or running.poll() is not None, "jobs to complete")
-            executors = {int(entry.name) for entry in seen.iterdir()}
-            assert len(executors) == 2, "expected Python workers of two executors"
-            os.kill(executors.pop(), signal.SIGKILL)
-            output, _ = running.communicate(timeout=PATIENCE_S)
-        finally:
-            if running.poll() is None:
-                os.killpg(running.pid, signal.SIGKILL)
-        assert "early: running: 20 completed" in output
-        assert "600 completed, 0 failed" in output
-        assert "its 16 slots take all cores, as Spark runs 4 tasks at the same time" in output
-        assert "expected spark.speculation=false" in output
-        assert queue.counts()["completed"] == 600
+    staged_by_task = f"{escaped(prefix)}:q:spark:stage:*.1.*"
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        two_hosts.begin(script_of(tmp_path, WRITE), redis_url, prefix, str(seen))
+        wait_until(lambda: (seen / "1.1").exists() or two_hosts.has_ended, "the copy of the task")
+        (stage,) = wait_until(lambda: client.keys(staged_by_task), "the task to stage rows")
+        (seen / "go").touch()
+        two_hosts.finish()
+        assert queue.counts()["wait"] == 2_000
+        assert {job.parsed()["n"] for job in queue.page("wait", 0, 2_000)} == set(range(2_000))
+        # What the task has staged is not committed, and expires.
+        assert client.keys(staged_by_task) == [stage]
+        assert client.pttl(stage) > 0
+
+
+PROCESS = """
+import os
+import sys
+import time
+from spark_bull import Worker
+from two_hosts import session
+
+url, prefix, folder, lock_ms, jobs = sys.argv[1:]
+
+def processor(job):
+    import spark_bull
+
+    # The parent of this process is the daemon of PySpark, and the parent of that is the executor.
+    daemon = os.getppid()
+    with open(f"/proc/{daemon}/stat") as stat:
+        executor = stat.read().rpartition(")")[2].split()[1]
+    open(os.path.join(folder, f"{executor}.{daemon}"), "w").close()
+    # Until so many executors have been at work.
+    while len({name.partition(".")[0] for name in os.listdir(folder)}) < job.data["executors"]:
+        time.sleep(0.01)
+    return spark_bull.__file__
+
+options = {"url": url, "prefix": prefix, "protocol": "bullmq", "lock_ms": int(lock_ms), "check_ms": 1000}
+with Worker(session(), "q", processor, slots=16, chunk_size=10, progress=False, **options) as worker:
+    while worker.status().completed < int(jobs):
+        time.sleep(0.2)
+    print(worker.status())
+"""
+
+
+@pytest.mark.parametrize("is_decommissioned", [False, True], ids=["killed", "decommissioned"])
+def test_losing_an_executor_loses_no_job(
+    is_decommissioned: bool, two_hosts: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    """The jobs of one that is killed, as a machine that breaks, are rescued when their locks expire.
+
+    One that is decommissioned has to return its jobs, as their locks do not expire during the test. Half of the jobs
+    wait for a third executor, which Spark starts in place of the lost one, so that slots work when it is lost.
+    """
+    jobs, lock_ms = 600, 24 * 3_600_000 if is_decommissioned else 5_000
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    before = len(two_hosts.submitted.log)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many(NewJob({"executors": 2 if n < jobs // 2 else 3}) for n in range(jobs))
+        two_hosts.begin(script_of(tmp_path, PROCESS), redis_url, prefix, str(seen), str(lock_ms), str(jobs))
+        wait_until(lambda: queue.counts()["completed"] > 100 or two_hosts.has_ended, "jobs to complete")
+        executors = dict(map(int, path.name.split(".")) for path in seen.iterdir())
+        assert len(executors) == 2
+        assert all(EXECUTOR in Path(f"/proc/{executor}/cmdline").read_bytes() for executor in executors)
+        executor, daemon = executors.popitem()
+        if is_decommissioned:
+            os.kill(executor, signal.SIGPWR)
+        else:
+            kill_with_python(executor, daemon)
+        wait_until(lambda: not Path(f"/proc/{executor}").exists(), "the end of the executor")
+        said = two_hosts.finish()
+        assert f"{jobs} completed, 0 failed" in said
+        assert queue.counts()["completed"] == jobs
+        completed = queue.page("completed", 0, jobs)
+        assert len({job.id for job in completed}) == jobs
+        # As --py-files sends it: nothing of the package is installed.
+        assert {Path(job.parsed("returnvalue")).parents[1].name for job in completed} == {"spark_bull.zip"}
+    log = two_hosts.submitted.log[before:]
+    assert ("decommissioned" in log) == is_decommissioned
+    assert "its 16 slots take all cores, as Spark runs 4 tasks at the same time" in log
+    assert "expected spark.speculation=false" in log
+
+
+def kill_with_python(executor: int, daemon: int) -> None:
+    """Kills an executor and the Python processes that it has started, none of which can react."""
+    os.kill(executor, signal.SIGSTOP)
+    os.killpg(daemon, signal.SIGKILL)
+    os.kill(executor, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def allocated(python_forks: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SubmittedDriver]:
+    """A driver that gets one executor with two cores and two GPUs when tasks wait, although there are two machines."""
+    folder = tmp_path_factory.mktemp("allocated")
+    script = folder / "gpus.sh"
+    script.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["7", "9"]}'\n""")
+    script.chmod(0o755)
+    settings = {
+        "spark.resources.discoveryPlugin": "org.apache.spark.resource.ResourceDiscoveryScriptPlugin",
+        "spark.worker.resource.gpu.amount": "2",
+        "spark.worker.resource.gpu.discoveryScript": str(script),
+        "spark.executor.resource.gpu.amount": "2",
+        "spark.task.resource.gpu.amount": "1",
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.minExecutors": "0",
+        "spark.dynamicAllocation.maxExecutors": "1",
+    }
+    environment = {**os.environ, VARIABLE: str(python_forks)}
+    with SparkSubmit("local-cluster[2,2,1024]", folder, environment, settings=settings).driver() as driver:
+        yield driver
 
 
 RESOURCES = """
@@ -106,22 +227,10 @@ import sys
 import time
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
+from spark_bull import Worker
 
 url, prefix, folder = sys.argv[1:]
-spark = (
-    SparkSession.builder.master("local-cluster[1,2,1024]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.executor.extraJavaOptions", "-Xss4m " + os.environ["SPARK_SUBMIT_OPTS"])
-    .config("spark.resources.discoveryPlugin", "org.apache.spark.resource.ResourceDiscoveryScriptPlugin")
-    .config("spark.worker.resource.gpu.amount", 2)
-    .config("spark.worker.resource.gpu.discoveryScript", f"{folder}/gpus.sh")
-    .config("spark.executor.resource.gpu.amount", 2)
-    .config("spark.task.resource.gpu.amount", 1)
-    .getOrCreate()
-)
-spark.sparkContext.setLogLevel("OFF")
-
-from spark_bull import Worker
+spark = SparkSession.builder.getOrCreate()
 
 def addresses():
     return TaskContext.get().resources()["gpu"].addresses
@@ -144,35 +253,20 @@ for queue, concurrency, names in (("one", 1, ["one"]), ("several", 2, ["several"
     with Worker(spark, queue, by_name, concurrency=concurrency, **options) as worker:
         while worker.status().finished < 40:
             time.sleep(0.2)
-spark.stop()
 """
 
 
-@pytest.mark.spark
-@pytest.mark.usefixtures("forked_python")
 def test_functions_read_the_addresses_of_the_resources_of_their_slot(
-    redis_url: str, prefix: str, tmp_path: Path
+    allocated: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     """Each slot has one of two GPUs, in its function, in its threads, and in its event loop."""
-    script = tmp_path / "gpus.sh"
-    script.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["7", "9"]}'\n""")
-    script.chmod(0o755)
-    program = tmp_path / "program.py"
-    program.write_text(RESOURCES)
     for name in ("one", "several"):
         (tmp_path / name).mkdir()
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     with BullQueue("one", **options) as one, BullQueue("several", **options) as several:
         one.add_many(NewJob({"seen": "one"}, name="one") for _ in range(40))
         several.add_many(NewJob({"seen": "several"}, name=name) for name in ["several"] * 20 + ["coroutine"] * 20)
-        run = subprocess.run(
-            [sys.executable, str(program), redis_url, prefix, str(tmp_path)],
-            cwd=tmp_path,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-        assert run.returncode == 0, run.stderr[-5_000:]
+        allocated.run(script_of(tmp_path, RESOURCES), redis_url, prefix, str(tmp_path))
         for queue, names in ((one, {"one"}), (several, {"several", "coroutine"})):
             jobs = queue.page("completed", 0, 100)
             seen = {(job.name, *map(tuple, job.parsed("returnvalue"))) for job in jobs}
@@ -182,52 +276,32 @@ def test_functions_read_the_addresses_of_the_resources_of_their_slot(
             assert {addresses for _, _, addresses in seen} == {("7",), ("9",)}
 
 
-DYNAMIC = """
-import os
+SLOTS = """
 import sys
 import time
 from pyspark.sql import SparkSession
-
-url, prefix = sys.argv[1:]
-spark = (
-    SparkSession.builder.master("local-cluster[2,1,1024]")
-    .config("spark.ui.enabled", "false")
-    .config("spark.executor.extraJavaOptions", "-Xss4m " + os.environ["SPARK_SUBMIT_OPTS"])
-    .config("spark.dynamicAllocation.enabled", "true")
-    .config("spark.dynamicAllocation.shuffleTracking.enabled", "true")
-    .config("spark.dynamicAllocation.minExecutors", "0")
-    .config("spark.dynamicAllocation.maxExecutors", "1")
-    .getOrCreate()
-)
-spark.sparkContext.setLogLevel("OFF")
-
 from spark_bull import Worker
 
+url, prefix = sys.argv[1:]
 options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
-with Worker(spark, "q", lambda job: None, slots=3, progress=False, **options) as worker:
-    while (status := worker.status()).completed < 20 or status.tasks < 1 or status.busy:
+with Worker(SparkSession.builder.getOrCreate(), "q", lambda job: None, slots=3, progress=False, **options) as worker:
+    while (status := worker.status()).completed < 20 or status.slots < 2 or status.tasks < 2 or status.busy:
         time.sleep(0.2)
     print(status)
-spark.stop()
 """
 
 
-@pytest.mark.spark
-@pytest.mark.usefixtures("forked_python")
 def test_a_worker_says_how_many_slots_run_with_fewer_executors_than_slots(
-    redis_url: str, prefix: str, tmp_path: Path
+    allocated: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(DYNAMIC)
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many(NewJob({}) for _ in range(20))
-    run = subprocess.run(
-        [sys.executable, str(program), redis_url, prefix],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
-    assert run.returncode == 0, run.stderr[-5_000:]
-    assert "20 completed, 0 failed" in run.stdout
-    assert "0 of 1 slots busy, 2 more wait for a core: Spark runs 1 tasks at the same time" in run.stdout
+    said = allocated.run(script_of(tmp_path, SLOTS), redis_url, prefix)
+    assert "20 completed, 0 failed" in said
+    assert "0 of 2 slots busy, 1 more wait for a core: Spark runs 2 tasks at the same time" in said
+
+
+def script_of(folder: Path, text: str) -> Path:
+    script = folder / "script.py"
+    script.write_text(text)
+    return script

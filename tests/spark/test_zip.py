@@ -1,17 +1,13 @@
-"""All scripts of jobs/ on a separate executor process, with a Python that has only the dependencies.
+"""All scripts of jobs/ on two executors with one core each, with a Python that has only the dependencies.
 
 The package is sent with --py-files, as the file that `make zip` builds. One script is submitted by itself; the others
-run in one driver, which is submitted with the same arguments, since each start takes two JVMs.
+run in one driver, which is submitted with the same arguments, since each start takes three JVMs. Speculation is on.
 """
 
 from __future__ import annotations
 
-import json
-import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,11 +17,11 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.bare_python import bare_environment
 from tests.support.finisher import Finisher
-from tests.support.jvm import JVM_OPTIONS
+from tests.support.spark_submit import SparkSubmit, SubmittedDriver
 from tests.support.wait import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
-CLUSTER = "local-cluster[1,2,1024]"
+CLUSTER = "local-cluster[2,1,1024]"
 #: The demo starts its own Spark and Redis and is not submitted.
 NOT_SUBMITTED = {"demo"}
 
@@ -43,7 +39,6 @@ def double_all(jobs: DataFrame) -> DataFrame:
 """
 
 Submit = Callable[..., str]
-Start = Callable[..., subprocess.Popen[str]]
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -57,47 +52,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def start(package_zip: Path, foreign_python: Path, folder: Path) -> Start:
-    """Starts spark-submit with a script and its arguments. What it logs is in the file `log`."""
-    environment = bare_environment(foreign_python)
-    begin = [f"{environment['SPARK_HOME']}/bin/spark-submit", "--master", CLUSTER]
-    begin += ["--conf", f"spark.executor.extraJavaOptions={JVM_OPTIONS}"]
-    begin += ["--py-files", f"{package_zip},{folder / 'my_jobs.py'}"]
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        with (folder / "log").open("a") as log:
-            return subprocess.Popen(
-                [*begin, *arguments], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-
-    return start
+def submitted(package_zip: Path, foreign_python: Path, folder: Path) -> SparkSubmit:
+    files = package_zip, folder / "my_jobs.py"
+    return SparkSubmit(CLUSTER, folder, bare_environment(foreign_python), files, {"spark.speculation": "true"})
 
 
 @pytest.fixture(scope="module")
-def driver(start: Start) -> Iterator[TextIO]:
+def driver(submitted: SparkSubmit) -> Iterator[SubmittedDriver]:
     """A driver that runs scripts one after the other."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(PATIENCE_S)
-        with start(str(ROOT / "tests" / "support" / "script_runner.py"), str(server.getsockname()[1])) as submitted:
-            connection, _ = server.accept()
-            with connection, connection.makefile("rw") as lines:
-                yield lines
-                connection.shutdown(socket.SHUT_RDWR)
-            submitted.communicate(timeout=PATIENCE_S)
+    with submitted.driver() as driver:
+        yield driver
 
 
 @pytest.fixture
-def submit(driver: TextIO, folder: Path, redis_url: str, prefix: str) -> Submit:
+def submit(driver: SubmittedDriver, redis_url: str, prefix: str) -> Submit:
     """Runs a script of jobs/ in the driver and returns its output."""
 
     def submit(script: str, *arguments: str) -> str:
-        request = [str(ROOT / "jobs" / f"{script}.py"), *arguments, *addresses(script, redis_url, prefix)]
-        print(json.dumps(request), file=driver, flush=True)
-        code, printed = json.loads(driver.readline() or '[1, "the driver ended"]')
-        log = (folder / "log").read_text()
-        assert code == 0, printed[-2000:] + log[-4000:]
-        assert "Lost executor" not in log
-        return str(printed)
+        printed = driver.run(ROOT / "jobs" / f"{script}.py", *arguments, *addresses(script, redis_url, prefix))
+        assert "Lost executor" not in driver.submitted.log
+        return printed
 
     return submit
 
@@ -117,15 +91,14 @@ def test_every_script_is_tested_here() -> None:
     assert [script for script in scripts if f'submit("{script}"' not in text and f'"{script}.py"' not in text] == []
 
 
-def test_dispatch_runs_from_a_zip(start: Start, queue: BullQueue, folder: Path, redis_url: str, prefix: str) -> None:
-    (folder / "in.json").write_text("".join(f'{{"n": {n}}}\n' for n in range(20)))
+def test_dispatch_runs_from_a_zip(submitted: SparkSubmit, queue: BullQueue, redis_url: str, prefix: str) -> None:
+    (submitted.folder / "in.json").write_text("".join(f'{{"n": {n}}}\n' for n in range(20)))
     arguments = ["--input", "in.json", "--format", "json", "--queue", "q", *addresses("dispatch", redis_url, prefix)]
-    with start(str(ROOT / "jobs" / "dispatch.py"), *arguments) as submitted:
-        said, _ = submitted.communicate(timeout=PATIENCE_S)
-    log = (folder / "log").read_text()
-    assert submitted.returncode == 0, log[-4000:]
+    with submitted.start(str(ROOT / "jobs" / "dispatch.py"), *arguments) as program:
+        said, _ = program.communicate(timeout=PATIENCE_S)
+    assert program.returncode == 0, submitted.log[-4000:]
     assert "20 jobs added to queue q" in said
-    assert "Lost executor" not in log
+    assert "Lost executor" not in submitted.log
     assert queue.counts()["wait"] == 20
 
 
