@@ -23,7 +23,7 @@ from spark_bull.spark.platform.udf_errors import sendable_errors
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.failure_log import FailureLog
 from spark_bull.spark.process.settle.plan import OUTCOMES, SETTLED_COLUMNS, plan_settle
-from spark_bull.spark.process.settle.sink import COUNTS, Settling
+from spark_bull.spark.process.settle.sink import SETTLED, Settling, failures_of
 from spark_bull.spark.process.stream_plan import StreamPlan
 from spark_bull.spark.process.tokens import read_settle_token
 from spark_bull.spark.process.udf_transform import INPUT, OUTPUT, UdfTransformation
@@ -167,8 +167,10 @@ class BatchProcessor:
         schema = rows.schema if udf is None else OUTPUT
         plan = replace(self._retry(lambda: plan_settle(options, schema, strategy)), patient=True)
         counts = Counter[str]()
-        for row in rows.mapInArrow(Settling(plan, udf), COUNTS).collect():
-            counts[row.outcome] += row.jobs
+        for row in rows.mapInArrow(Settling(plan, udf), SETTLED).collect():
+            counts.update(row.counts)
+            for one in failures_of(row):
+                self._failures.log(one)
         return counts
 
     def _pending(self, claimed: Sequence[_Claimed]) -> list[_Claimed]:
@@ -196,13 +198,9 @@ class BatchProcessor:
         if not errors:
             return
         schema = StructType([StructField("id", StringType()), StructField("token", StringType()), *ERROR_SCHEMA])
-        columns = {job: _columns_of(error) for job, error in errors.items()}
-        for job, outcome in columns.items():
-            if outcome.get("error") is not None:
-                queue = self._plan.handle.keys.queue
-                self._failures.log(queue, job.id, outcome["error"], outcome["stacktrace"])
         rows = [
-            tuple({**job._asdict(), **outcome}.get(name) for name in schema.names) for job, outcome in columns.items()
+            tuple({**job._asdict(), **_columns_of(error)}.get(name) for name in schema.names)
+            for job, error in errors.items()
         ]
         named = batch.sparkSession.createDataFrame(rows, schema)
         self._write(batch.select("queue", "id", "token").join(f.broadcast(named), ["id", "token"]))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Final
 
-from spark_bull.worker.slot.failures import FewInPeriod, failures_in
+from spark_bull.worker.slot.failures import FailedAttempt, FewInPeriod, failures_in
 from spark_bull.worker.slot.status import Slot
 
 log = logging.getLogger("spark_bull")
@@ -34,13 +34,19 @@ class FailureLog:
                 for one in failures_in(report):
                     if one.number > self._logged.get(run, 0):
                         self._logged[run] = one.number
-                        self.log(one.queue, one.job, one.reason, one.trace)
+                        self.log(one)
 
-    def log(self, queue: str, job: str, reason: str, trace: str) -> None:
+    def log(self, one: FailedAttempt) -> None:
         """Logs a failure, unless there were too many."""
         if self._few.take():
-            shown = f"\n{trace}" if trace else ""
+            trace = f"\n{one.trace}" if one.trace else ""
             log.warning(
-                "worker %s: job %s of queue %s failed: %s%s%s", self._worker, job, queue, reason, self._advice, shown
+                "worker %s: job %s of queue %s failed: %s%s%s",
+                self._worker,
+                one.job,
+                one.queue,
+                one.reason,
+                self._advice,
+                trace,
             )
             self._advice = ""

@@ -1,4 +1,4 @@
-"""The failed attempts that a slot reports to the driver, which logs them: the first ones, then a few a minute."""
+"""The failed attempts that a slot or a settling task tells the driver, which logs the first, then a few a minute."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FewInPeriod:
 
 @dataclass(frozen=True)
 class FailedAttempt:
-    """A failed attempt of a job. number: how many attempts of this slot had failed with it. trace: may be empty."""
+    """A failed attempt of a job. number: how many of this slot or task had failed with it. trace: may be empty."""
 
     number: int
     queue: str
@@ -47,7 +47,7 @@ class FailedAttempt:
 
 
 class Failures:
-    """The last failures of a slot that are to be logged."""
+    """The last failures of a slot or task that are to be logged."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -60,8 +60,12 @@ class Failures:
         for one in failed:
             self._count += 1
             if self._few.take():
-                reason, trace = sendable(one.reason, _MAX_REASON), sendable(_last_trace(one.stack), _MAX_TRACE)
+                reason, trace = sendable(one.reason, _MAX_REASON), sendable(_last_trace(one), _MAX_TRACE)
                 self._last.append(FailedAttempt(self._count, queue, one.id, reason, trace))
+
+    @property
+    def last(self) -> list[FailedAttempt]:
+        return list(self._last)
 
     def as_report(self) -> list[dict[str, Any]]:
         """The failures as they are in a slot's report."""
@@ -74,6 +78,7 @@ def failures_in(report: dict[str, Any]) -> Iterator[FailedAttempt]:
         yield FailedAttempt(**one)
 
 
-def _last_trace(stack: str) -> str:
-    traces = json.loads(stack) if stack else []
-    return str(traces[-1]) if traces else ""
+def _last_trace(failed: Failed | Retried) -> str:
+    traces = json.loads(failed.stack) if failed.stack else []
+    # An outcome without a trace has its reason there.
+    return str(traces[-1]) if traces and traces[-1] != failed.reason else ""

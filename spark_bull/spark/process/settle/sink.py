@@ -4,21 +4,38 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, LongType, MapType, Row, StringType, StructField, StructType
 
+from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.process.settle.plan import SettlePlan, plan_settle
 from spark_bull.spark.process.settle.task import Settled, settle_task
 from spark_bull.spark.staging.sink import WriteSteps
+from spark_bull.worker.slot.failures import FailedAttempt
 
 log = logging.getLogger("spark_bull")
 
-#: Schema of the counts of outcomes.
-COUNTS: Final = "outcome STRING, jobs BIGINT"
-_COUNTS: Final = pa.schema([("outcome", pa.string()), ("jobs", pa.int64())])
+#: Schema of what a task has settled.
+SETTLED: Final = StructType(
+    [
+        StructField("counts", MapType(StringType(), LongType())),
+        StructField(
+            "failures",
+            ArrayType(
+                StructType(
+                    [
+                        StructField("number", LongType()),
+                        *(StructField(name, StringType()) for name in ("queue", "job", "reason", "trace")),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+_ARROW: Final = to_arrow_schema(SETTLED)
 
 
 def settle_steps(raw: Mapping[str, str], schema: StructType) -> WriteSteps[SettlePlan, Settled]:
@@ -28,7 +45,7 @@ def settle_steps(raw: Mapping[str, str], schema: StructType) -> WriteSteps[Settl
 
 @dataclass(frozen=True)
 class Settling:
-    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; returns rows of COUNTS.
+    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; returns a row of SETTLED per task.
 
     transform: makes the rows with outcomes of batches of claimed jobs, in the same process; None: these are given.
     """
@@ -37,8 +54,15 @@ class Settling:
     transform: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        counts = settle_task(self.plan, batches if self.transform is None else self.transform(batches)).counts
-        yield pa.RecordBatch.from_pydict({"outcome": list(counts), "jobs": list(counts.values())}, schema=_COUNTS)
+        settled = settle_task(self.plan, batches if self.transform is None else self.transform(batches))
+        row = {"counts": settled.counts, "failures": [asdict(one) for one in settled.failures]}
+        yield pa.RecordBatch.from_pylist([row], schema=_ARROW)
+
+
+def failures_of(row: Row) -> Iterator[FailedAttempt]:
+    """The failures in a row of SETTLED."""
+    for one in row.failures:
+        yield FailedAttempt(**one.asDict())
 
 
 def log_rejected(_: SettlePlan, settled: list[Settled]) -> None:

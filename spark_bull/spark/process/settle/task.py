@@ -29,6 +29,7 @@ from spark_bull.worker.job.job_options import keep_of
 from spark_bull.worker.job.outcome_policy import strategy_for
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.blocked_parents import fail_blocked
+from spark_bull.worker.slot.failures import FailedAttempt, Failures
 
 log = logging.getLogger("spark_bull")
 
@@ -37,16 +38,18 @@ Outcome = Literal["completed", "failed", "retried", "returned", "lost"]
 
 
 class Settled(WriterCommitMessage):
-    """The number of outcomes that one task has settled, by kind."""
+    """What one task has settled: the number of outcomes by kind, and the failures that are to be logged."""
 
-    def __init__(self, counts: Mapping[Outcome, int]) -> None:
+    def __init__(self, counts: Mapping[Outcome, int], failures: Sequence[FailedAttempt] = ()) -> None:
         self.counts = dict(counts)
+        self.failures = list(failures)
 
 
 def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
     """Settles the rows of one task attempt, a chunk at a time."""
     freeze_loaded_objects()
     size, counts, handles = int(plan.options["chunkSize"]), Counter[Outcome](), plan.ask(plan.handles)
+    failures = Failures()
     for batch in batches:
         for start in range(0, batch.num_rows, size):
             part = batch.slice(start, size)
@@ -55,19 +58,23 @@ def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
                 if queue not in handles:
                     handles[queue] = plan.ask(partial(open_handle, plan.options, queue))
                 for of_different_jobs in without_repeats(rows):
-                    counts.update(_Chunk(plan, handles[queue], reader, of_different_jobs, then).settle())
-    return Settled(counts)
+                    counts.update(_Chunk(plan, handles[queue], reader, of_different_jobs, then, failures).settle())
+    return Settled(counts, failures.last)
 
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Rows of different jobs of one queue, claimed by one reader. `then`: the column of all rows of the slice."""
+    """Rows of different jobs of one queue, claimed by one reader.
+
+    then: the column `then` of all rows of the slice. failures: those of the task.
+    """
 
     plan: SettlePlan
     handle: QueueHandle
     reader: str
     rows: list[Row]
     then: pa.Array | None
+    failures: Failures
 
     def settle(self) -> Counter[Outcome]:
         rows, follow_ups = self.rows, dict[str, list[FollowUp]]()
@@ -134,7 +141,9 @@ class _Chunk:
     def _work(self, outcomes: Outcomes) -> Claim:
         claim_settings = ClaimSettings(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metricsMinutes"])
         call = uuid4().hex
-        return self.plan.ask(lambda: work(self.handle, claim_settings, outcomes, 0, call=call))
+        claim = self.plan.ask(lambda: work(self.handle, claim_settings, outcomes, 0, call=call))
+        self.failures.add(self.handle.keys.queue, outcomes)
+        return claim
 
     def _keep_of(self, job: ClaimedJob | None) -> Keep:
         """Which completed jobs to keep. job: None when its options have no such rule."""

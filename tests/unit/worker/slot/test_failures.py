@@ -34,6 +34,12 @@ def test_the_last_failures_are_reported_with_their_last_traces(clock: list[float
     assert (second["number"], second["reason"], second["trace"]) == (2, "again", "")
 
 
+def test_a_reason_is_no_trace(clock: list[float]) -> None:
+    found = Failures()
+    found.add("mail", Outcomes("token", failed=[Failed("1", "no address", json.dumps(["no address"]), None, 1)]))
+    assert [(one.reason, one.trace) for one in found.last] == [("no address", "")]
+
+
 def test_a_slot_reports_a_few_a_minute(clock: list[float]) -> None:
     found = Failures()
     found.add("mail", outcomes(10))
