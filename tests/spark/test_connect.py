@@ -33,12 +33,16 @@ pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")
-def connect(python_forks: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectClient]:
+def server_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("connect") / "log"
+
+
+@pytest.fixture(scope="module")
+def connect(python_forks: Path, server_log: Path) -> Iterator[ConnectClient]:
     need(find_spec("grpc_status"), "needs the packages of pyspark[connect]")
-    log = tmp_path_factory.mktemp("connect") / "log"
     home = Path(sysconfig.get_path("purelib")) / "pyspark"
     environment = {VARIABLE: str(python_forks), "SPARK_HOME": str(home)}
-    with connect_server(log, environment) as address, ConnectClient(address) as client:
+    with connect_server(server_log, environment) as address, ConnectClient(address) as client:
         yield client
 
 
@@ -205,11 +209,13 @@ def _transform(spark: SparkSession, options: Options, from_environment: bool) ->
 
 
 def test_the_engine_stream_transforms_batches_on_the_server(
-    connect: ConnectClient, queue: BullQueue, options: Options
+    connect: ConnectClient, queue: BullQueue, options: Options, server_log: Path
 ) -> None:
     """The client has the address in its environment, which the server has not."""
-    queue.add({"n": "no number"})
+    damaged = queue.add({"n": "no number"})
     assert connect(_transform, options, True) == 18
+    said = f"job {damaged} of queue q failed: expected the payload to be JSON"
+    wait_until(lambda: said in server_log.read_text(), "the server to log why jobs fail")
 
 
 def _stop_in_a_batch(spark: SparkSession, options: Options, folder: str) -> Any:
