@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import sysconfig
@@ -42,7 +44,13 @@ class SparkSubmit:
             command += ["--py-files", ",".join(map(str, self.files))]
         with self._log.open("a") as log:
             return subprocess.Popen(
-                [*command, *arguments], cwd=self.folder, env=self.environment, stdout=prints, stderr=log, text=True
+                [*command, *arguments],
+                cwd=self.folder,
+                env=self.environment,
+                stdout=prints,
+                stderr=log,
+                text=True,
+                start_new_session=True,
             )
 
     @property
@@ -59,20 +67,29 @@ class SparkSubmit:
         with socket.create_server(("127.0.0.1", 0)) as server, self._log.open("a") as log:
             server.settimeout(PATIENCE_S)
             with self.start(str(_RUNNER), str(server.getsockname()[1]), prints=log.fileno()) as process:
-                connection, _ = server.accept()
-                with connection, connection.makefile("rw") as lines:
-                    yield SubmittedDriver(self, process, lines)
-                    connection.shutdown(socket.SHUT_RDWR)
-                process.wait(PATIENCE_S)
+                try:
+                    connection, _ = server.accept()
+                    connection.settimeout(PATIENCE_S)
+                    with connection, connection.makefile("rw") as lines:
+                        driver = SubmittedDriver(self, process, lines)
+                        yield driver
+                        connection.shutdown(socket.SHUT_RDWR)
+                    if not driver.is_busy:
+                        process.wait(PATIENCE_S)
+                finally:
+                    if process.poll() is None:
+                        os.killpg(process.pid, signal.SIGKILL)
 
 
-@dataclass(frozen=True)
 class SubmittedDriver:
     """Runs scripts in its session."""
 
-    submitted: SparkSubmit
-    _process: subprocess.Popen[str]
-    _lines: TextIO
+    def __init__(self, submitted: SparkSubmit, process: subprocess.Popen[str], lines: TextIO) -> None:
+        self.submitted = submitted
+        self._process = process
+        self._lines = lines
+        #: Whether a script may still run.
+        self.is_busy = False
 
     def run(self, script: Path, *arguments: str) -> str:
         """Runs a script and returns what it prints."""
@@ -81,11 +98,14 @@ class SubmittedDriver:
 
     def begin(self, script: Path, *arguments: str) -> None:
         """Lets a script begin, of which `finish` tells the end."""
+        assert not self.is_busy, "the script of another test has not ended"
+        self.is_busy = True
         print(json.dumps([str(script), *arguments]), file=self._lines, flush=True)
 
     def finish(self) -> str:
         """Waits until the script has ended, and returns what it has printed."""
         code, printed = json.loads(self._lines.readline() or '[1, "the driver ended"]')
+        self.is_busy = False
         assert code == 0, printed[-2000:] + self.submitted.log[-4000:]
         return str(printed)
 
