@@ -17,8 +17,7 @@ def oldest_python() -> Path:
     try:
         environment = oldest()
     except NotRun as why:
-        need(False, str(why))
-        raise
+        pytest.skip(str(why))
     need(environment.is_made(), f"no {environment.folder.name}: run `make oldest`")
     return environment.interpreter
 
