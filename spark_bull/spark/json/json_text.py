@@ -98,7 +98,12 @@ def is_variant(kind: pa.DataType) -> bool:
 
 
 def _variant(value: dict[str, bytes]) -> str:
-    text = VariantVal(value["value"], value["metadata"]).toJson()
+    try:
+        text = VariantVal(value["value"], value["metadata"]).toJson()
+    except RecursionError:
+        raise OptionError(
+            "expected each VARIANT to have at most some 200 levels, got one with more: write it as STRING, by to_json()"
+        ) from None
     # PySpark writes NaN and infinities, which no JSON has, as Python does.
     return _NOT_FINITE.sub(lambda found: found[1] or "null", text) if "inf" in text or "nan" in text else text
 

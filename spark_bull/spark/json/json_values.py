@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.errors import PySparkValueError
 from pyspark.sql.types import VariantVal
 
 from spark_bull.dialects.fields import Raw
@@ -22,6 +21,8 @@ Read: TypeAlias = Callable[[Any], Any]
 def values_of(raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
     """Parses texts. A text that is not JSON is null, as is each value in it that has another type than `kind` says.
 
+    So are a text of a thousand levels, which Python does not parse, and a value that is larger than a VARIANT may be.
+
     Missing members of objects are null, unknown ones are dropped. Where the type is STRING, other values are their JSON
     text. Times are ISO 8601 text (UTC if there is no offset) or ms since 1970; binary is base64. Unpaired surrogates,
     which UTF-8 lacks, become U+FFFD.
@@ -33,7 +34,7 @@ def values_of(raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
         return pa.array([read(_encodable(_parsed(raw))) for raw in raws], kind)
 
 
-def _parsed(raw: Raw) -> Any:
+def _parsed(raw: Raw | str) -> Any:
     try:
         return None if raw is None else json.loads(raw)
     except (ValueError, RecursionError):
@@ -41,7 +42,7 @@ def _parsed(raw: Raw) -> Any:
 
 
 def _encodable(value: Any) -> Any:
-    return json.loads(sendable(json.dumps(value, ensure_ascii=False), sys.maxsize))
+    return _parsed(sendable(_json_text(value) or "null", sys.maxsize))
 
 
 def _reader(kind: pa.DataType) -> Read:
@@ -83,16 +84,24 @@ def _variant(value: Any) -> dict[str, bytes] | None:
         return None
     try:
         built = VariantVal.parseJson(json.dumps(value))
-    except PySparkValueError:
-        # Larger than a VARIANT may be.
+    except UnicodeEncodeError:
+        raise
+    except (ValueError, RecursionError):
+        # Larger than a VARIANT may be, for which PySpark 4.0 raises no error of its own; or nested too deeply.
         return None
     return {"value": built.value, "metadata": built.metadata}
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return value if value is None or isinstance(value, str) else _json_text(value)
+
+
+def _json_text(value: Any) -> str | None:
+    """The JSON text of what was parsed; None for the few levels that Python can parse, but not write."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return None
 
 
 def _integer(limit: int) -> Read:

@@ -62,8 +62,21 @@ class PayloadCheck:
         """Raises OptionError for the first payload that does not match. numbers: row numbers, for errors."""
         find = _finder(self.kind)
         for text, number in zip(texts, numbers, strict=True):
-            if text is not None and (mismatch := find(json.loads(text))):
-                raise OptionError(f"row {number}: {mismatch}; option `{_OPTION}` has the types of `data`")
+            if text is not None and (found := _found(find, text)):
+                raise OptionError(f"row {number}: {found}")
+
+
+def _found(find: Find, text: str) -> str:
+    """What does not match in a text; empty: nothing."""
+    try:
+        mismatch = find(json.loads(text))
+        return f"{mismatch}; option `{_OPTION}` has the types of `data`" if mismatch else ""
+    except (ValueError, RecursionError) as error:
+        shown = text[:MAX_SHOWN] + ("…" if len(text) > MAX_SHOWN else "")
+        return (
+            f"expected `data` to be JSON that can be checked, got: {shown!r} ({error}); nest less deeply, or leave out "
+            f"the option `{_OPTION}`"
+        )
 
 
 def payload_check(text: str | None) -> PayloadCheck | None:

@@ -232,6 +232,13 @@ def test_json_that_is_read_as_a_variant_is_written_as_it_was(value: Any) -> None
     assert (None if text is None else json.loads(text)) == value
 
 
+def test_a_variant_that_is_nested_too_deeply_is_an_error() -> None:
+    found = VariantVal.parseJson("[" * 500 + "]" * 500)
+    array = pa.array([{"value": found.value, "metadata": found.metadata}], VARIANT.type)
+    with pytest.raises(OptionError, match="expected each VARIANT to have at most some 200 levels"):
+        to_json(array, VARIANT, ignore_nulls=True)
+
+
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_numbers_that_json_lacks_are_null_in_a_variant(number: float) -> None:
     found = VariantVal.parseJson(json.dumps({"inf": ["nan", number, 'say "-inf"', 1.5]}))
