@@ -235,7 +235,7 @@ def _typed(view: str, options: Options, infer: Callable[[Options, str], str]) ->
         raise OptionError(f"expected no `{TYPED_COLUMNS[next(iter(given))]}` with view={view}: it is for jobs")
     types = {field.name: field.dataType.simpleString() for field in SCHEMAS[view]}
     for column, text in given.items():
-        types[column] = infer(options, column) if is_inferred(text) else ddl_of(text)
+        types[column] = infer(options, column) if is_inferred(text) else ddl_of(TYPED_COLUMNS[column], text)
     return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
 
 

@@ -6,6 +6,7 @@ A write parses them without a JVM, which the processes that plan and run it do n
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Final
 
 from pyspark.sql.types import (
@@ -25,6 +26,7 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
     VariantType,
 )
@@ -47,17 +49,30 @@ _TYPES: Final[dict[str, DataType]] = {
     "double": DoubleType(),
     "date": DateType(),
     "timestamp": TimestampType(),
+    "timestamp_ltz": TimestampType(),
+    "timestamp_ntz": TimestampNTZType(),
     "binary": BinaryType(),
     "variant": VariantType(),
 }
+_DECIMALS: Final = ("decimal", "dec", "numeric")
+_SIZED: Final = ("char", "character", "varchar")
 _TOKEN: Final = re.compile(r"`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\w+|[<>(),:]|\S")
+#: A text that is one type.
+_TYPE: Final = re.compile(
+    rf"{'|'.join(_TYPES)}|(?:{'|'.join(_DECIMALS)})\s*(?:\(.*\))?|(?:struct|array|map)\s*<.*", re.IGNORECASE | re.DOTALL
+)
 
 
-def ddl_of(text: str) -> str:
-    """Returns the type of a column in SQL: the text, if it is a type, else a STRUCT with these columns."""
+def ddl_of(option: str, text: str) -> str:
+    """Returns the type of a column in SQL: the text, if it is a type, else a STRUCT with these columns.
+
+    Raises OptionError for texts with a length, which PySpark does not take from a data source.
+    """
     given = text.strip()
-    is_type = given.lower() in _TYPES or given.lower().startswith(("struct<", "array<", "map<", "decimal("))
-    return given if is_type else f"STRUCT<{given}>"
+    for word, following in pairwise(_TOKEN.findall(given)):
+        if word.lower() in _SIZED and following == "(":
+            raise OptionError(f"expected `{option}` to have STRING instead of {word}(…), got: {given!r}")
+    return given if _TYPE.fullmatch(given) else f"STRUCT<{given}>"
 
 
 def parse_type(option: str, text: str) -> DataType:
@@ -65,7 +80,7 @@ def parse_type(option: str, text: str) -> DataType:
 
     Raises OptionError that names the option and the place.
     """
-    parser = _Parser(option, ddl_of(text))
+    parser = _Parser(option, ddl_of(option, text))
     kind = parser.type()
     parser.expect("")
     return kind
@@ -95,7 +110,7 @@ class _Parser:
             value = self.type()
             self.expect(">")
             return MapType(key, value)
-        if name in ("decimal", "dec", "numeric"):
+        if name in _DECIMALS:
             return self._decimal()
         if name not in _TYPES:
             raise self._error(f"a type, got {name!r}")

@@ -11,11 +11,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import VariantType
 
+from spark_bull.errors import OptionError
 from spark_bull.spark.json.ddl import ddl_of
 from spark_bull.spark.json.json_schema import inferred
 from spark_bull.spark.json.json_text import to_json
 from spark_bull.spark.json.json_values import values_of
+from spark_bull.spark.json.payload_check import payload_check
 from spark_bull.spark.platform.arrow import to_arrow_type
+from spark_bull.spark.schemas import schema_of
 
 VARIANT = to_arrow_type(VariantType())
 
@@ -52,10 +55,28 @@ def test_nothing_is_inferred_from_texts_that_are_not_json() -> None:
         ("VARIANT", "VARIANT"),
         ("DECIMAL(10, 2)", "DECIMAL(10, 2)"),
         ("n INT", "STRUCT<n INT>"),
+        ("DECIMAL", "DECIMAL"),
+        ("Dec", "Dec"),
+        ("NUMERIC(3)", "NUMERIC(3)"),
+        ("numeric (4, 2)", "numeric (4, 2)"),
+        ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ"),
+        ("ARRAY <INT>", "ARRAY <INT>"),
+        ("decimal INT", "STRUCT<decimal INT>"),
+        ("map MAP<STRING, INT>", "STRUCT<map MAP<STRING, INT>>"),
     ],
 )
 def test_columns_are_a_struct_and_a_type_is_itself(text: str, ddl: str) -> None:
-    assert ddl_of(text) == ddl
+    assert ddl_of("payloadSchema", text) == ddl
+
+
+@pytest.mark.parametrize("text", ["VARCHAR(3)", "n CHAR (3)", "n ARRAY<STRUCT<c: character(2)>>"])
+def test_texts_with_a_length_are_refused_in_reads_and_writes(text: str) -> None:
+    read = {"queue": "q", "payloadSchema": text}
+    for parse in (lambda: schema_of(read, lambda *_: ""), lambda: payload_check(text)):
+        with pytest.raises(OptionError, match="expected `payloadSchema` to have STRING instead of"):
+            parse()
+    named = "`char(3)` INT COMMENT 'once a varchar(3)', char STRING"
+    assert ddl_of("payloadSchema", named) == f"STRUCT<{named}>"
 
 
 @pytest.mark.parametrize(
@@ -92,6 +113,22 @@ def test_a_value_of_another_type_is_null(kind: pa.DataType, value: Any, read: An
         read,
         *[None] * 4,
     ]
+
+
+@pytest.mark.parametrize("kind", [VARIANT, pa.string(), pa.list_(pa.string()), pa.list_(VARIANT)])
+def test_json_that_is_nested_too_deeply_is_null_beside_other_jobs(kind: pa.DataType) -> None:
+    """The deepest JSON that Python can parse depends on what calls it."""
+    depths = [*range(900, 1100, 3), 200_000]
+    deep = [b"[" * levels + text + b"]" * levels for levels in depths for text in (b"1", b'"\\ud800"')]
+    *nested, shallow = values_of([*deep, b"[[[1]]]"], kind).to_pylist()
+    assert nested[-1] is None
+    assert shallow is not None
+
+
+def test_json_that_is_larger_than_a_variant_is_null_beside_other_jobs() -> None:
+    large = json.dumps("x" * 2**24).encode()
+    read = values_of([large, b"1"], VARIANT).to_pylist()
+    assert [one is None for one in read] == [True, False]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.map_(pa.string(), pa.string()), VARIANT])

@@ -51,6 +51,26 @@ def test_a_text_that_is_no_type_is_an_error_with_the_place(text: str, said: str)
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "good", "bad"),
+    [
+        ("DECIMAL", "decimal(10,0)", "7", "many"),
+        ("NUMERIC(3)", "decimal(3,0)", 999, 1000),
+        ("dec (4, 2)", "decimal(4,2)", 12.25, []),
+        ("TIMESTAMP_NTZ", "timestamp_ntz", "2024-02-29T12:30:15", "soon"),
+        ("TIMESTAMP_LTZ", "timestamp", "2024-02-29T12:30:15Z", "soon"),
+        ("MAP <STRING, TIMESTAMP_NTZ>", "map<string,timestamp_ntz>", {"at": 0}, {"at": True}),
+    ],
+)
+def test_a_whole_payload_has_a_type(text: str, kind: str, good: Any, bad: Any) -> None:
+    assert parse_type("payloadSchema", text).simpleString() == kind
+    check = payload_check(text)
+    assert check is not None
+    check.check([json.dumps(good)], [0])
+    with pytest.raises(OptionError, match=r"row 1: expected `\$"):
+        check.check([json.dumps(bad)], [1])
+
+
 @pytest.mark.parametrize("payload", [GOOD, {"to": "x"}, {"to": "x", "items": None, "at": 1_700_000_000_000}])
 def test_payloads_that_match_pass(payload: dict[str, Any]) -> None:
     check = payload_check(SCHEMA)
@@ -80,3 +100,12 @@ def test_an_error_names_row_path_expected_and_actual_type(payload: Any, said: st
     with pytest.raises(OptionError) as error:
         check.check([json.dumps(GOOD), json.dumps(payload)], [7, 8])
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000 + "]" * 200_000, '{"n":' * 200_000 + "1" + "}" * 200_000, "1" * 5_000])
+def test_json_that_python_cannot_parse_is_an_error_that_names_the_row(text: str) -> None:
+    """Columns are checked with the parser of Arrow first, which has other limits."""
+    check = payload_check("VARIANT")
+    assert check is not None
+    with pytest.raises(OptionError, match=r"^row 8: expected `data` to be JSON that can be checked, got: .*…' \("):
+        check.check(["1", text], [7, 8])
