@@ -47,8 +47,8 @@ def send(job):
 """
 #: A script that runs until Ctrl-C.
 ENDLESS = "jobs/work.py"
-#: The file that spark-submit takes where only the wheel is installed.
-SUBMIT_FILE = "$(spark-bull --submit-file)"
+#: The file that spark-submit takes where only the wheel is installed, and the link to it in an image.
+SUBMIT_FILES = {"$(spark-bull --submit-file)", "local:///opt/spark-bull.py"}
 #: The address of `spark-bull serve`.
 SHOWN_SITE = "http://127.0.0.1:8080"
 #: The options of spark-submit on the pages; each has a value.
@@ -164,10 +164,10 @@ def assert_can_be_parsed(command: list[str]) -> None:
         assert_is_accepted(command[1 : command.index(">") if ">" in command else None])
     else:
         assert command[0] == "spark-submit"
-        is_file = [argument == SUBMIT_FILE or argument.startswith("jobs/") for argument in command]
+        is_file = [argument in SUBMIT_FILES or argument.startswith("jobs/") for argument in command]
         file = is_file.index(True)
         assert set(command[1:file:2]) <= SUBMIT_OPTIONS
-        if command[file] == SUBMIT_FILE:
+        if command[file] in SUBMIT_FILES:
             assert_is_accepted(command[file + 1 :])
         else:
             assert (ROOT / command[file]).is_file()
