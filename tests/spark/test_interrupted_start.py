@@ -54,11 +54,26 @@ def test_an_interrupt_while_spark_starts_leaves_no_jvm(sent: signal.Signals, has
             ["--processor", "json:loads", "--setup", "a.b:c"],
             "expected --setup to be importable, got 'a.b:c': No module named 'a.b'",
         ),
+        (
+            ["--processor", "json:load", "--setup", "json:laod"],
+            "expected --setup to be importable, got 'json:laod': module 'json' has no attribute 'laod'",
+        ),
+        (
+            ["--processor", "broken:send"],
+            "expected --processor to be importable, got 'broken:send': invalid syntax (broken.py, line 1)",
+        ),
     ],
 )
 def test_a_function_that_does_not_exist_is_refused_before_spark_starts(
-    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], redis_url: str
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    redis_url: str,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "broken.py").write_text("send =\n")
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", lambda _: pytest.fail("Spark was started"))
     before = signal.getsignal(signal.SIGTERM)

@@ -21,6 +21,7 @@ from spark_bull.queue.core.handle import open_handle
 from spark_bull.spark.process.worker import INTERRUPT_WITHIN_S, STOP_WITHIN_S, Worker
 from spark_bull.spark.process.worker_options import check_combinations, checked_env
 from spark_bull.spark.process.worker_queues import worked_queues
+from spark_bull.spark.programs.defined_names import may_define
 from spark_bull.worker.job.interrupts import Terminated, interrupted_once
 from spark_bull.worker.slot.status import WorkerStatus
 
@@ -65,14 +66,25 @@ def check(
 
 
 def _check_exists(argument: str, name: str, may_come: bool) -> None:
-    """Raises OptionError if a name is not MODULE:NAME, or its module does not exist. may_come: it may do so later."""
-    module = _parts(argument, name)[0]
+    """Raises OptionError if a name is not MODULE:NAME, or does not exist. may_come: its module may come later."""
+    module, attribute = _parts(argument, name)
+    if may_come:
+        return
     try:
-        exists = find_spec(module) is not None
+        spec = find_spec(module)
+        has_attribute = spec is not None and may_define(spec, attribute)
+    except SyntaxError as error:
+        raise _not_importable(argument, name, error) from None
     except (ImportError, ValueError):
-        exists = False
-    if not exists and not may_come:
-        raise OptionError(f"expected {argument} to be importable, got {name!r}: No module named {module!r}")
+        spec = None
+    if spec is None:
+        raise _not_importable(argument, name, f"No module named {module!r}")
+    if not has_attribute:
+        raise _not_importable(argument, name, f"module {module!r} has no attribute {attribute!r}")
+
+
+def _not_importable(argument: str, name: str, why: object) -> OptionError:
+    return OptionError(f"expected {argument} to be importable, got {name!r}: {why}")
 
 
 def _parts(argument: str, name: str) -> tuple[str, str]:
@@ -91,7 +103,7 @@ def _imported(argument: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise OptionError(f"expected {argument} to be importable, got {name!r}: {error}") from error
+        raise _not_importable(argument, name, error) from error
 
 
 def work(
