@@ -1,34 +1,87 @@
-"""Checks URLs of Redis, and shows them without secrets."""
+"""Checks URLs of Redis, takes them apart, and shows them without secrets."""
 
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from spark_bull.errors import ENCODABLE, OptionError, expected
 
+SCHEMES: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
+_SENTINEL_PORT: Final = 26379
+
+
+@dataclass(frozen=True)
+class Sentinels:
+    """Sentinels and the name of the primary that they watch."""
+
+    addresses: tuple[tuple[str, int], ...]
+    service: str
+
 
 def check_url(url: str) -> None:
-    """Raises OptionError unless redis-py accepts `url`. The message contains no password."""
+    """Raises OptionError unless `url` is an address of Redis. The message contains no password."""
     try:
         url.encode()
     except UnicodeEncodeError:
         raise expected("url", ENCODABLE, masked(url)) from None
     scheme = url.partition("://")[0] if "://" in url else "none"
-    if scheme not in ("redis", "rediss", "unix"):
-        raise OptionError(f"expected `url` to start with redis://, rediss:// or unix://, got: {masked(url)!r}")
+    if scheme not in SCHEMES:
+        *others, last = (f"{one}://" for one in SCHEMES)
+        raise OptionError(f"expected `url` to start with {', '.join(others)} or {last}, got: {masked(url)!r}")
+    is_sentinel = scheme.endswith("+sentinel")
+    path = "/[^/]+(/[0-9]*)?" if is_sentinel else "(/[0-9]*)?"
     try:
-        parts = urlsplit(url)
-        is_valid = scheme == "unix" or (
-            parts.port != 0 and not parts.fragment and re.fullmatch("(/[0-9]*)?", parts.path)
+        parts = [urlsplit(one) for one in server_urls(url)]
+        is_valid = scheme == "unix" or all(
+            part.port != 0 and not part.fragment and re.fullmatch(path, part.path) for part in parts
         )
     except ValueError:
         is_valid = False
-    if not is_valid or "@" in parts.query:
+    if not is_valid or any("@" in part.query for part in parts):
+        form = "host[:port][,host[:port]…]" + ("/name of the primary" if is_sentinel else "") + "[/database]"
         raise OptionError(
-            f"expected `url` to be {scheme}://[user[:password]@]host[:port][/database], got: {masked(url)!r}: "
+            f"expected `url` to be {scheme}://[user[:password]@]{form}, got: {masked(url)!r}: "
             "percent-encode a password with one of / ? # @ : [ ], or pass it as `password`"
         )
+
+
+def server_urls(url: str) -> list[str]:
+    """A URL for each server that a URL lists, as in `redis://a:6379,b:6379/0`. Raises ValueError for no URL."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "unix":
+        return [url]
+    parts = urlsplit(url)
+    login, at, hosts = parts.netloc.rpartition("@")
+    end = rest[len(parts.netloc) :]
+    return [f"{scheme}://{login}{at}{host}{end}" for host in hosts.split(",")]
+
+
+def sentinels_of(url: str) -> Sentinels | None:
+    """The Sentinels of a valid URL; None if it has the address of Redis itself."""
+    parts = [urlsplit(one) for one in server_urls(url)]
+    if not parts[0].scheme.endswith("+sentinel"):
+        return None
+    addresses = tuple((part.hostname or "localhost", part.port or _SENTINEL_PORT) for part in parts)
+    return Sentinels(addresses, unquote(parts[0].path.split("/")[1]))
+
+
+def at_address(url: str, host: str, port: int) -> str:
+    """The URL of a server that Sentinels, or a node of a cluster, have named: with the login and settings of `url`."""
+    parts = urlsplit(server_urls(url)[0])
+    login, at, _ = parts.netloc.rpartition("@")
+    scheme, _, is_sentinel = parts.scheme.partition("+")
+    path = parts.path.partition("/")[2].partition("/")[2] if is_sentinel else parts.path[1:]
+    place = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{login}{at}{place}:{port}/{path}{'?' if parts.query else ''}{parts.query}"
+
+
+def without_secrets(url: str) -> str:
+    """Scheme, servers and path of a valid URL."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def masked(url: str) -> str:
@@ -38,6 +91,6 @@ def masked(url: str) -> str:
     place, question, query = place.partition("?")
     if scheme != "unix":
         # A non-numeric port may be a password without a host.
-        place = re.sub(r"(^|[^:\[]):(?![\d/]*(?:/|$))[^\]/]*(?=/|$)", r"\1:***", place)
+        place = re.sub(r"(^|[^:\[]):(?![\d/]*(?:[/,]|$))[^\],/]*(?=[/,]|$)", r"\1:***", place)
     hidden = question and "password" in query.lower()
     return f"{scheme}{separator}{'***@' if at else ''}{place}{question}{'***' if hidden else query}"

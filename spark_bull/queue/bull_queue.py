@@ -234,7 +234,7 @@ class BullQueue:
     def _add_flows(self, flows: Iterable[FlowJob], context: str) -> Iterator[AddedFlow]:
         if self._limit is not None:
             raise OptionError("expected a queue without `max_length`, as a flow is added whole: leave it out")
-        primary = self._check_replicas()
+        primaries = self._check_replicas()
         defaults = carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}
         remaining, first_row = iter(flows), 0
         while batch := list(islice(remaining, 1_000)):
@@ -245,22 +245,23 @@ class BullQueue:
                 reply = add_flow_chunk(self.handle, self.handle.sender, uuid4().hex, chunk)
                 check_reply(encoded, reply)
             yield from added_flows(levels, encoded.ids)
-        if primary is not None:
-            self._wait_for_replicas(primary)
+        if primaries:
+            self._wait_for_replicas(primaries)
 
-    def _check_replicas(self) -> str | None:
-        """Returns the primary of Redis if replicas must have what is added. Raises OptionError if they are too few."""
-        return check_replicas(self.handle.connection, self._replica_terms) if self._replica_terms else None
-
-    def _wait_for_replicas(self, primary: str) -> int | None:
+    def _check_replicas(self) -> frozenset[str]:
+        """Returns the primaries of Redis if replicas must have what is added. Raises OptionError for too few."""
         terms = self._replica_terms
-        return wait_for_replicas(self.handle.connection, self.handle.keys, terms, primary) if terms else None
+        return check_replicas(self.handle.connection, terms) if terms else frozenset()
+
+    def _wait_for_replicas(self, primaries: frozenset[str]) -> int | None:
+        terms = self._replica_terms
+        return wait_for_replicas(self.handle.connection, self.handle.keys, terms, primaries) if terms else None
 
     def _added(self, jobs: Iterable[NewJob], context: str = "") -> Added:
-        primary = self._check_replicas()
+        primaries = self._check_replicas()
         added = sum_of(self._add(jobs, carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}))
-        if primary is not None:
-            added = replace(added, replicas=self._wait_for_replicas(primary))
+        if primaries:
+            added = replace(added, replicas=self._wait_for_replicas(primaries))
         for row, reason in added.rejected.items():
             raise rejection(row, reason)
         return added

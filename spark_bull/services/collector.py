@@ -180,7 +180,7 @@ class Collector:
         if dialect is None:
             return None
         dialect.check_queue(keys.queue)
-        return QueueHandle(self._connection, keys, dialect, self._options["bullmqVersion"])
+        return QueueHandle(self._connection.at(keys.base), keys, dialect, self._options["bullmqVersion"])
 
     def _collector(self, handle: QueueHandle) -> QueueCollector:
         options = self._options

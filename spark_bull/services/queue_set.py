@@ -72,4 +72,6 @@ class QueueSet:
             self._skipped.add(name)
             return
         if dialect is not None:
-            self._handles[name] = QueueHandle(self._connection, keys, dialect, self._options["bullmqVersion"])
+            self._handles[name] = QueueHandle(
+                self._connection.at(keys.base), keys, dialect, self._options["bullmqVersion"]
+            )

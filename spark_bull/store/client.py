@@ -7,40 +7,19 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, Final, TypeVar
+from contextlib import contextmanager
+from typing import Final, TypeVar
 
 import redis
-from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError, ResponseError
-from redis.retry import Retry
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import OptionError, RedisUnavailable, check_encodable
+from spark_bull.errors import RedisUnavailable, check_encodable
 from spark_bull.store.errors import code_of, hint, is_unknown_host, reason, translated
-from spark_bull.store.modes import sentinel_error
+from spark_bull.store.servers import Node, Place, Servers
 from spark_bull.store.settings import RedisSettings
-
-try:
-    from redis.driver_info import DriverInfo
-except ImportError:  # an older redis-py
-    _DRIVER: dict[str, Any] = {}
-else:
-    # Otherwise redis-py 8 reads its version from a file for each connection, which takes longer than connecting.
-    _DRIVER = {"driver_info": DriverInfo()}
-
-try:
-    from redis.maint_notifications import MaintNotificationsConfig
-except ImportError:  # an older redis-py
-    _NOTIFICATIONS: dict[str, Any] = {}
-else:
-    # redis-py 8 would subscribe each new connection to messages about maintenance of the server, which takes a round
-    # trip, and raw_replies.py skips them. Calls are repeated instead.
-    _NOTIFICATIONS = {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
 
 log = logging.getLogger("spark_bull")
 
-CONNECT_TIMEOUT_S: Final = 5.0
 MIN_PAUSE_S: Final = 0.05
 MAX_PAUSE_S: Final = 1.0
 #: Time without an answer, after which a warning is logged.
@@ -52,7 +31,7 @@ T = TypeVar("T")
 
 
 class RetryingClient:
-    """redis-py's client with retries for transient error replies and a log, which redis-py's own retries do not have.
+    """redis-py's clients with retries for transient error replies and a log, which redis-py's own retries do not have.
 
     A call is repeated with exponential backoff until `retryMs` have passed. Unless `retryMs` is 0 it is repeated at
     least once, because the server may have closed an idle connection.
@@ -60,22 +39,28 @@ class RetryingClient:
 
     def __init__(self, settings: RedisSettings) -> None:
         self._settings = settings
-        self._client = _new_client(settings)
+        self._servers = Servers(settings)
         self._reached = False
+        #: Whether the servers have to be found: at first, and after an error.
+        self._is_lost = True
         self._reported = False
         self._retries = True
 
-    def run(self, send: Callable[[redis.Redis], T], what: str = "a command") -> T:
-        """Returns the result of `send(client)`. Raises ConnectionLost and the other errors of `translated`."""
+    def run(self, send: Callable[[redis.Redis], T], what: str = "a command", place: Place = None) -> T:
+        """Returns the result of `send(client)`, with the client of a server. Raises as `run_at` does."""
+        return self.run_at(lambda servers: send(servers.at(place)), what)
+
+    def run_at(self, send: Callable[[Servers], T], what: str = "a command") -> T:
+        """Returns the result of `send(servers)`. Raises ConnectionLost and the other errors of `translated`."""
         give_up_at, pause_s, tries = monotonic_s() + self._settings.retry_ms / 1000, MIN_PAUSE_S, 0
         # Counted from the first error: a blocking command may have waited for long before.
         warn_at = None
         while True:
             try:
                 with self.errors(what):
-                    if not self._reached or tries > 1:
-                        self._reach()
-                    answer = send(self._client)
+                    if self._is_lost:
+                        self._find()
+                    answer = send(self._servers)
             except RedisUnavailable as error:
                 tries += 1
                 left_s = give_up_at - monotonic_s()
@@ -90,19 +75,27 @@ class RetryingClient:
                 self._log_reconnected()
                 return answer
 
+    def primaries(self) -> list[Node]:
+        """The primaries of a cluster, else the one server."""
+        return self.run_at(lambda servers: servers.primaries())
+
+    @property
+    def is_cluster(self) -> bool:
+        return self.run_at(lambda servers: servers.is_cluster)
+
     def stop_retrying(self) -> None:
         """Lets calls that wait in other threads raise their next error: nobody needs their answer."""
         self._retries = False
 
     def close(self) -> None:
         """Closes the connections that are not in use; other threads may use the rest."""
-        self._client.connection_pool.disconnect(inuse_connections=False)
+        self._servers.close()
 
-    def _reach(self) -> None:
-        """Checks the connection with a PING: a blocking command would not show that Redis is unreachable."""
-        with _unless_done(WARN_AFTER_S, lambda: self._log_waiting("no answer")), suppress(NoPermissionError):
-            self._client.ping()
-        self._reached = True
+    def _find(self) -> None:
+        """Finds the servers, and checks that they answer: a blocking command would not show that they do not."""
+        with _unless_done(WARN_AFTER_S, lambda: self._log_waiting("no answer")):
+            self._servers.find()
+        self._reached, self._is_lost = True, False
 
     def _log_waiting(self, why: str) -> None:
         """Logs that the call waits for Redis, once until Redis is available again."""
@@ -128,14 +121,12 @@ class RetryingClient:
         except redis.RedisError as error:
             if code_of(error) in _REPLACED:
                 # A new connection may reach the new primary.
-                self._client.connection_pool.disconnect(inuse_connections=False)
-            is_unknown = isinstance(error, ResponseError) and "unknown command" in str(error)
-            if is_unknown and (sentinel := sentinel_error(self._client, self._settings)):
-                raise sentinel from error
+                self._servers.close()
             ours = translated(error, self._settings, what, was_reached=self._reached)
             if self._reached and is_unknown_host(error):
                 # The name was resolved before, so the name service is unavailable.
                 ours = RedisUnavailable(str(ours))
+            self._is_lost |= isinstance(ours, RedisUnavailable)
             raise ours from error
 
 
@@ -167,40 +158,3 @@ def close_client(settings: RedisSettings) -> None:
     client = _clients.pop((os.getpid(), settings), None)
     if client is not None:
         client.close()
-
-
-def _new_client(settings: RedisSettings) -> redis.Redis:
-    arguments: dict[str, Any] = {
-        "socket_timeout": settings.timeout_ms / 1000,
-        "socket_connect_timeout": min(CONNECT_TIMEOUT_S, settings.timeout_ms / 1000),
-        "retry": Retry(NoBackoff(), 0),
-        **_NOTIFICATIONS,
-    }
-    arguments.update((name, _typed(name, text)) for name, text in settings.extra)
-    try:
-        client = redis.Redis.from_url(settings.url, **arguments)
-        pool = client.connection_pool
-        if not {"lib_name", "lib_version"} & set(pool.connection_kwargs):
-            pool.connection_kwargs.update(_DRIVER)
-        # Set here because from_url() gives precedence to the URL.
-        for name, value in (("username", settings.username), ("password", settings.password)):
-            if value is not None:
-                pool.connection_kwargs[name] = value
-        # Validates the settings, which the pool does only with the first command. Opens no socket.
-        pool.connection_class(**pool.connection_kwargs)
-        return client
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"expected settings that redis-py accepts: {error}") from None
-
-
-def _typed(name: str, text: str) -> Any:
-    """Parses a setting for redis-py as a bool, a number or a string."""
-    lowered = text.lower()
-    if lowered in ("true", "false"):
-        return lowered == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

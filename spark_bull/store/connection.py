@@ -1,4 +1,4 @@
-"""Commands, pipelines, scripts and channels of one Redis.
+"""Commands, pipelines, scripts and channels of one Redis: a server, or a cluster.
 
 Every command goes through `Connection`, which repeats calls while Redis is unavailable (all scripts are idempotent)
 and removes passwords from errors.
@@ -6,7 +6,8 @@ and removes passwords from errors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
@@ -15,34 +16,67 @@ import redis
 
 from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, check_encodable
 from spark_bull.keys import has_hash_tag
+from spark_bull.options.urls import without_secrets
 from spark_bull.store.client import RetryingClient, client_of, close_client
-from spark_bull.store.modes import check_scan, sentinel_error
 from spark_bull.store.permissions import denials
 from spark_bull.store.raw_replies import raw_replies, raw_reply
 from spark_bull.store.scripts import Value, load
+from spark_bull.store.servers import Node, Place, Servers
 from spark_bull.store.settings import RedisSettings
 
 MIN_REDIS: Final = (6, 2)
 #: Maximum number of messages that one call receives.
 MAX_RECEIVED: Final = 1_000
+#: Maximum time until the answer to a blocking command, after the time for which it blocks.
+BLOCKING_TIMEOUT_MS: Final = 10_000
 
 Command = tuple[Value, ...]
 
 
 class Connection:
-    """Sends commands, pipelines and scripts to one Redis. Cheap to create; picklable."""
+    """Sends commands, pipelines and scripts to one Redis, which may be a cluster. Cheap to create; picklable.
 
-    def __init__(self, settings: RedisSettings) -> None:
+    In a cluster, a call goes to the node of its first key. home: where calls without a key go, such as TIME: to the
+    node of this key; None: to any node. A Node gets all calls.
+    """
+
+    def __init__(self, settings: RedisSettings, home: Place = None) -> None:
         self.settings = settings
+        self.home = home
+
+    def at(self, home: Place) -> Connection:
+        """The same Redis with another home."""
+        return Connection(self.settings, home)
+
+    def having(self, **changes: Any) -> Connection:
+        """The same Redis and home with other settings."""
+        return Connection(replace(self.settings, **changes), self.home)
+
+    @property
+    def where(self) -> str:
+        """The address, without secrets: that of a node, if this is one."""
+        return without_secrets(self.home.url) if isinstance(self.home, Node) else self.settings.where
+
+    @property
+    def is_cluster(self) -> bool:
+        return self._client.is_cluster
+
+    def primaries(self) -> list[Connection]:
+        """A connection to each primary of a cluster; without a cluster, and to one node, this connection."""
+        if isinstance(self.home, Node) or not self.is_cluster:
+            return [self]
+        return [self.at(node) for node in self._client.primaries()]
 
     def call(self, *command: Value) -> Any:
         """Sends one command; strings in the reply are bytes."""
-        return self._client.run(lambda client: client.execute_command(*command, **_conversion(command)))
+        return self._client.run(
+            lambda client: client.execute_command(*command, **_conversion(command)), place=self._place_of(command)
+        )
 
     def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """Sends commands in one round trip, without a transaction; raises the first error."""
 
-        def send(client: redis.Redis) -> list[Any]:
+        def send(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
             pipeline = client.pipeline(transaction=False)
             for command in commands:
                 pipeline.execute_command(*command, **_conversion(command))
@@ -53,7 +87,7 @@ class Connection:
                     raise reply
             return replies
 
-        return self._client.run(send)
+        return self._client.run_at(lambda servers: self._divided(servers, commands, send))
 
     def replies(self, commands: Sequence[Command]) -> list[Any]:
         """Sends commands in one round trip, without a transaction; see `raw_replies`.
@@ -61,7 +95,41 @@ class Connection:
         Takes a third of the CPU of `pipeline`, which looks up a conversion for each reply. Unless the settings name a
         version of the protocol, replies have the form of RESP2.
         """
-        return client_of(self._in_resp2).run(lambda client: raw_replies(client, commands))
+        return client_of(self._in_resp2).run_at(lambda servers: self._divided(servers, commands, raw_replies))
+
+    def _divided(
+        self,
+        servers: Servers,
+        commands: Sequence[Command],
+        send: Callable[[redis.Redis, Sequence[Command]], list[Any]],
+    ) -> list[Any]:
+        """The replies to commands, which are sent to all nodes of a cluster at the same time.
+
+        A command without a key goes where the first one with a key goes.
+        """
+        if not servers.is_cluster or not commands:
+            return send(servers.at(self.home), commands)
+        places = [self._place_of(command) for command in commands]
+        first = next((place for place in places if place is not None), None)
+        numbers: dict[redis.Redis, list[int]] = {}
+        for number, place in enumerate(places):
+            numbers.setdefault(servers.at(first if place is None else place), []).append(number)
+        if len(numbers) == 1:
+            return send(next(iter(numbers)), commands)
+        with ThreadPoolExecutor(len(numbers), thread_name_prefix="spark-bull-nodes") as pool:
+            parts = [pool.submit(send, client, [commands[number] for number in own]) for client, own in numbers.items()]
+        replies: list[Any] = [None] * len(commands)
+        for own, part in zip(numbers.values(), parts, strict=True):
+            for number, reply in zip(own, part.result(), strict=True):
+                replies[number] = reply
+        return replies
+
+    def _place_of(self, command: Command) -> Place:
+        """Where a command goes: a node, the node of its key, or home."""
+        if isinstance(self.home, Node):
+            return self.home
+        key = key_of(command)
+        return self.home if key is None else key
 
     def script(self, name: str, keys: Mapping[str, Any], args: Mapping[str, Any] | None = None) -> Any:
         """Runs `lua/<name>.lua` with keys and arguments by the names in its contract."""
@@ -80,7 +148,8 @@ class Connection:
                 check_encodable("args", args)
                 raise
 
-        return self._client.run(send, f"script `{script.name}`")
+        place = bound[0] if bound and not isinstance(self.home, Node) else self.home
+        return self._client.run(send, f"script `{script.name}`", place)
 
     def subscribe(self, channels: Sequence[str], patterns: Sequence[str] = ()) -> Subscription:
         """Subscribes to channels, and to those that match patterns, on a separate connection.
@@ -99,11 +168,15 @@ class Connection:
         key: key, channel and argument of the commands, none of which is run: MULTI queues them, which includes the
         check of the rights, and the connection is closed. Raises ConnectionLost without permission for this itself.
         """
-        return self._client.run(lambda client: denials(client, names, key))
+        return self._client.run(lambda client: denials(client, names, key), place=self.home or key)
 
     def clients(self) -> list[Mapping[str, str]]:
-        """Returns the connections of this Redis, as CLIENT LIST describes them."""
-        return self._client.run(lambda client: list(client.client_list()))
+        """Returns the connections of this Redis, of all nodes of a cluster, as CLIENT LIST describes them."""
+        return [
+            client
+            for node in self.primaries()
+            for client in self._client.run(lambda client: list(client.client_list()), place=node.home)
+        ]
 
     def close(self) -> None:
         """Closes the idle connections of this process; the next command opens a new one."""
@@ -126,15 +199,12 @@ class Connection:
         replica; OptionError if it is a cluster and a queue has no hash tag.
         """
         info = self.server_info(write)
-        if not info:
-            return
-        version = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2])
-        if version < MIN_REDIS:
+        if info and tuple(int(part) for part in str(info["redis_version"]).split(".")[:2]) < MIN_REDIS:
             raise ConnectionLost(
                 f"expected Redis {MIN_REDIS[0]}.{MIN_REDIS[1]} or newer at "
                 f"{self.settings.where}, got: {info['redis_version']}"
             )
-        if info.get("cluster_enabled") in (1, "1"):
+        if self.is_cluster:
             for queue in queues:
                 if not has_hash_tag(prefix, queue):
                     raise OptionError(
@@ -142,13 +212,6 @@ class Connection:
                         f"share a hash tag: expected one in `prefix`{' or `queue`' if queue else ''}, such as "
                         f"prefix={{{prefix}}}, got: prefix={prefix}{f', queue={queue}' if queue else ''}"
                     )
-
-    def check_scan(self, prefix: str) -> None:
-        """Checks that a scan of this Redis finds all queues of a prefix.
-
-        Raises OptionError or ConnectionLost for one of several nodes of a cluster, which lacks queues of the prefix.
-        """
-        self._client.run(lambda client: check_scan(client, self.settings, prefix))
 
     def server_info(self, write: bool = False) -> Mapping[str, Any]:
         """Returns INFO, empty without permission for it.
@@ -158,17 +221,34 @@ class Connection:
 
         def send(client: redis.Redis) -> Mapping[str, Any]:
             info: Mapping[str, Any] = client.execute_command("INFO")
-            if info.get("redis_mode") == "sentinel" and (error := sentinel_error(client, self.settings)):
-                raise error
             if write and info.get("role") == "slave":
                 raise redis.exceptions.ReadOnlyError("INFO says role:slave")
             return info
 
         self.call("PING")
         try:
-            return self._client.run(send)
+            return self._client.run(send, place=self.home)
         except PermissionDenied:
             return {}
+
+
+#: Commands without a key.
+_WITHOUT_KEY: Final = frozenset(
+    ["ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "INFO", "PING", "SCAN", "TIME", "WAIT"]
+)
+
+
+def key_of(command: Command) -> str | bytes | None:
+    """The first key of a command; None for one without a key."""
+    name = str(command[0])
+    if name in _WITHOUT_KEY:
+        return None
+    # EVAL <script> <number of keys> <key>… and XREAD … STREAMS <key>…; all others begin with the key.
+    at = 3 if name == "EVAL" else command.index("STREAMS") + 1 if name == "XREAD" else 1
+    if name == "EVAL" and not command[2]:
+        return None
+    key = command[at]
+    return key if isinstance(key, bytes) else str(key)
 
 
 def ms_of(time: Sequence[Any]) -> int:
@@ -192,8 +272,10 @@ def _conversion(command: Command) -> dict[str, bool]:
 class BlockingConnection(Connection):
     """A connection for commands that block for up to `wait_s`. Nothing else in the process uses its client."""
 
-    def __init__(self, settings: RedisSettings, wait_s: float) -> None:
-        super().__init__(replace(settings, timeout_ms=settings.timeout_ms + int(wait_s * 1000)))
+    def __init__(self, settings: RedisSettings, wait_s: float, home: Place = None) -> None:
+        # Shorter than for other calls, so that a worker that waits soon notices a server that does not answer any more.
+        timeout_ms = min(settings.timeout_ms, BLOCKING_TIMEOUT_MS)
+        super().__init__(replace(settings, timeout_ms=timeout_ms + int(wait_s * 1000)), home)
         self._own = RetryingClient(self.settings)
 
     def close(self) -> None:

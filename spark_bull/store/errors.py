@@ -38,6 +38,9 @@ TRANSIENT: Final[Mapping[str, str]] = {
     "BUSY": "is busy running a slow script",
     "CLUSTERDOWN": "is a Redis Cluster that does not serve the slot of the queue",
     "TRYAGAIN": "is a Redis Cluster that is migrating the slot of the queue",
+    # Never followed: keys of the same queue may not have been moved yet.
+    "ASK": "is a Redis Cluster that is migrating the slot of the queue",
+    "MOVED": "is a Redis Cluster that has moved the slot of the queue",
 }
 #: Codes of the errors that redis-py raises as classes without the code in the message.
 _CODE_OF: Final[Mapping[type[BaseException], str]] = {
@@ -46,6 +49,8 @@ _CODE_OF: Final[Mapping[type[BaseException], str]] = {
     exceptions.MasterDownError: "MASTERDOWN",
     exceptions.ClusterDownError: "CLUSTERDOWN",
     exceptions.TryAgainError: "TRYAGAIN",
+    exceptions.AskError: "ASK",
+    exceptions.MovedError: "MOVED",
     exceptions.OutOfMemoryError: "OOM",
     exceptions.NoPermissionError: "NOPERM",
 }
@@ -80,7 +85,10 @@ def translated(
             f"`password` ({first_line(error)})"
         )
     if code in TRANSIENT:
-        return RedisUnavailable(f"Redis at {where} {TRANSIENT[code]} ({first_line(error)})")
+        said = first_line(error)
+        if isinstance(error, exceptions.AskError):  # MOVED, too
+            said = f"slot {error.slot_id} to {error.host}:{error.port}"
+        return RedisUnavailable(f"Redis at {where} {TRANSIENT[code]} ({said})")
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
         return _unreachable(error, settings, "" if was_reached else hint(settings))
     if code == "NOPERM" or any(text in str(error) for text in _FORBIDDEN_IN_SCRIPT):
@@ -91,12 +99,6 @@ def translated(
         return OptionError(
             f"{where} is a Redis Cluster, where all keys of a queue (and all queues of one write) must share a hash "
             "tag: put one into `prefix`, such as prefix={bull}, or into the name of the queue, such as {mail}"
-        )
-    if isinstance(error, exceptions.AskError):  # MOVED, too
-        return ConnectionLost(
-            f"{where} is one of several nodes of a Redis Cluster, and the queue is on another node: use the address of "
-            f"that node ({error.host}:{error.port}) and a hash tag for all keys of a queue, such as prefix={{bull}}, "
-            "or a Redis without cluster mode"
         )
     if "WRONGTYPE" in str(error):
         return DialectError(

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from spark_bull.errors import ENCODABLE, OptionError
 from spark_bull.options.parse import Options
-from spark_bull.options.urls import check_url
+from spark_bull.options.urls import check_url, without_secrets
 
 URL_VARIABLE: Final = "SPARK_BULL_URL"
 PASSWORD_VARIABLE: Final = "SPARK_BULL_PASSWORD"
@@ -32,7 +32,7 @@ class RedisSettings:
         check_url(self.url)
         for name in ("username", "password"):
             _check_secret(name, getattr(self, name))
-        object.__setattr__(self, "where", _without_secrets(self.url))
+        object.__setattr__(self, "where", without_secrets(self.url))
 
 
 def settings_of(options: Options) -> RedisSettings:
@@ -93,8 +93,3 @@ def _check_secret(name: str, value: str | None) -> None:
         (value or "").encode()
     except UnicodeEncodeError:
         raise OptionError(f"expected `{name}` to be {ENCODABLE}, got another one, which is not shown") from None
-
-
-def _without_secrets(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

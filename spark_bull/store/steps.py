@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from itertools import chain, count, islice
 from math import inf
@@ -139,7 +138,7 @@ def _is_lost(connection: Connection, error: SparkBullError) -> bool:
         return False
     with closing(_impatient(connection)) as again:
         try:
-            again.call("PING")
+            again.primaries()
             return _is_cluster_error(error) and b"cluster_state:fail" in again.call("CLUSTER", "INFO")
         except PermissionDenied:
             return False
@@ -154,4 +153,4 @@ def _is_cluster_error(error: ConnectionLost) -> bool:
 
 def _impatient(connection: Connection) -> Connection:
     """A connection to the same Redis that repeats a call only once: those before have waited as long as they may."""
-    return Connection(replace(connection.settings, retry_ms=1))
+    return connection.having(retry_ms=1)

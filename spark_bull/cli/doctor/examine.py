@@ -55,13 +55,8 @@ def examine(
         yield from _results(check, None, of_machine)
     connection = Connection(settings_of(options))
     try:
-        reached = Server(connection, connection.server_info(), options["prefix"])
-        for check, of_server in SERVER.items():
-            if reached.info or check in _WITHOUT_INFO:
-                yield from _results(check, None, partial(of_server, reached))
-            else:
-                yield replace(unchecked("INFO is denied to this user"), check=check)
-        yield from _results("rights", None, partial(rights, reached, verbs))
+        for node in connection.primaries():
+            yield from _of_server(Server(node, node.server_info(), options["prefix"]), verbs)
         handles = []
         for queue in select_queues(connection, options["prefix"], names):
             try:
@@ -80,6 +75,16 @@ def examine(
         yield replace(problem(str(error), "name the queues: spark-bull doctor QUEUE …"), check="queues")
     except ConnectionLost as error:
         yield replace(problem(str(error), "start Redis, check its log, or give another --url"), check="redis")
+
+
+def _of_server(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
+    """The findings about one server."""
+    for check, of_server in SERVER.items():
+        if server.info or check in _WITHOUT_INFO:
+            yield from _results(check, None, partial(of_server, server))
+        else:
+            yield replace(unchecked("INFO is denied to this user"), check=check)
+    yield from _results("rights", None, partial(rights, server, verbs))
 
 
 def _results(check: str, queue: str | None, run: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:

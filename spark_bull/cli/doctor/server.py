@@ -31,7 +31,7 @@ class Server:
 
 def server_version(server: Server) -> Iterator[Finding]:
     """The version of Redis."""
-    where, info = server.connection.settings.where, server.info
+    where, info = server.connection.where, server.info
     found = str(info["redis_version"])
     if tuple(int(part) for part in found.split(".")[:2]) < MIN_REDIS:
         least = ".".join(map(str, MIN_REDIS))

@@ -76,4 +76,4 @@ def opening(options: Options, queue: str) -> Steps[QueueHandle]:
     keys = QueueKeys(queue, options["prefix"])
     dialect = yield from dialect_of(keys, options["protocol"])
     dialect.check_queue(queue)
-    return QueueHandle(Connection(settings_of(options)), keys, dialect, options["bullmqVersion"])
+    return QueueHandle(Connection(settings_of(options), keys.base), keys, dialect, options["bullmqVersion"])

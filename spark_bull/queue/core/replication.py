@@ -6,7 +6,7 @@ wait once for the writes of all tasks.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Container
 from typing import Final, NamedTuple
 
 from spark_bull.errors import NotReplicated, OptionError, SparkBullError
@@ -31,26 +31,33 @@ def replica_terms_of(options: Options) -> ReplicaTerms | None:
     return ReplicaTerms(options["replicas"], options["replicaTimeoutMs"])
 
 
-def check_replicas(connection: Connection, terms: ReplicaTerms) -> str:
-    """Returns the replication id of the primary, before a write. Raises OptionError if it has too few replicas."""
+def check_replicas(connection: Connection, terms: ReplicaTerms) -> frozenset[str]:
+    """Returns the replication ids of the primaries, before a write: one, or those of a cluster.
+
+    Raises OptionError if one has too few replicas.
+    """
+    return frozenset(_checked(node, terms) for node in connection.primaries())
+
+
+def _checked(connection: Connection, terms: ReplicaTerms) -> str:
     info = connection.call("INFO", "replication")
     connected = int(info["connected_slaves"])
     if connected < terms.replicas:
         raise OptionError(
             f"expected `replicas` to be at most {connected}, the number of replicas that are connected to Redis at "
-            f"{connection.settings.where}, got: {terms.replicas}"
+            f"{connection.where}, got: {terms.replicas}"
         )
     return str(info["master_replid"])
 
 
-def wait_for_replicas(connection: Connection, keys: QueueKeys, terms: ReplicaTerms, primary: str) -> int:
-    """Waits until enough replicas have all writes so far; returns how many have them.
+def wait_for_replicas(connection: Connection, keys: QueueKeys, terms: ReplicaTerms, primaries: Container[str]) -> int:
+    """Waits until enough replicas have all writes so far to the server of a queue; returns how many have them.
 
-    primary: what `check_replicas` has returned before the first of them. Raises NotReplicated if that takes too long or
-    fails, or there is another primary.
+    primaries: what `check_replicas` has returned before the first of them. Raises NotReplicated if that takes too long
+    or fails, or there is another primary.
     """
     settings = connection.settings
-    waiting = Connection(replace(settings, timeout_ms=settings.timeout_ms + terms.timeout_ms))
+    waiting = connection.having(timeout_ms=settings.timeout_ms + terms.timeout_ms)
     try:
         # WAIT counts from the last write of its own connection.
         _, replicas, info = waiting.pipeline(
@@ -68,7 +75,7 @@ def wait_for_replicas(connection: Connection, keys: QueueKeys, terms: ReplicaTer
             queue=keys.queue,
             replicas=0,
         ) from error
-    if str(info["master_replid"]) != primary:
+    if str(info["master_replid"]) not in primaries:
         raise NotReplicated(
             f"another server has become the primary at {settings.where} during a write to queue {keys.queue}, and may "
             "lack its jobs: check which ones exist before you write again (jobs with a `jobId` are not added twice)",

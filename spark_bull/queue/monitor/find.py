@@ -30,10 +30,8 @@ def is_glob(queue: str) -> bool:
 def find_queues(connection: Connection, prefix: str, glob: str = "*") -> list[str]:
     """Names of the queues that match, sorted: `*`, `?`, `[abc]`, `[!abc]`.
 
-    Scans all keys of the database, SCANNED_KEYS per call. Raises OptionError or ConnectionLost for one of several nodes
-    of a cluster, which lacks queues of the prefix.
+    Scans all keys of the database, SCANNED_KEYS per call; in a cluster, of all primaries.
     """
-    connection.check_scan(prefix)
     return sorted(set(matches(scan_queues(connection, prefix), glob)))
 
 
@@ -57,20 +55,19 @@ def matches(queues: Iterable[str], glob: str) -> list[str]:
 
 def scan_queues(connection: Connection, prefix: str) -> Iterator[str]:
     """Names of the queues, some of them repeatedly, while all keys of the database are scanned."""
-    signs = msgpack.packb(QUEUE_SIGNS, use_bin_type=False)
-    cursor: bytes = b"0"
-    while True:
-        cursor, *keys = connection.script(
-            "read/queues",
-            {},
-            {"cursor": cursor, "pattern": pattern_of(prefix), "count": SCANNED_KEYS, "signs": signs},
-        )
-        for key in keys:
-            queue = queue_of(key.decode("utf-8", "replace"), prefix)
-            if queue:
-                yield queue
-        if cursor == b"0":
-            return
+    asked = {
+        "pattern": pattern_of(prefix),
+        "count": SCANNED_KEYS,
+        "signs": msgpack.packb(QUEUE_SIGNS, use_bin_type=False),
+    }
+    for node in connection.primaries():
+        cursor = None
+        while cursor != b"0":
+            cursor, *keys = node.script("read/queues", {}, {"cursor": cursor or b"0", **asked})
+            for key in keys:
+                queue = queue_of(key.decode("utf-8", "replace"), prefix)
+                if queue:
+                    yield queue
 
 
 def exists(connection: Connection, keys: QueueKeys) -> bool:

@@ -27,12 +27,11 @@ def scan_keys(connection: Connection, prefix: str, queues: Container[bytes]) -> 
 
 def scan(connection: Connection, pattern: str) -> Iterator[list[bytes]]:
     """The keys that match, in parts, some of them repeatedly. Each call examines SCANNED_KEYS of the database."""
-    cursor: bytes = b"0"
-    while True:
-        cursor, keys = connection.call("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED_KEYS)
-        yield keys
-        if int(cursor) == 0:
-            return
+    for node in connection.primaries():
+        cursor = None
+        while cursor is None or int(cursor):
+            cursor, keys = node.call("SCAN", cursor or b"0", "MATCH", pattern, "COUNT", SCANNED_KEYS)
+            yield keys
 
 
 def _split(name: bytes, queues: Container[bytes]) -> tuple[bytes, bytes]:

@@ -50,14 +50,15 @@ def _finish_earlier(plan: WritePlan, plans: list[QueuePlan], identity: Identity 
 def _confirm(plan: WritePlan, write_id: str, plans: list[QueuePlan], *, is_new: bool) -> None:
     """Waits until enough replicas of Redis have the write, if it has such terms: also when it was committed before."""
     terms = replica_terms_of(plan.options)
-    if terms is None or plan.primary is None or not plans:
+    if terms is None or not plan.primaries or not plans:
         return
-    handle = plans[0].handle
-    replicas = wait_for_replicas(handle.connection, handle.keys, terms, plan.primary)
+    # One server has one stream of replication.
+    servers = plans if plans[0].handle.connection.is_cluster else plans[:1]
+    replicas = min(wait_for_replicas(one.handle.connection, one.handle.keys, terms, plan.primaries) for one in servers)
     log.info("write %s: %d replicas have its jobs", write_id, replicas)
     try:
         for queue_plan in plans if is_new else []:
-            record_replicas(handle.connection, queue_plan.handle.keys, write_id, replicas)
+            record_replicas(queue_plan.handle.connection, queue_plan.handle.keys, write_id, replicas)
     except SparkBullError as error:
         log.warning("write %s: its record lacks the number of replicas: %s", write_id, error)
 

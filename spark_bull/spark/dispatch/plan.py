@@ -38,7 +38,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = 
     rows.check_delivery(options)
     started_on = check_write(options, is_stream=is_stream)
     terms = replica_terms_of(options)
-    primary = check_replicas(Connection(settings_of(options)), terms) if terms else None
+    primaries = check_replicas(Connection(settings_of(options)), terms) if terms else frozenset()
     on_finish = on_finish_of(options)
     if on_finish is not None:
         on_finish.check_rows(rows, options)
@@ -53,7 +53,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = 
         rows=rows,
         on_finish=on_finish,
         children=None if column is None else plan_jobs(column, ON_FAILURE, CHILDREN),
-        primary=primary,
+        primaries=primaries,
     )
     if options["queue"] is None:
         if options["protocol"] in DIALECTS:

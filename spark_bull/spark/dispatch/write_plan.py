@@ -23,15 +23,15 @@ _COUNTS = ("added", "duplicates", "deduplicated", "rejected", "dropped")
 @dataclass(frozen=True, kw_only=True)
 class WritePlan(StagedPlan):
     """on_finish: the job that runs when all jobs of the write have ended. replaces: whether the write replaces the
-    queue, mode("overwrite"). children: how to read the column of children; None: rows are no flows. primary: with
-    `replicas`, the replication id of Redis before the write.
+    queue, mode("overwrite"). children: how to read the column of children; None: rows are no flows. primaries:
+    with `replicas`, the replication ids of Redis before the write.
     """
 
     rows: RowPlan
     on_finish: OnFinish | None = None
     replaces: bool = False
     children: JobsColumn | None = None
-    primary: str | None = None
+    primaries: frozenset[str] = frozenset()
 
     @property
     def exactly_once(self) -> bool:

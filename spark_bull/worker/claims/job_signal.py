@@ -59,7 +59,7 @@ class JobSignal:
         self.client = 0
         # No retries: a retry would block on a connection whose id is unknown.
         settings = replace(settings, extra=tuple(sorted(extra.items())), retry_ms=0)
-        self._connection = BlockingConnection(settings, max_wait_s)
+        self._connection = BlockingConnection(settings, max_wait_s, handle.keys.base)
 
     def wait(self, timeout_s: float) -> str:
         """Waits until a job may be there, or `timeout_s` has passed.

@@ -50,11 +50,13 @@ class SlotControl:
 
     def unblock(self) -> None:
         """Ends the waits of the slots. Without permission for CLIENT UNBLOCK their blocking commands end later."""
-        connection = self._plan.handle.connection
+        connections = [queue.handle.connection for queue in self._plan.queues]
         try:
             for slot in slots_of(self._plan.handle, self._plan.worker):
-                for client in slot["clients"] if slot["state"] != "stopped" else ():
-                    connection.call("CLIENT", "UNBLOCK", client)
+                # Each wait is on the node of its queue. A slot that has not started reports none.
+                for connection, client in zip(connections, slot["clients"], strict=False):
+                    if client and slot["state"] != "stopped":
+                        connection.call("CLIENT", "UNBLOCK", client)
         except SparkBullError as error:
             log.warning("worker %s: could not unblock its slots: %s", self._plan.worker, error)
 

@@ -73,8 +73,8 @@ class SlotLoop(ABC):
 
     @property
     def clients(self) -> list[int]:
-        """Ids of the connections on which the slot waits: CLIENT UNBLOCK ends a wait."""
-        return [queue.wait.client for queue in self.queues if queue.wait.client]
+        """Ids of the connections on which the slot waits, by its queues; 0: unknown. CLIENT UNBLOCK ends a wait."""
+        return [queue.wait.client for queue in self.queues]
 
     def _state(self) -> AbstractContextManager[Any]:
         """Makes the state of the slot, and closes it when the block is left."""

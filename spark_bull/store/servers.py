@@ -1,0 +1,220 @@
+"""Which server a call goes to: the one of the URL, the primary among several, or the node of a cluster that has a key.
+
+redis-py's RedisCluster would need the right to COMMAND, whose reply of 100 kB it reads in each process. Calls go to
+plain clients of the nodes, whose replies are read without conversions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, Final, TypeVar
+
+import redis
+from redis.crc import key_slot
+from redis.exceptions import ClusterDownError, ReadOnlyError, ResponseError
+from redis.sentinel import MasterNotFoundError, Sentinel
+
+from spark_bull.clock import monotonic_s
+from spark_bull.errors import ConnectionLost
+from spark_bull.options.urls import at_address, sentinels_of, server_urls, without_secrets
+from spark_bull.store.plain_client import new_client, sentinel_arguments
+from spark_bull.store.raw_replies import raw_reply
+from spark_bull.store.settings import RedisSettings
+
+T = TypeVar("T")
+
+#: A map of slots that is younger is not read again, as many threads may find it outdated at once.
+_YOUNG_S: Final = 0.2
+_SLOTS: Final = 16_384
+
+
+@dataclass(frozen=True)
+class Node:
+    """One primary of a cluster. Picklable; the repr contains no secrets."""
+
+    url: str = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"Node({without_secrets(self.url)})"
+
+
+#: A key, whose server is meant; a node; None: any server.
+Place = str | bytes | Node | None
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """The primaries of a cluster: the URL of each range of slots, by the first slot of the range, and its last one."""
+
+    first: Sequence[int]
+    last: Sequence[int]
+    urls: Sequence[str]
+
+    def url_of(self, key: str | bytes) -> str:
+        slot = key_slot(key if isinstance(key, bytes) else key.encode())
+        at = bisect_right(self.first, slot) - 1
+        if at < 0 or slot > self.last[at]:
+            raise ClusterDownError(f"no node serves slot {slot}; not served are {', '.join(self.gaps())}")
+        return self.urls[at]
+
+    def gaps(self) -> Iterator[str]:
+        """The ranges of slots without a node."""
+        begin = 0
+        for first, last in zip((*self.first, _SLOTS), (*self.last, _SLOTS), strict=True):
+            if first > begin:
+                yield f"{begin}-{first - 1}"
+            begin = last + 1
+
+
+class Servers:
+    """The servers of one Redis. Thread-safe. `find` has to be called first, and after an error of a server."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self._settings = settings
+        self._given = server_urls(settings.url)
+        self._sentinels = sentinels_of(settings.url)
+        self._clients: dict[str, redis.Redis] = {}
+        self._lock = Lock()
+        self._found_at = float("-inf")
+        self._slots: _Slots | None = None
+        self._turn = 0
+        self._primary = self._given[0]
+        if self._sentinels is None:
+            # Checks the settings.
+            self._client(self._primary)
+
+    @property
+    def is_cluster(self) -> bool:
+        return self._slots is not None
+
+    def at(self, place: Place) -> redis.Redis:
+        """The client of a server. Raises ClusterDownError if no node has the slot of a key."""
+        if isinstance(place, Node):
+            return self._client(place.url)
+        if self._slots is None or place is None:
+            return self._client(self._primary)
+        return self._client(self._slots.url_of(place))
+
+    def primaries(self) -> list[Node]:
+        """The primaries of a cluster in the order of their addresses, else the one server."""
+        return [Node(url) for url in (sorted(set(self._slots.urls)) if self._slots else [self._primary])]
+
+    def close(self) -> None:
+        """Closes the connections that are not in use; other threads may use the rest."""
+        for client in list(self._clients.values()):
+            client.connection_pool.disconnect(inuse_connections=False)
+
+    def find(self) -> None:
+        """Finds the primary, or reads the map of slots. Raises redis-py's errors, or ConnectionLost for a wrong URL."""
+        with self._lock:
+            if monotonic_s() - self._found_at < _YOUNG_S:
+                return
+            if self._sentinels is not None:
+                self._primary = at_address(self._settings.url, *self._ask(self._sentinels.service))
+            elif self._slots is not None or (found := self._find_primary()) is None:
+                self._primary, self._slots = self._read_slots()
+            else:
+                self._primary = found
+            self._found_at = monotonic_s()
+
+    def _find_primary(self) -> str | None:
+        """The URL of the primary; None if the servers are nodes of a cluster."""
+        for url, said in self._each(self._given, _hello):
+            if said.get(b"mode") == b"sentinel":
+                raise _sentinel_error(self._client(url), self._settings)
+            if said.get(b"mode") == b"cluster":
+                return None
+            if len(self._given) == 1 or said.get(b"role") == b"master":
+                return url
+        raise ReadOnlyError("none of the servers that answer is a primary")
+
+    def _read_slots(self) -> tuple[str, _Slots]:
+        """The first node that answers, and its map of the slots."""
+        known = list(dict.fromkeys([*(self._slots.urls if self._slots else ()), *self._given]))
+        # In turns, as a node that is cut off from the others keeps an old map.
+        self._turn = (self._turn + 1) % len(known)
+        url, found = next(self._each([*known[self._turn :], *known[: self._turn]], self._ranges_at))
+        first, last, urls = zip(*sorted(found), strict=True) if found else ((), (), ())
+        return url, _Slots(first, last, urls)
+
+    def _ranges_at(self, client: redis.Redis) -> list[tuple[int, int, str]]:
+        asked = str(client.connection_pool.connection_kwargs.get("host", "localhost"))
+        ranges = raw_reply(client, ("CLUSTER", "SLOTS"))
+        return [
+            # A node that does not know its address says nothing about it.
+            (int(first), int(last), at_address(self._settings.url, host.decode() if host else asked, int(port)))
+            for first, last, (host, port, *_), *_ in ranges
+        ]
+
+    def _each(self, urls: Sequence[str], ask: Callable[[redis.Redis], T]) -> Iterator[tuple[str, T]]:
+        """The answers of the servers that can be reached. Raises the last error if none can."""
+        lost: redis.RedisError | None = None
+        answered = False
+        for url in urls:
+            try:
+                answer = ask(self._client(url))
+            except (redis.ConnectionError, redis.TimeoutError) as error:
+                lost = error
+                continue
+            answered = True
+            yield url, answer
+        if lost is not None and not answered:
+            raise lost
+
+    def _ask(self, service: str) -> tuple[str, int]:
+        """The address of the primary that the Sentinels name."""
+        assert self._sentinels is not None
+        sentinel = Sentinel(self._sentinels.addresses, sentinel_kwargs=sentinel_arguments(self._settings))
+        try:
+            host, port = sentinel.discover_master(service)
+            return str(host), int(port)
+        except MasterNotFoundError:
+            for one in sentinel.sentinels:
+                with suppress(redis.ConnectionError, redis.TimeoutError):
+                    if service not in (known := [name for name, _ in _watched(one)]):
+                        raise ConnectionLost(
+                            f"expected the Sentinels at {self._settings.where} to watch a primary named {service!r}, "
+                            f"they watch: {', '.join(known) or 'none'}"
+                        ) from None
+            raise
+        finally:
+            for one in sentinel.sentinels:
+                one.close()
+
+    def _client(self, url: str) -> redis.Redis:
+        if url not in self._clients:
+            self._clients[url] = new_client(self._settings, url)
+        return self._clients[url]
+
+
+def _hello(client: redis.Redis) -> dict[bytes, Any]:
+    """What a server says of itself, for which no right is needed; nothing if it has no HELLO."""
+    try:
+        reply = raw_reply(client, ("HELLO",))
+    except ResponseError as error:
+        if "unknown command" not in str(error):
+            raise
+        return {}
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def _watched(client: redis.Redis) -> list[tuple[str, str]]:
+    """The names and addresses of the primaries that a Sentinel watches."""
+    reply: Any = client.sentinel_masters()
+    return [
+        (one["name"], f"{one['ip']}:{one['port']}") for one in (reply.values() if isinstance(reply, dict) else reply)
+    ]
+
+
+def _sentinel_error(client: redis.Redis, settings: RedisSettings) -> ConnectionLost:
+    """The error for the address of a Sentinel in place of that of Redis."""
+    host = settings.where.partition("://")[2].partition("/")[0]
+    known = [f"redis+sentinel://{host}/{name} ({address})" for name, address in _watched(client)]
+    return ConnectionLost(
+        f"{settings.where} is a Redis Sentinel, which holds no queues: give the name of the primary that it watches in "
+        f"`url`: {', '.join(known) or 'it watches none'}"
+    )
