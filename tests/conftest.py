@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from redis import Redis
+from redis.exceptions import MovedError
 
 from spark_bull.embedded.redis import EmbeddedRedis
-from tests.support.access import PASSWORD, RESTRICTED, USER
+from tests.support.access import PASSWORD, USER, rules
 from tests.support.bare_python import bare_python
 from tests.support.dealing import deal
 from tests.support.dump import escaped
@@ -27,8 +28,8 @@ from tests.support.fork_server import VARIABLE, fork_server
 from tests.support.jvm import JVM_OPTIONS
 from tests.support.node_peer import GRACE_S, NodePeer
 from tests.support.node_process import NodeProcess
-from tests.support.passing_state import become_cluster
 from tests.support.peers import NODE_DIRECTORY
+from tests.support.redis_cluster import KINDS, RedisCluster, Sentinels, sentinels
 from tools.build_zip import build
 
 REDIS_IMAGE = "redis:7.2-alpine"
@@ -52,9 +53,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--redis",
-        choices=["plain", *RESTRICTED],
+        choices=["plain", *KINDS],
         default="plain",
-        help="acl: a user with no more rights than docs/access.md gives; cluster: a cluster of one node",
+        help="acl: a user with no more rights than docs/access.md gives; cluster: three nodes; sentinel: behind one",
     )
 
 
@@ -86,18 +87,19 @@ def need(condition: object, reason: str) -> None:
 
 @pytest.fixture(scope="session")
 def redis_kind(request: pytest.FixtureRequest) -> str:
-    """The kind of Redis that the tests use: plain, acl or cluster."""
+    """The kind of Redis that the tests use: plain, or one of KINDS."""
     return str(request.config.getoption("--redis"))
 
 
 @pytest.fixture(scope="session")
-def admin_url(redis_kind: str) -> Iterator[str]:
+def admin_url(redis_kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """A Redis with all rights: that of SPARK_BULL_TEST_URL, else a container, else an EmbeddedRedis."""
-    if redis_kind != "plain":
-        with EmbeddedRedis(RESTRICTED[redis_kind]()) as server:
-            if redis_kind == "cluster":
-                with Redis.from_url(server.url) as client:
-                    become_cluster(client)
+    if redis_kind == "cluster":
+        yield request.getfixturevalue("cluster").primaries[1].url
+    elif redis_kind == "sentinel":
+        yield request.getfixturevalue("watched").primary.url
+    elif redis_kind == "acl":
+        with EmbeddedRedis({"user": f"{USER} on >{PASSWORD} {rules()}"}) as server:
             yield server.url
     elif url := os.environ.get("SPARK_BULL_TEST_URL"):
         yield url
@@ -112,8 +114,26 @@ def admin_url(redis_kind: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def redis_url(redis_kind: str, admin_url: str) -> str:
-    """The same Redis, with the user of the tested code."""
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentinels]:
+    """A Redis behind a Sentinel."""
+    with sentinels(tmp_path_factory.mktemp("sentinels")) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RedisCluster]:
+    """A cluster; the keys of the tests are on its second node."""
+    with RedisCluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def redis_url(redis_kind: str, admin_url: str, request: pytest.FixtureRequest) -> str:
+    """The same Redis, with the user of the tested code, by its Sentinel, or by another node."""
+    if redis_kind == "sentinel":
+        return str(request.getfixturevalue("watched").url)
+    if redis_kind == "cluster":
+        return str(request.getfixturevalue("cluster").url)
     return admin_url.replace("redis://", f"redis://{USER}:{PASSWORD}@") if redis_kind == "acl" else admin_url
 
 
@@ -136,11 +156,19 @@ def own_prefix(client: Redis, redis_kind: str) -> Iterator[str]:
     """A unique key prefix, whose keys are deleted at the end."""
     prefix = f"test-{uuid.uuid4().hex[:12]}"
     if redis_kind == "cluster":
-        prefix = f"{{{prefix}}}"
+        prefix = next(one for one in iter(lambda: f"{{test-{uuid.uuid4().hex[:12]}}}", "") if _is_on(client, one))
     yield prefix
     keys = list(client.scan_iter(match=f"{escaped(prefix)}:*", count=1000))
     for start in range(0, len(keys), 1000):
         client.unlink(*keys[start : start + 1000])
+
+
+def _is_on(client: Redis, key: str) -> bool:
+    """Whether the node of a client has the slot of a key."""
+    try:
+        return client.exists(key) >= 0
+    except MovedError:
+        return False
 
 
 @pytest.fixture

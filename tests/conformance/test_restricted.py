@@ -1,4 +1,4 @@
-"""Parts of the suite run again as a user with few rights, and on a Redis Cluster of one node."""
+"""Parts of the suite run again as a user with few rights, on a Redis Cluster of three nodes, and behind a Sentinel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.access import RESTRICTED
+from tests.support.redis_cluster import KINDS
 
 FOLDER = Path(__file__).parent
 FILES = (
@@ -36,8 +36,8 @@ SOME = "not any_mix and not clean and not large and not whatever and not cut_off
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("kind", RESTRICTED)
-def test_the_suite_passes_with_few_rights_and_on_a_cluster(kind: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_suite_passes_with_few_rights_on_a_cluster_and_behind_a_sentinel(kind: str) -> None:
     files = [str(FOLDER / name) for name in FILES]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--redis", kind, "-k", SOME]
     run = subprocess.run([*command, *files], capture_output=True, text=True, check=False, cwd=FOLDER.parents[1])

@@ -1,4 +1,4 @@
-"""The processes of Spark need only the rights of docs/access.md, and work with a cluster of one node."""
+"""The processes of Spark need only the rights of docs/access.md, and work with any node of a cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redis import Redis
 from spark_bull import BullQueue, EmbeddedRedis, Worker
 from tests.spark.conftest import Bull
 from tests.support.access import PASSWORD, rules
-from tests.support.passing_state import become_cluster
+from tests.support.redis_cluster import RedisCluster
 from tests.support.wait import PATIENCE_S, wait_until
 
 #: One slot of a cluster.
@@ -30,10 +30,10 @@ Urls = Mapping[str, str]
 def urls(request: pytest.FixtureRequest, own_redis: Callable[..., EmbeddedRedis]) -> Iterator[Urls]:
     """The URL of each verb: with a user of its own, or without one for the cluster."""
     if request.param == "cluster":
-        server = own_redis({"cluster-enabled": "yes"})
-        with Redis.from_url(server.url) as client:
-            become_cluster(client)
-        yield dict.fromkeys(("admin", *VERBS), server.url)
+        cluster: RedisCluster = request.getfixturevalue("cluster")
+        home = cluster.home(f"{PREFIX}:")
+        other = next(server for server in cluster.primaries if server is not home)
+        yield dict.fromkeys(("admin", *VERBS), other.url)
     else:
         server = own_redis()
         with Redis.from_url(server.url) as client:

@@ -1,9 +1,8 @@
-"""Restricted servers: a user with few rights, a cluster of one node."""
+"""The rights of docs/access.md."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,10 +20,3 @@ def rules(*verbs: str, prefix: str = "test-*", queue: str = "test-p:q") -> str:
     (patterns,) = re.findall(r"`(&bull:mail:[^`]+)`", _PAGE.read_text())
     channels += " " + patterns.replace("bull:mail", queue)
     return f"~{prefix} resetchannels &{prefix} {channels} {' '.join(sorted(allowed))}"
-
-
-#: Kind of server -> its configuration.
-RESTRICTED: Final[dict[str, Callable[[], dict[str, str]]]] = {
-    "acl": lambda: {"user": f"{USER} on >{PASSWORD} {rules()}"},
-    "cluster": lambda: {"cluster-enabled": "yes"},
-}

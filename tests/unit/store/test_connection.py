@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pytest
+from redis import Redis
 from redis.connection import Connection as RedisConnection
 
 from spark_bull.cli import main
@@ -21,6 +22,7 @@ from spark_bull.options.table import WRITE
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings, resolved, settings_of
+from tests.support.passing_state import become_cluster
 from tests.support.wait import wait_until
 
 SECRET = "hunter2"
@@ -101,7 +103,9 @@ def test_options_override_user_and_password_of_the_url(own_redis: Callable[..., 
 
 def test_a_bad_url_in_the_environment_is_refused_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_BULL_URL", f"amqp://me:{SECRET}@h")
-    with pytest.raises(OptionError, match="redis://, rediss:// or unix://, got: 'amqp://\\*\\*\\*@h'") as error:
+    with pytest.raises(
+        OptionError, match="redis\\+sentinel:// or rediss\\+sentinel://, got: 'amqp://\\*\\*\\*@h'"
+    ) as error:
         settings()
     assert SECRET not in str(error.value)
 
@@ -276,46 +280,12 @@ def test_an_out_of_memory_error_does_not_advise_to_repeat_the_write(own_redis: C
         assert "again" not in str(error.value)
 
 
-def test_a_key_on_another_cluster_node_is_an_error_that_names_the_node(own_redis: Callable[..., EmbeddedRedis]) -> None:
-    servers = [own_redis({"cluster-enabled": "yes", "cluster-require-full-coverage": "no"}) for _ in range(2)]
-    here, other = (Connection(settings(url=server.url, retryMs="0")) for server in servers)
-    half = 16384 // 2
-    here.call("CLUSTER", "ADDSLOTS", *range(half))
-    other.call("CLUSTER", "ADDSLOTS", *range(half, 16384))
-    here.call("CLUSTER", "MEET", "127.0.0.1", servers[1].port)
-
-    def slot_of(key: str) -> int:
-        return int(here.call("CLUSTER", "KEYSLOT", key))
-
-    def have_met() -> bool:
-        info = here.call("CLUSTER", "INFO")
-        return b"cluster_slots_assigned:16384" in info and b"cluster_state:ok" in info
-
-    wait_until(have_met, "the nodes to have met")
-    tags = [f"{{{n}}}" for n in range(100)]
-    ours = next(tag for tag in tags if slot_of(tag) < half)
-    theirs = next(tag for tag in tags if slot_of(tag) >= half)
-    assert here.call("SET", f"{ours}:k", 1)
-    for ask in (
-        lambda: here.call("SET", f"{theirs}:k", 1),
-        lambda: here.pipeline([("GET", f"{theirs}:k")]),
-        lambda: here.script("write/stage", {"stage": f"{theirs}:k"}, {"number": 0, "chunk": b"", "ttl_ms": 1}),
-    ):
-        with pytest.raises(ConnectionLost, match=rf"one of several nodes.*127\.0\.0\.1:{servers[1].port}.*hash tag"):
-            ask()
-    servers[1].kill()
-    here.call("CLUSTER", "DELSLOTS", slot_of(f"{ours}:k"))
-    with pytest.raises(ConnectionLost, match="does not serve the slot of the queue"):
-        here.call("GET", f"{ours}:k")
-
-
 def test_keys_without_a_hash_tag_are_an_error_in_python_and_in_the_command(
     own_redis: Callable[..., EmbeddedRedis], capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = own_redis({"cluster-enabled": "yes"})
-    connection = Connection(settings(url=server.url))
-    connection.call("CLUSTER", "ADDSLOTS", *range(16384))
-    wait_until(lambda: b"cluster_state:ok" in connection.call("CLUSTER", "INFO"), "the cluster to be ready")
+    with Redis.from_url(server.url) as client:
+        become_cluster(client)
     said = "must share a hash tag: put one into `prefix`, such as prefix={bull}"
     with pytest.raises(OptionError, match=re.escape(said)):
         BullQueue("mail", url=server.url)

@@ -234,3 +234,8 @@ def test_no_run_of_lines_stands_in_two_files() -> None:
 
 
 #: Verbs of parents and children, of which Bull knows none.
+
+
+def test_scripts_without_a_key_are_known() -> None:
+    """In a cluster, the first key of a script decides on its node; these run at the home of their connection."""
+    assert {name for name in SCRIPTS if not load(name).keys} == {"job/claimed", "job/start", "read/queues"}

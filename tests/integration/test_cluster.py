@@ -1,0 +1,243 @@
+"""Queues in several slots of a Redis Cluster of three nodes, each reached by the address of any node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from redis import Redis
+from redis.crc import key_slot
+
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
+from spark_bull.cli import main
+from spark_bull.errors import ConnectionLost, OptionError, RedisUnavailable
+from spark_bull.options.parse import Options, parse_options
+from spark_bull.options.table import COLLECT, QUEUE
+from spark_bull.prometheus.collect import Export, collect
+from spark_bull.queue.core.handle import opening
+from spark_bull.queue.manage.manage import remove
+from spark_bull.queue.monitor.find import find_queues, workers
+from spark_bull.queue.monitor.keyspace import scan_keys
+from spark_bull.services.collector import Collector
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import RedisSettings
+from spark_bull.store.steps import Steps, run_together
+from tests.support.passing_state import is_cluster_ready
+from tests.support.redis_cluster import RedisCluster
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+NAMES = [f"{{q{n}}}" for n in range(6)]
+DAY_MS = 86_400_000
+
+
+def connection(url: str, retry_ms: int = 20_000) -> Connection:
+    return Connection(RedisSettings(url, retry_ms=retry_ms))
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    return f"test-{request.node.name}"
+
+
+@pytest.fixture
+def queues(cluster: RedisCluster, prefix: str) -> list[BullQueue]:
+    """A queue per name; each is opened with the address of another node."""
+    urls = [server.url for server in cluster.primaries]
+    return [BullQueue(name, url=urls[n % 3], prefix=prefix, protocol="bullmq") for n, name in enumerate(NAMES)]
+
+
+def test_each_node_leads_to_all_queues(cluster: RedisCluster, queues: list[BullQueue], prefix: str) -> None:
+    assert len({cluster.home(f"{prefix}:{name}:").port for name in NAMES}) == 3, "expected queues on each node"
+    for queue in queues:
+        assert queue.add({"n": 1}) == "1"
+    for server in cluster.primaries:
+        assert find_queues(connection(server.url), prefix) == NAMES
+        assert find_queues(connection(server.url), prefix, "{q[12]}") == ["{q1}", "{q2}"]
+        for name in NAMES:
+            assert BullQueue(name, url=server.url, prefix=prefix).counts()["wait"] == 1
+
+
+def test_what_has_no_key_is_asked_of_all_nodes(
+    cluster: RedisCluster, queues: list[BullQueue], prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for queue in queues:
+        queue.add({})
+    one = connection(cluster.url)
+    found = [queue for part in scan_keys(one, prefix, {name.encode() for name in NAMES}) for queue in part]
+    assert sorted(set(found)) == [name.encode() for name in NAMES]
+    with OurWorker([queue.handle for queue in queues], chunk_size=1) as worker:
+        wait_until(lambda: all(worker.loop.clients), "the slot to wait for all queues")
+        for queue in queues:
+            wait_until(lambda queue=queue: workers(one, queue.handle.keys), "the worker of the queue to be listed")  # type: ignore[misc]
+    options = parse_options({"url": cluster.url, "prefix": prefix}, QUEUE)
+    samples = collect(Export(options, ("*",), sample=0, window_ms=60_000, names=0))
+    assert {dict(sample.labels).get("queue") for sample in samples} >= set(NAMES)
+    assert main(["--url", cluster.url, "--prefix", prefix, "counts", "*"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in NAMES)
+
+
+def test_the_doctor_examines_each_node(
+    cluster: RedisCluster, queues: list[BullQueue], prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queues[0].add({})
+    main(["--url", cluster.url, "--prefix", prefix, "doctor"])
+    shown = capsys.readouterr().out
+    for server in cluster.primaries:
+        assert re.search(rf"version: Redis [\d.]+ at redis://127\.0\.0\.1:{server.port}", shown)
+    assert "{q0} orphans: no orphaned jobs" in shown
+
+
+def test_a_worker_processes_queues_on_all_nodes_and_ends_its_waits(queues: list[BullQueue]) -> None:
+    with OurWorker([queue.handle for queue in queues], lambda job: job.data["n"], chunk_size=5) as worker:
+        for number in range(3):
+            for queue in queues:
+                queue.add_many(NewJob({"n": n}) for n in range(4))
+            for queue in queues:
+                wait_until(lambda queue=queue, n=number: queue.counts()["completed"] == 4 * (n + 1), "the jobs")  # type: ignore[misc]
+        wait_until(lambda: all(worker.loop.clients), "the slot to wait for all queues")
+        # A stop ends the waits by CLIENT UNBLOCK on each node: without it, the test takes as long as they do.
+        worker.control.request("stop")
+        worker.control.unblock()
+
+
+def test_delayed_jobs_of_all_nodes_are_promoted(cluster: RedisCluster, queues: list[BullQueue], prefix: str) -> None:
+    with Promoter(cluster.url, NAMES, prefix=prefix, protocol="bullmq"):
+        for queue in queues:
+            queue.add({}, delay=50)
+        for queue in queues:
+            wait_until(lambda queue=queue: queue.counts()["wait"] == 1, "the job to be promoted")  # type: ignore[misc]
+
+
+def test_results_of_all_nodes_are_collected(cluster: RedisCluster, queues: list[BullQueue], prefix: str) -> None:
+    for queue in queues:
+        queue.add_many(NewJob({"n": n}) for n in range(10))
+    with OurWorker([queue.handle for queue in queues], chunk_size=5):
+        for queue in queues:
+            wait_until(lambda queue=queue: queue.counts()["completed"] == 10, "the jobs")  # type: ignore[misc]
+    options = parse_options({"url": cluster.url, "prefix": prefix, "queue": ",".join(NAMES)}, COLLECT)
+    collector = Collector(options, "reader")
+    try:
+        ends: dict[str, int] = {}
+        wait_until(lambda: ends.update(collector.advance(ends, None)) or sum(ends.values()) == 60, "all results")
+        assert ends == dict.fromkeys(NAMES, 10)
+    finally:
+        collector.close()
+
+
+def test_reads_of_many_queues_share_the_round_trips_to_each_node(
+    cluster: RedisCluster, queues: list[BullQueue]
+) -> None:
+    commands = [("GET", queue.handle.keys["id"]) for queue in queues]
+    for queue in queues:
+        queue.add({})
+    one = connection(cluster.url)
+    assert one.pipeline(commands) == [b"1"] * 6
+    assert one.replies(commands) == [b"1"] * 6
+
+
+def test_a_move_to_another_slot_is_refused(queues: list[BullQueue]) -> None:
+    first, other = queues[0], next(one for one in queues if not _same_slot(one, queues[0]))
+    first.add({}, job_id="a")
+    with pytest.raises(OptionError, match=r"to have the hash tag {q0} of queue {q0}, as one script writes to both"):
+        first.move("a", other.name)
+    assert (first.counts()["wait"], other.counts()["wait"]) == (1, 0)
+
+
+def test_a_queue_without_a_hash_tag_is_refused(cluster: RedisCluster) -> None:
+    with pytest.raises(OptionError, match="must share a hash tag"):
+        BullQueue("mail", url=cluster.url).add({})
+    with pytest.raises(OptionError, match=r"must share a hash tag: expected one in `prefix` or `queue`"):
+        connection(cluster.url).check("bull", ["mail"], write=True)
+
+
+def test_a_slot_that_is_migrated_is_waited_for_and_then_followed(
+    cluster: RedisCluster, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = BullQueue("{moved}", url=cluster.url, prefix=prefix, protocol="bullmq")
+    queue.add_many(NewJob({"n": n}) for n in range(20))
+    old = cluster.home(f"{prefix}:{{moved}}:")
+    new = next(server for server in cluster.primaries if server is not old)
+    slot = key_slot(b"{moved}")
+    with Redis.from_url(old.url) as source, Redis.from_url(new.url) as target:
+        ids = [client.execute_command("CLUSTER", "MYID").decode() for client in (source, target)]
+        target.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[0])
+        source.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[1])
+        keys = source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10_000)
+        job = next(key for key in keys if key.endswith(b":7"))
+        source.execute_command("MIGRATE", "127.0.0.1", new.port, "", 0, 60_000, "KEYS", job)
+        # Some keys of the queue are on either node: no script may run on one of them.
+        impatient = replace(queue.handle, connection=queue.handle.connection.having(retry_ms=100))
+        with pytest.raises(
+            RedisUnavailable, match=rf"is migrating the slot of the queue \(slot {slot} to 127\.0\.0\.1:{new.port}\)"
+        ):
+            remove(impatient, "7")
+        assert target.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10) == [job]
+        done: list[object] = []
+        with OurWorker(queue.handle, lambda one: done.append(one.data), chunk_size=4):
+            rest = [key for key in keys if key != job]
+            source.execute_command("MIGRATE", "127.0.0.1", new.port, "", 0, 60_000, "KEYS", *rest)
+            for left in source.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 10_000):
+                source.execute_command("MIGRATE", "127.0.0.1", new.port, "", 0, 60_000, "KEYS", left)
+            for client in (target, source):
+                client.execute_command("CLUSTER", "SETSLOT", slot, "NODE", ids[1])
+            wait_until(lambda: queue.counts()["completed"] == 20, "the jobs to be processed on the new node")
+        assert sorted(str(one) for one in done) == sorted(str({"n": n}) for n in range(20))
+    assert cluster.home(f"{prefix}:{{moved}}:") is new
+
+
+def test_slots_without_a_node_are_named(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    server = own_redis({"cluster-enabled": "yes", "cluster-require-full-coverage": "no"})
+    with Redis.from_url(server.url) as client:
+        client.execute_command("CLUSTER", "ADDSLOTS", *(slot for slot in range(16384) if not 100 <= slot < 16000))
+        wait_until(lambda: is_cluster_ready(client), "the cluster to be ready")
+    queue = next(f"{{{n}}}" for n in range(1_000) if 100 <= key_slot(f"{{{n}}}".encode()) < 16000)
+    with pytest.raises(RedisUnavailable, match=r"does not serve the slot of the queue.*not served are 100-15999"):
+        BullQueue(queue, url=server.url, retry_ms=0).add({})
+
+
+def test_a_node_that_is_away_hides_no_queue_of_the_others() -> None:
+    with RedisCluster(3, config={"cluster-require-full-coverage": "no"}) as cluster:
+        options = parse_options({"url": cluster.url, "protocol": "bullmq", "retry_ms": "0"}, QUEUE)
+        for name in NAMES:
+            BullQueue(name, url=cluster.url, protocol="bullmq").add({})
+        away = cluster.primaries[1]
+        lost = [name for name in NAMES if cluster.home(f"bull:{name}:") is away]
+        away.kill()
+        results = run_together(connection(cluster.url, retry_ms=0), [_opened(options, name) for name in NAMES])
+        by_name = zip(NAMES, results, strict=True)
+        assert {name for name, found in by_name if isinstance(found, ConnectionLost)} == set(lost)
+        # Its map is read from a node that answers, although the address is that of the lost one.
+        found = BullQueue(next(name for name in NAMES if name not in lost), url=f"{away.url[:-2]},{cluster.url[8:]}")
+        assert found.counts()["wait"] == 1
+
+
+def test_one_address_of_a_list_that_answers_is_enough(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    primary, replica = own_redis(), own_redis()
+    with Redis.from_url(replica.url) as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
+        url = f"redis://127.0.0.1:{replica.port},127.0.0.1:{primary.port}/0"
+        queue = BullQueue("mail", url=url, protocol="bullmq")
+        assert queue.add({}) == "1"
+        with OurWorker(queue.handle, lambda job: None, chunk_size=1) as worker:
+            wait_until(lambda: queue.counts()["completed"] == 1, "the first job")
+            wait_until(lambda: worker.waits() == 1, "the slot to wait")
+            wait_until(lambda: client.get("bull:mail:id") == b"1", "the replica to have the job")
+            primary.kill()
+            client.execute_command("REPLICAOF", "NO", "ONE")
+            assert queue.add({}) == "2"
+            wait_until(lambda: queue.counts()["completed"] == 2, "the job of the new primary")
+
+
+def _opened(options: Options, name: str) -> Steps[str]:
+    handle = yield from opening(options, name)
+    yield [("GET", handle.keys["id"])]
+    return handle.keys.queue
+
+
+def _same_slot(one: BullQueue, other: BullQueue) -> bool:
+    return key_slot(one.name.encode()) == key_slot(other.name.encode())

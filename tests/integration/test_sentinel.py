@@ -1,0 +1,107 @@
+"""Redis behind Sentinels: the primary is found, and found again after a fail-over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, NewJob, Promoter
+from spark_bull.cli import main
+from spark_bull.errors import ConnectionLost, OptionError
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import QUEUE
+from spark_bull.queue.monitor.find import find_queues
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import RedisSettings, settings_of
+from tests.support.redis_cluster import sentinels
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+SECRET = "s3cret"
+
+
+def test_writers_workers_and_promoters_follow_the_primary(tmp_path: Path) -> None:
+    with sentinels(tmp_path) as servers, BullQueue("mail", url=servers.url, protocol="bullmq") as queue:
+        done: list[int] = []
+        worker = OurWorker(queue.handle, lambda job: done.append(job.data["n"]), chunk_size=5)
+        with worker, Promoter(servers.url, ["mail"], protocol="bullmq"):
+            queue.add_many(NewJob({"n": n}) for n in range(20))
+            wait_until(lambda: queue.counts()["completed"] == 20, "the first jobs")
+            wait_until(lambda: worker.waits() == 1, "the slot to wait")
+            servers.replace_primary()
+            # The slot and the promoter waited for the lost primary.
+            queue.add_many(NewJob({"n": n}, delay=50) for n in range(20, 40))
+            wait_until(lambda: queue.counts()["completed"] == 40, "the jobs of the new primary")
+        assert sorted(done) == list(range(40))
+        assert main(["--url", servers.url, "counts", "mail"]) == 0
+
+
+def test_a_primary_that_becomes_a_replica_is_left_at_once(tmp_path: Path) -> None:
+    """Nobody is killed: the old primary answers, with READONLY, and ends waits with UNBLOCKED."""
+    with (
+        sentinels(tmp_path) as servers,
+        BullQueue("mail", url=servers.url, protocol="bullmq") as queue,
+        OurWorker(queue.handle, lambda job: None, chunk_size=5) as worker,
+    ):
+        queue.add({})
+        wait_until(lambda: queue.counts()["completed"] == 1, "the first job")
+        wait_until(lambda: worker.waits() == 1, "the slot to wait")
+        old = servers.primary
+        with Redis.from_url(servers.sentinel.url) as client:
+            client.execute_command("SENTINEL", "FAILOVER", servers.NAME)
+        wait_until(lambda: servers.primary is not old, "the fail-over")
+        queue.add({})
+        wait_until(lambda: queue.counts()["completed"] == 2, "the job of the new primary")
+
+
+def test_sentinels_have_a_password_of_their_own(tmp_path: Path) -> None:
+    with sentinels(tmp_path, SECRET) as servers:
+        with pytest.raises(ConnectionLost, match=r"got none|refused") as error:
+            BullQueue("mail", url=servers.url, retry_ms=0)
+        assert SECRET not in str(error.value)
+        queue = BullQueue("mail", url=servers.url, redis={"sentinel_password": SECRET})
+        assert queue.add({}) == "1"
+        assert SECRET not in repr(queue.handle)
+
+
+def test_a_name_that_the_sentinels_do_not_watch_is_refused_at_once(tmp_path: Path) -> None:
+    with sentinels(tmp_path) as servers:
+        url = servers.url.replace(f"/{servers.NAME}/", "/other/")
+        with pytest.raises(ConnectionLost, match="to watch a primary named 'other', they watch: main"):
+            BullQueue("mail", url=url)
+
+
+def test_one_sentinel_that_answers_is_enough(tmp_path: Path) -> None:
+    with sentinels(tmp_path) as servers:
+        place = f"127.0.0.1:{servers.sentinel.port}"
+        url = servers.url.replace(place, f"127.0.0.1:1,{place}")
+        assert BullQueue("mail", url=url).add({}) == "1"
+
+
+def test_the_address_of_a_sentinel_is_refused_with_the_url_to_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sentinels(tmp_path) as servers:
+        server = Connection(RedisSettings(servers.sentinel.url, retry_ms=0))
+        said = rf"is a Redis Sentinel.*`url`: redis\+sentinel://127\.0\.0\.1:{servers.sentinel.port}/main "
+        for ask in (
+            lambda: BullQueue("mail", url=servers.sentinel.url),
+            lambda: server.call("GET", "bull:mail:id"),
+            lambda: server.replies([("GET", "bull:mail:id")]),
+            lambda: find_queues(server, "bull"),
+            lambda: server.check("bull", ["mail"], write=True),
+        ):
+            with pytest.raises(ConnectionLost, match=said):
+                ask()
+        assert main(["--url", servers.sentinel.url, "doctor"]) == 2
+    assert "is a Redis Sentinel, which holds no queues" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "url", ["redis+sentinel://h", "redis+sentinel://h/", "redis+sentinel://h:0/main", "redis+sentinel://h/main/x"]
+)
+def test_a_url_of_sentinels_names_the_primary(url: str) -> None:
+    with pytest.raises(OptionError, match="name of the primary"):
+        settings_of(parse_options({"url": url}, QUEUE))

@@ -1,0 +1,167 @@
+"""A Redis Cluster of several servers on this machine, and Sentinels that watch a primary and its replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from redis import Redis
+from redis.crc import key_slot
+
+from spark_bull.embedded.redis import EmbeddedRedis, redis_server
+from tests.support.passing_state import is_cluster_ready
+from tests.support.wait import wait_until
+
+#: Kinds of Redis with which parts of the suite run again.
+KINDS = ("acl", "cluster", "sentinel")
+SLOTS = 16_384
+#: A lost primary is replaced after this time. A busy machine may not look like a lost one.
+NODE_TIMEOUT_MS = 3_000
+DOWN_AFTER_MS = 1_000
+
+
+class RedisCluster:
+    """`primaries` servers with an equal share of the slots each, and `replicas` replicas of each."""
+
+    def __init__(self, primaries: int = 3, replicas: int = 0, config: Mapping[str, str] | None = None) -> None:
+        own = {"cluster-enabled": "yes", "cluster-node-timeout": str(NODE_TIMEOUT_MS), **(config or {})}
+        self.primaries = [EmbeddedRedis(own) for _ in range(primaries)]
+        self.replicas = [EmbeddedRedis(own) for _ in range(primaries * replicas)]
+        self._stack = ExitStack()
+
+    def __enter__(self) -> RedisCluster:
+        for server in self.servers:
+            self._stack.enter_context(server)
+        bounds = [SLOTS * number // len(self.primaries) for number in range(len(self.primaries) + 1)]
+        for server, first, end in zip(self.primaries, bounds, bounds[1:], strict=False):
+            self._call(server, "CLUSTER", "ADDSLOTS", *range(first, end))
+        for number, server in enumerate(self.servers):
+            # The epochs of nodes must differ, or they take time to agree.
+            self._call(server, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            self._call(self.primaries[0], "CLUSTER", "MEET", "127.0.0.1", server.port)
+        wait_until(lambda: all(map(self._knows_all, self.servers)), "the nodes to have met")
+        for number, server in enumerate(self.replicas):
+            primary = self.primaries[number % len(self.primaries)]
+            self._call(server, "CLUSTER", "REPLICATE", self._call(primary, "CLUSTER", "MYID"))
+        wait_until(lambda: all(map(self.is_complete, self.servers)), "the cluster to be ready")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def servers(self) -> list[EmbeddedRedis]:
+        return [*self.primaries, *self.replicas]
+
+    @property
+    def url(self) -> str:
+        return self.primaries[0].url
+
+    def home(self, key: str) -> EmbeddedRedis:
+        """The server that has the slot of a key now."""
+        asked = next(server for server in self.servers if server.running)
+        slot = key_slot(key.encode())
+        for first, last, (_, port, *_), *_ in self._raw_slots(asked):
+            if first <= slot <= last:
+                return next(server for server in self.servers if server.port == port)
+        raise LookupError(f"no node has slot {slot}")
+
+    def replace_primary(self, key: str) -> EmbeddedRedis:
+        """Kills the primary of a key when its replica has what it has; returns it when the replica has its place."""
+        old = self.home(key)
+        with Redis.from_url(old.url) as client:
+            client.set(f"{key}:replicated", 1)
+            wait_until(lambda: client.execute_command("WAIT", 1, 1_000), "the replica to have all writes")
+        old.kill()
+        running = [server for server in self.servers if server.running]
+        wait_until(lambda: self.home(key) is not old and self.is_complete(running[0]), "a fail-over")
+        return old
+
+    def is_complete(self, server: EmbeddedRedis) -> bool:
+        """Whether a node serves, and knows all replicas that run."""
+        with Redis.from_url(server.url) as client:
+            known = sum(len(nodes) - 1 for _, _, *nodes in self._raw_slots(server))
+            running = sum(one.running for one in self.servers) - len(self.primaries)
+            return is_cluster_ready(client) and known >= running
+
+    def _knows_all(self, server: EmbeddedRedis) -> bool:
+        with Redis.from_url(server.url) as client:
+            info = client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True)
+            return is_cluster_ready(client) and b"cluster_known_nodes:%d\r" % len(self.servers) in info
+
+    def _raw_slots(self, server: EmbeddedRedis) -> list[list[object]]:
+        with Redis.from_url(server.url) as client:
+            client.response_callbacks.pop("CLUSTER SLOTS", None)
+            return client.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _call(server: EmbeddedRedis, *command: object) -> object:
+        with Redis.from_url(server.url) as client:
+            return client.execute_command(*command)
+
+
+class Sentinels:
+    """A primary, a replica, and a Sentinel that replaces a lost primary. password: that of the Sentinel."""
+
+    NAME = "main"
+
+    def __init__(self, folder: Path, password: str = "") -> None:
+        # Redis is a Sentinel under this name.
+        program = folder / "redis-sentinel"
+        program.symlink_to(redis_server())
+        self.servers = [EmbeddedRedis({"appendonly": "yes", "repl-diskless-sync-delay": "0"}) for _ in range(2)]
+        config = {"requirepass": password} if password else {}
+        monitor = {"sentinel": f"monitor {self.NAME} 127.0.0.1 {self.servers[0].port} 1"}
+        self.sentinel = EmbeddedRedis(monitor | config, executable=program)
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://127.0.0.1:{self.sentinel.port}/{self.NAME}/0"
+
+    @property
+    def primary(self) -> EmbeddedRedis:
+        """The primary that the Sentinel names."""
+        with Redis.from_url(self.sentinel.url) as client:
+            _, port = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.NAME)
+            return next(server for server in self.servers if server.port == int(port))
+
+    def has_replica(self) -> bool:
+        """Whether the Sentinel knows a replica that it can make the primary."""
+        with Redis.from_url(self.sentinel.url) as client:
+            reply = client.execute_command("SENTINEL", "MASTER", self.NAME)
+            state = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+        with Redis.from_url(self.primary.url) as client:
+            online = client.info("replication").get("slave0", {}).get("state") == "online"
+        return int(state.get(b"num-slaves", state.get("num-slaves", 0))) > 0 and online
+
+    def replace_primary(self) -> EmbeddedRedis:
+        """Kills the primary; returns it when the replica has its place."""
+        wait_until(self.has_replica, "the Sentinel to know the replica")
+        old = self.primary
+        old.kill()
+        wait_until(lambda: self.primary is not old and _is_primary(self.primary), "a fail-over")
+        return old
+
+
+@contextmanager
+def sentinels(folder: Path, password: str = "") -> Iterator[Sentinels]:
+    """Starts the servers and the Sentinel."""
+    one = Sentinels(folder, password)
+    primary, replica = one.servers
+    with ExitStack() as stack:
+        for server in one.servers:
+            stack.enter_context(server)
+        with Redis.from_url(replica.url) as client:
+            client.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+            wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
+        # A Sentinel that starts earlier looks for replicas once in 10 s.
+        stack.enter_context(one.sentinel)
+        with Redis.from_url(one.sentinel.url, password=password or None) as client:
+            client.execute_command("SENTINEL", "SET", one.NAME, "down-after-milliseconds", DOWN_AFTER_MS)
+        yield one
+
+
+def _is_primary(server: EmbeddedRedis) -> bool:
+    with Redis.from_url(server.url) as client:
+        return client.info("replication")["role"] == "master"
