@@ -2,7 +2,7 @@
 
 // One real Node library behind newline-delimited JSON, for several sessions with a prefix and connections of their own.
 //
-//   node peer.js <package alias> <redis url>
+//   node peer.js <package alias> <redis url>     with ?cluster in the URL: of a node of a cluster
 //   <- {"id": 1, "session": 1, "cmd": "open", "prefix": "bull"}
 //   <- {"id": 2, "session": 1, "cmd": "add", "queue": "q", "jobs": [...]}
 //   -> {"id": 2, "result": ["1", "2"]}   or   {"id": 2, "error": "message"}
@@ -53,7 +53,12 @@ function dialectOf(alias) {
 }
 
 function connectionOf(url) {
-  const { hostname, port, username, password, pathname } = new URL(url);
+  const { hostname, port, username, password, pathname, searchParams } = new URL(url);
+  if (searchParams.has('cluster')) {
+    const { Cluster } = require('ioredis');
+    const redisOptions = { maxRetriesPerRequest: null, enableReadyCheck: false };
+    return new Cluster([{ host: hostname, port: Number(port) }], { redisOptions });
+  }
   return {
     host: hostname,
     port: Number(port || 6379),

@@ -11,7 +11,10 @@ const EVENTS = ['waiting', 'active', 'completed', 'failed', 'progress', 'stalled
 // Bull 3 and 4.
 class BullAdapter extends Adapter {
   openQueue(name, opts = {}) {
-    return new this.library(name, { redis: this.connection, prefix: this.prefix, ...opts });
+    const place = this.connection.isCluster
+      ? { createClient: () => this.connection.duplicate() }
+      : { redis: this.connection };
+    return new this.library(name, { ...place, prefix: this.prefix, ...opts });
   }
 
   async addOne(queue, { name, data, opts }) {

@@ -16,7 +16,9 @@ const idsOf = ({ job, children = [] }) => ({ id: job.id, children: children.map(
 // BullMQ 5 and 6.
 class BullMQAdapter extends Adapter {
   get options() {
-    const connection = { ...this.connection, maxRetriesPerRequest: null };
+    const connection = this.connection.isCluster
+      ? this.connection
+      : { ...this.connection, maxRetriesPerRequest: null };
     return { connection, prefix: this.prefix, telemetry: this.telemetry };
   }
 
