@@ -121,8 +121,8 @@ TABLE: Final[tuple[Option, ...]] = (
         secret,
         None,
         EVERYWHERE,
-        "`redis://`, `rediss://` or `unix://` URL, with user, password and database; several hosts separated by commas, "
-        "of which the primary is used; any node of a Redis Cluster; or `redis+sentinel://host,host/name of the primary`",
+        "`redis://`, `rediss://` or `unix://` URL, with user, password and database; hosts with commas between them, "
+        "of which the primary is used; a node of a Redis Cluster; or `redis+sentinel://host,host/name of the primary`",
         "`$SPARK_BULL_URL`, else host and port",
     ),
     Option("host", text, "localhost", EVERYWHERE, "host of Redis if there is no `url`"),
