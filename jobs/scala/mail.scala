@@ -1,5 +1,5 @@
 // Adds jobs and shows the queue:
-//   SPARK_BULL_URL=redis://localhost:6379 spark-shell -I jobs/scala/mail.scala
+//   SPARK_BULL_URL=redis://localhost:6379 spark-shell < jobs/scala/mail.scala
 import spark.implicits._
 
 val mails = Seq(("ada@example.org", 1), ("alan@example.org", 2)).toDF("to", "template")

@@ -13,10 +13,10 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from spark_bull import BullDataSource, Worker
+from spark_bull import Worker
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.spark.platform.query_start import MAX_ATTEMPTS, is_late, start_query
-from tests.support.readme import SHOWN_FOLDER, SHOWN_URL, case_of, is_done, missing_in, of, prepare
+from tests.support.readme import SHOWN_FOLDER, SHOWN_URL, case_of, give_address, is_done, missing_in, of, prepare
 from tests.support.snippets import Block
 from tests.support.wait import wait_until
 
@@ -47,7 +47,7 @@ def test_a_block_of_python_or_sql_runs_alone(
 ) -> None:
     case = case_of(block)
     if SHOWN_URL not in block.text:
-        set_redis_url(server.url, session, monkeypatch)
+        give_address(monkeypatch, server.url)
     text = block.text.replace(SHOWN_URL, server.url).replace(SHOWN_FOLDER, f"{tmp_path}/")
     text = f"{python_of(block.language, text)}\n{case.caller}"
     program = compile(text, str(block), "exec")
@@ -63,13 +63,6 @@ def test_a_block_of_python_or_sql_runs_alone(
             if run(program, session, done):
                 break
     assert not (missing := missing_in(printed := capsys.readouterr().out, case)), f"{missing} in:\n{printed}"
-
-
-def set_redis_url(url: str, session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets $SPARK_BULL_URL in this process and in those that Spark starts, to which it passes its environment."""
-    monkeypatch.setenv("SPARK_BULL_URL", url)
-    monkeypatch.setitem(session.sparkContext.environment, "SPARK_BULL_URL", url)
-    session.dataSource.register(BullDataSource)
 
 
 def python_of(language: str, text: str) -> str:

@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import udf
 
 import spark_bull
-from spark_bull import BullDataSource, BullQueue, Worker
+from spark_bull import BullQueue, Worker
 from spark_bull.cli.main import main
+from tests.support.readme import give_address
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(Path(spark_bull.__file__).parent)
@@ -48,11 +49,9 @@ def seen(
     capsys: pytest.CaptureFixture[str],
 ) -> Callable[[str], str]:
     """Does what one writes, and returns the last line that one sees."""
-    monkeypatch.setenv("SPARK_BULL_URL", redis_url)
+    give_address(monkeypatch, redis_url)
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     session = spark.newSession()
-    monkeypatch.setitem(session.sparkContext.environment, "SPARK_BULL_URL", redis_url)
-    session.dataSource.register(BullDataSource)
 
     def collected(**options: str) -> None:
         jobs = session.readStream.format("bull").options(**options).load()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrameReader, DataFrameWriter
+from pyspark.sql.streaming import DataStreamReader, DataStreamWriter
 from redis import Redis
 
 from spark_bull.model.jobs import NewJob
@@ -145,7 +147,7 @@ CASES = {
     ),
     '"payloadSchema", "template INT': Case(then={"mail": {"wait": 1}}),
     "spark-sql -f": Case(then={"mail": {"wait": 2}}, prints=("ada@example.org",)),
-    "spark-shell -I": Case(then={"mail": {"wait": 2}}, prints=("|1|wait|ada@example.org|",)),
+    "spark-shell <": Case(then={"mail": {"wait": 2}}, prints=("|1|wait|ada@example.org|",)),
     "spark-pipelines run": Case(finished=2, then={"receipts": {"wait": 2}}, capability="pipelines"),
     "spark-bull job mail": Case(
         jobs={"mail": [{"n": n} for n in range(42)]}, then={"mail": {"wait": 42}}, prints=("wait", '"id":"42"')
@@ -218,6 +220,17 @@ def of(*languages: str, run: bool = True) -> Any:
     chosen = [b for b in BLOCKS if b.language in languages and run != bool(reason_not_to_run(b))]
     blocks = [pytest.param(b, marks=[pytest.mark.capability(name)] if (name := _capability(b)) else []) for b in chosen]
     return pytest.mark.parametrize("block", blocks, ids=[str(b) for b in chosen])
+
+
+def give_address(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Lets reads and writes without an option `url` use this address, as if $SPARK_BULL_URL had been set for Spark."""
+    monkeypatch.setenv("SPARK_BULL_URL", url)
+    for side in (DataFrameReader, DataFrameWriter, DataStreamReader, DataStreamWriter):
+
+        def format(self: Any, source: str, usual: Callable[..., Any] = side.format) -> Any:
+            return usual(self, source).option("url", url) if source == "bull" else usual(self, source)
+
+        monkeypatch.setattr(side, "format", format)
 
 
 def case_of(block: Block) -> Case:
