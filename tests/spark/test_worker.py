@@ -81,6 +81,12 @@ def work_off(queue: BullQueue) -> dict[str, int]:
     return {state: count for state, count in queue.counts().items() if count}
 
 
+def wait_until_claimed_ahead(queue: BullQueue, jobs: int) -> None:
+    """Waits until the jobs of the second batch are active, too, unless the query may end with the first one."""
+    if CAPABILITIES["available-now"].has:
+        wait_until(lambda: queue.counts()["active"] == jobs, "the next jobs to be claimed ahead")
+
+
 def by_n(queue: BullQueue, state: str) -> dict[Any, Any]:
     """The jobs of a state by `data.n`."""
     return {job.parsed()["n"]: job for job in queue.page(state)}
@@ -1004,8 +1010,7 @@ def test_a_worker_that_is_stopped_in_a_batch_returns_its_jobs_although_it_has_a_
     queue.add_many(NewJob({"n": n}) for n in range(6))
     first = start(blocking, **options)
     assert begun.wait(PATIENCE_S)
-    if CAPABILITIES["available-now"].has:
-        wait_until(lambda: queue.counts()["active"] == 6, "the next jobs to be claimed ahead")
+    wait_until_claimed_ahead(queue, 6)
     first.stop(0.1)
     assert (queue.counts()["wait"], queue.counts()["active"]) == (6, 0)
     assert [job.data["n"] for job in queue.page("wait")] == list(range(6))
@@ -1131,7 +1136,7 @@ def test_a_worker_whose_transformation_blocks_the_driver_can_be_stopped(
     queue.add_many(NewJob({"n": n}) for n in (1, 2))
     worker = start(transform, engine="stream", max_jobs_per_trigger=1)
     assert begun.wait(PATIENCE_S)
-    wait_until(lambda: queue.counts()["active"] == 2, "the other job to be claimed ahead")
+    wait_until_claimed_ahead(queue, 2)
     assert worker.stop(0.1) is False
     assert queue.counts()["wait"] == 2
     released.set()
