@@ -33,6 +33,9 @@ def spark(python_forks: Path) -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         # Times are shown alike on every machine.
         "spark.sql.session.timeZone": "UTC",
+        # Spark starts a program, chmod, for each file that it writes. These write no second file with checksums.
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     }
     builder = SparkSession.builder.master("local[2]").appName("tests")
     for name, value in settings.items():
