@@ -9,7 +9,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -25,7 +24,9 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
 from spark_bull.worker.job.running_job import RunningJob
 from tests.spark.conftest import Bull
-from tests.support.following_driver import FollowingDriver
+from tests.support import claiming_driver
+from tests.support.claiming_driver import ClaimingDriver
+from tests.support.following_driver import FollowingDriver, following_worker
 from tests.support.forked_process import ForkedProcess
 from tests.support.killed_workers import work_on_groups, work_with_follow_ups
 from tests.support.losing_proxy import losing_proxy
@@ -241,45 +242,28 @@ def test_jobs_of_a_killed_slot_are_rescued(bull: Bull, client: Redis, redis_url:
         assert queue.counts()["failed"] == 0
 
 
-CLAIMING_DRIVER = """
-import sys
-from pyspark.sql import SparkSession, functions as f
-import spark_bull
-from spark_bull.spark.platform.query_start import start_query
-
-url, prefix, checkpoint = sys.argv[1:]
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-spark.sparkContext.setLogLevel("OFF")
-spark_bull.register(spark)
-options = {"url": url, "prefix": prefix, "queue": "q", "maxJobsPerTrigger": "200", "lockMs": "3000"}
-slow = f.udf(lambda n: __import__("time").sleep(0.002) or n, "int")
-jobs = spark.readStream.format("bull").options(**options, mode="claim").load()
-answer = jobs.select("id", "token", slow(f.get_json_object("data", "$.n").cast("int")).alias("returnvalue"))
-del options["maxJobsPerTrigger"], options["lockMs"]
-writer = answer.writeStream.format("bull").options(**options, mode="settle").option("checkpointLocation", checkpoint)
-start_query(writer.start).awaitTermination()
-"""
-
-
-def has_completed(queue: BullQueue, enough: int, driver: subprocess.Popen[bytes]) -> bool:
-    return queue.counts()["completed"] >= enough or driver.poll() is not None
-
-
-@pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.usefixtures("forked_python")
-def test_a_killed_claiming_query_continues_with_its_jobs(redis_url: str, prefix: str, tmp_path: Path) -> None:
+def test_a_killed_claiming_query_continues_with_its_jobs(
+    bull: Bull, client: Redis, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    options = {"url": redis_url, "prefix": prefix, "checkpoint": str(tmp_path / "checkpoint")}
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(1_000))
-        for enough in (300, 1_000):
-            command = [sys.executable, "-c", CLAIMING_DRIVER, redis_url, prefix, str(tmp_path / "checkpoint")]
-            driver = subprocess.Popen(
-                command, cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            try:
-                wait_until(partial(has_completed, queue, enough, driver), f"{enough} jobs to complete")
-            finally:
-                os.killpg(driver.pid, signal.SIGKILL)
-                driver.wait()
+        with ClaimingDriver(tmp_path / "log", **options) as driver:
+
+            def has_completed(enough: int) -> bool:
+                driver.check()
+                return queue.counts()["completed"] >= enough
+
+            wait_until(lambda: has_completed(300), "300 jobs to complete")
+        locks = [queue.handle.keys.lock(job.id) for job in queue.page("active")]
+        wait_until(lambda: not (locks and client.exists(*locks)), "the locks of the last batch to expire")
+        again = claiming_driver.start(bull.spark, **options)
+        try:
+            wait_until(lambda: not again.isActive or queue.counts()["completed"] >= 1_000, "all jobs to complete")
+        finally:
+            again.stop()
         assert queue.counts()["completed"] == 1_000
         finished = queue.page("completed")
         assert all(job.parsed("returnvalue") == job.parsed()["n"] for job in finished)
@@ -357,27 +341,29 @@ def test_killed_workers_lose_no_follow_ups_and_repeat_none(
         assert queue.counts()["failed"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("forked_python")
 def test_killed_drivers_of_a_stream_lose_no_follow_ups_and_repeat_none(
-    redis_url: str, prefix: str, tmp_path: Path
+    bull: Bull, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
-    """The second driver repeats the last batch of the first one; the third one begins anew, and ends all jobs."""
-    count, kills = 200, 3
+    """The second driver repeats the last batch of the first one; a third query begins anew, and ends all jobs."""
+    count, kills = 200, 2
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
-    checkpoint = {"checkpoint": str(tmp_path / "checkpoint")}
+    checkpoint = str(tmp_path / "checkpoint")
     with BullQueue("q", **options) as queue, BullQueue("next", **options) as following:
         queue.add_many(NewJob({"n": n}) for n in range(count))
         for kill in range(1, kills + 1):
-            plan = options | (checkpoint if kill < kills else {})
-            with FollowingDriver(tmp_path / f"log-{kill}", **plan) as driver:
-                enough = 2 * count if kill == kills else kill * count // kills
+            with FollowingDriver(tmp_path / f"log-{kill}", **options, checkpoint=checkpoint) as driver:
+                enough = kill * count // (kills + 1)
 
                 def is_enough(driver: FollowingDriver = driver, enough: int = enough) -> bool:
                     driver.check()
                     return queue.counts()["completed"] >= enough
 
                 wait_until(is_enough, f"{enough} jobs to complete")
+        with following_worker(bull.spark, **options):
+            wait_until(lambda: queue.counts()["completed"] >= 2 * count, "all jobs to complete")
         own = [job.data["of"] for job in queue.page("completed") if "of" in job.data]
         others = [job.data["of"] for job in following.page("wait")]
         assert (sorted(own), sorted(others)) == (list(range(count)), list(range(count)))

@@ -34,11 +34,15 @@ def follow(jobs: DataFrame) -> DataFrame:
     return jobs.select("id", "token", f.lit(1).alias("returnvalue"), then.alias("then"))
 
 
-def main(plan: dict[str, Any]) -> None:
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+def following_worker(spark: SparkSession, **plan: Any) -> Worker:
     settings = {"payload_schema": "n LONG, of LONG", "max_jobs_per_trigger": 20, "progress": False}
     rescue = {"lock_ms": 3_000, "check_ms": 500, "max_stalled": 1_000}
-    with Worker(spark, "q", follow, engine="stream", **settings, **rescue, **plan) as worker:
+    return Worker(spark, "q", follow, engine="stream", **settings, **rescue, **plan)
+
+
+def main(plan: dict[str, Any]) -> None:
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    with following_worker(spark, **plan) as worker:
         worker.await_termination()
 
 
