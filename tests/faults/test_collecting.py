@@ -12,6 +12,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from random import Random
 from threading import Event
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,7 +21,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.errors import JobLocked, JobMissing
-from tests.support.collecting_driver import CollectingDriver
+from tests.support.collecting_driver import CollectingDriver, collect_all
 from tests.support.dump import escaped
 from tests.support.node_peer import NodePeer
 from tests.support.wait import wait_until
@@ -47,7 +48,7 @@ Result = tuple[str, str, int | None]
 
 def new_job(n: int) -> NewJob:
     """A job takes some ms, so that the workers do not use all of the CPU."""
-    return NewJob({"n": n, "$behaviour": "sleep:20" if n % FAILS_EACH else "log:once;fail:1"})
+    return NewJob({"n": n, "$behaviour": "sleep:60" if n % FAILS_EACH else "log:once;fail:1"})
 
 
 def newest_batch(log: Path) -> int:
@@ -204,13 +205,13 @@ def test_kills_of_the_driver_lose_no_result_and_repeat_none(
     chance, over, hit = Random(17), Event(), 0
     options = {"url": redis_url, "prefix": prefix, "lookbackMs": str(LOOKBACK_MS)}
 
-    def driver(collected: Sequence[Fed], trigger: Mapping[str, object], **more: str) -> CollectingDriver:
-        """A driver whose queries start in random order."""
-        plan = {
+    def plan(collected: Sequence[Fed], trigger: Mapping[str, object], **more: str) -> dict[str, Any]:
+        """Queries that start in random order."""
+        each = {
             fed.queue.name: options | more | {"removeOnRead": str(fed is archive)}
             for fed in chance.sample(collected, len(collected))
         }
-        return CollectingDriver(tmp_path / "log", folder=str(tmp_path), trigger=trigger, queues=plan)
+        return {"folder": str(tmp_path), "trigger": trigger, "queues": each}
 
     with ExitStack() as stack:
         queues: dict[str, Fed] = {}
@@ -228,7 +229,8 @@ def test_kills_of_the_driver_lose_no_result_and_repeat_none(
         for fed in islice(cycle(queues.values()), kills):
             other = chance.choice([other for other in queues.values() if other is not fed])
             trigger = {"processingTime": chance.choice(["0 seconds", "200 milliseconds"])}
-            with driver([fed, other], trigger, maxJobsPerTrigger="500", rowsPerPartition="200") as running:
+            of_both = plan([fed, other], trigger, maxJobsPerTrigger="200", rowsPerPartition="80")
+            with CollectingDriver(tmp_path / "log", **of_both) as running:
                 kill_on_the_way(running, fed, chance)
             hit += sum(fed.under_way() for fed in queues.values())
             assert not archive.lost(spark)
@@ -237,8 +239,7 @@ def test_kills_of_the_driver_lose_no_result_and_repeat_none(
         over.set()
         feeding.result()
         wait_until(lambda: all(fed.idle() for fed in queues.values()), "all jobs to finish")
-        with driver(list(queues.values()), {"availableNow": True}, maxJobsPerTrigger="20000") as last:
-            last.finish(DRIVER_S)
+        collect_all(spark, **plan(list(queues.values()), {"availableNow": True}, maxJobsPerTrigger="20000"))
 
         assert hit, "the kills came between batches"
         for kind, fed in queues.items():

@@ -42,14 +42,12 @@ def collect(
     return start_query(lambda: writer.start(str(folder / "table")))
 
 
-def main(plan: Mapping[str, Any]) -> None:
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-    spark_bull.register(spark)
-    folder, trigger = Path(plan["folder"]), plan["trigger"]
+def collect_all(spark: SparkSession, folder: str, trigger: Mapping[str, Any], queues: Mapping[str, Any]) -> None:
+    """Starts the queries one after the other, and returns when all have ended by themselves."""
     queries: dict[str, StreamingQuery] = {}
-    for queue, raw in plan["queues"].items():
+    for queue, raw in queues.items():
         print(time.strftime("%H:%M:%S"), "starting the query of", queue, flush=True)
-        queries[queue] = collect(spark, folder / queue, trigger, queue, raw)
+        queries[queue] = collect(spark, Path(folder) / queue, trigger, queue, raw)
     running, report = set(queries), time.monotonic()
     while running:
         time.sleep(LOOK_S)
@@ -62,9 +60,15 @@ def main(plan: Mapping[str, Any]) -> None:
             if error is None:
                 running.remove(queue)
             elif is_late(error):
-                queries[queue] = collect(spark, folder / queue, trigger, queue, plan["queues"][queue])
+                queries[queue] = collect(spark, Path(folder) / queue, trigger, queue, queues[queue])
             else:
                 raise error
+
+
+def main(plan: Mapping[str, Any]) -> None:
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark_bull.register(spark)
+    collect_all(spark, **plan)
 
 
 if __name__ == "__main__":

@@ -33,11 +33,6 @@ class DriverProcess:
         code = self._process.poll()
         assert code is None, f"the driver ended with {code}:\n{self.output()}"
 
-    def finish(self, timeout: float) -> None:
-        """Waits until all of its queries have ended by themselves."""
-        code = self._process.wait(timeout)
-        assert code == 0, f"the driver ended with {code}:\n{self.output()}"
-
     def kill(self) -> None:
         """Kills the driver, its JVM and their Python processes, and waits until they have ended."""
         for group in self._groups():
