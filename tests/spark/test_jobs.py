@@ -119,6 +119,7 @@ def test_replay_adds_jobs_of_a_table_once(
         assert other is not None
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_the_command_dispatches_with_a_session_of_its_own(redis_url: str, prefix: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": 1}\n{"a": 2}\n')
     where = [
@@ -149,6 +150,7 @@ def test_report_prints_json(program: Program, redis_url: str, prefix: str) -> No
     ]
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> None:
     """The file that `--submit-file` prints is part of the wheel."""
     file = run("--submit-file").stdout.strip()

@@ -24,9 +24,15 @@ OF_SPARK = (
     # Its progress bar.
     r"\[Stage .*\]",
 )
+#: What the program does in the end.
+REGISTER_AGAIN = """
+register(spark)
+# Such as the one of each query of a stream.
+spark._jsparkSession.cloneSession().sessionState().dataSourceManager().dataSourceExists("bull")
+"""
 
 
-def test_the_quickstart_logs_nothing_of_its_own(tmp_path: Path) -> None:
+def test_the_quickstart_logs_nothing_of_its_own_also_when_it_registers_again(tmp_path: Path) -> None:
     program = next(block for block in blocks(ROOT / "docs/quickstart.md", ROOT) if block.language == "python")
     environment = {
         name: value for name, value in os.environ.items() if name not in ("PYSPARK_PYTHON", "SPARK_CONF_DIR")
@@ -35,7 +41,7 @@ def test_the_quickstart_logs_nothing_of_its_own(tmp_path: Path) -> None:
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell",
     }
-    (tmp_path / "program.py").write_text(program.text)
+    (tmp_path / "program.py").write_text(program.text + REGISTER_AGAIN)
     command = [sys.executable, "program.py"]
     ran = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False

@@ -1,41 +1,17 @@
-"""Registering the data source logs nothing, with Spark's own settings of its log; a thread that registers it writes."""
+"""A thread that registers the data source writes, and runs a worker. test_quickstart.py registers it twice."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_bull
 from spark_bull import BullQueue, Worker
 from tests.spark.conftest import Bull
 from tests.support.wait import wait_until
-
-ROOT = Path(__file__).parents[2]
-PROGRAM = """
-from pyspark.sql import SparkSession
-import spark_bull
-
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-spark_bull.register(spark)
-spark_bull.register(spark)
-# Such as the one of each query of a stream.
-spark._jsparkSession.cloneSession().sessionState().dataSourceManager().dataSourceExists("bull")
-"""
-
-
-@pytest.mark.usefixtures("forked_python")
-def test_registering_again_warns_of_nothing() -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "SPARK_CONF_DIR"}
-    environment |= {"PYTHONPATH": str(ROOT)}
-    ran = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
-    assert "ata source" not in ran.stderr.replace("Data Source", "data source")
 
 
 def in_thread(function: Callable[[], object]) -> None:
