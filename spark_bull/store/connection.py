@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import redis
 
-from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, check_encodable
+from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, RedisUnavailable, check_encodable
 from spark_bull.keys import has_hash_tag
 from spark_bull.options.urls import without_secrets
 from spark_bull.store.client import RetryingClient, client_of, close_client
@@ -171,12 +171,21 @@ class Connection:
         return self._client.run(lambda client: denials(client, names, key), place=self.home or key)
 
     def clients(self) -> list[Mapping[str, str]]:
-        """Returns the connections of this Redis, of all nodes of a cluster, as CLIENT LIST describes them."""
-        return [
-            client
-            for node in self.primaries()
-            for client in self._client.run(lambda client: list(client.client_list()), place=node.home)
-        ]
+        """Returns the connections of this Redis, as CLIENT LIST describes them.
+
+        In a cluster, of all nodes that can be reached. Raises ConnectionLost if none can.
+        """
+        found: list[Mapping[str, str]] = []
+        nodes = self.primaries()
+        lost: list[RedisUnavailable] = []
+        for node in nodes:
+            try:
+                found += self._client.run(lambda client: list(client.client_list()), place=node.home)
+            except RedisUnavailable as error:
+                lost.append(error)
+        if lost and len(lost) == len(nodes):
+            raise lost[0]
+        return found
 
     def close(self) -> None:
         """Closes the idle connections of this process; the next command opens a new one."""
@@ -243,8 +252,8 @@ def key_of(command: Command) -> str | bytes | None:
     name = str(command[0])
     if name in _WITHOUT_KEY:
         return None
-    # EVAL <script> <number of keys> <key>… and XREAD … STREAMS <key>…; all others begin with the key.
-    at = 3 if name == "EVAL" else command.index("STREAMS") + 1 if name == "XREAD" else 1
+    # EVAL <script> <number of keys> <key>…; reads of several streams have STREAMS before the keys.
+    at = 3 if name == "EVAL" else command.index("STREAMS") + 1 if name.lower() == "xread" else 1
     if name == "EVAL" and not command[2]:
         return None
     key = command[at]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from redis import Redis
 
 from spark_bull import BullQueue, NewJob, Promoter
 from spark_bull.cli import main
@@ -49,8 +48,7 @@ def test_a_primary_that_becomes_a_replica_is_left_at_once(tmp_path: Path) -> Non
         wait_until(lambda: queue.counts()["completed"] == 1, "the first job")
         wait_until(lambda: worker.waits() == 1, "the slot to wait")
         old = servers.primary
-        with Redis.from_url(servers.sentinel.url) as client:
-            client.execute_command("SENTINEL", "FAILOVER", servers.NAME)
+        wait_until(servers.begin_fail_over, "a fail-over to begin")
         wait_until(lambda: servers.primary is not old, "the fail-over")
         queue.add({})
         wait_until(lambda: queue.counts()["completed"] == 2, "the job of the new primary")

@@ -30,10 +30,10 @@ Urls = Mapping[str, str]
 def urls(request: pytest.FixtureRequest, own_redis: Callable[..., EmbeddedRedis]) -> Iterator[Urls]:
     """The URL of each verb: with a user of its own, or without one for the cluster."""
     if request.param == "cluster":
-        cluster: RedisCluster = request.getfixturevalue("cluster")
-        home = cluster.home(f"{PREFIX}:")
-        other = next(server for server in cluster.primaries if server is not home)
-        yield dict.fromkeys(("admin", *VERBS), other.url)
+        with RedisCluster(2) as cluster:
+            home = cluster.home(f"{PREFIX}:")
+            other = next(server for server in cluster.primaries if server is not home)
+            yield dict.fromkeys(("admin", *VERBS), other.url)
     else:
         server = own_redis()
         with Redis.from_url(server.url) as client:

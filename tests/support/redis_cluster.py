@@ -8,6 +8,7 @@ from pathlib import Path
 
 from redis import Redis
 from redis.crc import key_slot
+from redis.exceptions import ResponseError
 
 from spark_bull.embedded.redis import EmbeddedRedis, redis_server
 from tests.support.passing_state import is_cluster_ready
@@ -134,6 +135,15 @@ class Sentinels:
         with Redis.from_url(self.primary.url) as client:
             online = client.info("replication").get("slave0", {}).get("state") == "online"
         return int(state.get(b"num-slaves", state.get("num-slaves", 0))) > 0 and online
+
+    def begin_fail_over(self) -> bool:
+        """Lets the replica take the place of the primary; whether the Sentinel knows the replica well enough."""
+        with Redis.from_url(self.sentinel.url) as client:
+            try:
+                client.execute_command("SENTINEL", "FAILOVER", self.NAME)
+            except ResponseError:
+                return False
+        return True
 
     def replace_primary(self) -> EmbeddedRedis:
         """Kills the primary; returns it when the replica has its place."""
