@@ -85,6 +85,7 @@ def ended_by_ctrl_c(process: subprocess.Popen[str]) -> list[str]:
     return [line for line in printed.splitlines() if "Ctrl-C" in line]
 
 
+@pytest.mark.spark
 @pytest.mark.usefixtures("forked_python")
 @pytest.mark.parametrize("engine", ["loop", "stream"])
 def test_ctrl_c_ends_a_program_whose_jobs_run_on_and_returns_them(

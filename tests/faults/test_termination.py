@@ -237,6 +237,7 @@ DRIVER = """
 """
 
 
+@pytest.mark.spark
 @pytest.mark.usefixtures("forked_python")
 def test_a_program_stops_its_worker_on_sigterm(redis_url: str, prefix: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
