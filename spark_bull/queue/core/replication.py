@@ -32,11 +32,11 @@ def replica_terms_of(options: Options) -> ReplicaTerms | None:
 
 
 def check_replicas(connection: Connection, terms: ReplicaTerms) -> frozenset[str]:
-    """Returns the replication ids of the primaries, before a write: one, or those of a cluster.
+    """Returns replication ids, before a write: of the primary that has the queue of a connection, or of all primaries.
 
     Raises OptionError if one has too few replicas.
     """
-    return frozenset(_checked(node, terms) for node in connection.primaries())
+    return frozenset(_checked(node, terms) for node in ([connection] if connection.home else connection.primaries()))
 
 
 def _checked(connection: Connection, terms: ReplicaTerms) -> str:
