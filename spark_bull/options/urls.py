@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from spark_bull.errors import ENCODABLE, OptionError, expected
 
-SCHEMES: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
+_SCHEMES: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 _SENTINEL_PORT: Final = 26379
 
 
@@ -28,8 +28,8 @@ def check_url(url: str) -> None:
     except UnicodeEncodeError:
         raise expected("url", ENCODABLE, masked(url)) from None
     scheme = url.partition("://")[0] if "://" in url else "none"
-    if scheme not in SCHEMES:
-        *others, last = (f"{one}://" for one in SCHEMES)
+    if scheme not in _SCHEMES:
+        *others, last = (f"{one}://" for one in _SCHEMES)
         raise OptionError(f"expected `url` to start with {', '.join(others)} or {last}, got: {masked(url)!r}")
     is_sentinel = scheme.endswith("+sentinel")
     path = "/[^/]+(/[0-9]*)?" if is_sentinel else "(/[0-9]*)?"

@@ -36,7 +36,7 @@ _OF_SENTINELS: Final = "sentinel_"
 def new_client(settings: RedisSettings, url: str) -> redis.Redis:
     """A client of the server at `url`. Opens no socket. Raises OptionError for settings that redis-py refuses."""
     arguments = _timeouts(settings)
-    arguments.update((name, typed(text)) for name, text in settings.extra if not name.startswith(_OF_SENTINELS))
+    arguments.update((name, _typed(text)) for name, text in settings.extra if not name.startswith(_OF_SENTINELS))
     try:
         client = redis.Redis.from_url(url, **arguments)
         pool = client.connection_pool
@@ -55,8 +55,8 @@ def new_client(settings: RedisSettings, url: str) -> redis.Redis:
 
 def sentinel_arguments(settings: RedisSettings) -> dict[str, Any]:
     """The arguments of clients of Sentinels, which have a user and a password of their own."""
-    shared = {name: typed(text) for name, text in settings.extra if name.startswith("ssl_")}
-    own = {n.removeprefix(_OF_SENTINELS): typed(text) for n, text in settings.extra if n.startswith(_OF_SENTINELS)}
+    shared = {name: _typed(text) for name, text in settings.extra if name.startswith("ssl_")}
+    own = {n.removeprefix(_OF_SENTINELS): _typed(text) for n, text in settings.extra if n.startswith(_OF_SENTINELS)}
     timeouts = {**_timeouts(settings), "socket_timeout": CONNECT_TIMEOUT_S}
     return {"ssl": settings.url.startswith("rediss"), **timeouts, **shared, **own}
 
@@ -70,7 +70,7 @@ def _timeouts(settings: RedisSettings) -> dict[str, Any]:
     }
 
 
-def typed(text: str) -> Any:
+def _typed(text: str) -> Any:
     """Parses a setting for redis-py as a bool, a number or a string."""
     lowered = text.lower()
     if lowered in ("true", "false"):
