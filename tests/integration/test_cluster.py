@@ -215,24 +215,6 @@ def test_a_node_that_is_away_hides_no_queue_of_the_others() -> None:
         assert found.counts()["wait"] == 1
 
 
-def test_one_address_of_a_list_that_answers_is_enough(own_redis: Callable[..., EmbeddedRedis]) -> None:
-    primary, replica = own_redis(), own_redis()
-    with Redis.from_url(replica.url) as client:
-        client.execute_command("REPLICAOF", "127.0.0.1", primary.port)
-        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
-        url = f"redis://127.0.0.1:{replica.port},127.0.0.1:{primary.port}/0"
-        queue = BullQueue("mail", url=url, protocol="bullmq")
-        assert queue.add({}) == "1"
-        with OurWorker(queue.handle, lambda job: None, chunk_size=1) as worker:
-            wait_until(lambda: queue.counts()["completed"] == 1, "the first job")
-            wait_until(lambda: worker.waits() == 1, "the slot to wait")
-            wait_until(lambda: client.get("bull:mail:id") == b"1", "the replica to have the job")
-            primary.kill()
-            client.execute_command("REPLICAOF", "NO", "ONE")
-            assert queue.add({}) == "2"
-            wait_until(lambda: queue.counts()["completed"] == 2, "the job of the new primary")
-
-
 def _opened(options: Options, name: str) -> Steps[str]:
     handle = yield from opening(options, name)
     yield [("GET", handle.keys["id"])]
