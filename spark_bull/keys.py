@@ -291,11 +291,6 @@ def literal_glob(text: str) -> str:
     return re.sub(r"([*?\[\]\\])", r"\\\1", text)
 
 
-def has_hash_tag(prefix: str, queue: str) -> bool:
-    """Whether all keys of the queue are in one slot of a Redis Cluster."""
-    return bool(hash_tag(prefix, queue))
-
-
 def hash_tag(prefix: str, queue: str) -> str:
     """The hash tag of the keys of the queue: keys with the same one are in one slot of a Redis Cluster. "": none."""
     _, _, rest = f"{prefix}:{queue}".partition("{")

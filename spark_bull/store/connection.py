@@ -15,7 +15,7 @@ from typing import Any, Final
 import redis
 
 from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, RedisUnavailable, check_encodable
-from spark_bull.keys import has_hash_tag
+from spark_bull.keys import hash_tag
 from spark_bull.options.urls import without_secrets
 from spark_bull.store.client import RetryingClient, client_of, close_client
 from spark_bull.store.permissions import denials
@@ -66,6 +66,10 @@ class Connection:
         if isinstance(self.home, Node) or not self.is_cluster:
             return [self]
         return [self.at(node) for node in self._client.primaries()]
+
+    def site_of(self, key: str) -> int:
+        """The number of the slot of a key in a cluster, else 0: one script can reach all keys with the same number."""
+        return self._client.run_at(lambda servers: servers.site_of(key))
 
     def call(self, *command: Value) -> Any:
         """Sends one command; strings in the reply are bytes."""
@@ -197,7 +201,7 @@ class Connection:
         return client_of(self.settings)
 
     def check(self, prefix: str, queues: Sequence[str], *, write: bool) -> None:
-        """Checks that this Redis can be used for `queues`; '' stands for any queue.
+        """Checks that this Redis can be used for `queues`.
 
         Raises ConnectionLost if it cannot be reached, rejects the password, is too old, or, with `write`, remains a
         replica; OptionError if it is a cluster and a queue has no hash tag.
@@ -208,14 +212,17 @@ class Connection:
                 f"expected Redis {MIN_REDIS[0]}.{MIN_REDIS[1]} or newer at "
                 f"{self.settings.where}, got: {info['redis_version']}"
             )
-        if self.is_cluster:
-            for queue in queues:
-                if not has_hash_tag(prefix, queue):
-                    raise OptionError(
-                        f"{self.settings.where} is a Redis Cluster, where all keys of a queue must "
-                        f"share a hash tag: expected one in `prefix`{' or `queue`' if queue else ''}, such as "
-                        f"prefix={{{prefix}}}, got: prefix={prefix}{f', queue={queue}' if queue else ''}"
-                    )
+        self.check_tags(prefix, queues)
+
+    def check_tags(self, prefix: str, queues: Sequence[str]) -> None:
+        """Raises OptionError if this is a cluster and a queue has no hash tag."""
+        for queue in queues if self.is_cluster else ():
+            if not hash_tag(prefix, queue):
+                raise OptionError(
+                    f"{self.settings.where} is a Redis Cluster, where all keys of a queue must share a hash tag: "
+                    f"expected one in `prefix` or `queue`, such as prefix={{{prefix}}}, got: prefix={prefix}, "
+                    f"queue={queue}"
+                )
 
     def server_info(self, write: bool = False) -> Mapping[str, Any]:
         """Returns INFO, empty without permission for it.

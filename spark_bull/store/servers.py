@@ -99,6 +99,10 @@ class Servers:
             return self._client(self._primary)
         return self._client(self._slots.url_of(place))
 
+    def site_of(self, key: str) -> int:
+        """The number of the slot of a key in a cluster, else 0."""
+        return 0 if self._slots is None else key_slot(key.encode())
+
     def primaries(self) -> list[Node]:
         """The primaries of a cluster in the order of their addresses, else the one server."""
         return [Node(url) for url in (sorted(set(self._slots.urls)) if self._slots else [self._primary])]

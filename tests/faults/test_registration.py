@@ -1,10 +1,12 @@
-"""Crashes while a large write is registered in portions: all of its jobs are added, each once, or none is visible."""
+"""Crashes while a write is registered in portions, as it is large or as its queues are in different slots of a cluster:
+all of its jobs are added, each once, or none is visible.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
-from spark_bull.errors import QueueFull, StagedDataLost
+from spark_bull.errors import IntakeClosed, QueueFull, StagedDataLost
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
@@ -20,6 +22,7 @@ from spark_bull.queue.dispatch import registration, writes
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, StagedPart, discard, stage_chunks
 from spark_bull.store.connection import Connection
+from tests.support.redis_cluster import RedisCluster
 from tests.support.script_work import script_work
 from tests.support.sink import Sink
 from tests.support.wait import wait_until
@@ -27,11 +30,49 @@ from tests.support.writes import DAY_MS, stage_all
 
 ROWS = StructType().add("n", IntegerType()).add("queue", StringType())
 TASKS, KEYS = 12, 10
-SETTING_UP = ("write/prepare", "write/confirm", "write/open")
+SETTING_UP = ("write/prepare", "write/confirm", "write/decide", "write/open")
 
 
 class Died(BaseException):
     """The process has died."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """One server, or a cluster with its primaries, where each queue of these tests is in another slot."""
+
+    url: str
+    primaries: Sequence[Redis]
+
+    def named(self, name: str) -> str:
+        return f"{{{name}}}" if len(self.primaries) > 1 else name
+
+    def queue(self, name: str, prefix: str) -> BullQueue:
+        return BullQueue(self.named(name), url=self.url, prefix=prefix, protocol="bullmq")
+
+    def keys(self, pattern: str) -> list[bytes]:
+        return [key for one in self.primaries for key in one.scan_iter(pattern)]
+
+    def lasting(self, pattern: str) -> list[bytes]:
+        """The private keys that do not expire."""
+        return [key for one in self.primaries for key in one.scan_iter(pattern) if one.ttl(key) == -1]
+
+    def write(self, prefix: str, queues: Sequence[str], version: int = 1, **options: str) -> None:
+        """Each task writes one row to each queue."""
+        own = {"url": self.url, "prefix": prefix, "protocol": "bullmq", "jobColumns": "queue", **options}
+        sink = Sink(own | {"txnAppId": "app", "txnVersion": str(version)}, ROWS)
+        for n in range(TASKS):
+            sink.task([{"n": n, "queue": self.named(name)} for name in queues])
+        sink.commit()
+
+
+@pytest.fixture(params=["one server", "a cluster"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """The cluster has a slot for each queue, so that few keys need portions, too."""
+    if request.param == "one server":
+        return Place(request.getfixturevalue("redis_url"), [request.getfixturevalue("client")])
+    cluster: RedisCluster = request.getfixturevalue("cluster")
+    return Place(cluster.url, [Redis.from_url(server.url) for server in cluster.primaries])
 
 
 @pytest.fixture
@@ -78,55 +119,41 @@ def calls_of_scripts(act: Callable[[str, Callable[[], Any]], Any]) -> Iterator[N
         yield
 
 
-def write(options: dict[str, str], queues: tuple[str, ...], version: int = 1) -> None:
-    """Each task writes one row to each queue."""
-    sink = Sink(options | {"txnAppId": "app", "txnVersion": str(version)}, ROWS)
-    for n in range(TASKS):
-        sink.task([{"n": n, "queue": queue} for queue in queues])
-    sink.commit()
-
-
 def numbers_in(queue: BullQueue) -> list[int]:
     return sorted(job.data["n"] for job in queue.page("wait", stop=1_000))
-
-
-def lasting(client: Redis, prefix: str) -> list[bytes]:
-    """The private keys that do not expire."""
-    return [key for key in client.scan_iter(f"{prefix}:*:spark:*") if client.ttl(key) == -1]
 
 
 @pytest.mark.usefixtures("small_portions")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("queues", [("a",), ("a", "b")], ids=len)
 def test_a_write_whose_driver_dies_at_any_portion_is_whole_or_not_visible(
-    client: Redis, redis_url: str, prefix: str, queues: tuple[str, ...], when: str
+    place: Place, prefix: str, queues: tuple[str, ...], when: str
 ) -> None:
     died = []
     for number in count(1):
         own = f"{prefix}-{number}"
-        options = {"url": redis_url, "prefix": own, "protocol": "bullmq", "jobColumns": "queue"}
         with dying_at(number, when):
             try:
-                write(options, queues)
+                place.write(own, queues)
             except Died:
                 died.append(number)
-        opened = [BullQueue(name, url=redis_url, prefix=own, protocol="bullmq") for name in queues]
+        opened = [place.queue(name, own) for name in queues]
         if not any(queue.writes() for queue in opened):
-            assert lasting(client, own) == []
+            assert place.lasting(f"{own}:*:spark:*") == []
         for queue in opened:
             queue.recover()
         found = [numbers_in(queue) for queue in opened]
         assert found in ([[]] * len(queues), [[*range(TASKS)]] * len(queues)), number
-        write(options, queues)
+        place.write(own, queues)
         assert [numbers_in(queue) for queue in opened] == [[*range(TASKS)]] * len(queues), number
-        assert lasting(client, own) == [], number
+        assert place.lasting(f"{own}:*:spark:*") == [], number
         if died[-1:] != [number]:
             break
     assert len(died) > len(queues) * TASKS / KEYS
 
 
 @pytest.mark.usefixtures("small_portions")
-def test_portions_that_are_sent_twice_change_nothing(redis_url: str, prefix: str) -> None:
+def test_portions_that_are_sent_twice_change_nothing(place: Place, prefix: str) -> None:
     names = []
 
     def twice(name: str, call: Callable[[], Any]) -> Any:
@@ -137,12 +164,11 @@ def test_portions_that_are_sent_twice_change_nothing(redis_url: str, prefix: str
             assert again == first or name == "write/open"
         return first
 
-    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "jobColumns": "queue"}
     with calls_of_scripts(twice):
-        write(options, ("a", "b"))
+        place.write(prefix, ("a", "b"))
     assert {*SETTING_UP} < {*names}
     for name in "ab":
-        with BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        with place.queue(name, prefix) as queue:
             assert numbers_in(queue) == [*range(TASKS)]
             assert [record.state for record in queue.writes()] == ["finished"]
 
@@ -151,45 +177,43 @@ def test_portions_that_are_sent_twice_change_nothing(redis_url: str, prefix: str
 @pytest.mark.parametrize("others", [("a", "b"), ("b", "c")], ids=["same queues", "other queues"])
 @pytest.mark.parametrize("at", SETTING_UP)
 def test_of_two_writes_of_one_version_one_is_added_to_each_queue(
-    redis_url: str, prefix: str, at: str, others: tuple[str, ...]
+    place: Place, prefix: str, at: str, others: tuple[str, ...]
 ) -> None:
     """The second one runs as a whole before a step of the first one."""
-    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "jobColumns": "queue"}
     begun = []
 
     def overtaken(name: str, call: Callable[[], Any]) -> Any:
         if name == at and not begun:
             begun.append(name)
-            write(options, others)
+            place.write(prefix, others)
         return call()
 
     with calls_of_scripts(overtaken):
-        write(options, ("a", "b"))
+        place.write(prefix, ("a", "b"))
     for name in {"a", "b", *others}:
-        with BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        with place.queue(name, prefix) as queue:
             queue.recover()
             assert numbers_in(queue) in ([*range(TASKS)], [])
             assert (name == "b") <= (numbers_in(queue) != [])
 
 
 @pytest.mark.usefixtures("small_portions")
-def test_a_write_that_was_given_up_is_removed(
-    client: Redis, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_was_given_up_is_removed(place: Place, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a process that sees only the queue that does not lead."""
     monkeypatch.setattr(registration, "VALID_MS", 1)
-    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "jobColumns": "queue"}
-    with dying_at(2, "after"), pytest.raises(Died):
-        write(options, ("a",))
-    assert client.keys(f"{prefix}:a:spark:write:*")
+    with dying_at(4, "after"), pytest.raises(Died):
+        place.write(prefix, ("a", "b"))
+    prepared = f"{prefix}:{place.named('b')}:spark:"
+    assert place.keys(f"{prepared}write:*")
 
-    with BullQueue("a", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+    with place.queue("b", prefix) as queue:
 
         def is_removed() -> bool:
             assert queue.recover() == []
-            return not client.keys(f"{prefix}:a:spark:write*") + client.keys(f"{prefix}:a:spark:manifest*")
+            return not place.keys(f"{prepared}write*") + place.keys(f"{prepared}manifest*")
 
         wait_until(is_removed, "the write to be removed")
-        assert len(client.keys(f"{prefix}:a:spark:stage:*")) < TASKS
+        assert len(place.keys(f"{prepared}stage:*")) < TASKS
 
 
 @pytest.mark.usefixtures("small_portions")
@@ -208,21 +232,33 @@ def test_a_write_that_was_discarded_can_not_be_registered(client: Redis, redis_u
 
 
 def test_a_large_write_that_is_too_large_for_one_queue_adds_nothing_and_frees_the_room(
-    client: Redis, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    place: Place, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (registration, writes):
         monkeypatch.setattr(module, "KEYS_PER_CALL", 20)
-    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "jobColumns": "queue"}
-    options |= {"maxLength": str(TASKS), "whenFull": "fail"}
-    with BullQueue("b", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+    limit = {"maxLength": str(TASKS), "whenFull": "fail"}
+    with place.queue("b", prefix) as queue:
         queue.add({"n": 0})
-        with pytest.raises(QueueFull, match=rf"room for {TASKS} jobs in queue b, which has 1 of"):
-            write(options, ("a", "b"))
-        assert client.keys(f"{prefix}:*:spark:write*") + client.keys(f"{prefix}:*:spark:manifest*") == []
+        with pytest.raises(QueueFull, match=rf"room for {TASKS} jobs in queue {place.named('b')}, which has 1 of"):
+            place.write(prefix, ("a", "b"), **limit)
+        assert place.keys(f"{prefix}:*:spark:write*") + place.keys(f"{prefix}:*:spark:manifest*") == []
         queue.drain()
-    write(options, ("a", "b"))
-    with pytest.raises(QueueFull, match=rf"queue a, which has {TASKS} of"):
-        write(options, ("a", "b"), version=2)
+    place.write(prefix, ("a", "b"), **limit)
+    with pytest.raises(QueueFull, match=rf"queue {place.named('a')}, which has {TASKS} of"):
+        place.write(prefix, ("a", "b"), version=2, **limit)
+
+
+def test_a_closed_queue_in_another_slot_refuses_the_whole_write(cluster: RedisCluster, prefix: str) -> None:
+    place = Place(cluster.url, [Redis.from_url(server.url) for server in cluster.primaries])
+    with place.queue("a", prefix) as a, place.queue("b", prefix) as b:
+        a.add({"n": -1})
+        b.close_intake()
+        with pytest.raises(IntakeClosed, match=r"\{b\}"):
+            place.write(prefix, ("a", "b"))
+        assert numbers_in(a) == [-1]
+        b.open_intake()
+        place.write(prefix, ("a", "b"))
+        assert numbers_in(a)[1:] == numbers_in(b) == [*range(TASKS)]
 
 
 def test_no_script_of_a_large_registration_handles_more_than_a_portion(
@@ -240,5 +276,5 @@ def test_no_script_of_a_large_registration_handles_more_than_a_portion(
                 assert register(write_id, write_plans, Identity(write_id, 1))
             assert 3 < len(scripts) < 20
             assert max(script.commands for script in scripts) < 4 * writes.KEYS_PER_CALL
-        assert lasting(client, f"{prefix}:q:spark:stage") == []
+        assert all(client.ttl(part.stage) == -1 for part in wide)
         assert all(client.ttl(part.stage) == -1 for part in parts)

@@ -61,9 +61,9 @@ def test_a_cluster_requires_a_hash_tag(bull: Bull, own_redis: OwnRedis) -> None:
         message = refusal(at(bull, server.url), one_row(bull))
         assert "all keys of a queue must share a hash tag" in message
         assert f"prefix={{{bull.options['prefix']}}}" in message
-        # Rows may name any queue, so the hash tag must be in the prefix.
-        message = refusal(at(bull, server.url), one_row(bull, "'{}' AS data, '{q}' AS queue"), None)
-        assert "expected one in `prefix`, such as prefix=" in message
+        message = refusal(at(bull, server.url), one_row(bull, "'{}' AS data, 'plain' AS queue"), None)
+        assert "expected one in `prefix` or `queue`" in message
+        assert "queue=plain" in message
         at(bull, server.url).write(one_row(bull), "{q}")
         assert client.llen(f"{bull.options['prefix']}:{{q}}:wait") == 1
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from spark_bull.keys import QUEUE_SIGNS, SEGMENTS, QueueKeys, has_hash_tag, queue_of
+from spark_bull.keys import QUEUE_SIGNS, SEGMENTS, QueueKeys, hash_tag, queue_of
 
 KEYS = QueueKeys("mail", "bull")
 OWN = [
@@ -89,4 +89,4 @@ def test_other_keys_belong_to_no_queue(key: str) -> None:
     ],
 )
 def test_hash_tags_are_recognised_as_by_redis_cluster(prefix: str, queue: str, tagged: bool) -> None:
-    assert has_hash_tag(prefix, queue) is tagged
+    assert bool(hash_tag(prefix, queue)) is tagged

@@ -1,17 +1,15 @@
 -- Deletes staged chunks of a write that failed, unless it is registered: then `commit` needs them, or they stay for
--- inspection when the write is broken. A write that was prepared can't be registered any more.
+-- inspection when the write is broken. A prepared write has to be given up before, by `decide`.
 -- @keys stages...
 -- @returns number of stage keys deleted
 
 local call = redis.call
 
-local state, leader = call('HGET', key.write, 'state'), call('HGET', key.leader, 'state')
-if state and (state ~= 'prepared' or (leader and leader ~= 'prepared')) then
+local state = call('HGET', key.write, 'state')
+if state and state ~= 'prepared' then
   return 0
 end
-if state then
-  call('DEL', key.leader, key.write)
-end
+call('DEL', key.write)
 call('DEL', key.manifest)
 call('ZREM', key.open, arg.write_id)
 local deleted = 0

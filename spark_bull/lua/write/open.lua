@@ -1,13 +1,12 @@
 -- Opens queues of a prepared write once the write is registered, and keeps their staged chunks from expiring: the field
 -- `unkept` is the number of the first stage key of a queue that still expires. Removes a write that was given up in the
--- same way. `queues`: {write, manifest, open, watermark or nothing} of each. Handles about `most` keys.
+-- same way. `queues`: {write, manifest, open, watermark or nothing} of each; `decision`: that of `decide`. Handles about
+-- `most` keys.
 -- @keys touched...
 -- @returns number of the queues, from the first, that need no more calls
--- @include lib: list_open_write time_ms
+-- @include lib: list_open_write
 
 local call = redis.call
-local leader = call('HGET', key.leader, 'state')
-local is_registered = leader and leader ~= 'prepared'
 local room = tonumber(arg.most)
 assert(#key.touched > 0)
 
@@ -61,24 +60,21 @@ end
 
 -- Returns whether the queue needs no more calls.
 local function advance(queue)
-  local write = call('HMGET', queue[1], 'state', 'deadline', 'version', 'unkept')
-  local state, unkept = write[1], tonumber(write[4])
+  local write = call('HMGET', queue[1], 'state', 'version', 'unkept')
+  local state, unkept = write[1], tonumber(write[3])
   if not state then
     forget(queue)
     return true
   end
-  if state == 'prepared' and not is_registered then
-    if time_ms() <= tonumber(write[2]) then
-      return true
-    end
+  if state == 'prepared' and arg.decision == 'given-up' then
     local is_gone = give_up(queue)
     if is_gone then
       forget(queue)
     end
     return is_gone
   end
-  if state == 'prepared' then
-    open_queue(queue, write[3])
+  if state == 'prepared' and arg.decision == 'registered' then
+    open_queue(queue, write[2])
     unkept = 0
   end
   return not unkept or keep_stages(queue, unkept)

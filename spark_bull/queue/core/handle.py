@@ -61,6 +61,11 @@ class QueueHandle:
         return self.run(verb, {**args, "call": uuid4().hex, "ttl_ms": RECEIPT_TTL_MS}, receipt=receipt, **keys)
 
     @property
+    def site(self) -> int:
+        """Queues with the same number can be reached by one script."""
+        return self.connection.site_of(self.keys.base)
+
+    @property
     def sender(self) -> str:
         """Identifies the caller: a thread, which makes one call at a time. Forked and unpickled copies are others."""
         return f"{self.token}:{getpid()}:{get_ident()}"

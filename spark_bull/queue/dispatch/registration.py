@@ -1,18 +1,20 @@
 """The registration of a staged write: from then on, any process can finish it.
 
-One script registers a write with few keys, for all of its queues. A larger one would block Redis: portions of it are
-prepared, which no worker sees, and which expire; then one script sets the commit point, in the queue that leads; then
-each queue is opened, by this process or by any that recovers the queue.
+One script registers a write with few keys, for all of its queues, if it can reach them all. Otherwise, as it would
+block Redis, or as the queues are in different slots of a cluster or on different servers, portions are prepared, which
+no worker sees, and which expire; then one script sets the commit point, in the queue that leads; then each queue is
+opened, by this process or by any that recovers the queue.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
 import msgpack
 
-from spark_bull.errors import StagedDataLost
+from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.queue.core.length_limit import intake_closed, queue_full
 from spark_bull.queue.core.verbs import RECORD_TTL_MS
 from spark_bull.queue.dispatch.writes import (
@@ -23,7 +25,7 @@ from spark_bull.queue.dispatch.writes import (
     discard,
     open_prepared,
 )
-from spark_bull.store.together import all_together
+from spark_bull.store.together import all_together, batches_together
 
 #: The states that count for the length of a queue.
 _WAITING: Final = frozenset({"wait", "paused", "prioritized", "delayed", "waiting-children"})
@@ -40,10 +42,11 @@ def register(write_id: str, plans: Sequence[QueuePlan], identity: Identity | Non
     if not plans:
         return True
     entries = [_entry(write_id, number, plan, identity) for number, plan in enumerate(plans, 1)]
-    if sum(map(_keys, entries)) <= KEYS_PER_CALL:
+    sites = [plan.handle.site for plan in plans]
+    if len(set(sites)) == 1 and sum(map(_keys, entries)) <= KEYS_PER_CALL:
         answer = _send("register", plans, entries, identity, {"watermark_ttl_ms": WATERMARK_TTL_MS})
         return _is_registered(answer, write_id, plans)
-    answer = _prepare(write_id, plans, entries, identity)
+    answer = _prepare(write_id, plans, entries, sites, identity)
     if answer[0] == b"prepared":
         answer = _confirm(write_id, plans, identity)
     if answer[0] != b"registered":
@@ -76,17 +79,38 @@ def _send(
 
 
 def _prepare(
-    write_id: str, plans: Sequence[QueuePlan], entries: Sequence[_Entry], identity: Identity | None
+    write_id: str,
+    plans: Sequence[QueuePlan],
+    entries: Sequence[_Entry],
+    sites: Sequence[int],
+    identity: Identity | None,
 ) -> Sequence[Any]:
-    """Prepares a write in portions, the queue that leads first."""
+    """Prepares a write in portions, the queue that leads first; those of several sites together."""
     leader = leader_of(plans).handle.keys.write(write_id)
     entries = [{**entry, "fields": [*entry["fields"], "leader", leader]} for entry in entries]
     entries.sort(key=lambda entry: entry["write"] != leader)
-    answer: Sequence[Any] = ()
-    for portion in _portions(entries):
-        answer = _send("prepare", plans, portion, identity, {"ttl_ms": RECORD_TTL_MS, "valid_ms": VALID_MS})
-        if answer[0] != b"prepared":
-            break
+    by_site: dict[int, list[_Entry]] = defaultdict(list)
+    for entry in entries:
+        by_site[sites[entry["queue"] - 1]].append(entry)
+
+    def prepare(entries: Sequence[_Entry]) -> Sequence[Any]:
+        answer: Sequence[Any] = ()
+        for portion in _portions(entries):
+            answer = _send("prepare", plans, portion, identity, {"ttl_ms": RECORD_TTL_MS, "valid_ms": VALID_MS})
+            if answer[0] != b"prepared":
+                break
+        return answer
+
+    first, *others = by_site.values()
+    answer = prepare(first)
+    if answer[0] != b"prepared":
+        return answer
+    for batch in batches_together(others, prepare):
+        for _, result in batch:
+            if isinstance(result, SparkBullError):
+                raise result
+            if result[0] != b"prepared":
+                return result
     return answer
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -34,6 +35,7 @@ from spark_bull.queue.core.other_queue import touched_keys
 from spark_bull.queue.dispatch.callbacks import Callback, callback_of, close_callback, open_callback
 from spark_bull.queue.dispatch.flows import TOUCHED
 from spark_bull.store.connection import Connection, script_command
+from spark_bull.store.together import all_together
 
 log = logging.getLogger("spark_bull")
 
@@ -131,17 +133,27 @@ def discard(connection: Connection, keys: QueueKeys, write_id: str, stages: Sequ
     """Deletes what a write has staged for a queue, unless it is registered; returns the number of stage keys."""
     write = keys.write(write_id)
     leader = connection.call("HGET", write, "leader")
+    if leader and _decision(connection, leader.decode(), gives_up=True) == "registered":
+        return 0
     names: dict[str, str | list[str]] = {
         "write": write,
         "manifest": keys.manifest(write_id),
         "open": keys["open_writes"],
-        "leader": leader.decode() if leader else write,
     }
     portions = [stages[start : start + KEYS_PER_CALL] for start in range(0, len(stages), KEYS_PER_CALL)]
     return sum(
         int(connection.script("write/discard", names | {"stages": [*portion]}, {"write_id": write_id}))
         for portion in portions or [[]]
     )
+
+
+def _decision(connection: Connection, leader: str, *, gives_up: bool = False) -> str:
+    """What was decided on a prepared write: registered, given-up or undecided. leader: its key in the queue that leads.
+
+    gives_up: whether to give an undecided write up.
+    """
+    answer: bytes = connection.script("write/decide", {"write": leader}, {"gives_up": int(gives_up)})
+    return answer.decode()
 
 
 def is_written(handle: QueueHandle, identity: Identity) -> bool:
@@ -257,9 +269,17 @@ def open_prepared(handles: Sequence[QueueHandle], write_id: str) -> None:
     """Opens queues of a prepared write if the write is registered, and keeps their staged chunks from expiring; removes
     a write that was given up.
     """
-    left = handles
+    by_site: dict[int, list[QueueHandle]] = defaultdict(list)
+    for handle in handles:
+        by_site[handle.site].append(handle)
+    all_together([*by_site.values()], lambda together: _open_together(together, write_id))
+
+
+def _open_together(handles: Sequence[QueueHandle], write_id: str) -> None:
+    """Opens queues that one script can reach."""
+    left, connection, decision = handles, handles[0].connection, ""
     while left:
-        portion, connection = left[:_QUEUES_PER_CALL], left[0].connection
+        portion = left[:_QUEUES_PER_CALL]
         writes = [handle.keys.write(write_id) for handle in portion]
         fields = connection.pipeline([("HMGET", write, "leader", "appId") for write in writes])
         queues = [
@@ -267,11 +287,13 @@ def open_prepared(handles: Sequence[QueueHandle], write_id: str) -> None:
             + ([handle.keys.watermark(app_id.decode())] if app_id else [])
             for write, handle, (_, app_id) in zip(writes, portion, fields, strict=True)
         ]
-        leader = next((leader.decode() for leader, _ in fields if leader), writes[0])
+        leader = next((leader.decode() for leader, _ in fields if leader), None)
+        if leader and not decision:
+            decision = _decision(connection, leader)
         args = {"write_id": write_id, "watermark_ttl_ms": WATERMARK_TTL_MS, "most": KEYS_PER_CALL}
-        args |= {"queues": msgpack.packb(queues, use_bin_type=False)}
+        args |= {"queues": msgpack.packb(queues, use_bin_type=False), "decision": decision or "given-up"}
         touched = [key for queue in queues for key in queue]
-        left = left[connection.script("write/open", {"leader": leader, "touched": touched}, args) :]
+        left = left[connection.script("write/open", {"touched": touched}, args) :]
 
 
 def recover(handle: QueueHandle) -> list[WriteRecord]:

@@ -29,7 +29,7 @@ def check_write(options: Options, *, is_stream: bool) -> int:
     if is_stream and options["txnAppId"] is not None:
         raise OptionError("`txnAppId` is for batch writes: a stream is identified by its checkpoint; leave it out")
     connection = Connection(settings_of(options))
-    connection.check(options["prefix"], [options["queue"] or ""], write=True)
+    connection.check(options["prefix"], [options["queue"]] if options["queue"] else [], write=True)
     return connection.now_ms()
 
 
@@ -86,10 +86,11 @@ class StagedPlan:
         return self.handles_of([queue])[queue]
 
     def handles_of(self, queues: Iterable[str]) -> dict[str, QueueHandle]:
-        """Opens many queues in shared round trips."""
-        own = self.handle
+        """Opens many queues in shared round trips. Raises OptionError for one without a hash tag in a cluster."""
+        own, connection = self.handle, Connection(settings_of(self.options))
         others = [queue for queue in queues if own is None or queue != own.keys.queue]
-        opened = run_all(Connection(settings_of(self.options)), [opening(self.options, queue) for queue in others])
+        connection.check_tags(self.options["prefix"], others)
+        opened = run_all(connection, [opening(self.options, queue) for queue in others])
         return dict(zip(others, opened, strict=True)) | ({own.keys.queue: own} if own is not None else {})
 
     def fields(self, parts: Sequence[TaskPart]) -> Mapping[str, str | int]:
