@@ -51,6 +51,7 @@ from spark_bull.model.jobs import Scheduler as Scheduler
 from spark_bull.model.jobs import WriteRecord as WriteRecord
 from spark_bull.queue.bull_queue import BullQueue as BullQueue
 from spark_bull.queue.events.events import QueueEvents as QueueEvents
+from spark_bull.queue.shards.layout import shard_names as shard_names
 from spark_bull.services.promoter import Promoter as Promoter
 from spark_bull.services.promoter import PromoterStats as PromoterStats
 from spark_bull.services.rescuer import Rescuer as Rescuer

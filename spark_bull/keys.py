@@ -64,6 +64,7 @@ SEGMENTS = {
     "group_started": "spark:group:started",
     "group_windows": "spark:group:windows",
     "group_settings": "spark:group:settings",
+    "shard_layout": "spark:shards:layout",
 }
 
 
@@ -279,6 +280,17 @@ def queue_of(key: str, prefix: str) -> str | None:
     if last not in QUEUE_SIGNS or not head.startswith(prefix + ":") or ":spark:" in queue:
         return None
     return queue or None
+
+
+def shard(queue: str, number: int) -> str:
+    """The queue that is a shard of a logical one: `mail{0}`."""
+    return f"{queue}{{{number}}}"
+
+
+def shard_number(key: str) -> int | None:
+    """The number of the shard that a key, or the name of a queue, belongs to; None for another one."""
+    found = re.search(r"\{(\d+)\}", key)
+    return int(found[1]) if found else None
 
 
 def pattern_of(prefix: str) -> str:

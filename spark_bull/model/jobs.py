@@ -19,6 +19,8 @@ STATES = (
     "completed",
     "failed",
 )
+#: States of jobs that have ended.
+ENDED = frozenset({"completed", "failed"})
 
 #: The period that metrics of workers count, ms.
 MINUTE_MS = 60_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypedDict, TypeVar
 
 from spark_bull.model.jobs import Backoff, Deduplication, KeepRule, NewJob, Parent, Priority
@@ -41,6 +41,7 @@ class UrlArgument(TypedDict, total=False):
 class ServerArguments(TypedDict, total=False):
     """The other arguments of a connection."""
 
+    shard_urls: str | Sequence[str] | None
     host: str | None
     port: int | None
     db: int | None
@@ -62,6 +63,7 @@ class ConnectionArguments(UrlArgument, ServerArguments, total=False):
 class ServiceArguments(ServerArguments, total=False):
     """The options of a Promoter or Rescuer but `url`."""
 
+    shards: int | str | None
     check_ms: int | None
     max_stalled: int | None
 
@@ -109,6 +111,7 @@ class QueueArguments(ConnectionArguments, JobDefaults, total=False):
 class WorkerArguments(ConnectionArguments, total=False):
     """The options of a Worker."""
 
+    shards: int | str | None
     engine: str | None
     slots: int | None
     concurrency: int | None

@@ -20,6 +20,8 @@ from spark_bull.options.urls import check_url
 #: Keys that Spark adds to the options of a source.
 SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 REDIS_PREFIX: Final = "redis."
+#: Options that can have secrets.
+_NOT_SHOWN: Final = frozenset({"password", "url", "shardUrls", "resultPath"})
 #: Settings of redis-py that have an option of this package.
 OWNED_REDIS_SETTINGS: Final = frozenset(
     {"url", "host", "port", "db", "username", "password", "decode_responses", "connection_pool"}
@@ -66,8 +68,7 @@ class Options:
         return spelled(name, self.scope)
 
     def __repr__(self) -> str:
-        shown = {n: self.values[n] for n in sorted(self.given) if n not in ("password", "url", "resultPath")}
-        return f"Options({shown})"
+        return f"Options({ {name: self.values[name] for name in sorted(self.given - _NOT_SHOWN)} })"
 
 
 def parse_options(raw: Mapping[str, str], scope: str) -> Options:
@@ -201,8 +202,14 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
         raise OptionError("expected one of `group` and a `limiter` with `groupKey`, got both: leave one out")
     if "url" in given and ("host" in given or "port" in given):
         raise OptionError("expected one of `url` and `host`/`port`, got both: leave one out")
-    if "url" in given:
-        check_url(given["url"])
+    if "shardUrls" in given and given.keys() & {"url", "host", "port"}:
+        shard_urls = spelled("shardUrls", scope)
+        raise OptionError(f"expected one of `url`, `host`/`port` and `{shard_urls}`, got several: leave the others out")
+    if "shardBy" in given and "shards" not in given:
+        raise OptionError("expected `shards` with `shardBy`, got none: leave `shardBy` out")
+    for name in ("url", "shardUrls"):
+        if name in given:
+            check_url(given[name])
 
 
 def _check_on_failure(given: Mapping[str, Any]) -> None:

@@ -26,6 +26,8 @@ from spark_bull.options.values import (
     names,
     priority,
     secret,
+    secrets,
+    shards,
     states,
     text,
     trace_context,
@@ -125,6 +127,14 @@ TABLE: Final[tuple[Option, ...]] = (
         "of which the primary is used; a node of a Redis Cluster; or `redis+sentinel://host,host/name of the primary`",
         "`$SPARK_BULL_URL`, else host and port",
     ),
+    Option(
+        "shardUrls",
+        secrets,
+        None,
+        EVERYWHERE,
+        "instead of `url`: the URLs of the servers that share the shards of a queue, with spaces or commas between "
+        "them; shard n is on the server n modulo their number",
+    ),
     Option("host", text, "localhost", EVERYWHERE, "host of Redis if there is no `url`"),
     Option("port", integer(1, 65535), 6379, EVERYWHERE, "port of Redis if there is no `url`"),
     Option("db", integer(0), 0, EVERYWHERE, "number of the database if there is no `url`"),
@@ -154,6 +164,23 @@ TABLE: Final[tuple[Option, ...]] = (
         ALL,
         "write: name of the queue (takes precedence over a `queue` column); read: names, comma separated, or a glob",
         "required, or a `queue` column",
+    ),
+    Option(
+        "shards",
+        shards,
+        None,
+        (WRITE, READ, COLLECT, EVENTS, WORK, SERVICE),
+        "number of the queues, `mail{0}`, `mail{1}`, …, that together are the logical queue `mail`; `auto`: as many as "
+        "it has",
+        "the queue has no shards",
+    ),
+    Option(
+        "shardBy",
+        names,
+        (),
+        (WRITE,),
+        "columns whose values say which shard a row goes to, so that jobs of one key keep their order",
+        "`sequenceBy`, `uniqueBy` or the job id, whichever is given; else rows go to the shards in turn",
     ),
     Option(
         "protocol",

@@ -21,12 +21,22 @@ class Sentinels:
     service: str
 
 
-def check_url(url: str) -> None:
-    """Raises OptionError unless `url` is an address of Redis. The message contains no password."""
+def urls_of(text: str) -> list[str]:
+    """The URLs of the servers of shards, which spaces or commas separate; or the one URL."""
+    return re.split(r"[\s,]+(?=[a-z+]+://)", text.strip())
+
+
+def check_url(text: str) -> None:
+    """Raises OptionError unless `url` has the address of a Redis, or of several. The message contains no password."""
     try:
-        url.encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise expected("url", ENCODABLE, masked(url)) from None
+        raise expected("url", ENCODABLE, masked(text)) from None
+    for url in urls_of(text):
+        _check_one(url)
+
+
+def _check_one(url: str) -> None:
     scheme = url.partition("://")[0] if "://" in url else "none"
     if scheme not in _SCHEMES:
         *others, last = (f"{one}://" for one in _SCHEMES)
@@ -78,14 +88,18 @@ def at_address(url: str, host: str, port: int) -> str:
     return f"{scheme}://{login}{at}{place}:{port}/{path}{'?' if parts.query else ''}{parts.query}"
 
 
-def without_secrets(url: str) -> str:
-    """Scheme, servers and path of a valid URL."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+def without_secrets(text: str) -> str:
+    """Scheme, servers and path of valid URLs."""
+    parts = [urlsplit(url) for url in urls_of(text)]
+    return " ".join(f"{one.scheme}://{one.netloc.rpartition('@')[2]}{one.path}" for one in parts)
 
 
-def masked(url: str) -> str:
-    """Masks what is, or may be, a secret in a URL, which may be invalid."""
+def masked(text: str) -> str:
+    """Masks what is, or may be, a secret in URLs, which may be invalid."""
+    return " ".join(map(_masked, urls_of(text)))
+
+
+def _masked(url: str) -> str:
     scheme, separator, rest = url.rpartition("://")
     _, at, place = rest.rpartition("@")
     place, question, query = place.partition("?")

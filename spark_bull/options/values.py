@@ -10,6 +10,10 @@ from typing import Any, Final
 from spark_bull.errors import OptionError, did_you_mean, encodable, expected
 from spark_bull.model.jobs import STATES
 
+#: The value of options that are found in Redis.
+AUTO: Final = "auto"
+MAX_SHARDS: Final = 1_024
+
 #: parser(name, text) -> value; raises OptionError.
 Parser = Callable[[str, str], Any]
 
@@ -21,6 +25,21 @@ def text(name: str, value: str) -> str:
 def secret(_name: str, value: str) -> str:
     """Takes a text that no error may show; the settings of the connection check it."""
     return value
+
+
+def secrets(name: str, value: str) -> str:
+    """Takes texts that no error may show, as JSON or with spaces or commas between them; returns them with spaces."""
+    if not value.startswith("["):
+        return value
+    try:
+        return " ".join(json.loads(value))
+    except (ValueError, TypeError):
+        raise OptionError(f"expected `{name}` to be a list of texts, got something else, which is not shown") from None
+
+
+def shards(name: str, value: str) -> int | str:
+    """Parses a number of shards, or `auto`."""
+    return value if value == AUTO else integer(1, MAX_SHARDS)(name, value)
 
 
 def flag(name: str, value: str) -> bool:

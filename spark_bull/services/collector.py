@@ -20,6 +20,7 @@ from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.discovery import EVERYTHING, Horizon
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.monitor.find import is_glob, select_queues, warn_of_missing
+from spark_bull.queue.shards.layout import Spread, given_queues
 from spark_bull.services.event_reader import EventReader
 from spark_bull.services.queue_collector import QueueCollector
 from spark_bull.store.connection import Connection
@@ -42,6 +43,7 @@ class Collector:
 
     def __init__(self, options: Options, reader: str, horizons: Mapping[str, Horizon] | None = None) -> None:
         self._options = options
+        self._spread = Spread(options, given_queues(options))
         self._reader = reader
         self._owner = f"spark-bull:results:{uuid4().hex}"
         settings = settings_of(options)
@@ -157,7 +159,7 @@ class Collector:
     def _find(self) -> None:
         """Adds collectors for the queues that exist: the named ones and those that match a glob."""
         connection, prefix = self._connection, self._options["prefix"]
-        selection = [part.strip() for part in self._options["queue"].split(",")]
+        selection = self._spread.names()
         if not self._has_looked and self._horizons is None:
             warn_of_missing(connection, prefix, [queue for queue in selection if not is_glob(queue)])
         self._has_looked = True

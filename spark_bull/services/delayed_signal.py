@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from threading import Event
 from typing import Final
 
-from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle, by_hub
 from spark_bull.services.service import Service
 from spark_bull.services.stream_signal import StreamSignal
 from spark_bull.store.connection import BlockingConnection, Subscription
@@ -79,4 +79,4 @@ def watches(handles: Sequence[QueueHandle], signal: Event) -> list[Service]:
     streams = [handle for handle in handles if handle.dialect.has("event-stream")]
     channels = [handle for handle in handles if not handle.dialect.has("event-stream")]
     services: list[Service] = [StreamWatch(streams, signal)] if streams else []
-    return [*services, *([ChannelWatch(channels, signal)] if channels else [])]
+    return [*services, *(ChannelWatch(together, signal) for together in by_hub(channels))]

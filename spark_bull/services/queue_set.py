@@ -13,6 +13,7 @@ from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.monitor.find import select_queues
+from spark_bull.queue.shards.layout import Spread
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
@@ -34,6 +35,7 @@ class QueueSet:
         self._options = options
         self._requested = [queues] if isinstance(queues, str) else list(queues) or ["*"]
         check_encodable("queues", self._requested)
+        self._spread = Spread(options, self._requested)
         self._connection = Connection(settings_of(options))
         self._handles: dict[str, QueueHandle] = {}
         self._skipped: set[str] = set()
@@ -44,7 +46,7 @@ class QueueSet:
         """Returns the existing queues. Raises ConnectionLost, or DialectError for a named queue of another dialect."""
         now = monotonic_s()
         if now >= self._globs_at:
-            self._names = select_queues(self._connection, self._options["prefix"], self._requested)
+            self._names = select_queues(self._connection, self._options["prefix"], self._spread.names())
             self._globs_at = now + GLOB_S
         missing = [name for name in self._names if not self._is_known(name)]
         if missing and now >= self._missing_at:
@@ -66,7 +68,7 @@ class QueueSet:
         try:
             dialect = found_dialect(self._connection, keys, self._options["protocol"])
         except DialectError as error:
-            if name in self._requested:
+            if name in self._spread.names():
                 raise
             log.warning("skipped a queue: %s", error)
             self._skipped.add(name)

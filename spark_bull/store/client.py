@@ -14,9 +14,11 @@ import redis
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import RedisUnavailable, check_encodable
+from spark_bull.options.urls import urls_of
 from spark_bull.store.errors import code_of, hint, is_unknown_host, reason, translated
 from spark_bull.store.servers import Node, Place, Servers
 from spark_bull.store.settings import RedisSettings
+from spark_bull.store.shard_servers import ShardServers
 
 log = logging.getLogger("spark_bull")
 
@@ -39,7 +41,7 @@ class RetryingClient:
 
     def __init__(self, settings: RedisSettings) -> None:
         self._settings = settings
-        self._servers = Servers(settings)
+        self._servers = Servers(settings) if len(urls_of(settings.url)) == 1 else ShardServers(settings)
         self._reached = False
         #: Whether the servers have to be found: at first, and after an error.
         self._is_lost = True
@@ -50,7 +52,7 @@ class RetryingClient:
         """Returns the result of `send(client)`, with the client of a server. Raises as `run_at` does."""
         return self.run_at(lambda servers: send(servers.at(place)), what)
 
-    def run_at(self, send: Callable[[Servers], T], what: str = "a command") -> T:
+    def run_at(self, send: Callable[[Servers | ShardServers], T], what: str = "a command") -> T:
         """Returns the result of `send(servers)`. Raises ConnectionLost and the other errors of `translated`."""
         give_up_at, pause_s, tries = monotonic_s() + self._settings.retry_ms / 1000, MIN_PAUSE_S, 0
         # Counted from the first error: a blocking command may have waited for long before.
@@ -76,12 +78,16 @@ class RetryingClient:
                 return answer
 
     def primaries(self) -> list[Node]:
-        """The primaries of a cluster, else the one server."""
+        """The primaries of a cluster, or of the servers of shards; else the one server."""
         return self.run_at(lambda servers: servers.primaries())
 
     @property
     def is_cluster(self) -> bool:
         return self.run_at(lambda servers: servers.is_cluster)
+
+    @property
+    def is_divided(self) -> bool:
+        return self.run_at(lambda servers: servers.is_divided)
 
     def stop_retrying(self) -> None:
         """Lets calls that wait in other threads raise their next error: nobody needs their answer."""

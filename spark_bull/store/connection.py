@@ -23,6 +23,7 @@ from spark_bull.store.raw_replies import raw_replies, raw_reply
 from spark_bull.store.scripts import Value, load
 from spark_bull.store.servers import Node, Place, Servers
 from spark_bull.store.settings import RedisSettings
+from spark_bull.store.shard_servers import ShardServers
 
 MIN_REDIS: Final = (6, 2)
 #: Maximum number of messages that one call receives.
@@ -34,10 +35,11 @@ Command = tuple[Value, ...]
 
 
 class Connection:
-    """Sends commands, pipelines and scripts to one Redis, which may be a cluster. Cheap to create; picklable.
+    """Sends commands, pipelines and scripts to one Redis, which may be a cluster, or several servers that share shards.
+    Cheap to create; picklable.
 
-    In a cluster, a call goes to the node of its first key. home: where calls without a key go, such as TIME: to the
-    node of this key; None: to any node. A Node gets all calls.
+    With several servers, a call goes to that of its first key. home: where calls without a key go, such as TIME: to the
+    server of this key; None: to any server. A Node gets all calls.
     """
 
     def __init__(self, settings: RedisSettings, home: Place = None) -> None:
@@ -61,15 +63,24 @@ class Connection:
     def is_cluster(self) -> bool:
         return self._client.is_cluster
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether keys are on several servers."""
+        return self._client.is_divided
+
     def primaries(self) -> list[Connection]:
-        """A connection to each primary of a cluster; without a cluster, and to one node, this connection."""
-        if isinstance(self.home, Node) or not self.is_cluster:
+        """A connection to each of several primaries; to one server, and to one node, this connection."""
+        if isinstance(self.home, Node) or not self.is_divided:
             return [self]
         return [self.at(node) for node in self._client.primaries()]
 
     def site_of(self, key: str) -> int:
-        """The number of the slot of a key in a cluster, else 0: one script can reach all keys with the same number."""
+        """The number of the slot or the server of a key, else 0: one script can reach keys with the same number."""
         return self._client.run_at(lambda servers: servers.site_of(key))
+
+    def hub_of(self, channel: str) -> int:
+        """Channels with the same number can have one subscription."""
+        return self._client.run_at(lambda servers: servers.hub_of(channel))
 
     def call(self, *command: Value) -> Any:
         """Sends one command; strings in the reply are bytes."""
@@ -102,15 +113,15 @@ class Connection:
 
     def _divided(
         self,
-        servers: Servers,
+        servers: Servers | ShardServers,
         commands: Sequence[Command],
         send: Callable[[redis.Redis, Sequence[Command]], list[Any]],
     ) -> list[Any]:
-        """The replies to commands, which are sent to all nodes of a cluster at the same time.
+        """The replies to commands, which are sent to all servers at the same time.
 
         A command without a key goes where the first one with a key goes.
         """
-        if not servers.is_cluster or not commands:
+        if not servers.is_divided or not commands:
             return send(servers.at(self.home), commands)
         places = [self._place_of(key_of(command)) for command in commands]
         first = next((place for place in places if place is not None), None)
@@ -151,7 +162,7 @@ class Connection:
         return self._client.run(send, f"script `{script.name}`", self._place_of(bound[0] if bound else None))
 
     def subscribe(self, channels: Sequence[str], patterns: Sequence[str] = ()) -> Subscription:
-        """Subscribes to channels, and to those that match patterns, on a separate connection.
+        """Subscribes to channels of one hub, and to those that match patterns, on a separate connection.
 
         When it returns, no later message is missed, unless the connection is lost.
         """
@@ -307,7 +318,8 @@ class Subscription:
     ) -> None:
         self._client = client
         self._early: list[tuple[str, bytes]] = []
-        self._listener = client.run(lambda client: self._listen(client, channels, patterns, timeout_s))
+        first = next(iter([*channels, *patterns]))
+        self._listener = client.run(lambda client: self._listen(client, channels, patterns, timeout_s), place=first)
 
     def _listen(
         self, client: redis.Redis, channels: Sequence[str], patterns: Sequence[str], timeout_s: float

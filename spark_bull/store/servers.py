@@ -91,6 +91,11 @@ class Servers:
     def is_cluster(self) -> bool:
         return self._slots is not None
 
+    @property
+    def is_divided(self) -> bool:
+        """Whether keys are on several servers."""
+        return self.is_cluster
+
     def at(self, place: Place) -> redis.Redis:
         """The client of a server. Raises ClusterDownError if no node has the slot of a key."""
         if isinstance(place, Node):
@@ -102,6 +107,10 @@ class Servers:
     def site_of(self, key: str) -> int:
         """The number of the slot of a key in a cluster, else 0."""
         return 0 if self._slots is None else key_slot(key.encode())
+
+    def hub_of(self, channel: str) -> int:
+        """Channels with the same number get messages from one connection: all, as the nodes of a cluster share them."""
+        return 0
 
     def primaries(self) -> list[Node]:
         """The primaries of a cluster in the order of their addresses, else the one server."""

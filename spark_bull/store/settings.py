@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from spark_bull.errors import ENCODABLE, OptionError
 from spark_bull.options.parse import Options
-from spark_bull.options.urls import check_url, without_secrets
+from spark_bull.options.urls import check_url, urls_of, without_secrets
 
 URL_VARIABLE: Final = "SPARK_BULL_URL"
 PASSWORD_VARIABLE: Final = "SPARK_BULL_PASSWORD"
@@ -36,13 +36,15 @@ class RedisSettings:
 
 
 def settings_of(options: Options) -> RedisSettings:
-    """Returns the connection settings: `url`, else $SPARK_BULL_URL, else host and port.
+    """Returns the connection settings: `url` or `shardUrls`, else $SPARK_BULL_URL, else host and port.
 
     The password is that of the option, else that in the URL, else $SPARK_BULL_PASSWORD. Raises OptionError for an
     option that conflicts with a URL.
     """
     url, source = options["url"], "`url`"
-    assumed = not {"url", "host", "port"} & options.given
+    if options["shardUrls"] is not None:
+        url, source = options["shardUrls"], "`shardUrls`"
+    assumed = not {"url", "shardUrls", "host", "port"} & options.given
     if url is None and assumed:
         url, source = os.environ.get(URL_VARIABLE) or None, f"${URL_VARIABLE}"
         assumed = url is None
@@ -74,16 +76,16 @@ def _check_beside_url(options: Options, source: str) -> None:
 
 
 def _has_password(url: str) -> bool:
-    parts = urlsplit(url)
-    return bool(parts.password or parse_qs(parts.query).get("password"))
+    parts = [urlsplit(one) for one in urls_of(url)]
+    return any(one.password or parse_qs(one.query).get("password") for one in parts)
 
 
 def resolved(options: Options) -> Options:
     """Adds the values of environment variables, which other processes, such as executors, may not have."""
     settings = settings_of(options)
-    values = {**options.values, "url": settings.url, "password": settings.password}
+    values = {**options.values, "url": settings.url, "shardUrls": None, "password": settings.password}
     # The URL now includes host, port, db and ssl, and the password is final, even if there is none.
-    given = (options.given - {"host", "port", *_IN_URL}) | {"password"}
+    given = (options.given - {"host", "port", "shardUrls", *_IN_URL}) | {"password"}
     return replace(options, values=values, given=given if settings.assumed else given | {"url"})
 
 

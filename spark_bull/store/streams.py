@@ -6,11 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from spark_bull.errors import OptionError
 from spark_bull.store.connection import BlockingConnection, Command
 from spark_bull.store.settings import RedisSettings
 
-#: Polling interval for streams of a Redis Cluster, where one command cannot block on keys of several slots.
+#: Polling interval for streams in several slots of a cluster or on several servers, where no command can block on all.
 POLL_S: Final = 0.2
 
 #: Id and fields of an entry.
@@ -22,7 +21,6 @@ class StreamReader:
 
     def __init__(self, settings: RedisSettings, wait_s: float) -> None:
         self._connection = BlockingConnection(settings, wait_s)
-        self._polls = False
 
     def read(self, last: Mapping[str, str], count: int) -> dict[str, Sequence[Entry]]:
         """Returns, without waiting, up to `count` entries of each stream after these ids; streams without are left out.
@@ -37,14 +35,10 @@ class StreamReader:
 
     def wait(self, last: Mapping[str, str], count: int, wait_s: float) -> dict[str, Sequence[Entry]]:
         """As `read`, but waits for the first entry, at most `wait_s`."""
-        if not self._polls:
-            try:
-                block_ms = max(1, int(wait_s * 1000))
-                command: Command = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", *last.keys(), *last.values())
-                return _by_stream(self._connection.call(*command))
-            except OptionError:
-                # CROSSSLOT: Redis Cluster rejects a command with keys of several slots.
-                self._polls = True
+        if len({self._connection.site_of(stream) for stream in last}) == 1:
+            block_ms = max(1, int(wait_s * 1000))
+            command: Command = ("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", *last.keys(), *last.values())
+            return _by_stream(self._connection.call(*command))
         found = self.read(last, count)
         if not found:
             time.sleep(min(POLL_S, wait_s))

@@ -4,6 +4,7 @@ all of its jobs are added, each once, or none is visible.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
+from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import IntakeClosed, QueueFull, StagedDataLost
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import NewJob
@@ -39,13 +41,15 @@ class Died(BaseException):
 
 @dataclass(frozen=True)
 class Place:
-    """One server, or a cluster with its primaries, where each queue of these tests is in another slot."""
+    """One server, or several primaries, where each queue of these tests is in another slot, or on another server."""
 
     url: str
     primaries: Sequence[Redis]
+    #: The names of queues in Redis.
+    name: str = "{}"
 
     def named(self, name: str) -> str:
-        return f"{{{name}}}" if len(self.primaries) > 1 else name
+        return self.name.format(name, ord(name) % 3)
 
     def queue(self, name: str, prefix: str) -> BullQueue:
         return BullQueue(self.named(name), url=self.url, prefix=prefix, protocol="bullmq")
@@ -66,13 +70,26 @@ class Place:
         sink.commit()
 
 
-@pytest.fixture(params=["one server", "a cluster"])
+def in_slots(cluster: RedisCluster) -> Place:
+    return Place(cluster.url, [Redis.from_url(server.url) for server in cluster.primaries], "{{{}}}")
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Sequence[str]]:
+    """The URLs of three servers."""
+    with EmbeddedRedis() as a, EmbeddedRedis() as b, EmbeddedRedis() as c:
+        yield [a.url, b.url, c.url]
+
+
+@pytest.fixture(params=["one server", "a cluster", "three servers"])
 def place(request: pytest.FixtureRequest) -> Place:
-    """The cluster has a slot for each queue, so that few keys need portions, too."""
+    """On several primaries, few keys need portions, too, as each queue is in another slot, or on another server."""
     if request.param == "one server":
         return Place(request.getfixturevalue("redis_url"), [request.getfixturevalue("client")])
-    cluster: RedisCluster = request.getfixturevalue("cluster")
-    return Place(cluster.url, [Redis.from_url(server.url) for server in cluster.primaries])
+    if request.param == "a cluster":
+        return in_slots(request.getfixturevalue("cluster"))
+    urls = request.getfixturevalue("servers")
+    return Place(" ".join(urls), [Redis.from_url(url) for url in urls], "{}{{{}}}")
 
 
 @pytest.fixture
@@ -239,17 +256,19 @@ def test_a_large_write_that_is_too_large_for_one_queue_adds_nothing_and_frees_th
     limit = {"maxLength": str(TASKS), "whenFull": "fail"}
     with place.queue("b", prefix) as queue:
         queue.add({"n": 0})
-        with pytest.raises(QueueFull, match=rf"room for {TASKS} jobs in queue {place.named('b')}, which has 1 of"):
+        with pytest.raises(
+            QueueFull, match=rf"room for {TASKS} jobs in queue {re.escape(place.named('b'))}, which has 1 of"
+        ):
             place.write(prefix, ("a", "b"), **limit)
         assert place.keys(f"{prefix}:*:spark:write*") + place.keys(f"{prefix}:*:spark:manifest*") == []
         queue.drain()
     place.write(prefix, ("a", "b"), **limit)
-    with pytest.raises(QueueFull, match=rf"queue {place.named('a')}, which has {TASKS} of"):
+    with pytest.raises(QueueFull, match=rf"queue {re.escape(place.named('a'))}, which has {TASKS} of"):
         place.write(prefix, ("a", "b"), version=2, **limit)
 
 
 def test_a_closed_queue_in_another_slot_refuses_the_whole_write(cluster: RedisCluster, prefix: str) -> None:
-    place = Place(cluster.url, [Redis.from_url(server.url) for server in cluster.primaries])
+    place = in_slots(cluster)
     with place.queue("a", prefix) as a, place.queue("b", prefix) as b:
         a.add({"n": -1})
         b.close_intake()

@@ -2,13 +2,17 @@
 
 -- Why these queues of a write, or parts of them, can't be registered: the reply of the script, or nil. `plan` has an
 -- entry for each: {write, open, watermark or '', stages = {{key, chunks}, …}, intake_closed (key, '': the jobs were added
--- before), limit (nil: none) = {max_length, jobs, replaces, lists, zsets, writes}; see queue_length}.
+-- before), shard_layout and epoch ('': no shards), limit (nil: none) = {max_length, jobs, replaces, lists, zsets, writes}; see queue_length}.
 local function registration_refusal(plan, version)
   local call = redis.call
   local checks = {
     function(entry)
       local done = entry.watermark ~= '' and call('GET', entry.watermark)
       return done and tonumber(done) >= tonumber(version) and {'replayed'}
+    end,
+    function(entry)
+      local layout = entry.shard_layout
+      return layout ~= '' and call('HGET', layout, 'epoch') ~= entry.epoch and {'resharded'}
     end,
     function(entry)
       for _, stage in ipairs(entry.stages) do

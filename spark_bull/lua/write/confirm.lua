@@ -1,12 +1,12 @@
 -- Registers a prepared write, by its queue that leads: this is the commit point for all of its queues. The others, and
 -- the staged chunks, are left to `open`, which any process can run.
--- @keys watermark?
--- @returns {'registered'}, {'replayed'} (this version has been written before) or {'lost', key} (it was prepared too long ago, or discarded)
+-- @keys shard_layout? watermark?
+-- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', key} (it was prepared too long ago, or discarded), or {'resharded'}
 -- @include lib: list_open_write time_ms
 
 local call = redis.call
 
-local write = call('HMGET', key.write, 'state', 'deadline')
+local write = call('HMGET', key.write, 'state', 'deadline', 'shardsEpoch')
 if write[1] and write[1] ~= 'prepared' then
   return {'registered'}
 end
@@ -16,6 +16,12 @@ end
 local done = key.watermark and call('GET', key.watermark)
 if done and tonumber(done) >= tonumber(arg.version) then
   return {'replayed'}
+end
+if key.shard_layout then
+  if call('HGET', key.shard_layout, 'epoch') ~= write[3] then
+    return {'resharded'}
+  end
+  call('HINCRBY', key.shard_layout, 'writes', 1)
 end
 call('HSET', key.write, 'state', 'open', 'unkept', 0)
 call('PERSIST', key.write)

@@ -2,7 +2,7 @@
 -- A larger one is registered by `prepare`, `confirm` and `open`. `plan` has an entry for each queue, as for
 -- registration_refusal, and with manifest, id, queue (its number), and fields = {name, value, …}.
 -- @keys touched...
--- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', stage key}, {'closed', number of the queue}, or {'full', number of the queue, its length}
+-- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', stage key}, {'closed', number of the queue}, or {'full', number of the queue, its length}, or {'resharded'}
 -- @include lib: list_open_write registration_refusal time_ms
 
 local call = redis.call
@@ -33,6 +33,9 @@ for _, entry in ipairs(plan) do
     call('RPUSH', entry.manifest, stage.key)
   end
   list_open_write(entry.open, entry.id)
+  if entry.shard_layout ~= '' then
+    call('HINCRBY', entry.shard_layout, 'writes', 1)
+  end
   if entry.watermark ~= '' then
     call('SET', entry.watermark, arg.version, 'PX', arg.watermark_ttl_ms)
   end

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import getpid
@@ -12,8 +13,10 @@ from uuid import uuid4
 
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.registry import dialect_of
-from spark_bull.keys import SEGMENTS, QueueKeys
+from spark_bull.errors import OptionError
+from spark_bull.keys import SEGMENTS, QueueKeys, shard, shard_number
 from spark_bull.options.parse import Options
+from spark_bull.options.urls import urls_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import Steps, run
@@ -66,9 +69,22 @@ class QueueHandle:
         return self.connection.site_of(self.keys.base)
 
     @property
+    def hub(self) -> int:
+        """One subscription can have channels of queues with the same number."""
+        return self.connection.hub_of(self.keys.base)
+
+    @property
     def sender(self) -> str:
         """Identifies the caller: a thread, which makes one call at a time. Forked and unpickled copies are others."""
         return f"{self.token}:{getpid()}:{get_ident()}"
+
+
+def by_hub(handles: Iterable[QueueHandle]) -> list[list[QueueHandle]]:
+    """The queues whose channels one subscription can have."""
+    found: dict[int, list[QueueHandle]] = defaultdict(list)
+    for handle in handles:
+        found[handle.hub].append(handle)
+    return [*found.values()]
 
 
 def open_handle(options: Options, queue: str) -> QueueHandle:
@@ -78,7 +94,12 @@ def open_handle(options: Options, queue: str) -> QueueHandle:
 
 def opening(options: Options, queue: str) -> Steps[QueueHandle]:
     """The steps of `open_handle`."""
-    keys = QueueKeys(queue, options["prefix"])
+    keys, settings = QueueKeys(queue, options["prefix"]), settings_of(options)
+    if shard_number(queue) is None and len(urls_of(settings.url)) > 1:
+        raise OptionError(
+            f"expected a shard, such as {shard(queue, 0)}, as `{options.spelled('shardUrls')}` has several servers, "
+            f"got: {queue!r}; set `shards`"
+        )
     dialect = yield from dialect_of(keys, options["protocol"])
     dialect.check_queue(queue)
-    return QueueHandle(Connection(settings_of(options), keys.base), keys, dialect, options["bullmqVersion"])
+    return QueueHandle(Connection(settings, keys.base), keys, dialect, options["bullmqVersion"])

@@ -29,6 +29,8 @@ from spark_bull.store.together import all_together, batches_together
 
 #: The states that count for the length of a queue.
 _WAITING: Final = frozenset({"wait", "paused", "prioritized", "delayed", "waiting-children"})
+#: The field of the write of the first shard: the epoch of the shards that its rows were written for.
+SHARDS_EPOCH: Final = "shardsEpoch"
 #: Time between the first portion of a large write and its commit point, ms, after which it is given up.
 VALID_MS: Final = 3_600_000
 
@@ -116,12 +118,14 @@ def _prepare(
 
 def _confirm(write_id: str, plans: Sequence[QueuePlan], identity: Identity | None) -> Sequence[Any]:
     """Sets the commit point of a prepared write."""
-    handle = leader_of(plans).handle
+    leader = leader_of(plans)
+    handle = leader.handle
     keys = {
         "write": handle.keys.write(write_id),
         "manifest": handle.keys.manifest(write_id),
         "open": handle.keys["open_writes"],
         "watermark": handle.keys.watermark(identity.app_id) if identity else None,
+        "shard_layout": _layout_key(leader),
     }
     version = identity.version if identity else 0
     args = {"write_id": write_id, "version": version, "watermark_ttl_ms": WATERMARK_TTL_MS}
@@ -144,6 +148,11 @@ def _is_registered(answer: Sequence[Any], write_id: str, plans: Sequence[QueuePl
             f"expected the staged chunks of write {write_id} in Redis, but {answer[1].decode()} "
             "expired, was evicted or flushed: nothing was written. Raise `stageTtlMs` above the "
             "duration of the job, set maxmemory-policy noeviction, and run again"
+        )
+    if answer[0] == b"resharded":
+        raise SparkBullError(
+            f"expected the shards of {leader_of(plans).handle.keys.queue} to stay as they were when this write began, "
+            "but their number has changed: nothing was written; run the write again"
         )
     if answer[0] == b"closed":
         raise intake_closed(plans[answer[1] - 1].handle.keys.queue)
@@ -176,7 +185,8 @@ class _Entry(TypedDict):
     """One queue of a write, or a part of its stage keys, as the scripts expect it.
 
     queue: its number, from 1. fields: names and values of the write's hash. limit: None if the queue has no maximum
-    length, or is filled step by step. first: the number of stage keys of earlier portions.
+    length, or is filled step by step. first: the number of stage keys of earlier portions. shard_layout: key of the
+    layout of shards, in their first queue, with the epoch that the rows were written for; else ''.
     """
 
     id: str
@@ -190,14 +200,17 @@ class _Entry(TypedDict):
     intake_closed: str
     limit: _Limit | None
     first: int
+    shard_layout: str
+    epoch: str
 
 
 def _touched(entry: _Entry) -> list[str]:
     """The keys of an entry."""
-    own = (entry["write"], entry["manifest"], entry["open"], entry["watermark"], entry["intake_closed"])
+    own = [entry["write"], entry["manifest"], entry["open"]]
+    own += filter(None, (entry["watermark"], entry["intake_closed"], entry["shard_layout"]))
     limit = entry["limit"]
     lengths = limit["lists"] + limit["zsets"] if limit else []
-    return [*filter(None, own), *lengths, *(stage["key"] for stage in entry["stages"])]
+    return [*own, *lengths, *(stage["key"] for stage in entry["stages"])]
 
 
 def _keys(entry: _Entry) -> int:
@@ -263,4 +276,11 @@ def _entry(write_id: str, number: int, plan: QueuePlan, identity: Identity | Non
         "intake_closed": keys["intake_closed"] if fields["delivery"] == "exactly-once" and adds else "",
         "limit": _limit(plan, int(fields["jobs"])),
         "first": 0,
+        "shard_layout": _layout_key(plan) or "",
+        "epoch": str(fields.get(SHARDS_EPOCH, "")),
     }
+
+
+def _layout_key(plan: QueuePlan) -> str | None:
+    """The key of the layout of shards, if this is their first queue, which leads."""
+    return plan.handle.keys["shard_layout"] if SHARDS_EPOCH in plan.fields else None

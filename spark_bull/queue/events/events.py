@@ -14,7 +14,7 @@ from spark_bull.clock import monotonic_s
 from spark_bull.dialects.events import entry_event
 from spark_bull.errors import ConnectionLost, OptionError, RedisUnavailable, expected
 from spark_bull.model.jobs import QueueEvent
-from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle, by_hub
 from spark_bull.queue.events.event_log import Position, span_of
 from spark_bull.short_errors import short_errors
 from spark_bull.store.connection import BlockingConnection, Subscription
@@ -171,8 +171,7 @@ class QueueEvents(Iterator[QueueEvent]):
         streams = [handle for handle in handles if handle.dialect.has("event-stream")]
         channels = [handle for handle in handles if not handle.dialect.has("event-stream")]
         self._sources: list[_Source] = [_Streams(streams, start or NEWEST, ends_only=ends_only)] if streams else []
-        if channels:
-            self._sources.append(_Channels(channels, ends_only=ends_only))
+        self._sources += [_Channels(together, ends_only=ends_only) for together in by_hub(channels)]
 
     def __next__(self) -> QueueEvent:
         if not self._waiting:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from spark_bull.dialects.fields import integer_of
+from spark_bull.model.jobs import ENDED
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.jobs.read import count_commands
-
-_ENDED: Final = frozenset({"completed", "failed"})
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Look:
 
     @property
     def unfinished(self) -> int:
-        return sum(count for state, count in self.counts.items() if state not in _ENDED)
+        return sum(count for state, count in self.counts.items() if state not in ENDED)
 
 
 def look_at(handle: QueueHandle) -> Look:

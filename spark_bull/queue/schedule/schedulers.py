@@ -16,7 +16,7 @@ from spark_bull.dialects.schedule.new_scheduler import SHORTEST_MS, NewScheduler
 from spark_bull.dialects.schedule.repeating import next_of_pattern
 from spark_bull.errors import PatternError, WrongState, encodable
 from spark_bull.keys import QueueKeys, literal_glob
-from spark_bull.model.jobs import Scheduler
+from spark_bull.model.jobs import ENDED, Scheduler
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import intake_closed
@@ -29,7 +29,6 @@ log = logging.getLogger("spark_bull")
 SCHEDULE_SIZE: Final = 100
 #: Job schedulers that one call reads.
 _PAGE: Final = 1_000
-_FINISHED: Final = frozenset({"completed", "failed"})
 #: Job schedulers that a warning names.
 _NAMED: Final = 3
 
@@ -126,7 +125,7 @@ def without_next_job(handle: QueueHandle) -> Iterator[Scheduler]:
     now, found = handle.connection.now_ms(), _read(handle)
     while batch := list(islice(found, _PAGE)):
         next_ids = [f"{handle.dialect.job_ids_of(member)}{scheduler.next}" for member, scheduler in batch]
-        unfinished = [state for state in handle.dialect.states if state not in _FINISHED]
+        unfinished = [state for state in handle.dialect.states if state not in ENDED]
         chunks = read_ids(handle, next_ids, unfinished, ())
         there = {job_id.decode("utf-8", "replace") for chunk in chunks for job_id in chunk.ids}
         for (_, scheduler), next_id in zip(batch, next_ids, strict=True):

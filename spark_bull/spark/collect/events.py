@@ -16,6 +16,7 @@ from spark_bull.options.table import EVENTS
 from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.events.event_log import BEGIN, Position, span_of, steps
 from spark_bull.queue.monitor.find import is_glob
+from spark_bull.queue.shards.layout import selection_of
 from spark_bull.services.queue_set import QueueSet
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.inspect.events import event_batches
@@ -47,7 +48,7 @@ def event_reader(raw: Mapping[str, str], schema: StructType) -> EventStreamReade
     if not options["queue"]:
         raise OptionError(QUEUE_REQUIRED)
     columns = columns_of(schema, "events")
-    names = [name for part in options["queue"].split(",") if (name := part.strip())]
+    names = selection_of(options)
     named = [name for name in names if not is_glob(name)]
     Connection(settings_of(options)).check(options["prefix"], named, write=False)
     for name in named:

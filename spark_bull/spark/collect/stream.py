@@ -24,6 +24,7 @@ from spark_bull.queue.collect.result_rows import ResultChunk
 from spark_bull.queue.core.discovery import Horizon
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.monitor.find import is_glob
+from spark_bull.queue.shards.layout import selection_of
 from spark_bull.services.collector import Collector
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.json.json_schema import INFER, TYPED_COLUMNS, is_inferred
@@ -79,7 +80,7 @@ def result_reader(raw: Mapping[str, str], schema: StructType) -> ResultReader:
     """Creates the reader of `readStream.format("bull")`. Raises OptionError, DialectError or ConnectionLost."""
     options = resolved(collect_options(raw))
     columns = columns_of(schema, "jobs")
-    named = [part.strip() for part in options["queue"].split(",") if not is_glob(part)]
+    named = [queue for queue in selection_of(options) if not is_glob(queue)]
     Connection(settings_of(options)).check(options["prefix"], named, write=True)
     return ResultReader(options, schema, tuple(columns))
 

@@ -53,7 +53,7 @@ def _confirm(plan: WritePlan, write_id: str, plans: list[QueuePlan], *, is_new: 
     if terms is None or not plan.primaries or not plans:
         return
     # One server has one stream of replication.
-    servers = plans if plans[0].handle.connection.is_cluster else plans[:1]
+    servers = plans if plans[0].handle.connection.is_divided else plans[:1]
     replicas = min(wait_for_replicas(one.handle.connection, one.handle.keys, terms, plan.primaries) for one in servers)
     log.info("write %s: %d replicas have its jobs", write_id, replicas)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from pyspark.sql.types import StructType
 
@@ -15,12 +16,15 @@ from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.core.replication import check_replicas, replica_terms_of
+from spark_bull.queue.shards.layout import of_dialect
+from spark_bull.queue.shards.reshard import settled_layout
 from spark_bull.spark.dispatch.batch_callback import on_finish_of
 from spark_bull.spark.dispatch.children_column import ON_FAILURE
 from spark_bull.spark.dispatch.jobs_column import plan_jobs
 from spark_bull.spark.dispatch.priority_queues import are_named
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_rows
 from spark_bull.spark.dispatch.sequence import check_sequence
+from spark_bull.spark.dispatch.shards import check_shards
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.plan import check_write
 from spark_bull.store.connection import Connection
@@ -35,6 +39,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = 
     options = resolved(parse_options(raw, WRITE))
     rows = plan_rows(schema, options)
     check_sequence(options, rows)
+    check_shards(options, rows)
     rows.check_delivery(options)
     started_on = check_write(options, is_stream=is_stream)
     terms = replica_terms_of(options)
@@ -59,7 +64,11 @@ def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = 
         if options["protocol"] in DIALECTS:
             rows.check_dialect(DIALECTS[options["protocol"]])
         return plan
-    handle = open_handle(options, options["queue"])
+    if options["shards"] is None:
+        handle = open_handle(options, options["queue"])
+    else:
+        layout, handle = settled_layout(options, options["queue"])
+        plan = replace(plan, options=of_dialect(options, layout), layout=layout)
     rows.check_dialect(handle.dialect)
     if rows.sequence_by:
         handle.dialect.require("flows", "`sequenceBy`")

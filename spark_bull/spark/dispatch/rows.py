@@ -58,6 +58,8 @@ DATA: Final = "data"
 CHILDREN: Final = "children"
 #: Name of the keys of sequences in rows; no column has it.
 SEQUENCE: Final = "sequenceBy"
+#: Name of the keys of shards in rows; no column has it.
+SHARD: Final = "shardBy"
 _ID_COLUMN: Final = "jobIdColumn"
 #: Columns with JSON.
 _JSON: Final = (DATA, "opts")
@@ -127,14 +129,15 @@ class RowPlan:
     """What each column of a row is for, by its index.
 
     columns: settings and `data`, by name. payload: columns that form the payload. unique_by: columns whose values are
-    the deduplication id. sequence_by: columns whose values are the key of the job's sequence. integer_ids: name of the
-    column of job ids if it has integers.
+    the deduplication id. sequence_by, shard_by: columns whose values are the key of the job's sequence, or of its
+    shard. integer_ids: name of the column of job ids if it has integers.
     """
 
     columns: Mapping[str, int]
     payload: tuple[int, ...] = ()
     unique_by: tuple[int, ...] = ()
     sequence_by: tuple[int, ...] = ()
+    shard_by: tuple[int, ...] = ()
     ignore_nulls: bool = True
     payload_check: PayloadCheck | None = None
     integer_ids: str | None = None
@@ -167,7 +170,7 @@ class RowPlan:
             yield batch.slice(start, rows)
 
     def rows(self, batch: pa.RecordBatch, numbers: Sequence[int | str]) -> dict[str, list[Any]]:
-        """Returns the properties of a batch's jobs for `codec.encode`, and `queue` and SEQUENCE if there are any.
+        """Returns the properties of a batch's jobs for `codec.encode`, and `queue`, SEQUENCE and SHARD if any.
 
         numbers: row numbers, for errors.
         """
@@ -187,6 +190,8 @@ class RowPlan:
             rows[DEDUPLICATION] = self._json_arrays(batch, self.unique_by)
         if self.sequence_by:
             rows[SEQUENCE] = self._json_arrays(batch, self.sequence_by)
+        if self.shard_by:
+            rows[SHARD] = self._json_arrays(batch, self.shard_by)
         return rows
 
     def _json_arrays(self, batch: pa.RecordBatch, columns: Sequence[int]) -> list[str]:
@@ -202,7 +207,7 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
     in the option `jobColumns`.
 
     Raises OptionError for a setting of a wrong type, a duplicate or unknown column, a column of `jobColumns`,
-    `jobIdColumn`, `uniqueBy` or `sequenceBy` that does not exist, and if there is no payload or no queue.
+    `jobIdColumn`, `uniqueBy`, `sequenceBy` or `shardBy` that does not exist, and if there is no payload or no queue.
     """
     columns, payload = (_beside_data(schema, options), ()) if _has_data(schema) else _whole_row(schema, options)
     columns |= _id_column(schema, options, columns)
@@ -212,8 +217,10 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
         raise _no_queue(schema, payload)
     unique_by = _unique_by(schema, options, columns)
     sequence_by = _indexes(schema, SEQUENCE, options[SEQUENCE])
+    shard_by = _indexes(schema, SHARD, options[SHARD])
     check = payload_check(options["payloadSchema"])
-    return _plan(schema, RowPlan(columns, payload, unique_by, sequence_by, options["ignoreNullFields"], check))
+    plan = RowPlan(columns, payload, unique_by, sequence_by, shard_by, options["ignoreNullFields"], check)
+    return _plan(schema, plan)
 
 
 def plan_fields(schema: StructType) -> RowPlan:
@@ -229,7 +236,7 @@ def plan_fields(schema: StructType) -> RowPlan:
 def _plan(schema: StructType, plan: RowPlan) -> RowPlan:
     """The plan, checked. Raises OptionError."""
     texts = (plan.columns[name] for name in _JSON if name in plan.columns)
-    check_json_types(schema, [*plan.payload, *plan.unique_by, *plan.sequence_by, *texts])
+    check_json_types(schema, [*plan.payload, *plan.unique_by, *plan.sequence_by, *plan.shard_by, *texts])
     ids = schema.fields[plan.columns["jobId"]] if "jobId" in plan.columns else None
     is_integer = ids is not None and isinstance(ids.dataType, IntegralType)
     return replace(plan, integer_ids=ids.name) if ids is not None and is_integer else plan
@@ -246,7 +253,7 @@ def _beside_data(schema: StructType, options: Options) -> dict[str, int]:
             "option `jobColumns` is for a DataFrame without a column `data`: next to `data`, all columns are settings; "
             "leave the option out, or rename `data` if it is part of the payload"
         )
-    others = (*options["uniqueBy"], *options[SEQUENCE], options[_ID_COLUMN] or "")
+    others = (*options["uniqueBy"], *options[SEQUENCE], *options[SHARD], options[_ID_COLUMN] or "")
     return _data_and_settings(schema, [name.lower() for name in others])
 
 

@@ -31,16 +31,19 @@ def write_steps(
         raise OptionError('outputMode("complete") would replace the queue with every batch: use outputMode("append")')
     plan = plan_write(raw, schema, is_stream=is_stream)
     if overwrite:
-        queue = _replaceable_queue(plan)
+        queues = _replaceable_queues(plan)
         if not plan.replayed and not plan.exactly_once:
             # Tasks add jobs directly, so the old ones must be removed before.
-            obliterate(queue, force=True)
+            for queue in queues:
+                obliterate(queue, force=True)
         plan = replace(plan, replaces=True)
     return WriteSteps(plan, write_task, commit_write, abort_write)
 
 
-def _replaceable_queue(plan: WritePlan) -> QueueHandle:
-    """Returns the queue that mode("overwrite") replaces. Raises OptionError, or QueueBusy if it has active jobs."""
+def _replaceable_queues(plan: WritePlan) -> list[QueueHandle]:
+    """Returns the queue that mode("overwrite") replaces, or its shards. Raises OptionError, or QueueBusy if one has
+    active jobs.
+    """
     if not plan.options["confirmObliterate"]:
         raise OptionError(
             'mode("overwrite") deletes the queue with all its jobs: expected the option '
@@ -56,6 +59,7 @@ def _replaceable_queue(plan: WritePlan) -> QueueHandle:
             f"obliterate {priority_queue(plan.handle.keys.queue, 'high')} and the others, then write with "
             'mode("append")'
         )
-    if not plan.replayed:
-        check_obliterate(plan.handle)
-    return plan.handle
+    queues = list(plan.handles_of(plan.layout.all_names).values()) if plan.layout else [plan.handle]
+    for queue in [] if plan.replayed else queues:
+        check_obliterate(queue)
+    return queues

@@ -25,6 +25,7 @@ from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
 from spark_bull.spark.dispatch.sequence import in_sequences
+from spark_bull.spark.dispatch.shards import ShardRouter
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.attempt import Attempt
@@ -63,6 +64,8 @@ class _Task:
 
     def __post_init__(self) -> None:
         self.defaults = defaults_of(self.plan.options) | {SPREAD_SEED: self.attempt.partition}
+        layout = self.plan.layout
+        self.router = None if layout is None else ShardRouter(layout, self.attempt.partition)
         self.limit = length_limit_of(self.plan.options)
         self.callback: Callback | None = None
         self.opened = False
@@ -79,7 +82,7 @@ class _Task:
         for part in self.plan.rows.slices(batch):
             own, numbers = numbers[: part.num_rows], numbers[part.num_rows :]
             rows = self.plan.rows.rows(part, own)
-            self._open(rows.get(QUEUE, ()))
+            self._open(rows.get(QUEUE, ()) if self.router is None else self.router.layout.names)
             for queue, queue_rows, theirs in self._placed(by_queue(rows, self.plan.options[QUEUE], own)):
                 if self.plan.children is None:
                     self._take(queue, queue_rows, theirs)
@@ -91,9 +94,11 @@ class _Task:
             self._flush()
 
     def _placed(self, parts: Iterator[QueueRows]) -> Iterator[QueueRows]:
-        """Splits rows with priorities by name, if their dialect has a queue for each."""
+        """Splits rows by shard, and those with priorities by name, if their dialect has a queue for each."""
         for queue, rows, numbers in parts:
-            if are_named(rows, self.defaults) and self._handle(queue).dialect.has("priority-queues"):
+            if self.router is not None:
+                yield from self.router.split(rows, numbers)
+            elif are_named(rows, self.defaults) and self._handle(queue).dialect.has("priority-queues"):
                 yield from by_priority(queue, rows, self.defaults.get(PRIORITY), numbers)
             else:
                 yield queue, rows, numbers

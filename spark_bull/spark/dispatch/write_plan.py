@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import length_limit_of
-from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.queue.dispatch.registration import SHARDS_EPOCH
+from spark_bull.queue.dispatch.writes import Identity, QueuePlan
+from spark_bull.queue.shards.layout import ShardLayout
 from spark_bull.spark.dispatch.batch_callback import OnFinish
 from spark_bull.spark.dispatch.jobs_column import JobsColumn
 from spark_bull.spark.dispatch.rows import RowPlan
@@ -24,7 +26,7 @@ _COUNTS = ("added", "duplicates", "deduplicated", "rejected", "dropped")
 class WritePlan(StagedPlan):
     """on_finish: the job that runs when all jobs of the write have ended. replaces: whether the write replaces the
     queue, mode("overwrite"). children: how to read the column of children; None: rows are no flows. primaries:
-    with `replicas`, the replication ids of Redis before the write.
+    with `replicas`, the replication ids of Redis before the write. layout: the shards of the queue; None: it has none.
     """
 
     rows: RowPlan
@@ -32,10 +34,22 @@ class WritePlan(StagedPlan):
     replaces: bool = False
     children: JobsColumn | None = None
     primaries: frozenset[str] = frozenset()
+    layout: ShardLayout | None = None
 
     @property
     def exactly_once(self) -> bool:
         return bool(self.options[DELIVERY] != AT_LEAST_ONCE)
+
+    @property
+    def planned_queues(self) -> list[str]:
+        # A write that replaces the queue empties each shard.
+        return self.layout.all_names if self.layout and self.replaces else super().planned_queues
+
+    def queue_plan(self, handle: QueueHandle, parts: Sequence[TaskPart] = (), since: int | None = None) -> QueuePlan:
+        plan = super().queue_plan(handle, parts, since)
+        if self.layout is None or handle is not self.handle:
+            return plan
+        return replace(plan, fields={**plan.fields, SHARDS_EPOCH: self.layout.epoch})
 
     def has_written(self, handle: QueueHandle, identity: Identity | None) -> bool:
         # An overwrite with at-least-once delivery has removed the jobs of the earlier run.

@@ -24,6 +24,7 @@ from spark_bull.queue.dispatch.written import check_kept, read_written, written_
 from spark_bull.queue.events.event_log import span_of
 from spark_bull.queue.jobs.read import Chunk, counting, read_ids, read_jobs
 from spark_bull.queue.monitor.find import find_queues, is_glob, warn_of_missing
+from spark_bull.queue.shards.layout import selection_of
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
@@ -107,8 +108,8 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
 
 
 def names_and_globs(options: Options) -> tuple[list[str], tuple[str, ...]]:
-    """Splits the option `queue` into names and globs; without it, all queues."""
-    given = [part.strip() for part in (options["queue"] or "*").split(",") if part.strip()]
+    """Splits the option `queue` into names, those of shards included, and globs; without it, all queues."""
+    given = selection_of(options) if options["queue"] else ["*"]
     return [one for one in given if not is_glob(one)], tuple(one for one in given if is_glob(one))
 
 

@@ -17,7 +17,7 @@ from spark_bull.deprecated import with_old_arguments
 from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.options.arguments import WorkerArguments, connection_of, with_options
 from spark_bull.options.table import WORK
-from spark_bull.queue.core.handle import QueueHandle, open_handle
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.manage.cancel import request_cancel
 from spark_bull.services.promoter import Promoter
 from spark_bull.short_errors import short_errors
@@ -35,7 +35,7 @@ from spark_bull.spark.process.worker_options import (
     worker_options,
 )
 from spark_bull.spark.process.worker_progress import WorkerProgress
-from spark_bull.spark.process.worker_queues import worked_queues
+from spark_bull.spark.process.worker_queues import opened, worked_queues
 from spark_bull.tracing.tracer import TracerSource
 from spark_bull.worker.job.interrupts import exiting_on_sigterm, interrupted_once, killed_by_interrupts
 from spark_bull.worker.job.outcome_policy import BackoffStrategy
@@ -116,8 +116,8 @@ class Worker:
         check_tracer(tracer, engine, processor)
         check_setup(setup, engine, processor)
         processing = Processing(processor, payload_schema, backoff_strategy, setup, checked_env(env, engine), tracer)
-        worked = worked_queues(queue, queues, weights, engine)
-        self.handles = [open_handle(parsed, one.name) for one in worked]
+        worked = opened(parsed, worked_queues(queue, queues, weights, engine, parsed["shards"]))
+        self.handles = [one.handle for one in worked]
         self.handle: QueueHandle = self.handles[0]
         for handle in self.handles:
             handle.dialect.check_options(parsed)
@@ -135,7 +135,7 @@ class Worker:
         self._promoter = None
         if parsed["promoter"]:
             self._promoter = Promoter(
-                queues=[one.name for one in worked],
+                queues=[handle.keys.queue for handle in self.handles],
                 max_stalled=parsed["maxStalled"],
                 check_ms=parsed["checkMs"],
                 **connection_of(options),

@@ -72,6 +72,12 @@ def check_combinations(options: Options) -> None:
     for name, why in _UNSUPPORTED.get(options["engine"], {}).items():
         if name in options.given:
             raise OptionError(f"`{options.spelled(name)}` has no effect here: {why}")
+    for name in ("limiter", "group") if options["shards"] is not None else ():
+        if options[name] is not None:
+            raise OptionError(
+                f"expected no `{name}` with `shards`: a limit holds within one shard, not over all; leave it out, or "
+                "use a queue without shards"
+            )
     if not options["promoter"]:
         for name in _PROMOTER_ARGUMENTS[options["engine"]]:
             if name in options.given:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spark_bull.errors import OptionError, did_you_mean, expected
+from spark_bull.options.parse import Options
+from spark_bull.queue.core.handle import QueueHandle, open_handle
+from spark_bull.queue.shards.layout import declared_layout, of_dialect
 
 
 @dataclass(frozen=True)
@@ -17,12 +21,18 @@ class WorkedQueue:
 
 
 def worked_queues(
-    queue: str | None, queues: Sequence[str] | None, weights: Mapping[str, int] | None, engine: str
+    queue: str | None,
+    queues: Sequence[str] | None,
+    weights: Mapping[str, int] | None,
+    engine: str,
+    shards: int | str | None = None,
 ) -> tuple[WorkedQueue, ...]:
     """Returns the queues in their order. Raises OptionError for arguments that are wrong or contradict each other."""
     names = _names(queue, queues)
     if engine == "stream" and len(names) > 1:
         raise OptionError("engine='stream' processes one queue: start a Worker for each, or use engine='loop'")
+    if engine == "stream" and shards is not None:
+        raise OptionError("engine='stream' processes one queue: start a Worker for each shard, or use engine='loop'")
     if engine == "stream" and weights:
         raise OptionError("`weights` has no effect with engine='stream': leave it out, or use engine='loop'")
     if weights is None or weights == {}:
@@ -35,6 +45,25 @@ def worked_queues(
         if not isinstance(weight, int) or isinstance(weight, bool) or weight < 1:
             raise expected(f"weights[{name!r}]", "a positive integer", weight)
     return tuple(WorkedQueue(name, weights.get(name, 1)) for name in names)
+
+
+class OpenedQueue(NamedTuple):
+    """A queue of a Worker, or a shard of one, and its weight."""
+
+    handle: QueueHandle
+    weight: int
+
+
+def opened(options: Options, worked: Sequence[WorkedQueue]) -> list[OpenedQueue]:
+    """Opens queues; with the option `shards`, all shards of each, which are asked first in turns."""
+    if options["shards"] is None:
+        return [OpenedQueue(open_handle(options, one.name), one.weight) for one in worked]
+    found = []
+    for one in worked:
+        layout, _ = declared_layout(options, one.name)
+        own = of_dialect(options, layout)
+        found += [OpenedQueue(open_handle(own, name), one.weight or 1) for name in layout.all_names]
+    return found
 
 
 def _names(queue: str | None, queues: Sequence[str] | None) -> tuple[str, ...]:

@@ -40,8 +40,7 @@ def commit_staged(
     to be recovered.
     """
     write_id, identity = plan.write_id_in(written), plan.identity_in(written)
-    if plan.handle is None:
-        all_together(plans, lambda one: recover(one.handle))
+    all_together([one for one in plans if one.handle is not plan.handle], lambda one: recover(one.handle))
     if check is not None:
         check()
     try:

@@ -9,6 +9,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from spark_bull.errors import DialectError, OptionError
+from spark_bull.keys import shard
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle, opening
 from spark_bull.queue.core.intake import check_intake
@@ -29,7 +30,10 @@ def check_write(options: Options, *, is_stream: bool) -> int:
     if is_stream and options["txnAppId"] is not None:
         raise OptionError("`txnAppId` is for batch writes: a stream is identified by its checkpoint; leave it out")
     connection = Connection(settings_of(options))
-    connection.check(options["prefix"], [options["queue"]] if options["queue"] else [], write=True)
+    queue = options["queue"]
+    if queue is not None and options.values.get("shards") is not None:
+        queue = shard(queue, 0)
+    connection.check(options["prefix"], [] if queue is None else [queue], write=True)
     return connection.now_ms()
 
 
@@ -93,6 +97,11 @@ class StagedPlan:
         opened = run_all(connection, [opening(self.options, queue) for queue in others])
         return dict(zip(others, opened, strict=True)) | ({own.keys.queue: own} if own is not None else {})
 
+    @property
+    def planned_queues(self) -> list[str]:
+        """The queues that are part of the write if no row names them, too."""
+        return [] if self.handle is None else [self.handle.keys.queue]
+
     def fields(self, parts: Sequence[TaskPart]) -> Mapping[str, str | int]:
         """The fields of the record of the write of these parts to a queue."""
         raise NotImplementedError
@@ -103,13 +112,11 @@ class StagedPlan:
         return QueuePlan(handle, [part for part in parts if part.stage], fields)
 
     def queue_plans(self, written: Sequence[Written]) -> list[QueuePlan]:
-        """The parts of the write for all queues; that for the option `queue` also without rows.
+        """The parts of the write for all queues; those of `planned_queues` also without rows.
 
         Raises DialectError if a queue has another dialect than its rows.
         """
-        by_queue: dict[str, list[TaskPart]] = defaultdict(list)
-        if self.handle is not None:
-            by_queue[self.handle.keys.queue] = []
+        by_queue: dict[str, list[TaskPart]] = defaultdict(list, {queue: [] for queue in self.planned_queues})
         for message in written:
             for part in message.parts:
                 by_queue[part.queue].append(part)

@@ -1,0 +1,9 @@
+-- Stores how many shards a logical queue has, unless it has some. The key is in the queue that is shard 0.
+-- @returns names and values of the layout
+local call = redis.call
+
+if call('EXISTS', key.shard_layout) == 0 then
+  call('HSET', key.shard_layout, 'count', arg.count, 'most', arg.count, 'epoch', 1, 'writes', 0, 'dialect', arg.dialect,
+    'servers', arg.servers)
+end
+return call('HGETALL', key.shard_layout)

@@ -1,0 +1,1 @@
+"""Logical queues that are divided into several."""

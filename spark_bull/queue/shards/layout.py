@@ -1,0 +1,175 @@
+"""Logical queues: `mail` with 8 shards is `mail{0}` to `mail{7}`, in slots of a cluster or on several servers.
+
+Shard 0 has the layout: the number of shards, and the epoch, which grows when that number changes. Only what lists
+queues or routes rows knows of shards: the rest of the package sees queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spark_bull.errors import OptionError
+from spark_bull.keys import QueueKeys, shard
+from spark_bull.options.parse import Options
+from spark_bull.options.urls import urls_of
+from spark_bull.options.values import AUTO
+from spark_bull.queue.core.handle import QueueHandle, open_handle
+from spark_bull.queue.monitor.find import is_glob
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
+
+
+@dataclass(frozen=True)
+class ShardLayout:
+    """How many shards a logical queue has.
+
+    most: the highest number that it has had, or is to have; jobs may be in any of them. next: the number that it gets
+    when its shards are drained; None: no change is under way. writes: number of registered writes. servers: number of
+    servers that share the shards. dialect: that of all shards.
+    """
+
+    queue: str
+    count: int
+    most: int
+    epoch: int
+    writes: int
+    servers: int
+    dialect: str
+    next: int | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The queues that get jobs."""
+        return shard_names(self.queue, self.count)
+
+    @property
+    def all_names(self) -> list[str]:
+        """The queues that may have jobs."""
+        return shard_names(self.queue, self.most)
+
+
+def shard_names(queue: str, shards: int) -> list[str]:
+    """The names of the queues that are the shards of a logical queue: `mail{0}`, `mail{1}`, …
+
+    Parameters:
+      queue: name of the logical queue.
+      shards: number of its shards.
+
+    Returns:
+      The names, in the order of their numbers. A Node worker of each processes its jobs.
+    """
+    return [shard(queue, number) for number in range(shards)]
+
+
+def layout_of(reply: Sequence[bytes] | dict[bytes, bytes], queue: str) -> ShardLayout | None:
+    """The layout by the names and values that Redis has; None if there are none."""
+    pairs = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+    fields: dict[str, Any] = {name.decode(): value.decode() for name, value in pairs.items()}
+    if not fields:
+        return None
+    dialect = fields.pop("dialect")
+    return ShardLayout(queue, dialect=dialect, **{name: int(value) for name, value in fields.items()})
+
+
+def read_layout(connection: Connection, prefix: str, queue: str) -> ShardLayout | None:
+    """The layout of a logical queue; None if nothing was written to it yet."""
+    return layout_of(connection.call("HGETALL", _first(prefix, queue)["shard_layout"]), queue)
+
+
+def found_layout(options: Options, queue: str) -> ShardLayout | None:
+    """As `read_layout`. Raises OptionError if it is not the layout of the options, or if there is none for `auto`."""
+    layout = read_layout(Connection(settings_of(options)), options["prefix"], queue)
+    if layout is not None:
+        _check(layout, options)
+    elif options["shards"] == AUTO:
+        raise OptionError(
+            f"expected queue {queue} to have shards, as {options.spelled('shards')}={AUTO} says, found no key of "
+            f"{shard(queue, 0)} that says how many (prefix {options['prefix']}): give their number"
+        )
+    return layout
+
+
+def declared_layout(options: Options, queue: str) -> tuple[ShardLayout, QueueHandle]:
+    """The layout of a queue, which is stored if there is none, and shard 0. Raises OptionError as `found_layout`."""
+    layout = found_layout(options, queue)
+    if layout is not None:
+        return layout, open_handle(of_dialect(options, layout), shard(queue, 0))
+    handle = open_handle(options, shard(queue, 0))
+    args = {"count": options["shards"], "dialect": handle.dialect.name, "servers": _servers(options)}
+    reply = handle.connection.script("shards/declare", {"shard_layout": handle.keys["shard_layout"]}, args)
+    layout = layout_of(reply, queue)
+    assert layout is not None
+    _check(layout, options)
+    return layout, handle
+
+
+def of_dialect(options: Options, layout: ShardLayout) -> Options:
+    """The options with the dialect of the shards, some of which may not exist yet."""
+    if options["protocol"] != AUTO:
+        return options
+    return replace(options, values={**options.values, "protocol": layout.dialect})
+
+
+def spread(options: Options, queues: Iterable[str]) -> list[str]:
+    """The queues that names and globs mean: with the option `shards`, all shards of each. Raises OptionError."""
+    if options["shards"] is None:
+        return list(queues)
+    found = []
+    for queue in queues:
+        if is_glob(queue):
+            raise OptionError(
+                f"expected names of queues with `{options.spelled('shards')}`, got the glob {queue!r}: leave the "
+                "option out, as a glob can match the shards"
+            )
+        layout = found_layout(options, queue)
+        found += layout.all_names if layout else shard_names(queue, options["shards"])
+    return found
+
+
+def selection_of(options: Options) -> list[str]:
+    """The names and globs in the option `queue`; those of shards as `spread` has them."""
+    return spread(options, given_queues(options))
+
+
+def given_queues(options: Options) -> list[str]:
+    """The names and globs in the option `queue`; by default the glob of all queues."""
+    return [part.strip() for part in (options["queue"] or "*").split(",") if part.strip()]
+
+
+class Spread:
+    """As `spread`, for programs that ask again and again: follows changes of the shards with `auto` only."""
+
+    def __init__(self, options: Options, queues: Iterable[str]) -> None:
+        self._options, self._queues = options, [*queues]
+        self._found: list[str] | None = None
+
+    def names(self) -> list[str]:
+        """Raises OptionError, or ConnectionLost."""
+        if self._found is None or self._options["shards"] == AUTO:
+            self._found = spread(self._options, self._queues)
+        return self._found
+
+
+def _check(layout: ShardLayout, options: Options) -> None:
+    given, option = options["shards"], options.spelled("shards")
+    if given not in (AUTO, layout.count, layout.next):
+        next_one = f", and is to have {layout.next}" if layout.next else ""
+        raise OptionError(
+            f"expected `{option}` to be {layout.count}, as queue {layout.queue} has so many shards{next_one}, got: "
+            f"{given}; `spark-bull reshard {layout.queue} --shards {given}` changes it"
+        )
+    if layout.servers != _servers(options):
+        raise OptionError(
+            f"expected {layout.servers} servers in `{options.spelled('shardUrls')}`, on which the shards of queue "
+            f"{layout.queue} are, got: {_servers(options)}"
+        )
+
+
+def _servers(options: Options) -> int:
+    return len(urls_of(settings_of(options).url))
+
+
+def _first(prefix: str, queue: str) -> QueueKeys:
+    return QueueKeys(shard(queue, 0), prefix)

@@ -1,0 +1,127 @@
+"""Changes the number of shards of a logical queue while it is in use.
+
+The order of jobs with one key is kept: the jobs of the present shards have ended before any goes to the next ones. So a
+change that has begun waits until the present shards have no unfinished jobs, and so do new writes. Whoever waits can
+finish the change. A write that was planned before is added to the present shards, or, after the change, refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import sleep
+from typing import Final
+
+from spark_bull.clock import monotonic_s
+from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.keys import QueueKeys, shard
+from spark_bull.model.jobs import ENDED
+from spark_bull.options.parse import Options
+from spark_bull.queue.core.handle import QueueHandle, opening
+from spark_bull.queue.dispatch.writes import advance_all
+from spark_bull.queue.jobs.read import counting
+from spark_bull.queue.shards.layout import ShardLayout, declared_layout, layout_of, of_dialect, read_layout
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
+from spark_bull.store.steps import run_all
+
+log = logging.getLogger("spark_bull")
+
+#: Interval between two looks at the shards, s.
+LOOK_S: Final = 0.5
+#: Interval between two warnings of a write that waits, s.
+WARN_S: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Draining:
+    """What the present shards still have. jobs: unfinished jobs by state. writes: unfinished writes."""
+
+    jobs: dict[str, int]
+    writes: int
+
+    def __str__(self) -> str:
+        parts = [f"{number:,} {state}" for state, number in self.jobs.items() if number]
+        return ", ".join([*parts, *([f"{self.writes} unfinished writes"] if self.writes else [])]) or "nothing"
+
+
+def reshard(options: Options, queue: str, shards: int, progress: Callable[[Draining], None]) -> ShardLayout:
+    """Changes the number of shards, and waits until that is done; calls progress(what the shards still have).
+
+    With the present number of shards, it gives up a change that has begun. Raises OptionError if the queue has no
+    shards, SparkBullError if it is being changed to another number.
+    """
+    connection = Connection(settings_of(options))
+    key = QueueKeys(shard(queue, 0), options["prefix"])["shard_layout"]
+    layout = layout_of(connection.script("shards/begin", {"shard_layout": key}, {"next": shards}), queue)
+    if layout is None:
+        raise OptionError(
+            f"expected queue {queue} to have shards, found none: a write with the option `shards` creates them"
+        )
+    if layout.next not in (None, shards):
+        raise SparkBullError(
+            f"expected no other change of the shards of queue {queue}, but their number is being changed from "
+            f"{layout.count} to {layout.next}: wait, or give that up with --shards {layout.count}"
+        )
+    return _settle(options, layout, progress)
+
+
+def settled_layout(options: Options, queue: str) -> tuple[ShardLayout, QueueHandle]:
+    """The layout of a queue for a write, and shard 0; waits until a change of its shards is done."""
+    layout, handle = declared_layout(options, queue)
+    if layout.next is None:
+        return layout, handle
+    warned_at = float("-inf")
+
+    def warn(left: Draining) -> None:
+        nonlocal warned_at
+        if monotonic_s() - warned_at >= WARN_S:
+            warned_at = monotonic_s()
+            log.warning(
+                "queue %s gets %d shards instead of %d: this write waits until the present ones have no unfinished "
+                "jobs; they have %s. `spark-bull reshard %s --shards %d` gives the change up",
+                queue,
+                layout.next,
+                layout.count,
+                left,
+                queue,
+                layout.count,
+            )
+
+    _settle(options, layout, warn)
+    return declared_layout(options, queue)
+
+
+def _settle(options: Options, layout: ShardLayout, progress: Callable[[Draining], None]) -> ShardLayout:
+    """Waits until no change of the shards is under way, and finishes it when the present ones are drained."""
+    connection, keys = Connection(settings_of(options)), QueueKeys(shard(layout.queue, 0), options["prefix"])
+    now: ShardLayout | None = layout
+    while now is not None and now.next is not None:
+        left = _left(of_dialect(options, now), now)
+        progress(left)
+        if left.writes or any(left.jobs.values()):
+            sleep(LOOK_S)
+        else:
+            names = {"shard_layout": keys["shard_layout"], "open_writes": keys["open_writes"]}
+            connection.script("shards/switch", names, {"writes": now.writes, "epoch": now.epoch})
+        now = read_layout(connection, options["prefix"], layout.queue)
+    if now is None:
+        raise SparkBullError(f"expected queue {layout.queue} to have shards, but their number is gone from Redis")
+    return now
+
+
+def _left(options: Options, layout: ShardLayout) -> Draining:
+    """What the present shards have; unfinished writes are advanced."""
+    connection = Connection(settings_of(options))
+    handles = run_all(connection, [opening(options, name) for name in layout.names])
+    writes = 0
+    for handle in handles:
+        advance_all(handle)
+        writes += handle.connection.call("ZCARD", handle.keys["open_writes"])
+    jobs: dict[str, int] = {}
+    for counted in run_all(connection, [counting(handle) for handle in handles]):
+        for state, number in counted.items():
+            if state not in ENDED:
+                jobs[state] = jobs.get(state, 0) + number
+    return Draining(jobs, writes)

@@ -1,0 +1,85 @@
+"""Routes the rows of a write to a logical queue to its shards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from zlib import crc32
+
+from spark_bull.dialects.deduplication import DEDUPLICATION
+from spark_bull.dialects.priorities import PRIORITY
+from spark_bull.errors import OptionError
+from spark_bull.options.parse import Options
+from spark_bull.queue.shards.layout import ShardLayout
+from spark_bull.spark.dispatch.rows import SEQUENCE, SHARD, RowPlan
+from spark_bull.spark.staging.queue_rows import QueueRows, split
+
+#: What does not hold over several queues, and why.
+_REFUSED: Final = {
+    PRIORITY: "workers take the jobs of each shard by priority, but not those of all shards",
+    "maxLength": "each shard has its own length",
+    "onFinish": "its job is the parent of all jobs of the write, but a script reaches the jobs of one shard only",
+}
+_JOB_ID: Final = "jobId"
+
+
+def check_shards(options: Options, rows: RowPlan) -> None:
+    """Raises OptionError for what shards can't keep."""
+    if options["shards"] is None:
+        return
+    if options["queue"] is None:
+        raise OptionError("expected the option `queue` with `shards`, got a column `queue`: write once for each queue")
+    for name, reason in _REFUSED.items():
+        if name in rows.columns or options.values.get(name) is not None:
+            raise OptionError(f"expected no `{name}` with `shards`: {reason}; leave it out")
+    for name, columns in (("sequenceBy", rows.sequence_by), ("uniqueBy", rows.unique_by)):
+        if columns and rows.shard_by not in ((), columns):
+            raise OptionError(
+                f"expected `shardBy` to list the columns of `{name}`, got others: jobs with the same key have to be in "
+                "one shard; leave `shardBy` out"
+            )
+    if not rows.shard_by and (DEDUPLICATION in rows.columns or "id" in (options[DEDUPLICATION] or {})):
+        raise OptionError(
+            f"expected `shardBy` with `shards` and `{DEDUPLICATION}`, got none: jobs with the same deduplication id "
+            "have to be in one shard; use `uniqueBy`, or name a column"
+        )
+
+
+@dataclass
+class ShardRouter:
+    """Routes the rows of one task. turn: number of the shard that the next row without a key goes to."""
+
+    layout: ShardLayout
+    turn: int
+
+    def split(self, rows: dict[str, list[Any]], numbers: Sequence[int]) -> Iterator[QueueRows]:
+        """Splits rows, given by column, by their shard."""
+        names = self.layout.names
+        keys = _keys(rows)
+        if keys is not None:
+            yield from split(rows, [names[shard_of(key, len(names))] for key in keys], numbers)
+            return
+        for shift in range(min(len(names), len(numbers))):
+            some = {column: values[shift :: len(names)] for column, values in rows.items()}
+            yield names[(self.turn + shift) % len(names)], some, numbers[shift :: len(names)]
+        self.turn += len(numbers)
+
+
+def shard_of(key: str, shards: int) -> int:
+    """The number of the shard of a key, the JSON text of an array of values: its CRC-32 modulo the number of shards."""
+    return crc32(key.encode()) % shards
+
+
+def _keys(rows: dict[str, list[Any]]) -> list[str] | None:
+    """The keys of rows, as JSON texts; None if they have none."""
+    if SHARD in rows:
+        return rows.pop(SHARD)
+    if SEQUENCE in rows:
+        return rows[SEQUENCE]
+    if isinstance(found := rows.get(DEDUPLICATION), list) and found:
+        return found
+    if _JOB_ID in rows:
+        return [json.dumps([str(job_id)], ensure_ascii=False) for job_id in rows[_JOB_ID]]
+    return None
