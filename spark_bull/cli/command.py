@@ -59,16 +59,18 @@ def open_queue(args: Namespace, queue: str | None = None) -> BullQueue:
 
 
 def existing_queue(args: Namespace, queue: str | None = None) -> BullQueue:
-    """Opens the queue in the arguments. Raises SparkBullError if it does not exist."""
+    """Opens the queue in the arguments. Raises SparkBullError if it does not exist, unless it is a shard."""
     opened = open_queue(args, queue)
-    check_exists(opened.handle)
+    if not args.logical:
+        check_exists(opened.handle)
     return opened
 
 
 def existing_handle(args: Namespace, queue: str) -> QueueHandle:
-    """Opens a queue for functions of `spark_bull.queue`. Raises SparkBullError if it does not exist."""
+    """Opens a queue for functions of `spark_bull.queue`. Raises SparkBullError as `existing_queue`."""
     handle = open_handle(options_of(args), queue)
-    check_exists(handle)
+    if not args.logical:
+        check_exists(handle)
     return handle
 
 
@@ -93,5 +95,5 @@ def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:
 
 def options_of(args: Namespace, **further: Any) -> Options:
     """Returns the connection arguments, and further ones, as options of the data source."""
-    given = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "queue": "*", **further}
-    return parse_options(as_texts(given), READ)
+    given = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "queue": "*", "shards": args.shards}
+    return parse_options(as_texts(given | further), READ)

@@ -22,6 +22,7 @@ NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
         *("pause", "resume", "close-intake", "open-intake", "retry", "manage", "cancel", "remove", "clean", "drain"),
         *("obliterate", "recover"),
     ),
+    ("reshard", "RESHARD"): ("reshard",),
     ("limits", "LIMITS"): ("limits", "rate-limit"),
     ("promote", "PROMOTE"): ("promote",),
     ("metrics", "METRICS"): ("metrics",),

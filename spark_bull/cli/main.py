@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from argparse import SUPPRESS, ArgumentError, ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
 from spark_bull.cli.command import Command, Ended, Output
 from spark_bull.cli.commands import all_commands, commands_like
+from spark_bull.cli.shards import run_command
 from spark_bull.cli.tables import as_json, as_text
 from spark_bull.deprecated import with_new_words
 from spark_bull.errors import SparkBullError
@@ -22,6 +23,10 @@ from spark_bull.version import VERSION
 INTERRUPTED, PIPE_BROKEN = 130, 141
 #: The file for spark-submit, which takes no console script.
 _SUBMIT_FILE: Final = Path(__file__).with_name("__main__.py")
+
+
+#: The defaults of the arguments of all commands.
+_COMMON: Final = {"url": None, "prefix": None, "protocol": None, "shards": None, "json": False}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Texts of jobs can have characters that the terminal has no form for, and unpaired surrogates.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        output, status = _ended(args.run(args))
+        output, status = _ended(run_command(args))
         if output is not None:
             print(as_json(output) if args.json else as_text(output), flush=True)
     except SparkBullError as error:
@@ -58,7 +63,7 @@ def _ended(output: Output) -> tuple[Output, int]:
 def _name_of_command(argv: Sequence[str]) -> str | None:
     """Returns the name of the command; None without a command, with --help, and for invalid arguments."""
     first = ArgumentParser(add_help=False, exit_on_error=False)
-    _add_common(first, {"url": None, "prefix": None, "protocol": None, "json": False})
+    _add_common(first, _COMMON)
     first.add_argument("--help", "-h", action="store_true")
     first.add_argument("command", nargs="?")
     try:
@@ -75,7 +80,7 @@ def parser(commands: Sequence[Command] | None = None) -> ArgumentParser:
         description="Manages and processes queues of Bull and BullMQ.",
         epilog="Redis: --url, else $SPARK_BULL_URL, else redis://localhost:6379/0.",
     )
-    _add_common(root, {"url": None, "prefix": None, "protocol": None, "json": False})
+    _add_common(root, _COMMON)
     root.add_argument("--version", action="version", version=f"spark-bull {VERSION}")
     root.add_argument(
         "--submit-file", action="version", version=str(_SUBMIT_FILE), help="print the path of the file for spark-submit"
@@ -100,14 +105,22 @@ def _add_command(by_name: Any, command: Command) -> None:
     for one in command.arguments:
         parser.add_argument(*one.names, **one.settings)
     # Also accepted after the command; SUPPRESS keeps values given before it.
-    _add_common(parser, dict.fromkeys(("url", "prefix", "protocol", "json"), SUPPRESS))
+    _add_common(parser, dict.fromkeys(_COMMON, SUPPRESS))
     parser.set_defaults(run=command.run)
 
 
-def _add_common(parser: ArgumentParser, defaults: dict[str, Any]) -> None:
-    parser.add_argument("--url", default=defaults["url"], help="URL of Redis: redis://, rediss:// or unix://")
+def _add_common(parser: ArgumentParser, defaults: Mapping[str, Any]) -> None:
+    parser.add_argument(
+        "--url", default=defaults["url"], help="URL of Redis: redis://, rediss:// or unix://; several for shards"
+    )
     parser.add_argument("--prefix", default=defaults["prefix"], help="prefix of all keys (default: bull)")
     parser.add_argument(
         "--protocol", choices=PROTOCOLS, default=defaults["protocol"], help="dialect of the queue (default: auto)"
+    )
+    parser.add_argument(
+        "--shards",
+        metavar="N",
+        default=defaults["shards"],
+        help="number of shards of the queue, or auto (default: none)",
     )
     parser.add_argument("--json", action="store_true", default=defaults["json"], help="print JSON")

@@ -12,8 +12,7 @@ from spark_bull.cli.command import Output, check_exists, command, options_of, qu
 from spark_bull.cli.interrupt import until_interrupted
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import OptionError
-from spark_bull.options.parse import Options, as_texts, parse_options
-from spark_bull.options.table import READ
+from spark_bull.options.parse import Options
 from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.server import MetricsServer
 from spark_bull.prometheus.text import as_text
@@ -48,8 +47,7 @@ def _metrics(args: Namespace) -> Output:
 
 def _hasty(args: Namespace) -> Options:
     """The connection arguments, with which a call does not outlast a scrape."""
-    given = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "queue": "*"}
-    return parse_options(as_texts({**given, "retryMs": _RETRY_MS, "callTimeoutMs": _CALL_TIMEOUT_MS}), READ)
+    return options_of(args, retryMs=_RETRY_MS, callTimeoutMs=_CALL_TIMEOUT_MS)
 
 
 def _serve(host: str, port: int, export: Export, labels: dict[str, str]) -> None:

@@ -108,7 +108,7 @@ def _output(done: Any, args: Namespace) -> Output:
 
 def _options(args: Namespace) -> dict[str, Any]:
     """Returns the options given by --option, and the connection arguments."""
-    common = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol}
+    common = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "shards": args.shards}
     return dict(args.option) | {name: value for name, value in common.items() if value is not None}
 
 

@@ -10,6 +10,8 @@ from typing import Final
 from spark_bull.cli.arguments import argument, duration, flag, priority_or_name
 from spark_bull.cli.command import Output, command, existing_queue
 from spark_bull.cli.interrupt import until_interrupted
+from spark_bull.errors import OptionError
+from spark_bull.keys import shard
 from spark_bull.services.promoter import Promoter, PromoterStats
 
 #: Interval at which changed counters are printed.
@@ -17,6 +19,8 @@ _REPORT_INTERVAL_S: Final = 5.0
 
 
 def _promote(args: Namespace) -> Output:
+    if args.id is not None and args.shards is not None:
+        raise OptionError(f"expected the name of a shard, such as {shard(args.queue, 0)}, with a job, got --shards")
     if args.id is not None:
         existing_queue(args).promote(args.id)
         return {"done": "promote", "queue": args.queue}
@@ -29,6 +33,7 @@ def _promote(args: Namespace) -> Output:
         max_stalled=args.max_stalled,
         prefix=args.prefix,
         protocol=args.protocol,
+        shards=args.shards,
     )
     return asdict(promoter.once() if args.once else _until_interrupted(promoter))
 

@@ -66,6 +66,9 @@ def _counts(args: Namespace) -> Output:
         return [{"state": state, "jobs": jobs} for state, jobs in found.items()]
     by_queue = {queue: counts(existing_handle(args, queue)) for queue in queues_of(args, args.queues)}
     states = [state for state in STATES if any(state in found for found in by_queue.values())]
+    if args.logical:
+        sums = {state: sum(found.get(state, 0) for found in by_queue.values()) for state in states}
+        by_queue = {",".join(args.logical): sums, **by_queue}
     return [{"queue": queue, **{state: found.get(state) for state in states}} for queue, found in by_queue.items()]
 
 

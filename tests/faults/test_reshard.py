@@ -1,0 +1,181 @@
+"""The number of shards is changed while jobs are written and processed: none is lost, and each key keeps its order."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import count
+
+import pytest
+from pyspark.sql.types import IntegerType, StringType, StructType
+
+from spark_bull import BullQueue, EmbeddedRedis, OptionError, SparkBullError, shard_names
+from spark_bull.options.parse import Options, parse_options
+from spark_bull.options.table import WRITE
+from spark_bull.queue.shards import reshard as module
+from spark_bull.queue.shards.reshard import Draining, reshard
+from spark_bull.store.connection import Connection
+from spark_bull.worker.job.running_job import RunningJob
+from tests.support.redis_cluster import RedisCluster
+from tests.support.sink import Sink
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
+
+ROWS = StructType().add("key", StringType()).add("n", IntegerType())
+KEYS, MOST = 9, 5
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with EmbeddedRedis() as a, EmbeddedRedis() as b:
+        yield f"{a.url} {b.url}"
+
+
+@pytest.fixture(params=["one server", "a cluster", "two servers"])
+def raw(request: pytest.FixtureRequest, prefix: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The options of a write to a queue with shards by key."""
+    monkeypatch.setattr(module, "LOOK_S", 0.01)
+    if request.param == "a cluster":
+        cluster: RedisCluster = request.getfixturevalue("cluster")
+        url = cluster.url
+    else:
+        url = request.getfixturevalue("redis_url" if request.param == "one server" else "servers")
+    return {"url": url, "prefix": prefix, "protocol": "bullmq", "queue": "mail", "shardBy": "key"}
+
+
+def options_of(raw: dict[str, str]) -> Options:
+    return parse_options({name: value for name, value in raw.items() if name not in ("shards", "shardBy")}, WRITE)
+
+
+def queues(raw: dict[str, str], shards: int) -> list[BullQueue]:
+    return [
+        BullQueue(name, url=raw["url"], prefix=raw["prefix"], protocol="bullmq") for name in shard_names("mail", shards)
+    ]
+
+
+def waiting(raw: dict[str, str], shards: int) -> list[int]:
+    return [queue.counts()["wait"] for queue in queues(raw, shards)]
+
+
+def staged(raw: dict[str, str], rows: Sequence[tuple[str, int]], shards: str) -> Sink:
+    sink = Sink(raw | {"shards": shards}, ROWS)
+    sink.task([{"key": key, "n": n} for key, n in rows])
+    return sink
+
+
+def ignore(_: Draining) -> None:
+    pass
+
+
+def test_jobs_keep_their_order_by_key_while_the_number_of_shards_changes(raw: dict[str, str]) -> None:
+    seen: dict[str, list[int]] = defaultdict(list)
+    lock = threading.Lock()
+
+    def note(job: RunningJob) -> None:
+        with lock:
+            seen[job.data["key"]].append(job.data["n"])
+
+    numbers = count()
+    written = 0
+
+    def write(shards: str = "auto") -> None:
+        nonlocal written
+        n = next(numbers)
+        staged(raw, [(f"k{key}", n) for key in range(KEYS)], shards).commit()
+        written = n + 1
+
+    write("2")
+    with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+        for queue in queues(raw, MOST):
+            stack.enter_context(OurWorker(queue.handle, note))
+        for shards in (MOST, 3):
+            change = pool.submit(reshard, options_of(raw), "mail", shards, ignore)
+            for _ in range(5):
+                write()
+            assert change.result(timeout=PATIENCE_S).count == shards
+        wait_until(lambda: sum(map(len, list(seen.values()))) == KEYS * written, "all jobs to be processed")
+    assert seen == {f"k{key}": [*range(written)] for key in range(KEYS)}
+
+
+def test_a_write_that_was_planned_before_is_added_before_the_change_or_refused(raw: dict[str, str]) -> None:
+    staged(raw, [("a", 0)], "2").commit()
+    early, late = staged(raw, [("b", 1)], "2"), staged(raw, [("c", 2)], "2")
+    lefts: list[str] = []
+
+    def progress(left: Draining) -> None:
+        lefts.append(str(left))
+        if len(lefts) == 1:
+            early.commit()
+            assert sum(waiting(raw, 2)) == 2
+            for queue in queues(raw, 2):
+                queue.drain()
+
+    layout = reshard(options_of(raw), "mail", 4, progress)
+    assert lefts[0] == "1 wait"
+    assert (layout.count, layout.epoch) == (4, 2)
+    with pytest.raises(SparkBullError, match=r"to stay as they were when this write began, but their number has chang"):
+        late.commit()
+    late.abort()
+    assert sum(waiting(raw, 4)) == 0
+    with pytest.raises(OptionError, match="expected `shards` to be 4, as queue mail has so many shards, got: 2"):
+        staged(raw, [], "2")
+    staged(raw, [("c", 2)], "4").commit()
+    assert sum(waiting(raw, 4)) == 1
+
+
+def test_a_waiting_write_finishes_the_change_of_a_process_that_died(raw: dict[str, str]) -> None:
+    staged(raw, [("a", 0)], "2").commit()
+
+    class Died(BaseException):
+        pass
+
+    def die(_: Draining) -> None:
+        raise Died
+
+    with pytest.raises(Died):
+        reshard(options_of(raw), "mail", 4, die)
+    with pytest.raises(SparkBullError, match="is being changed from 2 to 4: wait, or give that up with --shards 2"):
+        reshard(options_of(raw), "mail", 8, ignore)
+    for queue in queues(raw, 2):
+        queue.drain()
+    staged(raw, [(f"k{key}", 1) for key in range(20)], "4").commit()
+    assert sum(waiting(raw, 4)) == 20
+    assert sum(waiting(raw, 4)[2:]) > 0
+
+
+def test_a_change_is_given_up_with_the_present_number(raw: dict[str, str]) -> None:
+    staged(raw, [("a", 0)], "2").commit()
+    given_up: list[Draining] = []
+
+    def give_up(left: Draining) -> None:
+        given_up.append(left)
+        assert reshard(options_of(raw), "mail", 2, ignore).next is None
+
+    assert reshard(options_of(raw), "mail", 4, give_up).count == 2
+    assert len(given_up) == 1
+    staged(raw, [("b", 1)], "2").commit()
+    assert sum(waiting(raw, 2)) == 2
+    with pytest.raises(OptionError, match="expected queue none to have shards, found none"):
+        reshard(options_of(raw), "none", 2, ignore)
+
+
+def test_each_step_has_the_same_effect_when_it_is_sent_twice(
+    raw: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, names = Connection.script, set()
+
+    def twice(self: Connection, name: str, *rest: object) -> object:
+        first = script(self, name, *rest)  # type: ignore[arg-type]
+        if name.startswith("shards/"):
+            names.add(name)
+            script(self, name, *rest)  # type: ignore[arg-type]
+        return first
+
+    monkeypatch.setattr(Connection, "script", twice)
+    staged(raw, [], "2").commit()
+    layout = reshard(options_of(raw), "mail", 3, ignore)
+    assert names == {"shards/declare", "shards/begin", "shards/switch"}
+    assert (layout.count, layout.epoch, layout.most, layout.next) == (3, 2, 3, None)

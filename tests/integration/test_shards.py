@@ -1,0 +1,132 @@
+"""The command for logical queues, and several servers with shards, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+from pyspark.sql.types import IntegerType, StructType
+
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, OptionError, shard_names
+from spark_bull.cli.commands import all_commands
+from spark_bull.cli.main import main
+from spark_bull.cli.shards import EACH, OWN, SEVERAL
+from spark_bull.queue.events.events import QueueEvents
+from spark_bull.services.promoter import Promoter
+from tests.support.sink import Sink
+from tests.support.wait import PATIENCE_S, wait_until
+
+SHARDS = 3
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[EmbeddedRedis]]:
+    with EmbeddedRedis() as a, EmbeddedRedis() as b:
+        yield [a, b]
+
+
+@pytest.fixture(params=["one server", "two servers"])
+def url(request: pytest.FixtureRequest) -> str:
+    if request.param == "one server":
+        return str(request.getfixturevalue("redis_url"))
+    return " ".join(server.url for server in request.getfixturevalue("servers"))
+
+
+def written(url: str, prefix: str, jobs: int = 4) -> None:
+    """Shards 0 and 1 get two jobs each, and shard 2 none."""
+    options = {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": str(SHARDS)}
+    for _ in range(jobs // 2):
+        sink = Sink(options, StructType().add("n", IntegerType()))
+        sink.task([{"n": 0}, {"n": 1}])
+        sink.commit()
+
+
+@pytest.fixture
+def run(url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., object]:
+    def run(*arguments: str) -> object:
+        status = main(["--url", url, "--prefix", prefix, "--json", *arguments])
+        out, err = capsys.readouterr()
+        return json.loads(out) if status == 0 else err
+
+    return run
+
+
+def test_commands_take_all_shards(url: str, prefix: str, run: Callable[..., object]) -> None:
+    written(url, prefix)
+    counts = run("counts", "mail", "--shards", "auto")
+    assert isinstance(counts, list)
+    assert [(row["queue"], row["wait"]) for row in counts] == [
+        ("mail", 4),
+        ("mail{0}", 2),
+        ("mail{1}", 2),
+        ("mail{2}", 0),
+    ]
+    done = [{"queue": name, "done": "pause"} for name in shard_names("mail", SHARDS)]
+    assert run("pause", "mail", "--shards", "3") == done
+    parts = [BullQueue(name, url=url, prefix=prefix, protocol="bullmq") for name in shard_names("mail", SHARDS)]
+    assert all(part.is_paused() for part in parts)
+    assert run("drain", "mail", "--shards", "3", "--yes") == [
+        {"queue": name, "removed": removed}
+        for name, removed in zip(shard_names("mail", SHARDS), (2, 2, 0), strict=True)
+    ]
+    assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4, "epoch": 2}
+    assert "expected `shards` to be 4, as queue mail has so many shards, got: 3" in str(
+        run("counts", "mail", "--shards", "3")
+    )
+    assert "expected the name of a shard, such as mail{0}, got --shards, which `job` does not take" in str(
+        run("job", "mail", "1", "--shards", "4")
+    )
+    assert "expected --shards with a number" in str(run("reshard", "mail"))
+
+
+def test_each_command_says_what_it_does_with_shards() -> None:
+    names = {command.name for command in all_commands()}
+    assert names > EACH | SEVERAL | OWN
+
+
+@pytest.mark.parametrize("protocol", ["bull", "bullmq"])
+def test_events_and_signals_of_all_servers_arrive(url: str, prefix: str, protocol: str) -> None:
+    """Messages of Bull's channels are not passed on between servers."""
+    parts = [BullQueue(name, url=url, prefix=prefix, protocol=protocol) for name in shard_names("mail", 2)]
+    with (
+        closing(QueueEvents([part.handle for part in parts], timeout_s=PATIENCE_S)) as events,
+        Promoter(url, [part.name for part in parts], prefix=prefix, protocol=protocol),
+    ):
+        for part in parts:
+            part.add({}, delay=1)
+        for part in parts:
+            wait_until(lambda part=part: part.counts()["wait"] == 1, "the job to be promoted")  # type: ignore[misc]
+        seen = set()
+        while len(seen) < 2:
+            seen.add(next(events).queue)
+        assert seen == {"mail{0}", "mail{1}"}
+
+
+def test_a_lost_server_affects_its_shards_only(prefix: str, own_redis: Callable[..., EmbeddedRedis]) -> None:
+    first, second = own_redis(), own_redis()
+    url = f"{first.url} {second.url}"
+    parts = [BullQueue(name, url=url, prefix=prefix, protocol="bullmq", retry_ms=1) for name in shard_names("mail", 2)]
+    for part in parts:
+        part.add({})
+    second.kill()
+    with pytest.raises(ConnectionLost, match=str(second.port)):
+        parts[1].add({})
+    parts[0].add({})
+    assert parts[0].counts()["wait"] == 2
+    with pytest.raises(ConnectionLost, match=str(second.port)):
+        BullQueue("mail{3}", url=url, prefix=prefix, protocol="bullmq", retry_ms=1).add({})
+
+
+def test_the_urls_of_servers_are_checked(redis_url: str, prefix: str) -> None:
+    for given, said in (
+        ({"shard_urls": f"{redis_url} http://x"}, "expected `url` to start with redis://"),
+        ({"shard_urls": redis_url, "url": redis_url}, "expected one of `url`, `host`/`port` and `shard_urls`"),
+        ({"shard_urls": "[1]"}, "expected `shard_urls` to be a list of texts, got something else, which is not shown"),
+    ):
+        with pytest.raises(OptionError, match=said.replace("[", r"\[")):
+            BullQueue("mail{0}", prefix=prefix, **given)
+    with pytest.raises(OptionError) as raised:
+        BullQueue("mail{0}", shard_urls=["redis://u:secret@a", "redis://u:secret@b/x"])
+    assert "secret" not in str(raised.value)
