@@ -5,6 +5,8 @@ PYTHON ?= python3
 RUN := $(VENV)/bin/python
 # The flights that the demo uses: those of the first months of 2013.
 MONTHS := 3
+# The servers that the demo starts, which share its queue.
+SHARDS := 1
 NODE_PEERS := tests/node/node_modules
 PYTHON_STAMP := $(VENV)/.installed
 SPARK_CLASSES := $(VENV)/spark-classes.jsa
@@ -27,8 +29,8 @@ help: ## List the targets
 
 setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install .venv, the Node libraries, and missing tools
 
-demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 flights; MONTHS=12 uses 336,776
-	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' $(RUN) jobs/demo.py --months $(MONTHS)
+demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 flights; MONTHS=12 uses 336,776, SHARDS=3 three servers
+	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' $(RUN) jobs/demo.py --months $(MONTHS) --shards $(SHARDS)
 
 test: setup $(SPARK_CLASSES) chromium oldest ## Run the tests; PYTEST_ARGS="-k claim" selects some
 	$(RUN) -m pytest -q -n 6 --dist worksteal $(PYTEST_ARGS)

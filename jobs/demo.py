@@ -1,6 +1,7 @@
 """The demo: dispatches flights as jobs, inspects them with SQL, processes them in Spark and Node, collects the results.
 
-Run by `make demo`; requires no running services. `jobs/demo.py --months 12` uses the flights of the whole year.
+Run by `make demo`; requires no running services. `jobs/demo.py --months 12` uses the flights of the whole year,
+`--shards 3` three servers, on which the queue has three shards.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import pandas_udf
 
-from spark_bull import BullQueue, EmbeddedRedis, Worker
+from spark_bull import BullQueue, EmbeddedRedis, Worker, shard_names
 from spark_bull.spark.programs.collect import Table, results, start
 from spark_bull.spark.programs.dispatch import Source
 from spark_bull.spark.programs.dispatch import dispatch as add_jobs
@@ -42,6 +43,38 @@ JOBS = """
            CASE WHEN hour >= 20 THEN current_timestamp() + make_interval(0, 0, 0, 0, hour - 19) END AS runAt
     FROM input
 """
+
+
+@dataclass(frozen=True)
+class Place:
+    """The queue of the demo: on one server, or with a shard on each of several."""
+
+    urls: list[str]
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of Spark for the queue."""
+        if len(self.urls) == 1:
+            return {"url": self.urls[0], "queue": QUEUE}
+        return {"shardUrls": " ".join(self.urls), "shards": str(len(self.urls)), "queue": QUEUE}
+
+    @property
+    def shown(self) -> str:
+        """The options as Python shows them, with the first URL only."""
+        shards = f""".option("shards", {len(self.urls)})""" if len(self.urls) > 1 else ""
+        return f""".option("queue", "{QUEUE}"){shards}"""
+
+    @property
+    def arguments(self) -> dict[str, str | int]:
+        """The arguments of a Worker."""
+        if len(self.urls) == 1:
+            return {"url": self.urls[0]}
+        return {"shard_urls": " ".join(self.urls), "shards": len(self.urls)}
+
+    def queues(self) -> list[BullQueue]:
+        """The queue, or its shards, each by its own server."""
+        names = shard_names(QUEUE, len(self.urls)) if len(self.urls) > 1 else [QUEUE]
+        return [BullQueue(name, url=url) for name, url in zip(names, self.urls, strict=True)]
 
 
 def announce(what: str, code: str = "") -> None:
@@ -77,22 +110,20 @@ def airports() -> dict[str, tuple[float, float]]:
         return {row["faa"]: (float(row["lat"]), float(row["lon"])) for row in csv.DictReader(table)}
 
 
-def dispatch(spark: SparkSession, table: Path, url: str) -> Measured:
+def dispatch(spark: SparkSession, table: Path, place: Place) -> Measured:
     """Adds the flights as jobs, with a progress bar."""
-    with BullQueue(QUEUE, url=url) as queue:
-        add_jobs(spark, Source(str(table), "parquet", {}, JOBS), queue.handle, {"url": url, "attempts": "3"})
-        record = queue.writes()[-1]
-    seconds = (record.duration_ms or 1) / 1000
-    return Measured("dispatch", record.added, seconds, f"exactly once, {record.duplicates} duplicates")
+    handles = [queue.handle for queue in place.queues()]
+    done = add_jobs(spark, Source(str(table), "parquet", {}, JOBS), QUEUE, handles, place.options | {"attempts": "3"})
+    return Measured("dispatch", done.added, done.seconds, f"exactly once, {done.duplicates} duplicates")
 
 
-def inspect(spark: SparkSession, url: str) -> Measured:
+def inspect(spark: SparkSession, place: Place) -> Measured:
     """Queries the queue with SQL."""
     announce(
         "3. The queue is a DataFrame: counts of its states",
-        f"""spark.read.format("bull").option("queue", "{QUEUE}").option("view", "counts").load()""",
+        f"""spark.read.format("bull"){place.shown}.option("view", "counts").load()""",
     )
-    queue = {"url": url, "queue": QUEUE}
+    queue = place.options
     counts = spark.read.format("bull").options(**queue, view="counts").load()
     counts.where("jobs > 0").show()
     jobs = counts.selectExpr("sum(jobs)").collect()[0][0]
@@ -132,22 +163,26 @@ class Measured:
 
 
 @contextmanager
-def node_worker(url: str, folder: Path) -> Iterator[str | None]:
-    """Runs a BullMQ worker in Node during the block; yields None if Node is not installed."""
+def node_workers(place: Place, folder: Path) -> Iterator[bool]:
+    """Runs a BullMQ worker in Node, or one for each shard, during the block; yields whether Node is installed."""
     program = HERE / "demo_worker.js"
     if shutil.which("node") is None or not (HERE.parent / "tests/node/node_modules/bullmq-6.7.0").is_dir():
-        yield None
+        yield False
         return
     places = folder / "airports.json"
     places.write_text(json.dumps(airports()))
-    running = subprocess.Popen(["node", str(program), url, QUEUE, str(places)], stdin=subprocess.PIPE)
+    running = [
+        subprocess.Popen(["node", str(program), url, queue.name, str(places)], stdin=subprocess.PIPE)
+        for url, queue in zip(place.urls, place.queues(), strict=True)
+    ]
     try:
-        yield "node"
+        yield True
     finally:
-        running.communicate(timeout=30)
+        for worker in running:
+            worker.communicate(timeout=30)
 
 
-def process(spark: SparkSession, url: str, folder: Path) -> Measured:
+def process(spark: SparkSession, place: Place, folder: Path) -> Measured:
     """Processes the jobs with a pandas UDF on the executors and with BullMQ in Node in parallel."""
     places = airports()
 
@@ -166,15 +201,13 @@ def process(spark: SparkSession, url: str, folder: Path) -> Measured:
         f"""Worker(spark, "{QUEUE}", rate, payload_schema="origin STRING, dest STRING, dep_delay DOUBLE").start()""",
     )
     schema = "origin STRING, dest STRING, dep_delay DOUBLE"
-    settings = {"url": url, "name": "spark", "progress": True}
     with (
-        BullQueue(QUEUE, url=url) as queue,
-        node_worker(url, folder) as node,
-        Worker(spark, QUEUE, rate, payload_schema=schema, **settings),
+        node_workers(place, folder) as node,
+        Worker(spark, QUEUE, rate, payload_schema=schema, worker_name="spark", progress=True, **place.arguments),
     ):
-        while (counts := queue.counts())["wait"] or counts["active"]:
+        while any((counts := queue.counts())["wait"] or counts["active"] for queue in place.queues()):
             time.sleep(0.2)
-    if node is None:
+    if not node:
         print("    (Node or its packages are not installed: Spark processed all jobs)")
     by_worker = """
         SELECT processedBy, count(*) AS jobs, round(avg(get_json_object(returnvalue, '$.km'))) AS km,
@@ -182,7 +215,7 @@ def process(spark: SparkSession, url: str, folder: Path) -> Measured:
         FROM done GROUP BY processedBy ORDER BY processedBy
     """
     announce("7. Jobs by worker, and their average results", by_worker)
-    completed = spark.read.format("bull").options(url=url, queue=QUEUE, states="completed")
+    completed = spark.read.format("bull").options(**place.options, states="completed")
     columns = "processedBy STRING, returnvalue STRING, processedOn TIMESTAMP, finishedOn TIMESTAMP"
     done = completed.schema(columns).load()
     done.createOrReplaceTempView("done")
@@ -193,14 +226,14 @@ def process(spark: SparkSession, url: str, folder: Path) -> Measured:
     return Measured("process", jobs, seconds, "pandas UDF, beside Node" if node else "pandas UDF")
 
 
-def collect(spark: SparkSession, url: str, table: Path, folder: Path) -> Measured:
+def collect(spark: SparkSession, place: Place, table: Path, folder: Path) -> Measured:
     """Writes the results to a table, joins them with the flights, and draws a chart."""
     lake = str(folder / "results")
     announce(
         "8. Results are streamed to Parquet exactly once; jobs/collect.py does the same under spark-submit",
-        f"""spark.readStream.format("bull").option("queue", "{QUEUE}").load().writeStream.format("parquet")…""",
+        f"""spark.readStream.format("bull"){place.shown}.load().writeStream.format("parquet")…""",
     )
-    query = start(results(spark, {"url": url, "queue": QUEUE}), Table(lake))
+    query = start(results(spark, place.options), Table(lake))
     query.awaitTermination()
     batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
     rows = sum(batch["numInputRows"] for batch in batches)
@@ -236,31 +269,32 @@ def chart(joined: pd.DataFrame, path: Path) -> None:
     figure.savefig(path)
 
 
-def months() -> int:
-    """The option --months."""
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--months", type=int, choices=range(1, 13), default=3, help="use the flights of the first months (default: 3)"
     )
-    return int(parser.parse_args().months)
+    parser.add_argument("--shards", type=int, default=1, help="number of servers that share the queue (default: 1)")
+    return parser.parse_args()
 
 
 def main() -> None:
-    used = months()
+    given = arguments()
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="spark-bull-demo-") as folder, EmbeddedRedis() as redis:
-        announce("1. Start a temporary Redis on a free port", f"EmbeddedRedis()  # {redis.url}")
-        table = flights(Path(folder), used)
+    with tempfile.TemporaryDirectory(prefix="spark-bull-demo-") as folder, ExitStack() as stack:
+        place = Place([stack.enter_context(EmbeddedRedis()).url for _ in range(max(1, given.shards))])
+        announce("1. Start temporary Redis servers on free ports", f"EmbeddedRedis()  # {', '.join(place.urls)}")
+        table = flights(Path(folder), given.months)
         announce(
-            f"2. Dispatch the flights from New York in the first {used} months of 2013 as jobs; "
+            f"2. Dispatch the flights from New York in the first {given.months} months of 2013 as jobs; "
             "jobs/dispatch.py does the same under spark-submit",
-            f"""df.write.format("bull").option("url", …).option("queue", "{QUEUE}").mode("append").save()""",
+            f"""df.write.format("bull").option("url", …){place.shown}.mode("append").save()""",
         )
         with session("demo") as spark:
-            measured = [dispatch(spark, table, redis.url)]
-            measured.append(inspect(spark, redis.url))
-            measured.append(process(spark, redis.url, Path(folder)))
-            measured.append(collect(spark, redis.url, table, Path(folder)))
+            measured = [dispatch(spark, table, place)]
+            measured.append(inspect(spark, place))
+            measured.append(process(spark, place, Path(folder)))
+            measured.append(collect(spark, place, table, Path(folder)))
     announce("Summary, without the start of Spark")
     for one in measured:
         print(f"    {one}")

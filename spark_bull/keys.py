@@ -293,6 +293,12 @@ def shard_number(key: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def logical_queue(name: str) -> str | None:
+    """The logical queue that a queue may be a shard of, by its name; None for one that is none."""
+    found = re.fullmatch(r"(.+)\{\d+\}", name)
+    return found[1] if found else None
+
+
 def pattern_of(prefix: str) -> str:
     """The SCAN pattern of all keys with this prefix."""
     return f"{literal_glob(prefix)}:*"

@@ -18,6 +18,7 @@ from spark_bull.cli.times import seconds
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import open_handle
+from spark_bull.queue.shards.layout import queues_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,9 +37,9 @@ def _dispatch(args: Namespace) -> Output:
     from spark_bull.spark.programs.dispatch import Source, dispatch
 
     source, options = Source(args.input, args.format, dict(args.read), args.query), _options(args)
-    handle = open_handle(parse_options(options, WRITE), args.queue)
+    handles = queues_of(parse_options(options, WRITE), args.queue)
     with _session(args, args.queue) as spark:
-        return _output(dispatch(spark, source, handle, options), args)
+        return _output(dispatch(spark, source, args.queue, handles, options), args)
 
 
 def _replay(args: Namespace) -> Output:

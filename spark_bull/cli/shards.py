@@ -19,7 +19,7 @@ EACH: Final = frozenset(
 #: Commands that have several queues: they take the shards.
 SEVERAL: Final = frozenset({"counts", "tail", "metrics"})
 #: Commands that know the argument.
-OWN: Final = frozenset({"reshard", "promote", "dispatch", "replay", "work", "collect", "report"})
+OWN: Final = frozenset({"reshard", "promote", "dispatch", "work", "collect", "report"})
 
 
 def run_command(args: Namespace) -> Output:

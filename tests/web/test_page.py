@@ -74,6 +74,18 @@ def test_buttons_of_jobs_change_redis(browser: Browser, site: Site) -> None:
     assert all("jobs/later-2" in error for error in browser.errors())
 
 
+def test_shards_have_a_row_with_their_sums(browser: Browser, site: Site) -> None:
+    for number in range(3):
+        site.queue(f"parts{{{number}}}").add_many(NewJob({}) for _ in range(number + 4))
+    browser.open("/?match=parts")
+    browser.wait_for("3 shards")
+    sums = browser.find("#queue-1-sum").text.split()
+    assert sums[0] == "parts"
+    assert "15" in sums
+    browser.click("#queue-1-sum a.name")
+    browser.wait_for("parts{2}")
+
+
 def test_buttons_of_queues_change_redis(browser: Browser, site: Site) -> None:
     queue = site.queue("many")
     failed = queue.add_many(NewJob({"n": n}) for n in range(30)).ids

@@ -15,10 +15,11 @@ from spark_bull.keys import QueueKeys, shard
 from spark_bull.options.parse import Options
 from spark_bull.options.urls import urls_of
 from spark_bull.options.values import AUTO
-from spark_bull.queue.core.handle import QueueHandle, open_handle
+from spark_bull.queue.core.handle import QueueHandle, open_handle, opening
 from spark_bull.queue.monitor.find import is_glob
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
+from spark_bull.store.steps import run_all
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,15 @@ def declared_layout(options: Options, queue: str) -> tuple[ShardLayout, QueueHan
     assert layout is not None
     _check(layout, options)
     return layout, handle
+
+
+def queues_of(options: Options, queue: str) -> list[QueueHandle]:
+    """Opens a queue; with the option `shards`, all of its shards that may have jobs. Raises OptionError."""
+    if options["shards"] is None:
+        return [open_handle(options, queue)]
+    layout, _ = declared_layout(options, queue)
+    own = of_dialect(options, layout)
+    return run_all(Connection(settings_of(options)), [opening(own, name) for name in layout.all_names])
 
 
 def of_dialect(options: Options, layout: ShardLayout) -> Options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, TextIO
@@ -34,13 +35,13 @@ class Step:
 class WriteProgress:
     """Shows the progress of a write in this block.
 
-    with WriteProgress(spark, queue.handle):
+    with WriteProgress(spark, [queue.handle]):
         df.write.format("bull")...
     """
 
-    def __init__(self, spark: SparkSession, handle: QueueHandle, stream: TextIO | None = None) -> None:
+    def __init__(self, spark: SparkSession, handles: Sequence[QueueHandle], stream: TextIO | None = None) -> None:
         self._spark = spark
-        self._handle = handle
+        self._handles = handles
         self._line = ProgressLine(self._text, _INTERVAL_S, stream)
 
     def __enter__(self) -> WriteProgress:
@@ -54,10 +55,11 @@ class WriteProgress:
 
     def step(self) -> Step | None:
         """Returns the current step of the write; None if it is unknown."""
-        for write_id in open_writes(self._handle):
-            record = read_record(self._handle, write_id)
-            if record is not None:
-                return Step("adding", record.done, record.jobs)
+        open_ones = [(handle, write_id) for handle in self._handles for write_id in open_writes(handle)[:1]]
+        if open_ones:
+            write_id = open_ones[0][1]
+            records = [record for handle in self._handles if (record := read_record(handle, write_id))]
+            return Step("adding", sum(one.done for one in records), sum(one.jobs for one in records))
         tracker = self._spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         running = [stage for stage in stages if stage is not None]

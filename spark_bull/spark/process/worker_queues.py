@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from spark_bull.errors import OptionError, did_you_mean, expected
 from spark_bull.options.parse import Options
-from spark_bull.queue.core.handle import QueueHandle, open_handle
-from spark_bull.queue.shards.layout import declared_layout, of_dialect
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.shards.layout import queues_of
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,8 @@ class OpenedQueue(NamedTuple):
 
 def opened(options: Options, worked: Sequence[WorkedQueue]) -> list[OpenedQueue]:
     """Opens queues; with the option `shards`, all shards of each, which are asked first in turns."""
-    if options["shards"] is None:
-        return [OpenedQueue(open_handle(options, one.name), one.weight) for one in worked]
-    found = []
-    for one in worked:
-        layout, _ = declared_layout(options, one.name)
-        own = of_dialect(options, layout)
-        found += [OpenedQueue(open_handle(own, name), one.weight or 1) for name in layout.all_names]
-    return found
+    turns = 0 if options["shards"] is None else 1
+    return [OpenedQueue(handle, one.weight or turns) for one in worked for handle in queues_of(options, one.name)]
 
 
 def _names(queue: str | None, queues: Sequence[str] | None) -> tuple[str, ...]:

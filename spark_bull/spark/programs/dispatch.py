@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.writes import records
+from spark_bull.queue.dispatch.writes import read_record, records
 from spark_bull.spark.dispatch.progress import WriteProgress
 
 
@@ -42,20 +42,32 @@ class Dispatched:
         )
 
 
-def dispatch(spark: SparkSession, source: Source, handle: QueueHandle, options: Mapping[str, Any]) -> Dispatched:
-    """Writes the rows to the queue. options: the options of the write."""
+def dispatch(
+    spark: SparkSession, source: Source, queue: str, handles: Sequence[QueueHandle], options: Mapping[str, Any]
+) -> Dispatched:
+    """Writes the rows to the queue. handles: the queue, or its shards. options: the options of the write."""
     jobs = spark.read.format(source.format).options(**source.options).load(source.path)
     if source.query:
         jobs.createOrReplaceTempView("input")
         jobs = spark.sql(source.query)
-    return added(spark, jobs, handle, options)
+    return added(spark, jobs, queue, handles, options)
 
 
-def added(spark: SparkSession, jobs: DataFrame, handle: QueueHandle, options: Mapping[str, Any]) -> Dispatched:
-    """Writes rows to a queue and shows the progress. options: the options of the write."""
+def added(
+    spark: SparkSession, jobs: DataFrame, queue: str, handles: Sequence[QueueHandle], options: Mapping[str, Any]
+) -> Dispatched:
+    """As `dispatch`, for rows; shows the progress."""
     started = time.monotonic()
-    with WriteProgress(spark, handle):
-        jobs.write.format("bull").options(**options).option("queue", handle.keys.queue).mode("append").save()
+    with WriteProgress(spark, handles):
+        jobs.write.format("bull").options(**options).option("queue", queue).mode("append").save()
     seconds = time.monotonic() - started
-    record = records(handle)[-1]
-    return Dispatched(record.queue, handle.dialect.name, record.added, record.duplicates, record.deduplicated, seconds)
+    write_id = records(handles[0])[-1].id
+    parts = [part for handle in handles if (part := read_record(handle, write_id))]
+    return Dispatched(
+        queue,
+        handles[0].dialect.name,
+        sum(part.added for part in parts),
+        sum(part.duplicates for part in parts),
+        sum(part.deduplicated for part in parts),
+        seconds,
+    )

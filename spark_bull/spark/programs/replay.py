@@ -36,4 +36,5 @@ def replay(
     options: Mapping[str, Any],
 ) -> Dispatched:
     """Adds the jobs of a table to a queue. options: the options of the write."""
-    return added(spark, replayed(spark.read.format(file_format).load(path), condition), handle, options)
+    rows = replayed(spark.read.format(file_format).load(path), condition)
+    return added(spark, rows, handle.keys.queue, [handle], options)

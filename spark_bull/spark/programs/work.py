@@ -17,10 +17,9 @@ from pyspark.sql import SparkSession
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options.parse import REDIS_PREFIX, parse_arguments
 from spark_bull.options.table import WORK
-from spark_bull.queue.core.handle import open_handle
 from spark_bull.spark.process.worker import INTERRUPT_WITHIN_S, STOP_WITHIN_S, Worker
 from spark_bull.spark.process.worker_options import check_combinations, checked_env
-from spark_bull.spark.process.worker_queues import worked_queues
+from spark_bull.spark.process.worker_queues import opened, worked_queues
 from spark_bull.spark.programs.defined_names import may_define
 from spark_bull.worker.job.interrupts import Terminated, interrupted_once
 from spark_bull.worker.slot.status import WorkerStatus
@@ -61,8 +60,8 @@ def check(
     parsed = parse_arguments(arguments, WORK)
     check_combinations(parsed)
     checked_env(env or None, parsed["engine"])
-    for queue in worked_queues(None, queues, weights, parsed["engine"]):
-        open_handle(parsed, queue.name).dialect.check_options(parsed)
+    for queue in opened(parsed, worked_queues(None, queues, weights, parsed["engine"], parsed["shards"])):
+        queue.handle.dialect.check_options(parsed)
 
 
 def _check_exists(argument: str, name: str, may_come: bool) -> None:

@@ -18,7 +18,7 @@ from spark_bull.web.api.events import MAX_QUEUES
 from spark_bull.web.page import links
 from spark_bull.web.page.charts import chart_of_metrics, chart_of_samples
 from spark_bull.web.page.history import history_of
-from spark_bull.web.page.queues import QueueHead, counting_minutes, heading
+from spark_bull.web.page.queues import QueueHead, counting_minutes, heading, logical_heads
 from spark_bull.web.page.rendering import render
 from spark_bull.web.queue_access import AllQueues
 
@@ -46,6 +46,7 @@ def overview(
         request,
         "overview.html",
         queues={name: str(one) if isinstance(one, SparkBullError) else one[0] for name, one in found.items()},
+        logical=logical_heads(head for head, _ in readable),
         states=[state for state in STATES if any(state in head.counts for head, _ in readable)],
         total=len(names),
         match=match,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from spark_bull.keys import logical_queue
 from spark_bull.model.jobs import QueueMetrics
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
@@ -38,6 +40,33 @@ class QueueHead:
     waiting_since: int | None
     retried_states: tuple[str, ...]
     cleaned_states: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LogicalHead:
+    """What the page of all queues shows of the shards of one queue together."""
+
+    name: str
+    shards: int
+    counts: Mapping[str, int]
+    waiting_since: int | None
+
+
+def logical_heads(heads: Iterable[QueueHead]) -> dict[str, LogicalHead]:
+    """The sums of queues that look like the shards of one, by the name of the first shard among them."""
+    parts: dict[str, list[QueueHead]] = defaultdict(list)
+    for head in heads:
+        if logical := logical_queue(head.name):
+            parts[logical].append(head)
+    return {own[0].name: _sum_of(logical, own) for logical, own in parts.items() if len(own) > 1}
+
+
+def _sum_of(name: str, heads: Sequence[QueueHead]) -> LogicalHead:
+    counts: Counter[str] = Counter()
+    for head in heads:
+        counts.update(head.counts)
+    since = [head.waiting_since for head in heads if head.waiting_since is not None]
+    return LogicalHead(name, len(heads), counts, min(since, default=None))
 
 
 def head_of(queue: BullQueue) -> QueueHead:
