@@ -64,6 +64,7 @@ NOT_RUN = {
     "FROM apache/spark": "is the description of an image",
     "spark.executor.decommission.forceKillTimeout  60s": "is a part of the configuration of Spark",
     "scrape_configs:": "is a part of the configuration of Prometheus",
+    "spark-bull reshard": "needs a queue with shards; test_shards.py runs it",
     "[*] --> staged": "is a diagram",
     "delayed --> wait : Promoter": "is a diagram",
 }
@@ -119,6 +120,10 @@ CASES = {
     'with BullQueue("books") as books': Case(then={"books": {"wait": 1}, "pages": {"wait": 1}}, prints=("1",)),
     "remove_deduplication_key()": Case(then={"pages": {"completed": 1, "wait": 0}}),
     '"sequenceBy", "customer"': Case(then={"orders": {"completed": 4}}),
+    'queue="shop", shards=4': Case(
+        then={"shop{1}": {"completed": 2}, "shop{2}": {"completed": 1}}, prints=("|wait|3|",)
+    ),
+    "parcels = ": Case(prints=("|parcels{0}|3|", "|parcels{1}|3|")),
     '{"sum": of_week': Case(then={"sales": {"completed": 8}}),
     '"jobColumns"': Case(then={"mail": {"delayed": 1}}),
     "INSERT INTO outbox": Case(then={"mail": {"wait": 2}}),
