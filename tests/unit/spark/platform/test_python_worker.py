@@ -43,7 +43,21 @@ def test_a_task_excludes_loaded_modules_from_the_collection_of_garbage(
     def freeze() -> None:
         raise Frozen
 
-    monkeypatch.setattr(python_worker, "gc", SimpleNamespace(freeze=freeze))
-    freeze_loaded_objects.cache_clear()
+    monkeypatch.setattr(python_worker, "gc", SimpleNamespace(freeze=freeze, get_objects=lambda: range(1_000_000)))
     with pytest.raises(Frozen):
         task()
+
+
+def test_a_task_excludes_what_the_one_before_has_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: list[object] = []
+    freezes: list[int] = []
+
+    def freeze() -> None:
+        freezes.append(len(collected))
+        collected.clear()
+
+    monkeypatch.setattr(python_worker, "gc", SimpleNamespace(freeze=freeze, get_objects=lambda: collected))
+    for loaded in (60_000, 30_000, 10, 10, 10):
+        collected.extend(range(loaded))
+        freeze_loaded_objects()
+    assert freezes == [60_000, 30_000]
