@@ -229,8 +229,8 @@ TABLE: Final[tuple[Option, ...]] = (
         500,
         (*ALL, QUEUE),
         "maximum number of jobs per script call",
-        "500; when jobs are added: 250",
-        {WRITE: 250, QUEUE: 500},
+        "500; when jobs are added or changed: 250",
+        {WRITE: 250, MANAGE: 250, QUEUE: 250},
     ),
     Option(
         "chunkBytes",

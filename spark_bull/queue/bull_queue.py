@@ -925,7 +925,7 @@ class BullQueue:
           OptionError: for an argument that is wrong.
           DialectError: for a state that the dialect lacks, or that can't be cleaned.
         """
-        return manage.clean(self.handle, grace_ms, limit, state, chunk_size=self._options["chunkSize"])
+        return manage.clean(self.handle, grace_ms, limit, state)
 
     def drain(self, *, delayed: bool = False) -> int:
         """Removes all jobs that wait for a worker; a paused queue stays paused.
@@ -936,7 +936,7 @@ class BullQueue:
         Returns:
           How many jobs were removed.
         """
-        return manage.drain(self.handle, delayed=delayed, chunk_size=self._options["chunkSize"])
+        return manage.drain(self.handle, delayed=delayed)
 
     def obliterate(self, *, force: bool = False) -> None:
         """Deletes the queue with all its jobs.
@@ -947,7 +947,7 @@ class BullQueue:
         Raises:
           QueueBusy: when jobs are active, unless `force` is True.
         """
-        manage.obliterate(self.handle, force=force, chunk_size=self._options["chunkSize"])
+        manage.obliterate(self.handle, force=force)
 
     # job schedulers
 

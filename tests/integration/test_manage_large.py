@@ -17,7 +17,7 @@ from spark_bull.errors import WrongState
 from spark_bull.model.jobs import Change, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core import verbs
-from spark_bull.queue.core.handle import CHUNK_SIZE, MOVE_SIZE
+from spark_bull.queue.core.handle import CHUNK_SIZE, MOVE_SIZE, REMOVE_SIZE
 from spark_bull.queue.core.other_queue import touched_keys
 from spark_bull.queue.manage.changes import change_chunks
 from tests.support.script_work import script_work
@@ -61,11 +61,12 @@ class Server:
             self.client.eval(FILL, 2, base, base + state, first, last, kind, state[0])
 
     @contextmanager
-    def in_pieces(self, jobs: int, piece: int = CHUNK_SIZE, each: int = ELEMENTS_PER_JOB) -> Iterator[None]:
+    def in_pieces(self, jobs: int, piece: int = REMOVE_SIZE, each: int = ELEMENTS_PER_JOB) -> Iterator[None]:
         """Fails unless the block handles so many jobs with scripts that each do the work of at most one chunk."""
         with script_work(self.client) as scripts:
             yield
-        assert len(scripts) >= jobs // piece
+        # A scan of a SET may return some more ids than it is asked for.
+        assert len(scripts) >= 0.9 * jobs / piece
         assert max(script.elements for script in scripts) <= piece * each
         assert max(script.walks for script in scripts) <= 1
 
@@ -117,7 +118,8 @@ def test_a_large_queue_is_drained_in_chunks(server: Server, queue: BullQueue) ->
 def test_a_large_queue_is_obliterated_in_chunks(server: Server, queue: BullQueue) -> None:
     for state in ("wait", "delayed", "completed", "failed"):
         server.fill(queue, state, JOBS // 4)
-    with server.in_pieces(JOBS):
+    # The first script pauses the queue, which moves ids.
+    with server.in_pieces(JOBS, each=MOVE_SIZE * ELEMENTS_PER_MOVE // REMOVE_SIZE):
         queue.obliterate()
     names = [name for name in server.client.scan_iter(count=1_000) if b":spark:" not in name]
     assert names == []
@@ -143,7 +145,7 @@ def test_many_children_are_removed_in_chunks(server: Server, queue: BullQueue) -
     server.fill(queue, "delayed")
     for first in range(1, JOBS + 1, 5_000):
         server.client.sadd(keys.children("parent"), *(keys.job(f"d{n}") for n in range(first, first + 5_000)))
-    with server.in_pieces(JOBS, each=ELEMENTS_PER_CHILD):
+    with server.in_pieces(JOBS, CHUNK_SIZE, ELEMENTS_PER_CHILD):
         assert queue.remove_unprocessed_children("parent") == JOBS
     assert queue.counts()["delayed"] == 0
     assert server.client.exists(keys.children("parent")) == 0

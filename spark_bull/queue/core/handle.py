@@ -22,7 +22,9 @@ from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import Steps, run
 
 #: Default number of jobs per script call.
-CHUNK_SIZE: Final = 500
+CHUNK_SIZE: Final = 250
+#: Jobs that one script removes: among ten million jobs, it takes four times as long per job as to add some.
+REMOVE_SIZE: Final = 100
 #: Ids that one script moves from one list to another.
 MOVE_SIZE: Final = 5_000
 #: TTL of the reply to a sender's last call, for when the call is repeated.

@@ -18,7 +18,7 @@ from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.discovery import DiscoverResult, DiscoverSettings, Horizon, Remaining
-from spark_bull.queue.core.handle import CHUNK_SIZE, MOVE_SIZE, RECEIPT_TTL_MS, QueueHandle
+from spark_bull.queue.core.handle import CHUNK_SIZE, MOVE_SIZE, RECEIPT_TTL_MS, REMOVE_SIZE, QueueHandle
 from spark_bull.queue.core.length_limit import LengthLimit
 from spark_bull.queue.core.other_queue import touched_keys
 
@@ -152,7 +152,7 @@ def commit(
 
 def empty(handle: QueueHandle, write_id: str) -> bool:
     """Removes the next jobs that a registered write replaces. Returns whether to call again."""
-    args = {"limit": CHUNK_SIZE, "move": MOVE_SIZE}
+    args = {"limit": REMOVE_SIZE, "move": MOVE_SIZE}
     return bool(handle.run_once("empty", args, write=handle.keys.write(write_id)) == b"open")
 
 
@@ -661,5 +661,5 @@ def archive(handle: QueueHandle, ledger: dict[str, str], position: int) -> int |
 
     None: there is no ledger.
     """
-    start: int | None = handle.run("archive", {"position": position, "limit": CHUNK_SIZE}, **ledger)
+    start: int | None = handle.run("archive", {"position": position, "limit": REMOVE_SIZE}, **ledger)
     return start

@@ -13,7 +13,7 @@ from spark_bull.dialects.changes import REMOVABLE
 from spark_bull.dialects.fields import ALWAYS_THERE
 from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, expected
 from spark_bull.queue.core import verbs
-from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.core.handle import CHUNK_SIZE, REMOVE_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import JobKeys, JobReply, Sweep
 from spark_bull.queue.jobs.read import read_job
 
@@ -82,8 +82,6 @@ def clean(
     grace_ms: int = 0,
     limit: int = 0,
     state: str = "completed",
-    *,
-    chunk_size: int = CHUNK_SIZE,
 ) -> list[str]:
     """Removes jobs of a state that are older than `grace_ms`, at most `limit` (0: all); returns their ids.
 
@@ -104,7 +102,7 @@ def clean(
     while position:
         reply = verbs.clean(
             handle,
-            Sweep(store, position, chunk_size),
+            Sweep(store, position, REMOVE_SIZE),
             state=state,
             before=before,
             finished=state in _FINISHED,
@@ -116,25 +114,25 @@ def clean(
     return ids
 
 
-def drain(handle: QueueHandle, *, delayed: bool = False, chunk_size: int = CHUNK_SIZE) -> int:
+def drain(handle: QueueHandle, *, delayed: bool = False) -> int:
     """Removes all jobs that wait for a worker, with `delayed` also the delayed ones; returns how many.
 
     A paused queue stays paused; the next jobs of job schedulers stay.
     """
     states = [state for state in (*_WAITING, *(["delayed"] if delayed else [])) if state in handle.dialect.states]
-    return sum(_drained(handle, state, chunk_size) for state in states)
+    return sum(_drained(handle, state) for state in states)
 
 
-def _drained(handle: QueueHandle, state: str, chunk_size: int) -> int:
+def _drained(handle: QueueHandle, state: str) -> int:
     store, removed, position = handle.dialect.state_key(state), 0, _BEGINNING
     while position:
-        reply = verbs.drain(handle, Sweep(store, position, chunk_size), limit=_NO_LIMIT)
+        reply = verbs.drain(handle, Sweep(store, position, REMOVE_SIZE), limit=_NO_LIMIT)
         position = reply.position
         removed += reply.removed
     return removed
 
 
-def obliterate(handle: QueueHandle, *, force: bool = False, chunk_size: int = CHUNK_SIZE) -> None:
+def obliterate(handle: QueueHandle, *, force: bool = False) -> None:
     """Deletes a queue with all its jobs. It is paused until it is deleted.
 
     Raises QueueBusy when jobs are active, unless `force`: then outcomes of these jobs are rejected. Staged and
@@ -142,7 +140,7 @@ def obliterate(handle: QueueHandle, *, force: bool = False, chunk_size: int = CH
     stays, as in BullMQ. Receipts of other processes expire within an hour.
     """
     while True:
-        reply = verbs.obliterate(handle, limit=chunk_size, force=force)
+        reply = verbs.obliterate(handle, limit=REMOVE_SIZE, force=force)
         if reply.state == "done":
             # The reply has arrived: the receipt of this thread is not needed any more.
             handle.connection.call("UNLINK", handle.keys.receipt(handle.sender))

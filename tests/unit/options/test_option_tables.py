@@ -39,7 +39,7 @@ def test_a_table_lists_the_options_of_its_scope_that_are_not_common(scope: str) 
 def test_defaults_are_shown_as_users_write_them() -> None:
     lines = [*shared().splitlines()[2:], *of(WRITE).splitlines()[2:], *of(COLLECT).splitlines()[2:]]
     rows = {row.split("`")[1]: row.split(" | ")[1] for row in lines}
-    assert rows["chunkSize"] == "500; when jobs are added: 250"
+    assert rows["chunkSize"] == "500; when jobs are added or changed: 250"
     assert rows["confirmObliterate"] == "`false`"
     assert rows["ignoreNullFields"] == "`true`"
     assert rows["db"] == "`0`"
