@@ -140,18 +140,18 @@ def cpu_of(parent: int) -> Cpu:
 def descendants(parent: int) -> list[int]:
     found, ask = [], [parent]
     while ask:
-        pid = ask.pop()
-        try:
-            children = [
-                int(child)
-                for task in Path(f"/proc/{pid}/task").iterdir()
-                for child in (task / "children").read_text().split()
-            ]
-        except OSError:
-            continue
+        children = [int(child) for task in Path(f"/proc/{ask.pop()}/task").glob("*") for child in _children(task)]
         found += children
         ask += children
     return found
+
+
+def _children(task: Path) -> list[str]:
+    """Ids of the processes that a thread has started; none if it has ended meanwhile."""
+    try:
+        return (task / "children").read_text().split()
+    except OSError:
+        return []
 
 
 def memory_of(pid: int) -> tuple[str, float]:
