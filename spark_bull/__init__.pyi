@@ -1,6 +1,7 @@
 # The public names. `__init__.py` reads them from here.
 from spark_bull.embedded.redis import EmbeddedRedis as EmbeddedRedis
 from spark_bull.errors import ConnectionLost as ConnectionLost
+from spark_bull.errors import DataLost as DataLost
 from spark_bull.errors import DelayedError as DelayedError
 from spark_bull.errors import DialectError as DialectError
 from spark_bull.errors import IntakeClosed as IntakeClosed

@@ -8,9 +8,10 @@ SparkBullError
 │   └── PermissionDenied   the user lacks the right to a command, a key or a channel
 ├── ScriptError        a Lua script failed, or its contract is violated
 ├── PatternError       a job scheduler's pattern or time zone is invalid
-├── ResultsLost        finished jobs were lost, and `failOnDataLoss` is true
 ├── ReaderInUse        another query reads results with the same `readerId`
-├── StagedDataLost     staged chunks were missing at the commit of a write
+├── DataLost           Redis has lost writes
+│   ├── StagedDataLost     staged chunks were missing at the commit of a write
+│   └── ResultsLost        finished jobs were lost, and `failOnDataLoss` is true
 ├── WorkerFailed       the slots of a worker could not be started, or its query failed
 ├── ParentError        the parent of a job is missing, or the job has another one
 ├── QueueBusy          a queue to be deleted has active jobs
@@ -97,11 +98,15 @@ class PatternError(SparkBullError, ValueError):
     """The cron pattern or time zone of a job scheduler is invalid."""
 
 
-class StagedDataLost(SparkBullError):
+class DataLost(SparkBullError):
+    """Redis has lost data of a queue that it had confirmed, such as a registered write."""
+
+
+class StagedDataLost(DataLost):
     """Staged chunks were missing (expired, evicted or flushed) at the commit of a write."""
 
 
-class ResultsLost(SparkBullError):
+class ResultsLost(DataLost):
     """Finished jobs were lost, and `failOnDataLoss` is true."""
 
 

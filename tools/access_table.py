@@ -41,7 +41,11 @@ ARGUMENTS: Final = frozenset(
     )
 ) | {"WITHSCORES", "WITHVALUES"}
 #: The scripts of all writes.
-WRITING: Final = tuple(f"write/{name}" for name in ("stage", "register", "prepare", "confirm", "open", "discard"))
+WRITING: Final = tuple(
+    f"write/{name}" for name in ("stage", "register", "prepare", "confirm", "open", "discard", "pass")
+)
+#: The module that looks for lost writes.
+LOSSES: Final = "queue/dispatch/lost_writes"
 #: Verb -> the modules that send its commands, and its scripts.
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "all": (("store/connection", "dialects/registry", "queue/monitor/find"), ("read/queues",)),
@@ -52,6 +56,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "queue/dispatch/parents",
             "queue/core/replication",
             "queue/dispatch/writes",
+            LOSSES,
         ),
         (
             *("add", "add_flows", "commit", "commit_flows", "commit_managed", "empty", "advance"),
@@ -103,7 +108,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                     "slot/status",
                 )
             ),
-            *("services/delayed_signal", "store/streams"),
+            *("services/delayed_signal", "store/streams", LOSSES),
             *(f"spark/process/{name}" for name in ("loop_engine", "settle/task", "stream_engine")),
         ),
         (
@@ -114,7 +119,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
     ),
     "collect": (
-        ("queue/core/job_fields", "queue/collect/result_ledger", "services/queue_collector", "store/streams"),
+        ("queue/core/job_fields", "queue/collect/result_ledger", "services/queue_collector", "store/streams", LOSSES),
         ("discover", "archive", "results/open", "results/horizon", "results/cut"),
     ),
     "events": (
@@ -154,7 +159,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("read/after", "read/find", "read/jobs", "read/metrics"),
     ),
     "schedule": (
-        ("queue/schedule/schedulers", "queue/schedule/advance", "queue/dispatch/writes"),
+        ("queue/schedule/schedulers", "queue/schedule/advance", "queue/dispatch/writes", LOSSES),
         ("schedule", "unschedule", "commit_schedules", *WRITING),
     ),
     "manage": (
@@ -164,7 +169,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 f"queue/{name}"
                 for name in ("core/job_fields", "manage/manage", "jobs/read", "core/walk", "dispatch/writes")
             ),
-            "spark/manage/commit",
+            *("spark/manage/commit", LOSSES),
         ),
         (
             *("manage", "check_managed", "commit_managed", *WRITING),

@@ -608,8 +608,16 @@ TABLE: Final[tuple[Option, ...]] = (
         flag,
         True,
         (COLLECT, EVENTS),
-        "fail the query if finished jobs or events may be lost, or a job was removed before it was read; `false`: log "
-        "a warning",
+        "fail the query if finished jobs, events or, with a stream of results, writes to the queue may be lost, or a "
+        "job was removed before it was read; `false`: log it",
+    ),
+    Option(
+        "failOnDataLoss",
+        flag,
+        False,
+        (WRITE, SCHEDULE, MANAGE),
+        "fail the write, before it has written anything, if Redis has lost an earlier one that the query or the "
+        "process has made; `false`: log it",
     ),
     Option(
         "removeOnRead",

@@ -22,6 +22,7 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.monitor.find import is_glob, select_queues, warn_of_missing
 from spark_bull.queue.shards.layout import Spread, given_queues
 from spark_bull.services.event_reader import EventReader
+from spark_bull.services.loss_check import LossCheck
 from spark_bull.services.queue_collector import QueueCollector
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
@@ -53,6 +54,7 @@ class Collector:
         self._skipped: set[str] = set()
         self._open: dict[str, QueueCollector] = {}
         self._horizons = horizons
+        self._losses = LossCheck(strict=options["failOnDataLoss"])
         self._has_looked = False
         self._refreshed_at = float("-inf")
         self._prefetch: Future[None] | None = None
@@ -75,13 +77,14 @@ class Collector:
         """Returns the end positions of the next batch, which follows `done`. max_jobs: of all queues; None: unlimited.
 
         Everything before `done` is committed and released. If there are more than ENOUGH_JOBS, the batch may be smaller
-        than it could be. Raises ConnectionLost, DialectError, OptionError, ReaderInUse or ResultsLost.
+        than it could be. Raises ConnectionLost, DataLost, DialectError, OptionError or ReaderInUse.
         """
         if self._prefetch is not None:
             prefetch, self._prefetch = self._prefetch, None
             self._stop_prefetch.set()
             prefetch.result()
         self._refresh(done)
+        self._losses.run([one.ledger.handle for one in self._open.values()])
         if self._events is not None and not self._events.started:
             self._events.start()
         self.release(done)

@@ -17,6 +17,7 @@ from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import promote_due
 from spark_bull.services.ageing import age_jobs, ageing_of
 from spark_bull.services.delayed_signal import watches
+from spark_bull.services.loss_check import LossCheck
 from spark_bull.services.queue_set import MISSING_S, QueueSet
 from spark_bull.services.recovery import Recovery
 from spark_bull.services.rescuer import rescue_and_log
@@ -63,9 +64,9 @@ class Promoter(Service):
         with Promoter("redis://localhost:6379", queues=["mail"]):
             ...
 
-    It also fails jobs that have expired, completes interrupted writes of Spark and, unless `rescue` is False, rescues
-    stalled jobs as a Rescuer does. Several Promoters may run in parallel, also with Node workers. `done` has the
-    counters.
+    It also fails jobs that have expired, completes interrupted writes of Spark, logs those that Redis has lost and,
+    unless `rescue` is False, rescues stalled jobs as a Rescuer does. Several Promoters may run in parallel, also with
+    Node workers. `done` has the counters.
 
     Parameters:
       url: `redis://`, `rediss://` or `unix://` URL, with user, password and database. Default: $SPARK_BULL_URL, else
@@ -100,6 +101,7 @@ class Promoter(Service):
         self._watched: list[QueueHandle] = []
         self._watches: list[Service] = []
         self._recovery = Recovery()
+        self._losses = LossCheck()
         self._rescue_at = self._age_at = 0.0
         self.done = PromoterStats()
 
@@ -162,6 +164,7 @@ class Promoter(Service):
         return pause if self._queues.complete else min(pause, MISSING_S)
 
     def _run_checks(self, handles: Sequence[QueueHandle]) -> None:
+        self._losses.run(handles)
         for handle, record in self._recovery.run(handles):
             log.warning("queue %s: recovered write %s, %d jobs", handle.keys.queue, record.id, record.done)
             self.done = replace(self.done, recovered=self.done.recovered + 1)

@@ -54,15 +54,19 @@ def persistence(server: Server) -> Iterator[Finding]:
         yield ok("AOF is on")
         return
     advice = "redis-cli CONFIG SET appendonly yes, and appendonly yes in redis.conf"
+    # A replica copies what its primary has, also after a restart before the fail-over.
+    replicas = int(info.get("connected_slaves", 0))
+    also = f", also on its {number_of(replicas, 'replica')} unless one becomes the primary before" if replicas else ""
     try:
         snapshots = _config(server, "save")
     except PermissionDenied:
         yield warning("AOF is off; whether there are RDB snapshots could not be checked (CONFIG GET is denied)", advice)
         return
     if snapshots:
-        yield warning(f"AOF is off: jobs since the last RDB snapshot (save {snapshots}) are lost in a crash", advice)
+        what = f"AOF is off: jobs since the last RDB snapshot (save {snapshots}) are lost in a crash{also}"
+        yield warning(what, advice)
     else:
-        yield problem("neither AOF nor RDB snapshots: all jobs are lost when Redis restarts", advice)
+        yield problem(f"neither AOF nor RDB snapshots: all jobs are lost when Redis restarts{also}", advice)
 
 
 def eviction(server: Server) -> Iterator[Finding]:

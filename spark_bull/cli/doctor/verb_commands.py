@@ -27,7 +27,7 @@ zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zscore
 """,
     "collect": """
 client|list del get hdel hexists hgetall hincrby hkeys hset hsetnx incr llen lrange ltrim pexpire rpush sadd scard
-smismember srem sscan unlink xadd xinfo xlen xrange xread zadd zcard zcount zmscore zrem zremrangebyrank
+smismember srem sscan unlink xadd xinfo xlen xrange xread zadd zcard zcount zmscore zrem zremrangebyrank zscore
 """,
     "events": """
 get hset psubscribe set sismember subscribe unsubscribe xadd xinfo xrange xread xrevrange zscore

@@ -11,7 +11,7 @@ from spark_bull.queue.core.replication import record_replicas, replica_terms_of,
 from spark_bull.queue.dispatch.callbacks import drop_callback
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, open_writes, read_record, roll_forward
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.staging.commit import commit_staged, discard_stages
+from spark_bull.spark.staging.commit import commit_nothing, commit_staged, discard_stages
 from spark_bull.spark.staging.messages import Written
 
 log = logging.getLogger("spark_bull")
@@ -24,6 +24,7 @@ def commit_write(plan: WritePlan, written: list[Written]) -> None:
     """
     identity = plan.identity_in(written)
     if plan.has_nothing(written):
+        commit_nothing(plan, written)
         if plan.handle is not None and written:
             plans = [plan.queue_plan(plan.handle)]
             _finish_earlier(plan, plans, identity)

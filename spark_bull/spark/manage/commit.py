@@ -13,7 +13,7 @@ from spark_bull.queue.dispatch.writes import Identity, QueuePlan, is_written, re
 from spark_bull.queue.manage.changes import error_of
 from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.manage.result_file import write_outcomes
-from spark_bull.spark.staging.commit import commit_staged
+from spark_bull.spark.staging.commit import commit_nothing, commit_staged
 from spark_bull.spark.staging.messages import Written
 
 log = logging.getLogger("spark_bull")
@@ -25,6 +25,7 @@ def commit_changes(plan: ManagePlan, written: Sequence[Written]) -> None:
     With `onMismatch=fail`, raises the error of the first job that can't be changed, before any is changed.
     """
     if plan.has_nothing(written):
+        commit_nothing(plan, written)
         return
     plans, fails = plan.queue_plans(written), plan.options["onMismatch"] == "fail"
     check = partial(_check, plans, plan.identity_in(written)) if fails else None

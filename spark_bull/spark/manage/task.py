@@ -40,4 +40,5 @@ class _Task:
                 part.flow_queues.update(chunk.queues)
 
     def finish(self) -> tuple[TaskPart, ...]:
-        return tuple(part for _, part in self.stages.values())
+        # A batch without rows has staged nothing.
+        return tuple(part for _, part in self.stages.values() if part.chunks)

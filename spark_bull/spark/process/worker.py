@@ -19,7 +19,9 @@ from spark_bull.options.arguments import WorkerArguments, connection_of, with_op
 from spark_bull.options.table import WORK
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.manage.cancel import request_cancel
+from spark_bull.services.loss_check import LossWatch
 from spark_bull.services.promoter import Promoter
+from spark_bull.services.service import Service
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.platform.python_check import ensure_python
 from spark_bull.spark.process.loop_engine import LoopEngine
@@ -132,9 +134,10 @@ class Worker:
         else:
             plan = plan_loop(self.id, self.handles, [one.weight for one in worked], parsed, processing)
             self._engine = LoopEngine(spark, plan, parsed["slots"])
-        self._promoter = None
+        # A promoter looks for losses, too.
+        self._service: Service = LossWatch(self.handles)
         if parsed["promoter"]:
-            self._promoter = Promoter(
+            self._service = Promoter(
                 queues=[handle.keys.queue for handle in self.handles],
                 max_stalled=parsed["maxStalled"],
                 check_ms=parsed["checkMs"],
@@ -176,8 +179,7 @@ class Worker:
                 self._stop_on_interrupt()
             raise
         self._state, self._sample = "running", (monotonic_s(), 0)
-        if self._promoter is not None:
-            self._promoter.start()
+        self._service.start()
         if self._progress is not None:
             self._progress.start(force=self._forced_progress)
         return self
@@ -334,5 +336,4 @@ class Worker:
         self._state = "failed" if self._engine.error else "stopped"
         if self._progress is not None:
             self._progress.stop()
-        if self._promoter is not None:
-            self._promoter.stop()
+        self._service.stop()

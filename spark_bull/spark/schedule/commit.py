@@ -10,7 +10,7 @@ from spark_bull.model.jobs import WriteRecord
 from spark_bull.queue.schedule.schedulers import warn_of_frequent
 from spark_bull.spark.schedule.plan import SchedulePlan
 from spark_bull.spark.schedule.task import twice
-from spark_bull.spark.staging.commit import commit_staged
+from spark_bull.spark.staging.commit import commit_nothing, commit_staged
 from spark_bull.spark.staging.messages import TaskPart, Written
 
 log = logging.getLogger("spark_bull")
@@ -22,6 +22,7 @@ def commit_schedulers(plan: SchedulePlan, written: Sequence[Written]) -> None:
     Raises OptionError if two rows have the same id; then nothing was changed.
     """
     if plan.has_nothing(written):
+        commit_nothing(plan, written)
         return
     parts = [part for message in written for part in message.parts]
     _check_ids(parts)

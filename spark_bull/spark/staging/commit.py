@@ -10,8 +10,10 @@ from typing import Final
 from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import WriteRecord
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.dispatch.lost_writes import KnownWrites, lost_batch, pass_batch, report_losses
 from spark_bull.queue.dispatch.registration import leader_of, register
-from spark_bull.queue.dispatch.writes import QueuePlan, discard, recover, roll_forward
+from spark_bull.queue.dispatch.writes import Identity, QueuePlan, discard, recover, roll_forward
 from spark_bull.spark.staging.messages import Written
 from spark_bull.spark.staging.plan import StagedPlan
 from spark_bull.store.connection import Connection
@@ -22,6 +24,9 @@ log = logging.getLogger("spark_bull")
 
 #: Maximum number of queues named in a message.
 _MAX_SHOWN: Final = 5
+
+#: Spark runs the commits of a session in few processes, which it keeps for a minute.
+_known: Final = KnownWrites()
 
 
 def commit_staged(
@@ -35,12 +40,13 @@ def commit_staged(
 ) -> bool:
     """Registers a write and rolls it forward, partition by partition; False when it was committed before.
 
-    check: called before the registration. exactly_once: whether nothing has been written yet. Raises StagedDataLost if
-    staged chunks are missing, after finishing all other queues. Any other SparkBullError names the queues that remain
-    to be recovered.
+    check: called before the registration. exactly_once: whether nothing has been written yet. With `failOnDataLoss`,
+    raises DataLost before the registration if an earlier write is lost. Raises StagedDataLost if staged chunks are
+    missing, after finishing all other queues. Any other SparkBullError names the queues that remain to be recovered.
     """
     write_id, identity = plan.write_id_in(written), plan.identity_in(written)
     all_together([one for one in plans if one.handle is not plan.handle], lambda one: recover(one.handle))
+    _check_losses(plan, identity, [one.handle for one in plans])
     if check is not None:
         check()
     try:
@@ -54,10 +60,32 @@ def commit_staged(
             f"`spark-bull recover` for each queue, finishes it; otherwise nothing was written. Cause: {error}"
         ) from error
     if is_registered:
+        for one in plans:
+            _known.add(one.handle, write_id, plan.started_on)
         _finish(write_id, plans, report)
     else:
         log.info("write %s: nothing changed, because it was committed before (%s)", write_id, identity)
     return is_registered
+
+
+def commit_nothing(plan: StagedPlan, written: Sequence[Written]) -> None:
+    """Notes that a micro-batch was committed that has nothing to send. Raises DataLost as `commit_staged`."""
+    identity = plan.identity_in(written)
+    if plan.handle is not None and identity is not None:
+        _check_losses(plan, identity, [plan.handle])
+        pass_batch(plan.handle, identity)
+
+
+def _check_losses(plan: StagedPlan, identity: Identity | None, handles: Sequence[QueueHandle]) -> None:
+    """Logs, or raises, that Redis has lost earlier writes: those of this process, and of the query.
+
+    A query commits one micro-batch after the other, so the number of the last one is known after a restart, too.
+    """
+    lost = _known.lost([handle for handle in handles if _known.has(handle)])
+    if not lost and plan.is_stream and plan.handle is not None and identity is not None:
+        before = lost_batch(plan.handle, identity)
+        lost = [] if before is None else [before]
+    report_losses(lost, strict=plan.options["failOnDataLoss"])
 
 
 def _finish(write_id: str, plans: Sequence[QueuePlan], report: Callable[[WriteRecord], None]) -> None:

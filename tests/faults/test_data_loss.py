@@ -1,0 +1,429 @@
+"""A server restarts without its data, or a replica that lagged takes over: whoever knows a lost write says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql.types import IntegerType, StructType
+from redis import Redis
+
+from spark_bull import BullQueue, DataLost, EmbeddedRedis, NewJob, Promoter, Worker
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import COLLECT
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.dispatch.lost_writes import KnownWrites
+from spark_bull.queue.dispatch.writes import Identity, roll_forward
+from spark_bull.services.collector import Collector
+from spark_bull.spark.staging import commit
+from tests.support.redis_cluster import RedisCluster
+from tests.support.sink import ManageSink, ScheduleSink, Sink
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.writes import register_all
+
+OwnRedis = Callable[..., EmbeddedRedis]
+DURABLE = {"appendonly": "yes", "appendfsync": "always"}
+ROWS = StructType().add("n", IntegerType())
+DIALECTS = ("bull-1", "bull", "bullmq")
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Services look in each round; no process knows the writes of earlier tests."""
+    monkeypatch.setattr("spark_bull.services.loss_check.LOOK_S", 0.01)
+    monkeypatch.setattr("spark_bull.services.promoter.MAX_PAUSE_S", 0.05)
+    monkeypatch.setattr(commit, "_known", KnownWrites())
+
+
+def write(queue: BullQueue, write_id: str, jobs: int = 1) -> None:
+    register_all(queue.handle, write_id, [[NewJob({"n": n}) for n in range(jobs)]])
+    roll_forward(queue.handle, write_id)
+
+
+def open_queue(url: str, name: str = "q", protocol: str = "bullmq") -> BullQueue:
+    return BullQueue(name, url=url, protocol=protocol)
+
+
+def restart(server: EmbeddedRedis) -> None:
+    server.kill()
+    server.restart()
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged since the last call about losses."""
+    found = [text for record in caplog.records if (text := record.getMessage()).startswith("DataLost: ")]
+    caplog.clear()
+    return found
+
+
+# What is lost
+
+
+@dataclass
+class Servers:
+    """A primary, a replica, and a queue on whichever of them is the primary."""
+
+    primary: EmbeddedRedis
+    replica: EmbeddedRedis
+    queue: BullQueue
+
+    def replicate(self) -> None:
+        """Waits until the replica has all writes."""
+        with Redis.from_url(self.primary.url) as client:
+            client.set("last", 1)
+            wait_until(lambda: client.execute_command("WAIT", 1, 1_000), "the replica to have all writes")
+
+    def end_replication(self) -> None:
+        """From now on the replica lags. It is the primary when the other one is killed."""
+        with Redis.from_url(self.replica.url) as client:
+            client.replicaof("NO", "ONE")
+
+
+@pytest.fixture
+def servers(own_redis: OwnRedis) -> Iterator[Servers]:
+    quick = {"repl-diskless-sync-delay": "0"}
+    primary, replica = own_redis(quick), own_redis(quick)
+    with Redis.from_url(replica.url) as client:
+        client.replicaof("127.0.0.1", str(primary.port))
+        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
+    with open_queue(f"redis://127.0.0.1:{primary.port},127.0.0.1:{replica.port}/0") as queue:
+        yield Servers(primary, replica, queue)
+
+
+@pytest.mark.parametrize("later", [0, 3], ids=["nothing follows", "as many writes follow"])
+def test_a_write_that_the_new_primary_lacks_is_lost(servers: Servers, later: int) -> None:
+    queue, known = servers.queue, KnownWrites()
+    write(queue, "kept")
+    servers.replicate()
+    assert known.lost([queue.handle]) == []
+    servers.end_replication()
+    write(queue, "gone")
+    assert known.lost([queue.handle]) == []
+    servers.primary.kill()
+    for number in range(later):
+        write(queue, f"later-{number}")
+
+    (error,) = known.lost([queue.handle])
+    last = f"later-{later - 1}" if later else "kept"
+    assert "queue q: expected write gone of 20" in str(error)
+    assert f":{servers.replica.port}/0 has write {last} of 20" in str(error)
+    assert "The server has run for " in str(error)
+    assert ", with replication id " in str(error)
+    assert "write again what is missing" in str(error)
+    assert known.lost([queue.handle]) == [], "a loss is said once"
+
+
+def test_a_fail_over_that_loses_nothing_is_no_loss(servers: Servers) -> None:
+    queue, known = servers.queue, KnownWrites()
+    write(queue, "finished")
+    register_all(queue.handle, "open", [[NewJob({})]])
+    known.lost([queue.handle])
+    servers.replicate()
+    servers.end_replication()
+    servers.primary.kill()
+    roll_forward(queue.handle, "open")
+    write(queue, "later")
+    assert known.lost([queue.handle]) == []
+
+
+def test_a_restart_with_persistence_is_no_loss(own_redis: OwnRedis) -> None:
+    server, known = own_redis(DURABLE), KnownWrites()
+    with open_queue(server.url) as queue:
+        write(queue, "finished")
+        register_all(queue.handle, "open", [[NewJob({})]])
+        known.lost([queue.handle])
+        restart(server)
+        assert known.lost([queue.handle]) == []
+        roll_forward(queue.handle, "open")
+        assert known.lost([queue.handle]) == []
+
+
+@pytest.mark.parametrize("protocol", DIALECTS)
+def test_an_obliterated_queue_is_no_loss(redis_url: str, prefix: str, protocol: str) -> None:
+    known = KnownWrites()
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        write(queue, "first", jobs=3)
+        known.lost([queue.handle])
+        queue.obliterate(force=True)
+        assert known.lost([queue.handle]) == []
+
+
+def test_a_flush_is_named_as_a_cause(own_redis: OwnRedis) -> None:
+    server, known = own_redis(), KnownWrites()
+    with open_queue(server.url) as queue, Redis.from_url(server.url) as client:
+        write(queue, "first")
+        known.lost([queue.handle])
+        client.flushall()
+        (error,) = known.lost([queue.handle])
+    assert "has no writes. " in str(error)
+    assert "or keys were flushed, evicted or deleted" in str(error)
+
+
+def test_a_queue_without_writes_loses_none(own_redis: OwnRedis) -> None:
+    server, known = own_redis(), KnownWrites()
+    with open_queue(server.url) as queue:
+        queue.add({})
+        known.lost([queue.handle])
+        restart(server)
+        assert known.lost([queue.handle]) == []
+
+
+def test_a_write_whose_record_has_expired_is_no_loss(own_redis: OwnRedis) -> None:
+    known = KnownWrites()
+    with open_queue(own_redis().url) as queue:
+        now = queue.handle.connection.now_ms()
+        for age_days, losses in ((30, 0), (28, 1)):
+            known.add(queue.handle, "old", now - age_days * 86_400_000)
+            assert len(known.lost([queue.handle])) == losses
+
+
+def test_only_the_queues_of_the_node_that_was_lost_are_named() -> None:
+    known = KnownWrites()
+    with RedisCluster(2) as cluster, ExitStack() as queues:
+        names = ["{a}", "{b}", "{c}", "{d}"]
+        opened = [queues.enter_context(open_queue(cluster.url, name)) for name in names]
+        for queue in opened:
+            write(queue, "first")
+        handles = [queue.handle for queue in opened]
+        lost = cluster.home("bull:{a}:")
+        on_it = [name for name in names if cluster.home(f"bull:{name}:") is lost]
+        assert 0 < len(on_it) < len(names)
+        assert known.lost(handles) == []
+        restart(lost)
+        wait_until(lambda: cluster.is_complete(lost), "the node to be back")
+        assert [str(error).split()[1] for error in known.lost(handles)] == [f"{name}:" for name in on_it]
+
+
+# Who says so
+
+
+def test_a_promoter_logs_a_loss_and_goes_on(own_redis: OwnRedis, caplog: pytest.LogCaptureFixture) -> None:
+    server = own_redis()
+    with open_queue(server.url) as queue:
+        write(queue, "first")
+        promoter = Promoter(server.url, ["q"], protocol="bullmq")
+        promoter.once()
+        restart(server)
+        assert said(caplog) == []
+        promoter.once()
+        (text,) = said(caplog)
+        assert "queue q: expected write first" in text
+        queue.add({}, delay=1)
+        wait_until(lambda: promoter.once().promoted == 1, "the job to be promoted")
+        assert said(caplog) == []
+
+
+@pytest.mark.parametrize(("engine", "promoter"), [("loop", False), ("stream", True)])
+def test_a_worker_logs_a_loss_on_the_driver_and_goes_on(
+    own_redis: OwnRedis,
+    spark: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: str,
+    promoter: bool,
+) -> None:
+    server, looks = own_redis(), []
+    look = KnownWrites.lost
+
+    def counted(self: KnownWrites, handles: list[QueueHandle]) -> list[DataLost]:
+        found = look(self, handles)
+        looks.append(len(found))
+        return found
+
+    monkeypatch.setattr(KnownWrites, "lost", counted)
+    options: dict[str, Any] = {"slots": 1} if engine == "loop" else {}
+    processor: Any = (
+        (lambda job: None) if engine == "loop" else (lambda jobs: jobs.selectExpr("id", "token", "1 AS returnvalue"))
+    )
+    options |= {"engine": engine, "promoter": promoter, "progress": False, "retry_ms": 500, "protocol": "bullmq"}
+    with open_queue(server.url) as queue:
+        write(queue, "first")
+        with Worker(spark, "q", processor, url=server.url, **options) as worker:
+            wait_until(lambda: queue.counts()["completed"] == 1, "the job to be processed")
+            count = len(looks)
+            wait_until(lambda: len(looks) > count, "another look")
+            restart(server)
+            wait_until(lambda: sum(looks), "a look that finds the loss")
+            if engine == "stream":
+                # A job that is claimed before the query knows that its ledger is lost runs when its lock has expired.
+                position = queue.handle.keys.claims_end(worker.id)
+                wait_until(lambda: queue.handle.connection.call("GET", position), "the query to have a new ledger")
+            write(queue, "second")
+            wait_until(lambda: queue.counts()["completed"] == 1, "the worker to go on")
+    (text,) = said(caplog)
+    assert "queue q: expected write first" in text
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+def test_a_query_of_results_ends_or_logs_a_loss(
+    own_redis: OwnRedis, caplog: pytest.LogCaptureFixture, strict: str
+) -> None:
+    server = own_redis()
+    with open_queue(server.url) as queue:
+        write(queue, "first")
+        options = parse_options({"url": server.url, "queue": "q", "failOnDataLoss": strict}, COLLECT)
+        with closing(Collector(options, "mine")) as collector:
+            done = collector.advance({}, None)
+            restart(server)
+            wait_until(lambda: collector._losses.due, "the time of the next look")
+            if strict == "true":
+                with pytest.raises(DataLost, match=r"queue q: expected write first .* With failOnDataLoss=false, "):
+                    collector.advance(done, None)
+            else:
+                assert collector.advance(done, None) == done
+                (text,) = said(caplog)
+                assert "queue q: expected write first" in text
+
+
+# Writers
+
+
+def save(url: str, rows: int = 2, batch: int | None = None, **more: str) -> None:
+    """A batch write, or a micro-batch of one query."""
+    options = {"url": url, "queue": "q", "protocol": "bullmq", **more}
+    sink = Sink(options, ROWS, None if batch is None else Identity("query", batch))
+    sink.task([{"n": n} for n in range(rows)])
+    sink.commit()
+
+
+@pytest.mark.parametrize("batch", [None, 1], ids=["batch", "micro-batch"])
+def test_a_writer_logs_a_loss_and_writes(
+    own_redis: OwnRedis, caplog: pytest.LogCaptureFixture, batch: int | None
+) -> None:
+    server = own_redis()
+    save(server.url, batch=batch and 0)
+    restart(server)
+    save(server.url, batch=batch)
+    (text,) = said(caplog)
+    assert "queue q: expected write " in text
+    with open_queue(server.url) as queue:
+        assert queue.counts()["wait"] == 2
+    save(server.url, batch=batch and 2)
+    assert said(caplog) == []
+
+
+@pytest.mark.parametrize("more", [{}, {"txnAppId": "nightly", "txnVersion": "2"}], ids=["batch", "with a version"])
+def test_a_strict_writer_writes_nothing_after_a_loss(own_redis: OwnRedis, more: dict[str, str]) -> None:
+    server = own_redis()
+    save(server.url)
+    restart(server)
+    with pytest.raises(DataLost, match=r"queue q: expected write .* With failOnDataLoss=false, "):
+        save(server.url, failOnDataLoss="true", **more)
+    with open_queue(server.url) as queue:
+        assert queue.counts()["wait"] == 0
+
+
+@pytest.mark.parametrize("lost", ["all", "the last micro-batch"])
+@pytest.mark.parametrize("rows", [2, 0], ids=["rows", "no rows"])
+def test_a_restarted_query_knows_which_micro_batch_it_has_committed(
+    servers: Servers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, lost: str, rows: int
+) -> None:
+    url = servers.queue.handle.connection.settings.url
+    if lost != "all":
+        save(url, batch=0)
+    servers.replicate()
+    servers.end_replication()
+    for batch in (0, 1, 2):
+        save(url, batch=batch)
+    servers.primary.kill()
+    monkeypatch.setattr(commit, "_known", KnownWrites())
+    found = "none" if lost == "all" else "0 as the last one"
+    for _ in range(2):
+        with pytest.raises(DataLost, match=f"queue q: expected micro-batch 2 of query query, .* has {found}"):
+            save(url, rows, batch=3, failOnDataLoss="true")
+    save(url, rows, batch=3)
+    assert len(said(caplog)) == 1
+    monkeypatch.setattr(commit, "_known", KnownWrites())
+    save(url, batch=4, failOnDataLoss="true")
+    assert said(caplog) == []
+
+
+def test_micro_batches_without_rows_and_repeated_ones_are_no_loss(
+    own_redis: OwnRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = own_redis(DURABLE)
+    for batch, rows in enumerate([2, 0, 0, 2, 0, 2]):
+        for _ in range(2):
+            save(server.url, rows, batch=batch, failOnDataLoss="true")
+            restart(server)
+    save(server.url, 0, batch=2, failOnDataLoss="true")
+    save(server.url, 2, batch=6, failOnDataLoss="true")
+    assert said(caplog) == []
+    with open_queue(server.url) as queue:
+        assert queue.counts()["wait"] == 8
+
+
+@pytest.mark.parametrize("rows", [1, 0])
+@pytest.mark.parametrize("kind", [ScheduleSink, ManageSink])
+def test_streams_of_schedulers_and_changes_find_losses_too(own_redis: OwnRedis, kind: type[Sink], rows: int) -> None:
+    server = own_redis()
+    options = {"url": server.url, "queue": "q", "protocol": "bullmq", "failOnDataLoss": "true"}
+    row, schema = (
+        ({"id": "daily", "every": 86_400_000}, StructType().add("id", "string").add("every", "long"))
+        if kind is ScheduleSink
+        else ({"id": "1", "action": "remove"}, StructType().add("id", "string").add("action", "string"))
+    )
+    for batch in (0, 1):
+        sink = kind(options, schema, Identity("query", batch))
+        sink.task([row] * rows)
+        sink.commit()
+    with Redis.from_url(server.url) as client:
+        client.flushall()
+    sink = kind(options, schema, Identity("query", 2))
+    sink.task([row] * rows)
+    with pytest.raises(DataLost, match="queue q: expected "):
+        sink.commit()
+
+
+def test_a_streaming_write_of_spark_ends_after_a_loss_until_it_is_accepted(
+    own_redis: OwnRedis, spark: Any, tmp_path: Path
+) -> None:
+    server = own_redis()
+
+    def put(*values: int) -> None:
+        folder = tmp_path / "in"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{values[0]}.json").write_text("\n".join(json.dumps({"n": n}) for n in values))
+
+    def run(**options: object) -> None:
+        rows = spark.readStream.schema("n LONG").json(str(tmp_path / "in"))
+        writer = rows.writeStream.format("bull").options(url=server.url, queue="q", protocol="bullmq", **options)
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        writer.start().awaitTermination(PATIENCE_S)
+
+    put(1, 2)
+    run(failOnDataLoss=True)
+    restart(server)
+    put(3)
+    with pytest.raises(PySparkException, match=r"DataLost: queue q: expected (micro-batch 0|write) "):
+        run(failOnDataLoss=True)
+    run()
+    put(4)
+    run(failOnDataLoss=True)
+    with open_queue(server.url) as queue:
+        assert sorted(job.data["n"] for job in queue.page("wait")) == [3, 4]
+
+
+def test_the_jobs_of_a_for_each_batch_are_not_lost_in_silence(own_redis: OwnRedis, spark: Any, tmp_path: Path) -> None:
+    """Spark keeps the process that commits for a minute."""
+    server = own_redis()
+
+    def save_batch(batch: Any, batch_id: int) -> None:
+        if batch_id == 1:
+            restart(server)
+        options = {"url": server.url, "queue": "q", "protocol": "bullmq", "txnAppId": "app", "txnVersion": batch_id}
+        batch.write.format("bull").options(**options, failOnDataLoss=True).mode("append").save()
+
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        (tmp_path / "in" / f"{number}.json").write_text(json.dumps({"n": number}))
+    rows = spark.readStream.schema("n LONG").option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
+    writer = rows.writeStream.foreachBatch(save_batch).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(PySparkException, match="DataLost: queue q: expected write "):
+        writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
