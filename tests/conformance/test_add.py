@@ -25,6 +25,7 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.verbs import RECORD_TTL_MS
+from spark_bull.queue.dispatch.lost_writes import pass_batch
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import (
     WATERMARK_TTL_MS,
@@ -1002,6 +1003,17 @@ def test_a_late_task_attempt_cannot_change_a_registered_write(make: Callable[...
         stage_chunk(handle, handle.keys.stage("w.0.0"), 7, b"\x80", 1000)
     roll_forward(handle, "w")
     assert bench.numbers(bench.taken()) == [0, 1, 2, 3]
+
+
+def test_a_micro_batch_without_rows_is_noted_unless_a_later_one_was(make: Callable[..., Bench]) -> None:
+    bench = make()
+    handle, key = bench.queue.handle, bench.queue.handle.keys.watermark("query")
+    for version, noted in ((0, 0), (3, 3), (1, 3)):
+        pass_batch(handle, Identity("query", version))
+        assert int(bench.client.get(key) or -1) == noted
+    assert bench.client.pttl(key) > 399 * DAY_MS
+    assert not register_all(handle, "repeated", [numbered(4)], 3, Identity("query", 3))
+    assert register_all(handle, "next", [numbered(4)], 3, Identity("query", 4))
 
 
 def test_a_late_task_attempt_after_a_finished_write_leaves_only_expiring_keys(make: Callable[..., Bench]) -> None:

@@ -80,6 +80,15 @@ def test_a_redis_that_keeps_nothing_is_a_problem(own_redis: OwnRedis) -> None:
     assert only(server.persistence(server_of(own_redis({"appendonly": "yes"}))), "ok").found == "AOF is on"
 
 
+def test_a_primary_that_keeps_nothing_empties_its_replicas(own_redis: OwnRedis) -> None:
+    primary, replica = own_redis({"repl-diskless-sync-delay": "0"}), own_redis()
+    with Redis.from_url(replica.url) as client:
+        client.replicaof("127.0.0.1", str(primary.port))
+        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
+    found = only(server.persistence(server_of(primary)), "problem").found
+    assert found.endswith("when Redis restarts, also on its 1 replica unless one becomes the primary before")
+
+
 def test_a_failed_save_is_a_problem(own_redis: OwnRedis, capsys: pytest.CaptureFixture[str]) -> None:
     redis = own_redis({"appendonly": "yes"})
     with Redis.from_url(redis.url) as client:
