@@ -217,12 +217,13 @@ class Connection:
         Raises ConnectionLost if it cannot be reached, rejects the password, is too old, or, with `write`, remains a
         replica; OptionError if it is a cluster and a queue has no hash tag.
         """
-        info = self.server_info(write)
-        if info and tuple(int(part) for part in str(info["redis_version"]).split(".")[:2]) < MIN_REDIS:
-            raise ConnectionLost(
-                f"expected Redis {MIN_REDIS[0]}.{MIN_REDIS[1]} or newer at "
-                f"{self.settings.where}, got: {info['redis_version']}"
-            )
+        for server in [self] if self.is_cluster else self.primaries():
+            info = server.server_info(write)
+            if info and tuple(int(part) for part in str(info["redis_version"]).split(".")[:2]) < MIN_REDIS:
+                raise ConnectionLost(
+                    f"expected Redis {MIN_REDIS[0]}.{MIN_REDIS[1]} or newer at {server.where}, got: "
+                    f"{info['redis_version']}"
+                )
         self.check_tags(prefix, queues)
 
     def check_tags(self, prefix: str, queues: Sequence[str]) -> None:

@@ -98,6 +98,20 @@ def test_all_verbs_take_the_logical_queue(sharded: Bull, tmp_path: Path) -> None
     assert sorted(int(row["returnvalue"]) for row in found.collect()) == [-1, *range(JOBS)]
 
 
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_stream_writes_to_all_shards(sharded: Bull, tmp_path: Path, delivery: str) -> None:
+    spark = sharded.spark
+    for half in range(2):
+        numbered(sharded).where(f"n % 2 = {half}").write.mode("append").parquet(str(tmp_path / "rows"))
+        rows = spark.readStream.schema("n LONG, key STRING").parquet(str(tmp_path / "rows"))
+        writer = rows.writeStream.format("bull").options(**sharded.options, queue="q", shards="auto" if half else "4")
+        query = writer.options(delivery=delivery, shardBy="key", checkpointLocation=str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+    found = [job.data["n"] for queue in queues(sharded) for job in queue.page("wait", stop=JOBS)]
+    assert sorted(found) == [*range(JOBS)]
+    assert all(record.state == "finished" for queue in queues(sharded) for record in queue.writes())
+
+
 def test_rows_without_a_key_go_to_the_shards_in_turn_and_job_ids_to_theirs(sharded: Bull) -> None:
     sharded.write(numbered(sharded, 40), shards=SHARDS)
     lengths = [queue.counts()["wait"] for queue in queues(sharded)]
