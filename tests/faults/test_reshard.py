@@ -126,6 +126,16 @@ def test_a_write_that_was_planned_before_is_added_before_the_change_or_refused(r
     assert sum(waiting(raw, 4)) == 1
 
 
+def test_jobs_that_tasks_have_added_before_the_change_are_named(raw: dict[str, str]) -> None:
+    staged(raw, [], "2").commit()
+    late = staged(raw | {"delivery": "at-least-once"}, [("a", 0)], "2")
+    for queue in queues(raw, 2):
+        queue.drain()
+    reshard(options_of(raw), "mail", 4, ignore)
+    with pytest.raises(SparkBullError, match="its jobs are in the shards of before, which workers have to process"):
+        late.commit()
+
+
 def test_a_waiting_write_finishes_the_change_of_a_process_that_died(raw: dict[str, str]) -> None:
     staged(raw, [("a", 0)], "2").commit()
 

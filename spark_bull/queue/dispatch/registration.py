@@ -14,6 +14,7 @@ from typing import Any, Final, TypedDict
 
 import msgpack
 
+from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.queue.core.length_limit import intake_closed, queue_full
 from spark_bull.queue.core.verbs import RECORD_TTL_MS
@@ -150,9 +151,14 @@ def _is_registered(answer: Sequence[Any], write_id: str, plans: Sequence[QueuePl
             "duration of the job, set maxmemory-policy noeviction, and run again"
         )
     if answer[0] == b"resharded":
+        leader = leader_of(plans)
+        is_added = leader.fields.get(DELIVERY) == AT_LEAST_ONCE
+        then = (
+            "its jobs are in the shards of before, which workers have to process" if is_added else "nothing was written"
+        )
         raise SparkBullError(
-            f"expected the shards of {leader_of(plans).handle.keys.queue} to stay as they were when this write began, "
-            "but their number has changed: nothing was written; run the write again"
+            f"expected the shards of {leader.handle.keys.queue} to stay as they were when this write began, but their "
+            f"number has changed: {then}; run the write again"
         )
     if answer[0] == b"closed":
         raise intake_closed(plans[answer[1] - 1].handle.keys.queue)
