@@ -152,13 +152,12 @@ def _is_registered(answer: Sequence[Any], write_id: str, plans: Sequence[QueuePl
         )
     if answer[0] == b"resharded":
         leader = leader_of(plans)
-        is_added = leader.fields.get(DELIVERY) == AT_LEAST_ONCE
-        then = (
-            "its jobs are in the shards of before, which workers have to process" if is_added else "nothing was written"
-        )
+        then = "its jobs are in the shards of before, which workers have to process"
+        if leader.fields.get(DELIVERY) != AT_LEAST_ONCE:
+            then = "nothing was written; run the write again"
         raise SparkBullError(
             f"expected the shards of {leader.handle.keys.queue} to stay as they were when this write began, but their "
-            f"number has changed: {then}; run the write again"
+            f"number has changed: {then}"
         )
     if answer[0] == b"closed":
         raise intake_closed(plans[answer[1] - 1].handle.keys.queue)
