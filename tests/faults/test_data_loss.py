@@ -165,6 +165,17 @@ def test_a_flush_is_named_as_a_cause(own_redis: OwnRedis) -> None:
     assert "or keys were flushed, evicted or deleted" in str(error)
 
 
+def test_a_loss_is_found_without_the_right_to_info(own_redis: OwnRedis) -> None:
+    server, known = own_redis(), KnownWrites()
+    with open_queue(server.url) as queue, Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "default", "-info")
+        write(queue, "first")
+        known.lost([queue.handle])
+        client.flushall()
+        (error,) = known.lost([queue.handle])
+    assert "has no writes. A replica that lagged has become the primary" in str(error)
+
+
 def test_a_queue_without_writes_loses_none(own_redis: OwnRedis) -> None:
     server, known = own_redis(), KnownWrites()
     with open_queue(server.url) as queue:

@@ -87,7 +87,9 @@ def test_the_doctor_examines_each_node(
     main(["--url", cluster.url, "--prefix", prefix, "doctor"])
     shown = capsys.readouterr().out
     for server in cluster.primaries:
-        assert re.search(rf"version: Redis [\d.]+ at redis://127\.0\.0\.1:{server.port}", shown)
+        node = rf"redis://127\.0\.0\.1:{server.port}(/0)?"
+        assert re.search(rf"version: {node}: Redis [\d.]+ at {node}", shown)
+        assert re.search(rf"persistence: {node}: neither AOF nor RDB snapshots: all jobs are lost", shown)
     assert "{q0} orphans: no orphaned jobs" in shown
 
 

@@ -14,13 +14,16 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.model.jobs import Change, Changed
+from spark_bull.model.jobs import Change, Changed, NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.dispatch.lost_writes import KnownWrites
+from spark_bull.queue.dispatch.writes import roll_forward
 from tests.support.dump import Dump, Key, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.pubsub import published
+from tests.support.writes import register_all
 
 pytestmark = pytest.mark.interop
 
@@ -247,6 +250,18 @@ def test_obliterate_leaves_the_same_keys_as_node(pair: Pair) -> None:
     pair.manage("obliterate", BullQueue.obliterate)
     pair.assert_alike()
     assert normalise(pair.dump("right"), pair.window) == {}
+
+
+@peers("bull", "bullmq")
+def test_obliterate_of_node_is_no_loss_of_our_writes(pair: Pair) -> None:
+    known = KnownWrites()
+    with pair.ours() as ours:
+        register_all(ours.handle, "write", [[NewJob({"n": n}) for n in range(3)]])
+        roll_forward(ours.handle, "write")
+        assert known.lost([ours.handle]) == []
+        pair.node.call("obliterate", queue=pair.name("right"))
+        assert sum(ours.counts().values()) == 0
+        assert known.lost([ours.handle]) == []
 
 
 # changes of many jobs

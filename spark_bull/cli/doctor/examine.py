@@ -55,8 +55,10 @@ def examine(
         yield from _results(check, None, of_machine)
     connection = Connection(settings_of(options))
     try:
-        for node in connection.primaries():
-            yield from _of_server(Server(node, node.server_info(), options["prefix"]), verbs)
+        nodes = connection.primaries()
+        for node in nodes:
+            for finding in _of_server(Server(node, node.server_info(), options["prefix"]), verbs):
+                yield finding if len(nodes) == 1 else replace(finding, found=f"{node.where}: {finding.found}")
         handles = []
         for queue in select_queues(connection, options["prefix"], names):
             try:
