@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from spark_bull.cli.command import Output, options_of
-from spark_bull.errors import OptionError
-from spark_bull.keys import shard
-from spark_bull.queue.shards.layout import spread
+from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.keys import QueueKeys, shard
+from spark_bull.queue.monitor.find import exists
+from spark_bull.queue.shards.layout import read_layout, spread
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
 
 #: Commands that run for each shard.
 EACH: Final = frozenset(
@@ -17,7 +20,7 @@ EACH: Final = frozenset(
     | {"clean", "drain", "obliterate", "recover"}
 )
 #: Commands that have several queues: they take the shards.
-SEVERAL: Final = frozenset({"counts", "tail", "metrics"})
+SEVERAL: Final = frozenset({"counts", "tail", "metrics", "doctor"})
 #: Commands that know the argument.
 OWN: Final = frozenset({"reshard", "promote", "dispatch", "work", "collect", "report"})
 
@@ -28,19 +31,35 @@ def run_command(args: Namespace) -> Output:
     if args.shards is None or args.command in OWN:
         return args.run(args)
     if args.command in SEVERAL:
-        given = {"queues": spread(options_of(args), args.queues), "shards": None, "logical": args.queues}
+        queues = [name for queue in args.queues for name in _existing(args, queue)]
+        given = {"queues": queues, "shards": None, "logical": args.queues}
         return args.run(Namespace(**vars(args) | given))
-    if args.command not in EACH or getattr(args, "ids", None):
-        name = shard(getattr(args, "queue", "mail"), 0)
+    ids = getattr(args, "ids", None)
+    if args.command not in EACH or ids:
+        queue = getattr(args, "queue", None)
+        name = shard(queue if isinstance(queue, str) else "mail", 0)
         raise OptionError(
-            f"expected the name of a shard, such as {name}, got --shards, which `{args.command}` does not take for "
-            "single jobs and settings: leave it out"
+            f"expected the name of a shard, such as {name}, got --shards, which `{args.command}` does not take"
+            f"{' with ids of jobs' if ids else ''}: leave it out"
         )
     given = {"shards": None, "logical": [args.queue]}
-    queues = spread(options_of(args), [args.queue])
     return [
-        row for queue in queues for row in _rows(queue, args.run(Namespace(**vars(args) | given | {"queue": queue})))
+        row
+        for queue in _existing(args, args.queue)
+        for row in _rows(queue, args.run(Namespace(**vars(args) | given | {"queue": queue})))
     ]
+
+
+def _existing(args: Namespace, queue: str) -> list[str]:
+    """The shards of a logical queue. Raises SparkBullError if none exists."""
+    options = options_of(args)
+    names, connection, prefix = spread(options, [queue]), Connection(settings_of(options)), options["prefix"]
+    if read_layout(connection, prefix, queue) or any(exists(connection, QueueKeys(name, prefix)) for name in names):
+        return names
+    raise SparkBullError(
+        f"no such queue: {queue} with shards, such as {names[0]} (prefix {prefix}, {connection.settings.where}); "
+        "`spark-bull queues` lists all"
+    )
 
 
 def _rows(queue: str, output: Output) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ class Sentinels:
 
 def urls_of(text: str) -> list[str]:
     """The URLs of the servers of shards, which spaces or commas separate; or the one URL."""
-    return re.split(r"[\s,]+(?=[a-z+]+://)", text.strip())
+    return re.split(r"[\s,]+(?=[a-z+]+://)", text.strip(", \t\n"))
 
 
 def check_url(text: str) -> None:
@@ -101,6 +101,8 @@ def masked(text: str) -> str:
 
 def _masked(url: str) -> str:
     scheme, separator, rest = url.rpartition("://")
+    # Several URLs with a wrong separator.
+    scheme = re.sub(r".*@", "***@", scheme, flags=re.DOTALL)
     _, at, place = rest.rpartition("@")
     place, question, query = place.partition("?")
     if scheme != "unix":

@@ -13,6 +13,7 @@ from spark_bull.options.parse import as_texts, parse_options
 from spark_bull.options.table import READ
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.dispatch.written import check_kept, wait_for_written
+from spark_bull.queue.shards.layout import selection_of
 
 _COLUMNS: Final = ("queue", "id", "state", "returnvalue", "failedReason", "attemptsMade", "processedOn", "finishedOn")
 
@@ -48,8 +49,7 @@ def write_results(
         raise OptionError("expected no `view`: the results of a write are jobs; leave it out")
     if timeout_s is not None:
         parsed = parse_options(given, READ)
-        names = [name for part in queue.split(",") if (name := part.strip())]
-        handles = [open_handle(parsed, name) for name in names]
+        handles = [open_handle(parsed, name) for name in selection_of(parsed)]
         check_kept(handles, write_id)
         end_at = monotonic_s() + timeout_s
         for handle in handles:

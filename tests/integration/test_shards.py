@@ -79,6 +79,12 @@ def test_commands_take_all_shards(url: str, prefix: str, run: Callable[..., obje
         run("job", "mail", "1", "--shards", "4")
     )
     assert "expected --shards with a number" in str(run("reshard", "mail"))
+    for given in (("pause", "none"), ("counts", "mail", "none"), ("doctor", "none")):
+        assert "no such queue: none with shards, such as none{0}" in str(run(*given, "--shards", "4"))
+    assert "such as mail{0}, got --shards, which `serve` does not take: leave it out" in str(
+        run("serve", "--shards", "4")
+    )
+    assert "which `retry` does not take with ids of jobs" in str(run("retry", "mail", "1", "--shards", "4"))
 
 
 def test_each_command_says_what_it_does_with_shards() -> None:
@@ -130,3 +136,9 @@ def test_the_urls_of_servers_are_checked(redis_url: str, prefix: str) -> None:
     with pytest.raises(OptionError) as raised:
         BullQueue("mail{0}", shard_urls=["redis://u:secret@a", "redis://u:secret@b/x"])
     assert "secret" not in str(raised.value)
+    for given in ("{};{}", "{}|{}", '["{}", "{}"', "{} REDIS{}"):
+        with pytest.raises(OptionError) as raised:
+            BullQueue("mail{0}", url=given.format("redis://u:secret@a", "://u:secret@b"))
+        assert "secret" not in str(raised.value)
+    parts = BullQueue("mail{0}", url=f"{redis_url}, {redis_url},", prefix=prefix)
+    assert parts.handle.connection.settings.where.endswith(redis_url)

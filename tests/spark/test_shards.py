@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from spark_bull import BullQueue, EmbeddedRedis, OptionError, Promoter, Worker, shard_names
+from spark_bull import BullQueue, EmbeddedRedis, OptionError, Promoter, Worker, shard_names, write_results
 from spark_bull.spark.dispatch.shards import shard_of
 from tests.spark.conftest import Bull
 from tests.support.redis_cluster import RedisCluster
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 SHARDS, JOBS = 4, 60
 
@@ -57,7 +57,7 @@ def echo(job: Any) -> Any:
 
 
 def test_all_verbs_take_the_logical_queue(sharded: Bull, tmp_path: Path) -> None:
-    sharded.write(numbered(sharded), shards=SHARDS, shardBy="key", attempts=2)
+    sharded.write(numbered(sharded), shards=SHARDS, shardBy="key", attempts=2, keepIds=True)
     parts = {queue.name: queue.page("wait", stop=JOBS) for queue in queues(sharded)}
     assert sum(map(len, parts.values())) == JOBS
     for number, jobs in enumerate(parts.values()):
@@ -85,6 +85,10 @@ def test_all_verbs_take_the_logical_queue(sharded: Bull, tmp_path: Path) -> None
             lambda: sum(queue.counts()["completed"] for queue in queues(sharded)) == JOBS + 1, "the jobs of all shards"
         )
         assert len(worker.handles) == SHARDS
+    (record,) = queues(sharded)[0].writes()
+    options = {**sharded.options, "shards": SHARDS}
+    results = write_results(sharded.spark, record.id, queue="q", timeout_s=PATIENCE_S, options=options)
+    assert sorted(int(row["returnvalue"]) for row in results.collect()) == [*range(JOBS)]
 
     stream = sharded.spark.readStream.format("bull").options(**sharded.options, queue="q", shards=str(SHARDS)).load()
     query = (
@@ -121,6 +125,11 @@ def test_rows_without_a_key_go_to_the_shards_in_turn_and_job_ids_to_theirs(shard
     for _ in range(2):
         sharded.write(ids, shards=SHARDS)
     assert sum(queue.counts()["wait"] for queue in queues(sharded)) == 80
+    before = [queue.counts()["wait"] for queue in queues(sharded)]
+    sharded.write(ids.selectExpr("data", "CAST(NULL AS STRING) AS jobId"), shards=SHARDS)
+    added = [queue.counts()["wait"] - length for queue, length in zip(queues(sharded), before, strict=True)]
+    assert sum(added) == 40
+    assert max(added) - min(added) <= 3
 
 
 def test_overwrite_replaces_all_shards(sharded: Bull) -> None:

@@ -59,12 +59,19 @@ class ShardRouter:
         names = self.layout.names
         keys = _keys(rows)
         if keys is not None:
-            yield from split(rows, [names[shard_of(key, len(names))] for key in keys], numbers)
+            yield from split(
+                rows, [self._next() if key is None else names[shard_of(key, len(names))] for key in keys], numbers
+            )
             return
         for shift in range(min(len(names), len(numbers))):
             some = {column: values[shift :: len(names)] for column, values in rows.items()}
             yield names[(self.turn + shift) % len(names)], some, numbers[shift :: len(names)]
         self.turn += len(numbers)
+
+    def _next(self) -> str:
+        """The shard of the next row without a key."""
+        self.turn += 1
+        return self.layout.names[(self.turn - 1) % self.layout.count]
 
 
 def shard_of(key: str, shards: int) -> int:
@@ -72,8 +79,8 @@ def shard_of(key: str, shards: int) -> int:
     return crc32(key.encode()) % shards
 
 
-def _keys(rows: dict[str, list[Any]]) -> list[str] | None:
-    """The keys of rows, as JSON texts; None if they have none."""
+def _keys(rows: dict[str, list[Any]]) -> Sequence[str | None] | None:
+    """The keys of rows, as JSON texts, None for a row without a job id; None if no row has a key."""
     if SHARD in rows:
         return rows.pop(SHARD)
     if SEQUENCE in rows:
@@ -81,5 +88,5 @@ def _keys(rows: dict[str, list[Any]]) -> list[str] | None:
     if isinstance(found := rows.get(DEDUPLICATION), list) and found:
         return found
     if _JOB_ID in rows:
-        return [json.dumps([str(job_id)], ensure_ascii=False) for job_id in rows[_JOB_ID]]
+        return [None if one is None else json.dumps([str(one)], ensure_ascii=False) for one in rows[_JOB_ID]]
     return None
