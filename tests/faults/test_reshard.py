@@ -16,6 +16,7 @@ from spark_bull import BullQueue, EmbeddedRedis, OptionError, SparkBullError, sh
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.shards import reshard as module
+from spark_bull.queue.shards.layout import queues_of
 from spark_bull.queue.shards.reshard import Draining, reshard
 from spark_bull.store.connection import Connection
 from spark_bull.worker.job.running_job import RunningJob
@@ -105,14 +106,20 @@ def test_a_write_that_was_planned_before_is_added_before_the_change_or_refused(r
     early, late = staged(raw, [("b", 1)], "2"), staged(raw, [("c", 2)], "2")
     lefts: list[str] = []
 
+    def opened(shards: str) -> int:
+        return len(queues_of(parse_options({**raw, "shards": shards}, WRITE), "mail"))
+
     def progress(left: Draining) -> None:
         lefts.append(str(left))
+        assert [opened("2"), opened("4"), opened("auto")] == [4, 4, 4], "a worker sees the present and the next shards"
         if len(lefts) == 1:
             early.commit()
             assert sum(waiting(raw, 2)) == 2
             for queue in queues(raw, 2):
                 queue.drain()
 
+    with pytest.raises(OptionError, match="to be 2, as queue mail has so many shards, got: 4"):
+        opened("4")
     layout = reshard(options_of(raw), "mail", 4, progress)
     assert lefts[0] == "1 wait"
     assert (layout.count, layout.epoch) == (4, 2)

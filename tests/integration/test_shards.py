@@ -14,6 +14,7 @@ from spark_bull.cli.commands import all_commands
 from spark_bull.cli.main import main
 from spark_bull.cli.shards import EACH, OWN, SEVERAL
 from spark_bull.queue.events.events import QueueEvents
+from spark_bull.services import queue_set
 from spark_bull.services.promoter import Promoter
 from tests.support.sink import Sink
 from tests.support.wait import PATIENCE_S, wait_until
@@ -108,6 +109,19 @@ def test_events_and_signals_of_all_servers_arrive(url: str, prefix: str, protoco
         while len(seen) < 2:
             seen.add(next(events).queue)
         assert seen == {"mail{0}", "mail{1}"}
+
+
+def test_a_running_promoter_follows_the_number_of_shards(
+    url: str, prefix: str, run: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_set, "GLOB_S", 0.01)
+    options = {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": "3"}
+    Sink(options, StructType().add("n", IntegerType())).commit()
+    with Promoter(url, ["mail"], prefix=prefix, shards="auto"):
+        assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4, "epoch": 2}
+        part = BullQueue("mail{3}", url=url, prefix=prefix, protocol="bullmq")
+        part.add({}, delay=1)
+        wait_until(lambda: part.counts()["wait"] == 1, "a job of a new shard to be promoted")
 
 
 def test_a_lost_server_affects_its_shards_only(prefix: str, own_redis: Callable[..., EmbeddedRedis]) -> None:
