@@ -370,6 +370,26 @@ def test_micro_batches_without_rows_and_repeated_ones_are_no_loss(
         assert queue.counts()["wait"] == 8
 
 
+def test_micro_batches_to_a_part_of_the_shards_are_no_loss(
+    own_redis: OwnRedis, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers = [own_redis(), own_redis()]
+    urls = ",".join(server.url for server in servers)
+    options = {"shardUrls": urls, "shards": "2", "queue": "q", "protocol": "bullmq", "failOnDataLoss": "true"}
+
+    def save_batch(batch: int, rows: int) -> None:
+        sink = Sink(options, ROWS, Identity("query", batch))
+        sink.task([{"n": n} for n in range(rows)])
+        sink.commit()
+
+    for batch, rows in enumerate([2, 1, 0, 1, 1, 2]):
+        save_batch(batch, rows)
+    assert said(caplog) == []
+    restart(servers[1])
+    with pytest.raises(DataLost, match=r"queue q\{1\}: expected write "):
+        save_batch(6, 2)
+
+
 @pytest.mark.parametrize("rows", [1, 0])
 @pytest.mark.parametrize("kind", [ScheduleSink, ManageSink])
 def test_streams_of_schedulers_and_changes_find_losses_too(own_redis: OwnRedis, kind: type[Sink], rows: int) -> None:
