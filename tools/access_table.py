@@ -165,6 +165,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "manage": (
         (
             *(f"queue/{name}" for name in ("manage/changes", "manage/deduplication", "core/intake", "manage/limits")),
+            *(f"queue/{name}" for name in ("core/report", "events/publish", "manage/orphans", "monitor/keyspace")),
             *(
                 f"queue/{name}"
                 for name in ("core/job_fields", "manage/manage", "jobs/read", "core/walk", "dispatch/writes")
@@ -187,6 +188,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "job/cancel",
             "job/remove_orphans",
             "job/free_deduplication",
+            *("read/find", "read/jobs", "read/unplaced"),
         ),
     ),
     "doctor": (

@@ -13,7 +13,7 @@ from spark_bull.cli.confirm import confirm
 from spark_bull.cli.selection import selected_ids, selection
 from spark_bull.dialects.changes import ACTIONS
 from spark_bull.errors import SparkBullError
-from spark_bull.model.jobs import STATES, Change
+from spark_bull.model.jobs import Change
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.manage.changes import error_of
 
@@ -49,9 +49,8 @@ def _manage(args: Namespace) -> Output:
 
 
 def _state_of(action: str) -> str:
-    """The state of the jobs that an action is for, if it is for one state; else failed."""
-    wanted = ACTIONS[action].wanted
-    return wanted if wanted in STATES else "failed"
+    """The state of the jobs that an action is for, if it is for one state."""
+    return "delayed" if action in ("promote", "delay") else "failed"
 
 
 def change_each(queue: BullQueue, name: str, changes: list[Change], *, skips: bool = False) -> Output:

@@ -19,8 +19,8 @@ NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("add", "ADD"): ("add",),
     ("schedule", "SCHEDULE"): ("schedulers", "schedule", "unschedule"),
     ("manage", "MANAGE"): (
-        *("pause", "resume", "close-intake", "open-intake", "retry", "manage", "cancel", "remove", "clean", "drain"),
-        *("obliterate", "recover"),
+        *("pause", "resume", "close-intake", "open-intake", "retry", "manage", "cancel", "remove", "remove-orphans"),
+        *("clear-logs", "trim-events", "clean", "drain", "obliterate", "recover"),
     ),
     ("reshard", "RESHARD"): ("reshard",),
     ("limits", "LIMITS"): ("limits", "rate-limit"),

@@ -11,6 +11,7 @@ from spark_bull.cli.change import CHANGE, change_each
 from spark_bull.cli.command import Output, command, existing_queue, open_queue
 from spark_bull.cli.confirm import confirm
 from spark_bull.cli.show import records_of
+from spark_bull.errors import OptionError
 from spark_bull.model.jobs import STATES, Change
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dispatch.writes import advance_all
@@ -35,8 +36,28 @@ def _remove(args: Namespace) -> Output:
 
 
 def _cancel(args: Namespace) -> Output:
-    existing_queue(args).cancel(args.id, args.reason)
+    queue = existing_queue(args)
+    if (args.id is None) != args.all:
+        raise OptionError("expected either the id of a job or --all, got both or neither")
+    if args.all:
+        return {"done": "cancel", "queue": args.queue, "jobs": queue.cancel_all(args.reason)}
+    queue.cancel(args.id, args.reason)
     return {"done": "cancel", "queue": args.queue, "job": args.id}
+
+
+def _clear_logs(args: Namespace) -> Output:
+    existing_queue(args).clear_logs(args.id, args.keep)
+    return {"done": "clear-logs", "queue": args.queue, "job": args.id}
+
+
+def _trim_events(args: Namespace) -> Output:
+    return {"removed": existing_queue(args).trim_events(args.max)}
+
+
+def _remove_orphans(args: Namespace) -> Output:
+    queue = existing_queue(args)
+    confirm(args, f"remove-orphans removes jobs of queue {args.queue} that are in no state", "yes")
+    return {"removed": queue.remove_orphans(args.limit)}
 
 
 def _clean(args: Namespace) -> Output:
@@ -77,10 +98,11 @@ MANAGE: Final = (
     *CHANGE,
     command(
         "cancel",
-        "end an active job of a Spark worker: it fails",
+        "end an active job of a Spark worker, or all of them: they fail",
         "cancel mail 42",
         _cancel,
-        ID,
+        argument("id", nargs="?", help="id of the job"),
+        flag("--all", "all jobs that Spark workers of the queue process now"),
         argument("--reason", metavar="TEXT", help="why, for its `failedReason` (default: none)"),
     ),
     command(
@@ -89,6 +111,29 @@ MANAGE: Final = (
         "remove mail 42 43",
         _remove,
         argument("ids", metavar="id", nargs="+", help="ids of jobs"),
+    ),
+    command(
+        "remove-orphans",
+        "remove jobs that are in no state, so that no worker gets them",
+        "remove-orphans mail",
+        _remove_orphans,
+        argument("--limit", type=int, default=0, help="maximum number of jobs (default: 0, all)"),
+        YES,
+    ),
+    command(
+        "clear-logs",
+        "remove rows of the log of a job",
+        "clear-logs mail 42 --keep 100",
+        _clear_logs,
+        ID,
+        argument("--keep", type=int, default=0, metavar="ROWS", help="number of last rows that stay (default: 0)"),
+    ),
+    command(
+        "trim-events",
+        "remove the oldest events of a BullMQ queue",
+        "trim-events mail 1000",
+        _trim_events,
+        argument("max", type=int, help="about how many events stay"),
     ),
     command(
         "clean",

@@ -32,7 +32,7 @@ REMOVABLE: Final = "in a tree of at most 1,000 levels"
 ACTIONS: Final[Mapping[str, Action]] = {
     "retry": Action(takes=("data", "lifo", "resetAttempts", "state"), wanted="failed"),
     "promote": Action(takes=("data",), wanted="delayed"),
-    "delay": Action(needs=("delay",), takes=("data",), wanted="delayed"),
+    "delay": Action(needs=("delay",), takes=("data",), wanted="waiting or delayed"),
     "prioritize": Action(needs=("priority",), takes=("data", "lifo"), feature="priorities"),
     "update": Action(needs=("data",)),
     "remove": Action(wanted=REMOVABLE),

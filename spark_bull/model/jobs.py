@@ -296,13 +296,15 @@ class QueueLimits:
       concurrency: maximum number of active jobs.
       max: maximum number of jobs that start in `duration_ms`.
       duration_ms: the period of `max`, ms.
-      limited_ms: ms until the next job may start; 0: it may start now.
+      limited_ms: ms until the rate limits let the next job start; 0: they let it start now.
+      is_maxed: whether as many jobs are active as `concurrency` allows.
     """
 
     concurrency: int | None
     max: int | None
     duration_ms: int | None
     limited_ms: int = 0
+    is_maxed: bool = False
 
 
 @dataclass(frozen=True)

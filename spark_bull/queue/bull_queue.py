@@ -46,17 +46,18 @@ from spark_bull.queue.dispatch.flows import add_flow_chunk, added_flows, check_r
 from spark_bull.queue.dispatch.parents import check_queues, rejection
 from spark_bull.queue.dispatch.writes import read_outcomes, records, recover
 from spark_bull.queue.events.events import QueueEvents
-from spark_bull.queue.events.publish import publish
+from spark_bull.queue.events.publish import publish, trim_events
 from spark_bull.queue.events.waiting import wait_for_job
 from spark_bull.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.jobs.counts_by import counts_by
 from spark_bull.queue.jobs.dependencies import dependency_counts, read_dependencies
 from spark_bull.queue.jobs.read import counts, logs, page, read_job
 from spark_bull.queue.manage import limits, manage
-from spark_bull.queue.manage.cancel import request_cancel
+from spark_bull.queue.manage.cancel import request_cancel, request_cancel_all
 from spark_bull.queue.manage.changes import change_job, change_jobs
 from spark_bull.queue.manage.child_removal import remove_child_dependency, remove_unprocessed_children
 from spark_bull.queue.manage.deduplication import free, holder_of
+from spark_bull.queue.manage.orphans import remove_all_orphans
 from spark_bull.queue.monitor.metrics import read_metrics
 from spark_bull.queue.monitor.stats import SAMPLE, WINDOW_MS, stats
 from spark_bull.queue.schedule import schedulers
@@ -522,6 +523,23 @@ class BullQueue:
         """
         return publish(self.handle, event, fields or {}, max_events)
 
+    def trim_events(self, max_events: int) -> int:
+        """Removes the oldest events of the queue, as trimEvents does (BullMQ).
+
+        Redis removes whole parts of the stream: about 100 events more than asked for may stay.
+
+        Parameters:
+          max_events: about how many events stay; 0: none.
+
+        Returns:
+          How many events were removed.
+
+        Raises:
+          OptionError: for a wrong number.
+          DialectError: for a queue of Bull, which keeps no events.
+        """
+        return trim_events(self.handle, max_events)
+
     def wait(self, job_id: str, timeout_s: float | None = None) -> Any:
         """Waits until a job has completed, and returns its result, as waitUntilFinished does.
 
@@ -645,6 +663,17 @@ class BullQueue:
         """
         return limits.limits(self.handle)
 
+    def is_maxed(self) -> bool:
+        """Returns whether as many jobs are active as the limit `concurrency` of the queue allows, as isMaxed (BullMQ).
+
+        Returns:
+          False also if there is no such limit.
+
+        Raises:
+          DialectError: for a queue of Bull.
+        """
+        return self.limits().is_maxed
+
     def rate_limit(self, duration_ms: int) -> None:
         """Keeps workers from starting jobs for a time, as BullMQ's rateLimit does; active jobs continue.
 
@@ -687,7 +716,9 @@ class BullQueue:
 
     @with_old_arguments
     def change_delay(self, job_id: str, delay_ms: int) -> None:
-        """Changes when a delayed job runs.
+        """Delays a job that waits, or changes when a delayed job runs.
+
+        `promote` moves it back to the waiting ones.
 
         Parameters:
           job_id: id of the job.
@@ -696,7 +727,7 @@ class BullQueue:
         Raises:
           OptionError: for a wrong delay.
           JobMissing: when there is no such job.
-          WrongState: when it is not delayed.
+          WrongState: when it neither waits nor is delayed.
         """
         change_job(self.handle, Change(job_id, "delay", delay=delay_ms))
 
@@ -756,6 +787,19 @@ class BullQueue:
           JobMissing: when there is no such job.
         """
         return report.add_log(self.handle, job_id, row, keep)
+
+    def clear_logs(self, job_id: str, keep: int = 0) -> None:
+        """Removes rows of the log of a job, as clearLogs of BullMQ.
+
+        Parameters:
+          job_id: id of the job.
+          keep: number of last rows that stay; 0: none.
+
+        Raises:
+          OptionError: for a wrong number.
+          JobMissing: when there is no such job.
+        """
+        report.clear_log(self.handle, job_id, keep)
 
     def fail(self, job_id: str, reason: str) -> None:
         """Fails a job that waits or is delayed, as if a worker had claimed it, without a further attempt.
@@ -860,6 +904,22 @@ class BullQueue:
         """
         request_cancel(self.handle, job_id, reason)
 
+    def cancel_all(self, reason: str | None = None) -> int:
+        """Asks the Spark workers of the queue to end all jobs that they process now, as `cancel` does for one.
+
+        Jobs of Node workers and of the engine stream go on. Workers claim further jobs, unless the queue is paused.
+
+        Parameters:
+          reason: why they are cancelled.
+
+        Returns:
+          How many jobs are to be cancelled; those that end before keep their outcomes.
+
+        Raises:
+          OptionError: for a reason that is no text.
+        """
+        return request_cancel_all(self.handle, reason)
+
     def remove(self, job_id: str, *, with_children: bool = True) -> None:
         """Removes a job and its logs. A parent (BullMQ) that waited for this job alone starts.
 
@@ -948,6 +1008,23 @@ class BullQueue:
           QueueBusy: when jobs are active, unless `force` is True.
         """
         manage.obliterate(self.handle, force=force)
+
+    def remove_orphans(self, limit: int = 0) -> int:
+        """Removes jobs that are in no state, so that no worker gets them, as removeOrphanedJobs of BullMQ does.
+
+        A crash of another program, or deleted keys, can leave such jobs. All keys of Redis are scanned, in short calls.
+        Jobs that change their state meanwhile stay.
+
+        Parameters:
+          limit: maximum number of jobs; 0: all.
+
+        Returns:
+          How many jobs were removed.
+
+        Raises:
+          OptionError: for a wrong number.
+        """
+        return remove_all_orphans(self.handle, limit)
 
     # job schedulers
 

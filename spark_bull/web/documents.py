@@ -253,7 +253,7 @@ class JobPatch(Strict):
 
     data: Any = Field(default=None, description="the new payload, also null", examples=[{"to": "grace@example.org"}])
     priority: Number | Text | None = Field(default=None, description="0 is none, 1 the highest; or a name")
-    delay: Number | None = Field(default=None, description="ms from now; of a delayed job")
+    delay: Number | None = Field(default=None, description="ms from now; of a job that waits or is delayed")
 
 
 class RetryDocument(Strict):
@@ -289,6 +289,24 @@ class DrainDocument(Strict):
     """Which waiting jobs to remove."""
 
     delayed: bool = Field(default=False, description="whether to remove delayed jobs, too")
+
+
+class OrphansDocument(Strict):
+    """How many orphaned jobs to remove."""
+
+    limit: Most = 1_000
+
+
+class TrimDocument(Strict):
+    """Which events to keep: about the last `maxEvents`."""
+
+    max_events: Number
+
+
+class TrimmedDocument(BaseModel):
+    """How many events were removed."""
+
+    events: int
 
 
 class ReasonDocument(Strict):

@@ -116,6 +116,24 @@ def test_a_job_that_is_cancelled_is_interrupted_and_fails_without_a_further_atte
 
 
 @each_dialect
+def test_all_jobs_that_slots_hold_are_cancelled(queue: BullQueue) -> None:
+    ids = queue.add_many(NewJob({"block": True}, attempts=3) for _ in range(2)).ids
+    blocked = Blocked()
+    with OurWorker(queue.handle, blocked.function, concurrency=2):
+        wait_until(lambda: len(blocked.started) == 2, "the jobs to start")
+        # A job that another program than a slot holds.
+        queue.handle.connection.call("HSET", queue.handle.keys.job("x"), "data", "{}")
+        queue.handle.connection.call("SET", queue.handle.keys.lock("x"), "a worker of Node")
+        queue.handle.connection.call("LPUSH", queue.handle.keys["active"], "x")
+        assert queue.cancel_all("the shop is closed") == 2
+        wait_until(lambda: queue.counts()["failed"] == 2, "the jobs to fail")
+    assert failed_reasons(queue) == dict.fromkeys(ids, "cancelled: the shop is closed")
+    assert queue.cancel_all() == 0
+    with pytest.raises(OptionError, match="`reason`"):
+        queue.cancel_all(7)  # type: ignore[arg-type]
+
+
+@each_dialect
 def test_the_others_of_a_chunk_are_processed(queue: BullQueue) -> None:
     """One of them is cancelled before it starts."""
     ids = queue.add_many(NewJob({"block": n == 1}, attempts=3) for n in range(6)).ids

@@ -18,7 +18,7 @@ from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, read_outcomes, recover, roll_forward, stage_chunk
-from spark_bull.queue.manage.changes import change_chunks
+from spark_bull.queue.manage.changes import change_chunks, change_job
 from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise
 from tests.support.work_bench import DIALECTS, WorkBench, not_bull_1, only_bullmq
 
@@ -86,7 +86,7 @@ def test_a_change_of_one_job_raises_why_it_was_not_made(bench: WorkBench) -> Non
     with pytest.raises(JobMissing, match="expected a job gone in queue q, found none"):
         bench.queue.update_data("gone", 1)
     with pytest.raises(WrongState, match=f"expected job {waiting} of queue q to be delayed, it is wait"):
-        bench.queue.change_delay(waiting, 1)
+        change_job(bench.handle, Change(waiting, "promote"))
     bench.client.set(bench.handle.keys.lock(waiting), "a worker")
     with pytest.raises(JobLocked, match="is locked by a worker"):
         bench.queue.complete(waiting)
@@ -109,6 +109,68 @@ def test_progress_and_log_rows_are_reported_from_outside(bench: WorkBench) -> No
     bench.client.hset(bench.handle.keys.job(job_id), "progress", '{"progress": 1, "checkpoint": 5}')
     with pytest.raises(WrongState, match=f"expected job {job_id} of queue q to have no checkpoint"):
         bench.queue.update_progress(job_id, 2)
+
+
+def test_rows_of_a_log_are_removed_but_the_last_ones(bench: WorkBench) -> None:
+    (job_id,) = bench.add()
+    for row in ("a", "b", "c"):
+        bench.queue.log(job_id, row)
+    bench.queue.clear_logs(job_id, keep=2)
+    assert bench.queue.logs(job_id) == ["b", "c"]
+    bench.queue.clear_logs(job_id)
+    assert not bench.client.exists(bench.handle.keys.logs(job_id))
+    with pytest.raises(JobMissing, match="expected a job gone in queue q, found none"):
+        bench.queue.clear_logs("gone")
+    with pytest.raises(OptionError, match="expected `keep` to be an integer >= 0, got: -1"):
+        bench.queue.clear_logs(job_id, keep=-1)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_waiting_job_is_delayed_and_comes_back_when_it_is_promoted(bench: WorkBench, paused: bool) -> None:
+    first, second, third = bench.add(3)
+    if paused:
+        bench.queue.pause()
+    for job_id in (second, first):
+        bench.queue.change_delay(job_id, HOUR)
+    (waiting,) = (state for state in bench.counts() if state != "delayed")
+    assert bench.counts() == {waiting: 1, "delayed": 2}
+    late = bench.queue.job(second)
+    assert late is not None
+    assert (late.state, late.delay) == ("delayed", HOUR)
+    assert late.run_at is not None
+    assert 0 <= late.run_at - bench.handle.connection.now_ms() <= HOUR
+    bench.queue.promote(second)
+    assert [job.id for job in bench.queue.page(waiting)] == [third, second]
+    assert bench.counts() == {waiting: 2, "delayed": 1}
+
+
+@not_bull_1
+def test_a_job_with_a_priority_is_delayed_and_keeps_it(bench: WorkBench) -> None:
+    low, high = bench.add(2, priority=7)
+    bench.queue.change_priority(high, 2)
+    bench.queue.change_delay(high, HOUR)
+    assert bench.client.zcard(bench.key("priority")) == (0 if bench.queue.protocol == "bullmq" else 1)
+    bench.queue.promote(high)
+    assert [job.id for job in bench.claim(2).jobs] == [high, low]
+
+
+def test_jobs_that_do_not_wait_are_not_delayed(bench: WorkBench) -> None:
+    done, failed, active = bench.add(3)
+    bench.queue.complete(done)
+    bench.queue.fail(failed, "bad")
+    assert [job.id for job in bench.claim(1).jobs] == [active]
+    for job_id, state in ((done, "completed"), (failed, "failed"), (active, "active")):
+        with pytest.raises(WrongState, match=f"job {job_id} of queue q to be waiting or delayed, it is {state}"):
+            bench.queue.change_delay(job_id, 1)
+    assert bench.counts() == {"active": 1, "completed": 1, "failed": 1}
+
+
+def test_many_waiting_jobs_are_delayed_in_the_middle_of_a_long_list(bench: WorkBench) -> None:
+    ids = bench.queue.add_many(NewJob({}) for _ in range(6_000)).ids
+    wanted = ids[3_000:3_200]
+    assert {one.outcome for one in bench.queue.manage(Change(i, "delay", delay=HOUR) for i in wanted)} == {"done"}
+    assert bench.counts() == {"wait": 5_800, "delayed": 200}
+    assert [job.id for job in bench.queue.page("delayed")] == wanted
 
 
 def test_a_wrong_change_is_refused_with_its_row_and_job(bench: WorkBench) -> None:

@@ -928,3 +928,24 @@ def test_receipts_of_these_verbs_expire(bench: Bench) -> None:
     receipts = [name for name in private if name.startswith(f"{PRIVATE}receipt:")]
     assert len(receipts) == 1, "one for each sender, however many calls"
     assert 0 < bench.client.pttl(bench.key(receipts[0])) <= RECEIPT_TTL_MS
+
+
+# orphaned jobs
+
+
+def test_jobs_in_no_state_are_removed(bench: Bench, prefix: str, redis_url: str) -> None:
+    first, second, third, kept = bench.add(4)
+    for job_id in (first, second, third):
+        bench.client.lrem(bench.key("wait"), 1, job_id)
+    bench.client.rpush(bench.handle.keys.logs(first), "a row")
+    longer = BullQueue(f"{bench.queue.name}:repeat", url=redis_url, prefix=prefix, protocol="bull-1")
+    other = longer.add({})
+    bench.client.delete(longer.handle.keys["wait"])
+    assert bench.queue.remove_orphans(limit=1) == 1
+    assert bench.queue.remove_orphans() == 2
+    assert not bench.client.exists(bench.key(first), bench.key(f"{first}:logs"), bench.key(second), bench.key(third))
+    assert (bench.ids("wait"), bench.queue.remove_orphans()) == ([kept], 0)
+    # It belongs to a queue whose name begins with that of the other one.
+    assert longer.job(other) is not None
+    with pytest.raises(OptionError, match="expected `limit` to be an integer >= 0, got: -1"):
+        bench.queue.remove_orphans(-1)

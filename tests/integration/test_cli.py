@@ -244,8 +244,8 @@ def test_jobs_are_counted_by_priority_and_listed_by_name(run: Run, queue: BullQu
 
 def test_limits_of_a_queue_are_set_and_removed(run: Run, queue: BullQueue) -> None:
     queue.add({})
-    none = {"concurrency": None, "max": None, "duration_ms": None, "limited_ms": 0}
-    limits = {"concurrency": 3, "max": 10, "duration_ms": 1_000, "limited_ms": 0}
+    none = {"concurrency": None, "max": None, "duration_ms": None, "limited_ms": 0, "is_maxed": False}
+    limits = {"concurrency": 3, "max": 10, "duration_ms": 1_000, "limited_ms": 0, "is_maxed": False}
     assert as_data(run, "limits", "mail", "--concurrency", "3", "--max", "10", "--duration", "1s") == limits
     assert as_data(run, "limits", "mail") == limits
     assert as_data(run, "limits", "mail", "--remove") == none
@@ -284,6 +284,10 @@ def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
             ["manage", "promote", "1"],
             ["close-intake"],
             ["cancel", "1"],
+            ["cancel", "--all"],
+            ["clear-logs", "1"],
+            ["trim-events", "10"],
+            ["remove-orphans", "--yes"],
             ["limits"],
             ["limits", "--remove"],
             ["rate-limit", "30s"],
@@ -487,6 +491,23 @@ def test_an_active_job_is_cancelled_with_a_reason(run: Run, queue: BullQueue) ->
         }
         wait_until(lambda: queue.counts()["failed"], "the job to fail")
     assert [job.failed_reason for job in queue.page("failed")] == ["cancelled: too late"]
+    assert as_data(run, "cancel", "mail", "--all") == {"done": "cancel", "queue": "mail", "jobs": 0}
+    assert "expected either the id of a job or --all" in run("cancel", "mail", code=1)
+
+
+def test_logs_events_and_orphaned_jobs_are_removed(run: Run, queue: BullQueue, client: Redis) -> None:
+    job_id, lost = queue.add({}), queue.add({})
+    for row in ("a", "b", "c"):
+        queue.log(job_id, row)
+    as_data(run, "clear-logs", "mail", job_id, "--keep", "2")
+    assert queue.logs(job_id) == ["b", "c"]
+    assert "expected a job 7" in run("clear-logs", "mail", "7", code=1)
+    events = client.xlen(queue.handle.keys["events"])
+    assert as_data(run, "trim-events", "mail", "0") == {"removed": events}
+    client.lrem(queue.handle.keys["wait"], 1, lost)
+    assert "use --yes to confirm" in run("remove-orphans", "mail", code=1)
+    assert as_data(run, "remove-orphans", "mail", "--yes") == {"removed": 1}
+    assert (queue.job(lost), queue.counts()["wait"]) == (None, 1)
 
 
 @pytest.mark.parametrize("command", [["drain", "mail", "--delayed"], ["obliterate", "mail"]], ids=" ".join)

@@ -343,6 +343,24 @@ def test_a_schedule_is_created_changed_and_removed(web: Web, queue: BullQueue) -
 
 
 @bullmq
+def test_logs_events_and_orphaned_jobs_are_removed(web: Web, queue: BullQueue, client: Redis) -> None:
+    job_id, lost = queue.add(1), queue.add(2)
+    for row in ("a", "b"):
+        add_log(queue.handle, job_id, row)
+    web.ask("DELETE", f"/queues/mail/jobs/{job_id}/logs?keep=1", code=204, headers=WRITING)
+    assert queue.logs(job_id) == ["b"]
+    events = client.xlen(queue.handle.keys["events"])
+    trimmed = web.ask("POST", "/queues/mail/trim-events", code=200, json={"maxEvents": 0}, headers=WRITING)
+    assert trimmed.json() == {"events": events}
+    client.lrem(queue.handle.keys["wait"], 1, lost)
+    removed = web.ask("POST", "/queues/mail/remove-orphans", code=200, headers=WRITING).json()
+    assert (removed["jobs"], queue.job(lost)) == (1, None)
+    assert web.ask("POST", "/queues/mail/cancel", code=202, headers=WRITING).json()["jobs"] == 0
+    web.ask("PATCH", f"/queues/mail/jobs/{job_id}", code=204, json={"delay": 60_000}, headers=WRITING)
+    assert queue.counts()["delayed"] == 1
+
+
+@bullmq
 def test_limits_are_set_and_removed(web: Web, queue: BullQueue) -> None:
     queue.add(1)
     web.ask("PUT", "/queues/mail/limits", code=204, json={"concurrency": 5}, headers=WRITING)

@@ -23,6 +23,7 @@ from tests.support.jobs import HOUR
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.pubsub import published
+from tests.support.wait import wait_until
 from tests.support.writes import register_all
 
 pytestmark = pytest.mark.interop
@@ -304,6 +305,81 @@ def test_changed_delays_leave_the_same_keys_as_node(pair: Pair) -> None:
     change(pair, "changeDelay", Change("2", "delay", delay=2 * HOUR), 2 * HOUR, known=("delayed[", "events["))
     due = [pair.dump(side)["delayed"].value[-1][1] // 4096 for side in ("left", "right")]
     assert all(begun <= moment - 2 * HOUR <= time.time_ns() // 1_000_000 + 1_000 for moment in due)
+
+
+@each_peer
+def test_node_promotes_a_waiting_job_that_we_have_delayed(pair: Pair) -> None:
+    """Afterwards it is as if it had never been delayed: left, nothing was done with it."""
+    pair.both("add", jobs=[job(0), job(1), job(2)])
+    queue = pair.name("right")
+    with pair.ours() as ours:
+        ours.change_delay("3", HOUR)
+    assert pair.node.call("state", queue=queue, jobId="3") == "delayed"
+    pair.node.call("promote", queue=queue, jobId="3")
+    # BullMQ leaves the time of the first delayed job in the marker; Bull 1 keeps the delay of a job that was promoted.
+    pair.assert_alike(("events", "marker") if pair.peer.dialect == "bullmq" else ("3.delay",))
+    with pair.ours() as ours:
+        ours.change_delay("2", 1)
+    pair.node.call("process", queue=queue)
+    pair.node.wait_for_events("completed", 3, source="worker", queue=queue)
+    pair.node.call("stop", queue=queue)
+
+
+@peers("bullmq")
+@pytest.mark.parametrize("keep", [0, 2])
+def test_a_cleared_log_leaves_the_same_keys_as_node(pair: Pair, keep: int) -> None:
+    pair.work([job(0, "log:a;log:b;log:c")])
+    pair.manage(
+        "invoke", lambda queue: queue.clear_logs("1", keep), jobId="1", method="clearLogs", args=[keep] if keep else []
+    )
+    pair.assert_alike()
+    with pair.ours() as queue:
+        assert queue.logs("1") == ["b", "c"][:keep]
+
+
+@peers("bullmq")
+@pytest.mark.parametrize("kept", [0, 150])
+def test_trimmed_events_leave_the_same_keys_as_node(pair: Pair, kept: int) -> None:
+    pair.both("add", jobs=[job(n) for n in range(400)])
+    theirs, ours = pair.manage("invoke", lambda queue: queue.trim_events(kept), method="trimEvents", args=[kept])
+    assert theirs == ours > 0
+    pair.assert_alike()
+
+
+@peers("bullmq")
+def test_a_queue_is_maxed_when_node_says_so(pair: Pair) -> None:
+    pair.both("add", jobs=[job(n, "hang") for n in range(3)])
+    queue = pair.name("right")
+    with pair.ours() as ours:
+
+        def both(expected: bool) -> None:
+            assert ours.is_maxed() is expected
+            assert pair.node.call("invoke", queue=queue, method="isMaxed") is expected
+
+        both(False)
+        ours.set_limits(concurrency=2)
+        both(False)
+        pair.node.call("process", queue=queue, concurrency=3)
+        wait_until(lambda: ours.counts()["active"] == 2, "two jobs to start")
+        both(True)
+        ours.set_limits(concurrency=3)
+        wait_until(lambda: ours.counts()["active"] == 3, "the third job to start")
+        both(True)
+        ours.remove_limits()
+        both(False)
+    pair.node.call("stop", queue=queue, force=True)
+
+
+@peers("bullmq")
+def test_orphaned_jobs_that_we_remove_leave_the_same_keys_as_node(pair: Pair) -> None:
+    pair.both("add", jobs=[job(n) for n in range(4)])
+    for side in ("left", "right"):
+        base = f"{pair.prefix}:{pair.name(side)}:"
+        pair.client.lrem(f"{base}wait", 1, "2")
+        pair.client.lrem(f"{base}wait", 1, "3")
+        pair.client.rpush(f"{base}2:logs", "a row")
+    assert pair.manage("invoke", BullQueue.remove_orphans, method="removeOrphanedJobs") == (2, 2)
+    pair.assert_alike()
 
 
 @peers("bullmq")

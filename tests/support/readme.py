@@ -141,6 +141,7 @@ CASES = {
         then={"mail": {"wait": 2, "failed": 0}, "dead-letters": {"prioritized": 1}},
         prints=("['done','done']",),
     ),
+    'queue.cancel_all("maintenance")': Case(jobs={"mail": [1]}, then={"mail": {"wait": 1}}, prints=("0False00",)),
     "/lake/events/_checkpoint": Case(finished=2, prints=("|completed|2|", "|failed|2|"), files="events/*.parquet"),
     '"keepIds", True': Case(then={"mail": {"wait": 2}}, prints=("|wait|2|",)),
     "except WaitTimeout": Case(then={"mail": {"wait": 1}}, prints=("toendwithin5s",)),

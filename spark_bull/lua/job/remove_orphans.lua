@@ -3,7 +3,7 @@
 -- @keys states...
 -- @args ids...
 -- @returns the number of removed jobs
--- @include lib: unplaced_test
+-- @include lib: once unplaced_test
 
 local call = redis.call
 
@@ -22,22 +22,24 @@ local PARTS = {
   logs = 'list', lock = 'string', dependencies = 'set', processed = 'hash', failed = 'hash', unsuccessful = 'zset'
 }
 
-local is_unplaced, removed = unplaced_test(key, arg), 0
-for _, job_id in ipairs(arg.ids) do
-  if is_unplaced(job_id) and not is_listed(job_id) then
-    local job_key = arg.base .. job_id
-    local deduplication_id = call('HGET', job_key, 'deid')
-    local holder = deduplication_id and arg.base .. 'de:' .. deduplication_id
-    if holder and call('TYPE', holder).ok == 'string' and call('GET', holder) == job_id then
-      call('DEL', holder)
-    end
-    for part, kind in pairs(PARTS) do
-      if call('TYPE', job_key .. ':' .. part).ok == kind then
-        call('UNLINK', job_key .. ':' .. part)
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local is_unplaced, removed = unplaced_test(key, arg), 0
+  for _, job_id in ipairs(arg.ids) do
+    if is_unplaced(job_id) and not is_listed(job_id) then
+      local job_key = arg.base .. job_id
+      local deduplication_id = call('HGET', job_key, 'deid')
+      local holder = deduplication_id and arg.base .. 'de:' .. deduplication_id
+      if holder and call('TYPE', holder).ok == 'string' and call('GET', holder) == job_id then
+        call('DEL', holder)
       end
+      for part, kind in pairs(PARTS) do
+        if call('TYPE', job_key .. ':' .. part).ok == kind then
+          call('UNLINK', job_key .. ':' .. part)
+        end
+      end
+      call('UNLINK', job_key)
+      removed = removed + 1
     end
-    call('UNLINK', job_key)
-    removed = removed + 1
   end
-end
-return removed
+  return removed
+end)

@@ -60,7 +60,7 @@ class QueueHandle:
             self.dialect.script(verb), self._common_keys | keys, self._common_args | dict(args or {})
         )
 
-    def run_once(self, verb: str, args: Mapping[str, Any], **keys: str) -> Any:
+    def run_once(self, verb: str, args: Mapping[str, Any], **keys: str | list[str]) -> Any:
         """Runs a script that stores its reply, so that a call repeated after a lost reply changes nothing."""
         receipt = self.keys.receipt(self.sender)
         return self.run(verb, {**args, "call": uuid4().hex, "ttl_ms": RECEIPT_TTL_MS}, receipt=receipt, **keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_bull.errors import JobLockLost, JobMissing, WrongState
+from spark_bull.errors import JobLockLost, JobMissing, WrongState, check_count
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 
@@ -36,6 +36,17 @@ def add_log(handle: QueueHandle, job_id: str, row: str, keep: int = 0) -> int:
     count = verbs.log(handle, job_id, row, keep=keep)
     _check(handle, job_id, count)
     return count
+
+
+def clear_log(handle: QueueHandle, job_id: str, keep: int = 0) -> None:
+    """Removes the rows of a job's log but the last `keep` ones. Raises OptionError and JobMissing."""
+    check_count("keep", keep)
+    logs = handle.keys.logs(job_id)
+    exists, _ = handle.connection.pipeline(
+        [("EXISTS", handle.keys.job(job_id)), ("LTRIM", logs, -keep, -1) if keep else ("DEL", logs)]
+    )
+    if not exists:
+        _check(handle, job_id, verbs.MISSING)
 
 
 def update_data(handle: QueueHandle, job_id: str, data: str) -> None:

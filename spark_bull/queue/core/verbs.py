@@ -293,7 +293,7 @@ def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes], states: Sequen
 
     window: number of entries that are searched at both ends of each list.
     """
-    return int(handle.run("remove_orphans", {"ids": job_ids, "window": window}, states=list(states)))
+    return int(handle.run_once("remove_orphans", {"ids": job_ids, "window": window}, states=list(states)))
 
 
 class Sweep(NamedTuple):
@@ -622,12 +622,10 @@ def update_data(handle: QueueHandle, job_id: str, data: str) -> int:
     return int(handle.run("update_data", {"data": data}, job=handle.keys.job(job_id)))
 
 
-def cancel(handle: QueueHandle, job_id: str, keys: JobKeys, reason: bytes, *, ttl_ms: int) -> str:
-    """Requests that the slot that holds a job cancels it. Returns done, missing, unlocked or foreign."""
-    args = {"job_id": job_id, "reason": reason, "ttl_ms": ttl_ms}
-    (answer,) = handle.run("cancel", args, **keys._asdict())
-    outcome: str = answer.decode()
-    return outcome
+def cancel(handle: QueueHandle, job_ids: Sequence[str | bytes], reason: bytes, *, ttl_ms: int) -> list[str]:
+    """Requests that the slots that hold some jobs cancel them. Returns done, missing, unlocked or foreign for each."""
+    answers: list[bytes] = handle.run("cancel", {"ids": job_ids, "reason": reason, "ttl_ms": ttl_ms})
+    return [answer.decode() for answer in answers]
 
 
 # Collect

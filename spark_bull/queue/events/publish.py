@@ -1,4 +1,4 @@
-"""Custom events: what a program tells those who read the events of a queue."""
+"""What is done to the stream of events: adding an event of a program, and removing old ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from spark_bull.dialects.base import json_text
 from spark_bull.dialects.events import OWN_EVENTS
-from spark_bull.errors import OptionError, encodable, expected
+from spark_bull.errors import OptionError, check_count, encodable, expected
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 
@@ -36,3 +36,13 @@ def publish(handle: QueueHandle, event: str, fields: Mapping[str, Any], max_even
     for name, value in fields.items():
         texts += [name, value if isinstance(value, str) else json_text(f"fields.{name}", value)]
     return verbs.publish(handle, texts, max_events=max_events)
+
+
+def trim_events(handle: QueueHandle, max_events: int) -> int:
+    """Removes the oldest events but about the last `max_events`; returns how many. Raises OptionError or DialectError.
+
+    Redis removes whole parts of its stream, of about 100 events each.
+    """
+    handle.dialect.require("event-stream")
+    check_count("max_events", max_events)
+    return int(handle.connection.call("XTRIM", handle.keys["events"], "MAXLEN", "~", max_events))

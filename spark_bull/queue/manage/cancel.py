@@ -9,7 +9,7 @@ import msgpack
 
 from spark_bull.errors import WrongState, expected
 from spark_bull.queue.core import verbs
-from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import JobReply
 from spark_bull.queue.jobs.read import read_job
 from spark_bull.queue.manage.manage import job_error, job_keys
@@ -31,12 +31,32 @@ class CancelRequest(NamedTuple):
 
 def request_cancel(handle: QueueHandle, job_id: str, reason: str | None = None) -> None:
     """Asks the slot that holds a job to cancel it. Raises JobMissing; WrongState unless a slot of a Worker holds it."""
-    if reason is not None and not isinstance(reason, str):
-        raise expected("reason", "a text", reason)
-    packed = (reason or "").encode("utf-8", "replace")
-    answer = verbs.cancel(handle, job_id, job_keys(handle, job_id), packed, ttl_ms=REQUEST_TTL_MS)
+    reason_text = _reason_text(reason)
+    job_keys(handle, job_id)
+    (answer,) = verbs.cancel(handle, [job_id], reason_text, ttl_ms=REQUEST_TTL_MS)
     if answer != "done":
         _raise_refusal(handle, job_id, answer)
+
+
+def request_cancel_all(handle: QueueHandle, reason: str | None = None) -> int:
+    """Asks all slots that hold jobs of the queue to cancel them; returns the number of jobs.
+
+    Jobs that others than slots of a Worker hold, and jobs that are claimed meanwhile, go on.
+    """
+    reason_text = _reason_text(reason)
+    # The list is read once, as jobs enter and leave it at both ends.
+    active = handle.connection.call("LRANGE", handle.keys["active"], 0, -1)
+    cancelled = 0
+    for first in range(0, len(active), CHUNK_SIZE):
+        part = active[first : first + CHUNK_SIZE]
+        cancelled += verbs.cancel(handle, part, reason_text, ttl_ms=REQUEST_TTL_MS).count("done")
+    return cancelled
+
+
+def _reason_text(reason: str | None) -> bytes:
+    if reason is not None and not isinstance(reason, str):
+        raise expected("reason", "a text", reason)
+    return (reason or "").encode("utf-8", "replace")
 
 
 def _raise_refusal(handle: QueueHandle, job_id: str, answer: str) -> None:

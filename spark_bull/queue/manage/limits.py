@@ -47,9 +47,10 @@ def limits(handle: QueueHandle) -> QueueLimits:
     """Reads the limits. Raises DialectError."""
     handle.dialect.require("queue-limits")
     keys = handle.keys
-    fields, started, left, left_of_spark = handle.connection.pipeline(
+    fields, active, started, left, left_of_spark = handle.connection.pipeline(
         [
             ("HMGET", keys["meta"], "concurrency", "max", "duration"),
+            ("LLEN", keys["active"]),
             ("GET", keys["limiter"]),
             ("PTTL", keys["limiter"]),
             ("PTTL", keys["rate_limited"]),
@@ -57,7 +58,8 @@ def limits(handle: QueueHandle) -> QueueLimits:
     )
     concurrency, most, duration = map(integer_of, fields)
     is_exhausted = (integer_of(started) or 0) >= (most or _EXHAUSTED)
-    return QueueLimits(concurrency, most, duration, max(left if is_exhausted else 0, left_of_spark, 0))
+    limited_ms = max(left if is_exhausted else 0, left_of_spark, 0)
+    return QueueLimits(concurrency, most, duration, limited_ms, concurrency is not None and active >= concurrency)
 
 
 def rate_limit(handle: QueueHandle, duration_ms: int) -> None:

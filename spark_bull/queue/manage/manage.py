@@ -11,7 +11,7 @@ from typing import Final
 from spark_bull.dialects.base import may_be_other_key
 from spark_bull.dialects.changes import REMOVABLE
 from spark_bull.dialects.fields import ALWAYS_THERE
-from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, expected
+from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, check_count
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, REMOVE_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import JobKeys, JobReply, Sweep
@@ -91,8 +91,7 @@ def clean(
     DialectError.
     """
     for name, number in (("grace_ms", grace_ms), ("limit", limit)):
-        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            raise expected(name, "an integer >= 0", number)
+        check_count(name, number)
     store = handle.dialect.state_key(state)
     if state == _NOT_CLEANED:
         raise DialectError(f"jobs in {state} can't be cleaned, as others depend on them: remove them one by one")

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from spark_bull.errors import check_count
 from spark_bull.keys import SCHEDULED, SEGMENTS
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.walk import MAX_IDS
+from spark_bull.queue.monitor.find import scan_queues
+from spark_bull.queue.monitor.keyspace import scan_keys
 
 #: Keys of the states of all dialects.
 _STATES: Final = ("wait", "active", "paused", "delayed", "prioritized", "waiting_children", "completed", "failed")
@@ -60,6 +63,20 @@ class OrphanSearch:
     def _compare(self) -> None:
         self._suspects += _without_listed(self.handle, self._candidates)
         self._candidates = set()
+
+
+def remove_all_orphans(handle: QueueHandle, limit: int = 0) -> int:
+    """Finds the orphaned jobs of a queue, and removes at most `limit` of them (0: all); returns their number.
+
+    Scans all keys of the database twice: the name of the queue may be the beginning of that of another one.
+    """
+    check_count("limit", limit)
+    own, search = handle.keys.queue.encode(), OrphanSearch(handle)
+    names = {queue.encode() for queue in scan_queues(handle.connection, handle.keys.prefix)} | {own}
+    for part in scan_keys(handle.connection, handle.keys.prefix, names):
+        search.look(part.get(own, ()))
+    orphans = search.finish()
+    return remove_orphans(handle, orphans[:limit] if limit else orphans)
 
 
 def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes]) -> int:

@@ -1,4 +1,4 @@
-"""Changes of jobs: remove, update, retry, promote, cancel, fail, move; and retry or promote the jobs of a state."""
+"""Changes of jobs: remove, update, retry, promote, cancel, fail, move; and retry, promote or cancel many."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def remove_job(
 
 @router.patch("/queues/{queue}/jobs/{id}", status_code=204)
 def change(queue: ExistingQueue, job: ExpectedJob, patch: JobPatch) -> None:
-    """Changes the delay of a delayed job, its priority, and its payload, in this order."""
+    """Delays a job that waits or is delayed, and changes its priority and payload, in this order."""
     data = None
     if "data" in patch.model_fields_set:
         data = RawJson("null") if patch.data is None else patch.data
@@ -75,6 +75,22 @@ def promote_job(queue: ExistingQueue, job: ExpectedJob) -> None:
 def cancel_job(queue: ExistingQueue, job: ExpectedJob, why: ReasonDocument | None = None) -> None:
     """Asks the Spark worker that processes a job to end it: it fails within some seconds."""
     queue.cancel(job.id, why.reason if why else None)
+
+
+@router.post("/queues/{queue}/cancel", status_code=202)
+def cancel_all(queue: ExistingQueue, why: ReasonDocument | None = None) -> DoneDocument:
+    """Asks the Spark workers of the queue to end all jobs that they process now: they fail within some seconds."""
+    return DoneDocument(jobs=queue.cancel_all(why.reason if why else None))
+
+
+@router.delete("/queues/{queue}/jobs/{id}/logs", status_code=204)
+def clear_logs(
+    queue: ExistingQueue,
+    job: ExpectedJob,
+    keep: Annotated[int, Query(ge=0, le=2**31 - 1, description="number of last rows that stay")] = 0,
+) -> None:
+    """Removes rows of a job's log."""
+    queue.clear_logs(job.id, keep)
 
 
 @router.post("/queues/{queue}/jobs/{id}/fail", status_code=204)

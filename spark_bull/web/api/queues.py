@@ -20,10 +20,13 @@ from spark_bull.web.documents import (
     DrainDocument,
     LimitsPut,
     MetricsDocument,
+    OrphansDocument,
     QueueDetails,
     QueueList,
     StatsList,
     StatsPage,
+    TrimDocument,
+    TrimmedDocument,
 )
 from spark_bull.web.json_output import Json
 from spark_bull.web.problems import Problem
@@ -166,6 +169,20 @@ def clean_queue(queue: ExistingQueue, wanted: CleanDocument) -> DoneDocument:
 def drain_queue(queue: ExistingQueue, wanted: DrainDocument | None = None) -> DoneDocument:
     """Removes all jobs that wait for a worker."""
     return DoneDocument(jobs=queue.drain(delayed=wanted is not None and wanted.delayed))
+
+
+@router.post("/queues/{queue}/trim-events")
+def trim_events(queue: ExistingQueue, wanted: TrimDocument) -> TrimmedDocument:
+    """Removes the oldest events of the queue (BullMQ)."""
+    return TrimmedDocument(events=queue.trim_events(wanted.max_events))
+
+
+@router.post("/queues/{queue}/remove-orphans")
+def remove_orphans(queue: ExistingQueue, wanted: OrphansDocument | None = None) -> DoneDocument:
+    """Removes jobs that are in no state, so that no worker gets them, at most `limit`. Scans all keys of the Redis."""
+    limit = (wanted or OrphansDocument()).limit
+    removed = queue.remove_orphans(limit)
+    return DoneDocument(jobs=removed, more=removed == limit)
 
 
 @router.put("/queues/{queue}/limits", status_code=204)

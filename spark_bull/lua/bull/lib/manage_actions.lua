@@ -39,6 +39,21 @@ local function manage_actions(key, arg, now)
     return takes_place(change, share, waiting_list(key)) and promote(change) or 'open'
   end
 
+  local delay = actions.delay
+  function actions.delay(change, share)
+    local id = change.id
+    if not call('ZSCORE', key.delayed, id) then
+      if not managed_jobs.takes_steps(share, search_steps({key.wait, key.paused}, id)) then
+        return 'open'
+      end
+      if call('LREM', key.wait, -1, id) + call('LREM', key.paused, -1, id) == 0 then
+        return 'wrong_state'
+      end
+      leave_wait(key, {id})
+    end
+    return delay(change)
+  end
+
   function actions.prioritize(change, share)
     local may_wait = not is_sorted(change.id)
     if may_wait and not managed_jobs.takes_steps(share, 2 * call('LLEN', waiting_list(key))) then

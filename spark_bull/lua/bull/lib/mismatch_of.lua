@@ -8,9 +8,9 @@ local function is_in_wrong_state(key, change)
   local action, id, has = change.action, change.id, finished_state.has
   if action == 'retry' then
     return (change.from or 'failed') ~= 'failed' or not has(key.failed, id)
-  elseif action == 'promote' or action == 'delay' then
+  elseif action == 'promote' then
     return not redis.call('ZSCORE', key.delayed, id)
-  elseif action == 'fail' or action == 'complete' then
+  elseif action == 'delay' or action == 'fail' or action == 'complete' then
     return has(key.completed, id) or has(key.failed, id)
   elseif action == 'free' then
     return not holds_deduplication(change)

@@ -27,6 +27,17 @@ local function manage_actions(key, arg, now)
     return prioritize_job(key, arg, change.id, change.priority, change.lifo, state)
   end
 
+  local delay = actions.delay
+  function actions.delay(change, share)
+    local id, state = change.id, sorted_state(key, change.id)
+    if state == 'unknown' and not managed_jobs.takes_steps(share, search_steps({key.wait, key.paused}, id)) then
+      return 'open'
+    end
+    local is_waiting = state == 'prioritized' and call('ZREM', key.prioritized, id) == 1
+      or state == 'unknown' and (call('LREM', key.wait, -1, id) == 1 or call('LREM', key.paused, -1, id) == 1)
+    return (is_waiting or state == 'delayed') and delay(change) or 'wrong_state'
+  end
+
   function actions.remove(change, share)
     share.jobs = share.jobs or CHILDREN
     return (remove_tree(key, arg, change.id, true, share))

@@ -22,8 +22,10 @@ local function is_in_wrong_state(key, change)
     local from = change.from or 'failed'
     return not call('ZSCORE', from == 'completed' and key.completed or key.failed, id)
       or (from ~= 'failed' and from ~= 'completed')
-  elseif action == 'promote' or action == 'delay' then
+  elseif action == 'promote' then
     return not call('ZSCORE', key.delayed, id)
+  elseif action == 'delay' then
+    return call('ZSCORE', key.completed, id) or call('ZSCORE', key.failed, id) or call('ZSCORE', key.waiting_children, id)
   elseif action == 'fail' or action == 'complete' then
     return call('ZSCORE', key.completed, id) or call('ZSCORE', key.failed, id)
       or call('ZSCORE', key.waiting_children, id)
