@@ -23,6 +23,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dispatch import registration, writes
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, StagedPart, discard, stage_chunks
+from spark_bull.queue.shards.layout import shard_names
 from spark_bull.store.connection import Connection
 from tests.support.redis_cluster import RedisCluster
 from tests.support.script_work import script_work
@@ -167,6 +168,35 @@ def test_a_write_whose_driver_dies_at_any_portion_is_whole_or_not_visible(
         if died[-1:] != [number]:
             break
     assert len(died) > len(queues) * TASKS / KEYS
+
+
+@pytest.mark.usefixtures("small_portions")
+@pytest.mark.parametrize("batch", [None, Identity("query", 0)], ids=["batch", "stream"])
+def test_a_write_that_is_repeated_is_finished_in_all_shards(place: Place, prefix: str, batch: Identity | None) -> None:
+    """Nobody else recovers the shards."""
+    own = {"url": place.url, "prefix": prefix, "protocol": "bullmq", "shards": "2"}
+    own |= {} if batch else {"txnAppId": "app", "txnVersion": "1"}
+
+    def write(queue: str) -> None:
+        sink = Sink(own | {"queue": queue}, ROWS, batch)
+        for n in range(4):
+            sink.task([{"n": n}, {"n": n}])
+        sink.commit()
+
+    died = []
+    for number in count(1):
+        with dying_at(number, "after"):
+            try:
+                write(f"q{number}")
+            except Died:
+                died.append(number)
+        write(f"q{number}")
+        for name in shard_names(f"q{number}", 2):
+            with BullQueue(name, url=place.url, prefix=prefix, protocol="bullmq") as queue:
+                assert numbers_in(queue) == [*range(4)], number
+        if died[-1:] != [number]:
+            break
+    assert len(died) > 2
 
 
 @pytest.mark.usefixtures("small_portions")

@@ -12,11 +12,13 @@ from spark_bull.dialects.priorities import PRIORITY, QueuePriority
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.errors import OptionError
+from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.core.replication import check_replicas, replica_terms_of
-from spark_bull.queue.shards.layout import of_dialect
+from spark_bull.queue.dispatch.writes import recover
+from spark_bull.queue.shards.layout import ShardLayout, of_dialect
 from spark_bull.queue.shards.reshard import settled_layout
 from spark_bull.spark.dispatch.batch_callback import on_finish_of
 from spark_bull.spark.dispatch.children_column import ON_FAILURE
@@ -29,6 +31,7 @@ from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.plan import check_write
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
+from spark_bull.store.together import all_together
 
 
 def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = False) -> WritePlan:
@@ -69,6 +72,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = 
     else:
         layout, handle = settled_layout(options, options["queue"])
         plan = replace(plan, options=of_dialect(options, layout), layout=layout)
+        _recover_shards(plan, layout)
     rows.check_dialect(handle.dialect)
     if rows.sequence_by:
         handle.dialect.require("flows", "`sequenceBy`")
@@ -79,6 +83,14 @@ def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = 
         defaults[PRIORITY] = QueuePriority(defaults[PRIORITY])
     check_defaults(handle.dialect, defaults)
     return plan.for_queue(handle)
+
+
+def _recover_shards(plan: WritePlan, layout: ShardLayout) -> None:
+    """Finishes interrupted writes to all shards: a write that is repeated does not reach those of its earlier run."""
+    keys = [QueueKeys(name, plan.options["prefix"]) for name in layout.all_names]
+    unfinished = Connection(settings_of(plan.options)).pipeline([("EXISTS", one["open_writes"]) for one in keys])
+    names = [one.queue for one, found in zip(keys, unfinished, strict=True) if found]
+    all_together([*plan.handles_of(names).values()], recover)
 
 
 def _check_kept_ids(options: Options, rows: RowPlan) -> None:
