@@ -65,6 +65,7 @@ SEGMENTS = {
     "group_windows": "spark:group:windows",
     "group_settings": "spark:group:settings",
     "shard_layout": "spark:shards:layout",
+    "shard_server": "spark:shards:server",
 }
 
 

@@ -23,7 +23,7 @@ def _reshard(args: Namespace) -> Output:
             print(f"waiting for the present shards of {args.queue}, which have {left}", file=sys.stderr, flush=True)
 
     layout = reshard(options_of(args), args.queue, int(args.shards), show)
-    return {"queue": layout.queue, "shards": layout.count, "epoch": layout.epoch}
+    return {"queue": layout.queue, "shards": layout.count}
 
 
 RESHARD: Final = command(

@@ -10,7 +10,7 @@ from spark_bull.cli.command import Output, options_of
 from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.keys import QueueKeys, shard
 from spark_bull.queue.monitor.find import exists
-from spark_bull.queue.shards.layout import read_layout, spread
+from spark_bull.queue.shards.layout import forget_layout, read_layout, spread
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
@@ -43,11 +43,14 @@ def run_command(args: Namespace) -> Output:
             f"{' with ids of jobs' if ids else ''}: leave it out"
         )
     given = {"shards": None, "logical": [args.queue]}
-    return [
+    rows = [
         row
         for queue in _existing(args, args.queue)
         for row in _rows(queue, args.run(Namespace(**vars(args) | given | {"queue": queue})))
     ]
+    if args.command == "obliterate":
+        forget_layout(options_of(args), args.queue)
+    return rows
 
 
 def _existing(args: Namespace, queue: str) -> list[str]:

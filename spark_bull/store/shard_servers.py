@@ -29,7 +29,9 @@ class ShardServers:
     def at(self, place: Place) -> redis.Redis:
         """The client of a server. Raises redis-py's errors if it can't be found, OptionError for a cluster."""
         if isinstance(place, Node):
-            return self._found(self.primaries().index(place)).at(place)
+            nodes = self.primaries()
+            # One that was the primary when the caller asked may not be it any more.
+            return self._servers[nodes.index(place) if place in nodes else 0].at(place)
         return self._found(0 if place is None else self.site_of(place)).at(None)
 
     def site_of(self, key: str | bytes) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
-from pyspark.sql.types import IntegerType, StructType
+from pyspark.sql.types import IntegerType, StringType, StructType
 
-from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, OptionError, shard_names
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, OptionError, SparkBullError, shard_names
 from spark_bull.cli.commands import all_commands
 from spark_bull.cli.main import main
 from spark_bull.cli.shards import EACH, OWN, SEVERAL
@@ -72,7 +72,7 @@ def test_commands_take_all_shards(url: str, prefix: str, run: Callable[..., obje
         {"queue": name, "removed": removed}
         for name, removed in zip(shard_names("mail", SHARDS), (2, 2, 0), strict=True)
     ]
-    assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4, "epoch": 2}
+    assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4}
     assert "expected `shards` to be 4, as queue mail has so many shards, got: 3" in str(
         run("counts", "mail", "--shards", "3")
     )
@@ -111,17 +111,61 @@ def test_events_and_signals_of_all_servers_arrive(url: str, prefix: str, protoco
         assert seen == {"mail{0}", "mail{1}"}
 
 
+@pytest.mark.parametrize("shards", ["auto", 3])
 def test_a_running_promoter_follows_the_number_of_shards(
-    url: str, prefix: str, run: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+    url: str, prefix: str, run: Callable[..., object], monkeypatch: pytest.MonkeyPatch, shards: int | str
 ) -> None:
     monkeypatch.setattr(queue_set, "GLOB_S", 0.01)
     options = {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": "3"}
     Sink(options, StructType().add("n", IntegerType())).commit()
-    with Promoter(url, ["mail"], prefix=prefix, shards="auto"):
-        assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4, "epoch": 2}
+    with Promoter(url, ["mail"], prefix=prefix, shards=shards):
+        assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4}
         part = BullQueue("mail{3}", url=url, prefix=prefix, protocol="bullmq")
         part.add({}, delay=1)
         wait_until(lambda: part.counts()["wait"] == 1, "a job of a new shard to be promoted")
+
+
+def test_a_promoter_waits_for_the_first_write(url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_set, "GLOB_S", 0.01)
+    with Promoter(url, ["mail"], prefix=prefix, shards="auto"):
+        written(url, prefix)
+        part = BullQueue("mail{2}", url=url, prefix=prefix, protocol="bullmq")
+        part.add({}, delay=1)
+        wait_until(lambda: part.counts()["wait"] == 1, "a job to be promoted")
+
+
+def test_an_obliterated_queue_can_get_another_number_of_shards(
+    url: str, prefix: str, run: Callable[..., object]
+) -> None:
+    written(url, prefix)
+    old = Sink(
+        {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": "3"},
+        StructType().add("n", IntegerType()),
+    )
+    old.task([{"n": 0}])
+    assert "done" in str(run("obliterate", "mail", "--shards", "3", "--yes"))
+    options = {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": "2"}
+    Sink(options, StructType().add("n", IntegerType())).commit()
+    with pytest.raises(SparkBullError, match="expected the shards of queue mail to stay as they were"):
+        old.commit()
+    with pytest.raises(OptionError, match="expected `protocol` to be bullmq, the dialect of the shards of queue mail"):
+        Sink(options | {"protocol": "bull"}, StructType().add("n", IntegerType()))
+
+
+def test_the_servers_stay_in_their_order(servers: list[EmbeddedRedis], prefix: str) -> None:
+    urls = [server.url for server in servers]
+    written(" ".join(urls), prefix)
+    with pytest.raises(OptionError, match=r"in the same order as before, but number 1, redis.* was number 2 of queue"):
+        written(" ".join(reversed(urls)), prefix)
+
+
+def test_the_options_of_a_row_do_not_bypass_what_shards_refuse(url: str, prefix: str) -> None:
+    options = {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": "3"}
+    sink = Sink(options, StructType().add("data", StringType()).add("opts", StringType()))
+    with pytest.raises(OptionError, match="row 0: expected no `priority` with `shards`"):
+        sink.task([{"data": "{}", "opts": '{"priority": 3}'}])
+    with pytest.raises(OptionError, match="row 0: expected `shardBy` with `shards` and a deduplication id"):
+        sink.task([{"data": "{}", "opts": '{"deduplication": {"id": "x"}}'}])
 
 
 def test_a_lost_server_affects_its_shards_only(prefix: str, own_redis: Callable[..., EmbeddedRedis]) -> None:

@@ -16,6 +16,7 @@ import msgpack
 
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.errors import SparkBullError, StagedDataLost
+from spark_bull.keys import logical_queue
 from spark_bull.queue.core.length_limit import intake_closed, queue_full
 from spark_bull.queue.core.verbs import RECORD_TTL_MS
 from spark_bull.queue.dispatch.writes import (
@@ -156,8 +157,8 @@ def _is_registered(answer: Sequence[Any], write_id: str, plans: Sequence[QueuePl
         if leader.fields.get(DELIVERY) != AT_LEAST_ONCE:
             then = "nothing was written; run the write again"
         raise SparkBullError(
-            f"expected the shards of {leader.handle.keys.queue} to stay as they were when this write began, but their "
-            f"number has changed: {then}"
+            f"expected the shards of queue {logical_queue(leader.handle.keys.queue)} to stay as they were when this "
+            f"write began, but their number has changed: {then}"
         )
     if answer[0] == b"closed":
         raise intake_closed(plans[answer[1] - 1].handle.keys.queue)

@@ -81,6 +81,7 @@ def read_layout(connection: Connection, prefix: str, queue: str) -> ShardLayout 
 
 def found_layout(options: Options, queue: str) -> ShardLayout | None:
     """As `read_layout`. Raises OptionError if it is not the layout of the options, or if there is none for `auto`."""
+    _check_servers(options, queue)
     layout = read_layout(Connection(settings_of(options)), options["prefix"], queue)
     if layout is not None:
         _check(layout, options)
@@ -103,7 +104,20 @@ def declared_layout(options: Options, queue: str) -> tuple[ShardLayout, QueueHan
     layout = layout_of(reply, queue)
     assert layout is not None
     _check(layout, options)
+    for number, server in enumerate(_several(options)):
+        server.call("SET", QueueKeys(queue, options["prefix"])["shard_server"], number, "NX")
+    _check_servers(options, queue)
     return layout, handle
+
+
+def forget_layout(options: Options, queue: str) -> bool:
+    """Removes the layout of a queue that was obliterated; returns whether nothing uses it."""
+    connection, keys = Connection(settings_of(options)), _first(options["prefix"], queue)
+    names = {"shard_layout": keys["shard_layout"], "open_writes": keys["open_writes"]}
+    is_gone = bool(connection.script("shards/forget", names))
+    for server in _several(options) if is_gone else ():
+        server.call("DEL", QueueKeys(queue, options["prefix"])["shard_server"])
+    return is_gone
 
 
 def queues_of(options: Options, queue: str) -> list[QueueHandle]:
@@ -149,20 +163,52 @@ def given_queues(options: Options) -> list[str]:
 
 
 class Spread:
-    """As `spread`, for programs that ask again and again: follows changes of the shards with `auto` only."""
+    """As `spread`, for programs that ask again and again: they follow changes of the shards. A queue without shards has
+    none with `auto`.
+    """
 
     def __init__(self, options: Options, queues: Iterable[str]) -> None:
         self._options, self._queues = options, [*queues]
-        self._found: list[str] | None = None
+        self._is_checked = False
 
     def names(self) -> list[str]:
-        """Raises OptionError, or ConnectionLost."""
-        if self._found is None or self._options["shards"] == AUTO:
-            self._found = spread(self._options, self._queues)
-        return self._found
+        """Raises OptionError the first time, or ConnectionLost."""
+        options = self._options
+        if options["shards"] is None:
+            return self._queues
+        connection, found = Connection(settings_of(options)), []
+        layouts = {queue: read_layout(connection, options["prefix"], queue) for queue in self._queues}
+        if not self._is_checked:
+            spread(options, [queue for queue in self._queues if layouts[queue] or options["shards"] != AUTO])
+            self._is_checked = True
+        for queue, layout in layouts.items():
+            known = 0 if options["shards"] == AUTO else options["shards"]
+            found += layout.all_names if layout else shard_names(queue, known)
+        return found
+
+
+def _check_servers(options: Options, queue: str) -> None:
+    """Raises OptionError if several servers are not in the order in which they got their shards."""
+    for number, server in enumerate(_several(options)):
+        was = server.call("GET", QueueKeys(queue, options["prefix"])["shard_server"])
+        if was is not None and int(was) != number:
+            raise OptionError(
+                f"expected the servers in `{options.spelled('shardUrls')}` in the same order as before, but number "
+                f"{number + 1}, {server.where}, was number {int(was) + 1} of queue {queue}"
+            )
+
+
+def _several(options: Options) -> list[Connection]:
+    """The servers that share shards; none if there is one."""
+    return Connection(settings_of(options)).primaries() if _servers(options) > 1 else []
 
 
 def _check(layout: ShardLayout, options: Options) -> None:
+    if options["protocol"] not in (AUTO, layout.dialect):
+        raise OptionError(
+            f"expected `protocol` to be {layout.dialect}, the dialect of the shards of queue {layout.queue}, got: "
+            f"{options['protocol']}"
+        )
     given, option = options["shards"], options.spelled("shards")
     if given not in (AUTO, layout.count, layout.next):
         next_one = f", and is to have {layout.next}" if layout.next else ""

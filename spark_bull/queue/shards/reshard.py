@@ -8,10 +8,13 @@ finish the change. A write that was planned before is added to the present shard
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import sleep
 from typing import Final
+
+import msgpack
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import OptionError, SparkBullError
@@ -20,7 +23,7 @@ from spark_bull.model.jobs import ENDED
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle, opening
 from spark_bull.queue.dispatch.writes import advance_all
-from spark_bull.queue.jobs.read import counting
+from spark_bull.queue.jobs.read import count_commands
 from spark_bull.queue.shards.layout import ShardLayout, declared_layout, layout_of, of_dialect, read_layout
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
@@ -38,12 +41,12 @@ WARN_S: Final = 30.0
 class Draining:
     """What the present shards still have. jobs: unfinished jobs by state. writes: unfinished writes."""
 
-    jobs: dict[str, int]
+    jobs: Mapping[str, int]
     writes: int
 
     def __str__(self) -> str:
         parts = [f"{number:,} {state}" for state, number in self.jobs.items() if number]
-        return ", ".join([*parts, *([f"{self.writes} unfinished writes"] if self.writes else [])]) or "nothing"
+        return ", ".join([*parts, *([f"unfinished writes: {self.writes}"] if self.writes else [])]) or "nothing"
 
 
 def reshard(options: Options, queue: str, shards: int, progress: Callable[[Draining], None]) -> ShardLayout:
@@ -64,7 +67,12 @@ def reshard(options: Options, queue: str, shards: int, progress: Callable[[Drain
             f"expected no other change of the shards of queue {queue}, but their number is being changed from "
             f"{layout.count} to {layout.next}: wait, or give that up with --shards {layout.count}"
         )
-    return _settle(options, layout, progress)
+    now = _settle(options, layout, progress)
+    if now.count != shards:
+        raise SparkBullError(
+            f"expected queue {queue} to get {shards} shards, but the change was given up meanwhile: it has {now.count}"
+        )
+    return now
 
 
 def settled_layout(options: Options, queue: str) -> tuple[ShardLayout, QueueHandle]:
@@ -113,15 +121,16 @@ def _settle(options: Options, layout: ShardLayout, progress: Callable[[Draining]
 
 def _left(options: Options, layout: ShardLayout) -> Draining:
     """What the present shards have; unfinished writes are advanced."""
-    connection = Connection(settings_of(options))
-    handles = run_all(connection, [opening(options, name) for name in layout.names])
+    handles = run_all(Connection(settings_of(options)), [opening(options, name) for name in layout.names])
+    jobs: Counter[str] = Counter()
     writes = 0
     for handle in handles:
         advance_all(handle)
-        writes += handle.connection.call("ZCARD", handle.keys["open_writes"])
-    jobs: dict[str, int] = {}
-    for counted in run_all(connection, [counting(handle) for handle in handles]):
-        for state, number in counted.items():
-            if state not in ENDED:
-                jobs[state] = jobs.get(state, 0) + number
+        # By one script, as a job that changes its state between two commands would be in neither.
+        counted = {state: command for state, command in count_commands(handle).items() if state not in ENDED}
+        states = msgpack.packb([*counted.values()], use_bin_type=False)
+        keys = {"open_writes": handle.keys["open_writes"], "touched": [key for _, key in counted.values()]}
+        open_ones, *numbers = handle.connection.script("shards/unfinished", keys, {"states": states})
+        writes += open_ones
+        jobs.update(dict(zip(counted, numbers, strict=True)))
     return Draining(jobs, writes)

@@ -26,7 +26,8 @@ def commit_write(plan: WritePlan, written: list[Written]) -> None:
     if plan.has_nothing(written):
         commit_nothing(plan, written)
         if plan.handle is not None and written:
-            plans = [plan.queue_plan(plan.handle)]
+            names = plan.layout.names if plan.layout else [plan.handle.keys.queue]
+            plans = [plan.queue_plan(handle) for handle in plan.handles_of(names).values()]
             _finish_earlier(plan, plans, identity)
             _confirm(plan, plan.write_id, plans, is_new=False)
         return

@@ -9,8 +9,10 @@ from typing import Any, Final
 from zlib import crc32
 
 from spark_bull.dialects.deduplication import DEDUPLICATION
+from spark_bull.dialects.encode.chunks import EncodedJobs
 from spark_bull.dialects.priorities import PRIORITY
 from spark_bull.errors import OptionError
+from spark_bull.model.columns import listed
 from spark_bull.options.parse import Options
 from spark_bull.queue.shards.layout import ShardLayout
 from spark_bull.spark.dispatch.rows import SEQUENCE, SHARD, RowPlan
@@ -45,6 +47,18 @@ def check_shards(options: Options, rows: RowPlan) -> None:
             f"expected `shardBy` with `shards` and `{DEDUPLICATION}`, got none: jobs with the same deduplication id "
             "have to be in one shard; use `uniqueBy`, or name a column"
         )
+
+
+def check_encoded(jobs: EncodedJobs, rows: RowPlan, numbers: Sequence[int]) -> None:
+    """Raises OptionError for what shards can't keep in the `opts` of a row."""
+    has_key = bool(rows.shard_by or rows.unique_by)
+    for number, priority, job_id in zip(
+        numbers, listed(jobs.priority, jobs.n), listed(jobs.deduplication_id, jobs.n), strict=True
+    ):
+        if priority:
+            raise OptionError(f"row {number}: expected no `{PRIORITY}` with `shards`: {_REFUSED[PRIORITY]}")
+        if job_id is not None and not has_key:
+            raise OptionError(f"row {number}: expected `shardBy` with `shards` and a deduplication id, got none")
 
 
 @dataclass

@@ -25,7 +25,7 @@ from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
 from spark_bull.spark.dispatch.sequence import in_sequences
-from spark_bull.spark.dispatch.shards import ShardRouter
+from spark_bull.spark.dispatch.shards import ShardRouter, check_encoded
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.attempt import Attempt
@@ -119,6 +119,8 @@ class _Task:
             return
         sequences = rows.pop(SEQUENCE, None)
         columns = encode(writer.handle.dialect, rows, self.defaults, numbers)
+        if self.router is not None:
+            check_encoded(columns, self.plan.rows, numbers)
         if self.plan.on_finish is not None and self.callback is not None:
             self.plan.on_finish.check_children(columns, self.callback, numbers)
             columns = replace(columns, parent_optional=True)
