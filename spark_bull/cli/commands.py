@@ -27,6 +27,7 @@ NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("promote", "PROMOTE"): ("promote",),
     ("metrics", "METRICS"): ("metrics",),
     ("doctor.command", "DOCTOR"): ("doctor",),
+    ("plan", "PLAN"): ("plan",),
     ("serve", "SERVE"): ("serve",),
     ("programs", "PROGRAMS"): ("dispatch", "replay", "work", "collect", "report"),
     ("completion", "COMPLETION"): ("completion",),
