@@ -72,6 +72,7 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.collect
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.latency
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.growth
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.scale
 	$(RUN) -m benchmarks.manage
 	$(RUN) -m benchmarks.wait
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.first_use

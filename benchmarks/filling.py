@@ -14,9 +14,9 @@ def queue_at(url: str, protocol: str = "bullmq") -> BullQueue:
     return BullQueue(QUEUE, url=url, protocol=protocol, chunk_size=1_000)
 
 
-def payload(number: int) -> RawJson:
-    """Returns about 200 bytes of JSON, the same as the payload of the dispatch benchmark."""
-    fields = {"id": number, "carrier": "UA", "origin": "EWR", "note": "x" * 120, "delay": number % 60}
+def payload(number: int, size: int = 200) -> RawJson:
+    """Returns about `size` bytes of JSON, by default the same as the payload of the dispatch benchmark."""
+    fields = {"id": number, "carrier": "UA", "origin": "EWR", "note": "x" * (size - 80), "delay": number % 60}
     return RawJson(json.dumps(fields | {"ratio": number / 7}, separators=(",", ":")))
 
 

@@ -14,16 +14,27 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from benchmarks.calls import MAX_MS, Called
 from benchmarks.growing import VERBS, Grown, Run, fill_waiting, memory_bytes
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
 from benchmarks.sides import add_bulk
+from benchmarks.spread import KINDS, Spread
 from benchmarks.trials import Server, cpu_seconds, fresh_server, resume_and_wait
 from benchmarks.workers import peers
 
 SIZES: Final = (100_000, 1_000_000, 3_000_000)
 QUICK_SIZES: Final = (2_000, 20_000)
+PARTS: Final = ("verbs", "calls", "queues", "partitions")
+#: Jobs of a queue whose calls are measured one by one.
+CALL_SIZES: Final = (10_000, 100_000, 1_000_000, 10_000_000)
+#: Queues, and partitions, of a write.
+COUNTS: Final[Mapping[str, tuple[int, ...]]] = {"queues": (1_000, 10_000), "partitions": (500, 2_000)}
+#: Redis' CPU per job of a step, as a ratio to the least of the smaller sizes: more keys are further apart in memory.
+CALL_TARGET: Final = 2.0
+#: The same per queue or partition.
+SPREAD_TARGET: Final = 1.25
 #: Cost per job, and peak memory, as a ratio to the least of the smaller sizes.
 COST_TARGET: Final = 1.05
 MEMORY_TARGET: Final = 1.10
@@ -39,6 +50,45 @@ def grown(verb: str, jobs: int) -> Grown:
     command = [sys.executable, "-m", "benchmarks.growing", verb, str(jobs)]
     lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     return Grown(**json.loads(lines[-1]))
+
+
+def printed_json(program: str, *arguments: object) -> dict[str, dict[str, Any]]:
+    """Runs a measurement in a process of its own, which prints its figures last."""
+    command = [sys.executable, "-m", f"benchmarks.{program}", *map(str, arguments)]
+    lines: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout or ():
+            lines.append(line)
+            if not line.startswith("{"):
+                print(line, end="", flush=True)
+    assert process.returncode == 0, f"expected {command} to succeed, got exit code {process.returncode}"
+    found: dict[str, dict[str, Any]] = json.loads(lines[-1])
+    return found
+
+
+def called_of(steps: Mapping[str, dict[str, Any]]) -> dict[str, Called]:
+    return {step: Called(**one) for step, one in steps.items()}
+
+
+def call_verdicts(found: Mapping[int, Mapping[str, Called]]) -> list[Verdict]:
+    """Compares the cost of each step with that of fewer jobs, and each call with the longest time allowed."""
+    sizes, results = sorted(found), []
+    for at, jobs in enumerate(sizes):
+        for step, called in found[jobs].items():
+            what = f"{step}, {jobs:,} jobs"
+            results.append(at_most(f"{what}: longest call, Redis' CPU", MAX_MS, called.longest_ms, " ms"))
+            if at:
+                least = min(found[size][step].us_per_job for size in sizes[:at])
+                results.append(at_most(f"{what}: Redis' CPU, x that of fewer", CALL_TARGET, called.us_per_job / least))
+    return results
+
+
+def spread_verdicts(kind: str, found: Mapping[int, Spread]) -> list[Verdict]:
+    (few, less), (many, more) = sorted(found.items())
+    return [
+        at_most(f"{many:,} {kind}: {name}, x that of {few:,}", SPREAD_TARGET, getattr(more, name) / getattr(less, name))
+        for name in ("redis_ms", "python_ms", "jvm_ms")
+    ]
 
 
 def verdicts(verb: str, found: Mapping[int, Grown]) -> list[Verdict]:
@@ -119,13 +169,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--verbs", nargs="+", choices=list(VERBS), default=list(VERBS), help="verbs to measure")
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), help="numbers of jobs")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to run; default: all")
+    parser.add_argument("--call-sizes", nargs="+", type=int, default=CALL_SIZES, help="numbers of jobs of `calls`")
+    parser.add_argument("--server", help="redis-server of `calls`; default: the embedded one")
     parser.add_argument("--quick", action="store_true", help="small sizes, to check that it runs")
     args = parser.parse_args()
     sizes = sorted(QUICK_SIZES if args.quick else args.sizes)
 
     ours: dict[str, dict[int, Grown]] = {verb: {} for verb in args.verbs}
     node: dict[str, dict[int, NodeGrown]] = {verb: {} for verb in args.verbs if verb in NODE_VERBS}
-    for verb in args.verbs:
+    for verb in args.verbs if "verbs" in args.only else ():
         for jobs in sizes:
             ours[verb][jobs] = grown(verb, jobs)
             print(f"{verb}, {jobs:,} jobs: {ours[verb][jobs]}", flush=True)
@@ -137,13 +190,31 @@ def main() -> None:
             show(f"{verb} by BullMQ", node[verb])
 
     all_verdicts = [verdict for verb, of_verb in ours.items() for verdict in verdicts(verb, of_verb)]
-    if "dispatch" in ours:
+    further: dict[str, object] = {}
+    if "calls" in args.only:
+        server = [args.server] if args.server else []
+        call_sizes = QUICK_SIZES if args.quick else args.call_sizes
+        calls = {size: printed_json("calls", size, *server) for size in call_sizes}
+        all_verdicts += call_verdicts({size: called_of(steps) for size, steps in calls.items()})
+        further["calls"] = calls
+    for kind in KINDS:
+        if kind in args.only:
+            spread = printed_json("spread", kind, *((20, 40) if args.quick else COUNTS[kind]))
+            all_verdicts += spread_verdicts(kind, {int(count): Spread(**one) for count, one in spread.items()})
+            further[kind] = spread
+    if ours.get("dispatch"):
         added, of_node = ({verb: of[sizes[0]].redis_bytes for verb, of in side.items()} for side in (ours, node))
         all_verdicts += memory_verdicts(added, of_node)
     show_verdicts(all_verdicts)
+    is_whole = len(args.verbs) == len(VERBS) and len(args.only) == len(PARTS)
     write_results(
-        "growth" if len(args.verbs) == len(VERBS) else f"growth-{'-'.join(args.verbs)}",
-        {"ours": _by_size(ours), "node": _by_size(node), "verdicts": [asdict(verdict) for verdict in all_verdicts]},
+        "growth" if is_whole else f"growth-{'-'.join(args.only if len(args.only) < len(PARTS) else args.verbs)}",
+        {
+            "ours": _by_size(ours),
+            "node": _by_size(node),
+            **further,
+            "verdicts": [asdict(verdict) for verdict in all_verdicts],
+        },
     )
 
 

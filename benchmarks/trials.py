@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from redis import Redis
 
@@ -218,14 +219,14 @@ def work_scripts(protocol: str, jobs: int, chunk: int) -> Processed:
         server.queue.add_many(plain(jobs))
         server.client.slowlog_reset()
         cpu = cpu_seconds(server.client)
-        seconds = timed(lambda: _work_off(server.queue.handle, chunk))
+        seconds = timed(lambda: work_off(server.queue.handle, chunk))
         server_us = (cpu_seconds(server.client) - cpu) / jobs * 1e6
         counts = server.queue.counts()
         assert counts["completed"] == jobs == sum(counts.values()), f"expected {jobs} completed jobs, got {counts}"
         return Processed(seconds, server_us, *script_ms(server.client))
 
 
-def _work_off(handle: QueueHandle, chunk: int) -> None:
+def work_off(handle: QueueHandle, chunk: int) -> None:
     settings = ClaimSettings(sender="replay", worker="spark-replay")
     claim = work(handle, settings, None, chunk)
     while claim.jobs:
@@ -296,9 +297,13 @@ def script_seconds(client: Redis) -> float:
 
 def script_ms(client: Redis) -> tuple[float, float]:
     """Returns median and maximum duration of the scripts in the slow log, ms."""
-    entries = client.slowlog_get(100_000)
-    times = [entry["duration"] / 1000 for entry in entries if entry["command"].upper().startswith(b"EVAL")] or [0.0]
+    times = [entry["duration"] / 1000 for entry in client.slowlog_get(100_000) if is_script(entry)] or [0.0]
     return percentile(times, 50), max(times)
+
+
+def is_script(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of the slow log is a script."""
+    return bool(entry["command"].upper().startswith(b"EVAL"))
 
 
 def check_all_completed(client: Redis, ids: range, still_delayed: int = 0) -> None:

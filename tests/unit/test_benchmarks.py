@@ -14,9 +14,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from benchmarks.calls import Called
+from benchmarks.calls import measured as measured_calls
+from benchmarks.clocked import clocked
+from benchmarks.costs import line_of
 from benchmarks.dispatch import Measured, median_of, replay_verdict, verdicts
 from benchmarks.growing import Grown
-from benchmarks.growth import NODE_VERBS, grown_by_node, memory_verdicts
+from benchmarks.growth import NODE_VERBS, call_verdicts, grown_by_node, memory_verdicts, spread_verdicts
 from benchmarks.growth import verdicts as growth_verdicts
 from benchmarks.latency import Pinged, load_verdicts, ping_verdicts
 from benchmarks.manage import KEPT, Managed, bullmq, measure, ours, scripts
@@ -33,7 +37,9 @@ from benchmarks.process import (
 )
 from benchmarks.replay import Replayed, replay
 from benchmarks.report import Verdict, percentile
+from benchmarks.scale import Scaled, on_servers, server_verdicts
 from benchmarks.sides import shares
+from benchmarks.spread import Spread
 from benchmarks.trials import (
     BASE,
     Loaded,
@@ -399,6 +405,64 @@ def test_jobs_of_bullmq_are_measured_when_they_are_added_and_finished(verb: str)
     found = grown_by_node(verb, 2_000)
     assert found.redis_bytes > 300
     assert found.redis_us > 0
+
+
+def called(**figures: Any) -> Called:
+    return Called(**{"us_per_job": 8.0, "median_ms": 1.0, "longest_ms": 5.0, "calls": 10, "over": 0, **figures})
+
+
+def test_a_long_call_and_a_cost_that_grows_faster_than_the_jobs_are_reported() -> None:
+    found = {10: {"drain": called()}, 100: {"drain": called(us_per_job=16.0, longest_ms=10.0)}}
+    assert not_kept(call_verdicts(found)) == []
+    found[1_000] = {"drain": called(us_per_job=16.1, longest_ms=10.1)}
+    assert not_kept(call_verdicts(found)) == [
+        "drain, 1,000 jobs: longest call, Redis' CPU",
+        "drain, 1,000 jobs: Redis' CPU, x that of fewer",
+    ]
+
+
+def test_a_queue_among_many_may_cost_as_much_as_among_few() -> None:
+    found = {10: Spread(1, 1, 1, 1, 1), 100: Spread(9, 1.25, 1.26, 1, 9)}
+    assert not_kept(spread_verdicts("queues", found)) == ["100 queues: python_ms, x that of 10"]
+
+
+def test_all_steps_are_measured_on_one_server() -> None:
+    found = measured_calls(600)
+    assert list(found) == ["dispatch", "counts and pages", "collect", "clean completed", "promote delayed", "drain"]
+    assert all(0 < one.median_ms <= one.longest_ms and one.us_per_job > 0 for one in found.values())
+
+
+def test_the_cpu_time_of_a_call_is_that_of_the_server() -> None:
+    with EmbeddedRedis() as server, BullQueue(QUEUE, url=server.url) as queue:
+        handle, calls = clocked(queue.handle, server.pid)
+        handle.connection.call("EVAL", "for i = 1, 3e6 do end", 0)
+        handle.connection.call("CLIENT", "PAUSE", 300)
+        handle.connection.call("TIME")
+        # The second one only waits.
+        assert calls.times["EVAL"][0] > 2 * calls.times["TIME"][0] > 0
+
+
+# scale
+
+
+def test_a_line_goes_through_the_costs_of_three_payloads() -> None:
+    line = line_of({payload: 7 + payload / 500 for payload in (200, 1_000, 5_000)})
+    assert (line.base, line.per_kb) == (pytest.approx(7), pytest.approx(2))
+    assert line_of({200: 5.0, 1_000: 5.0, 5_000: 5.0}).per_kb == pytest.approx(0)
+
+
+def test_more_servers_are_compared_with_one_where_there_are_cores() -> None:
+    found = {1: Scaled(50, 10_000), 2: Scaled(54.9, 17_001), 3: Scaled(45.1, 20_000)}
+    assert not_kept(server_verdicts(found, cores=2)) == []
+    assert not_kept(server_verdicts(found, cores=3)) == ["3 servers: jobs/s, x the sum"]
+    found[2] = Scaled(55.1, 16_999)
+    assert len(not_kept(server_verdicts(found, cores=2))) == 2
+
+
+def test_jobs_on_several_servers_are_measured_together() -> None:
+    found = on_servers(2, 300)
+    assert found.redis_us > 0
+    assert found.per_second > 0
 
 
 # manage

@@ -1,0 +1,192 @@
+"""Measures the costs of a job for spark_bull/capacity, and checks them with one, two and three servers.
+
+    make bench            or   .venv/bin/python -m benchmarks.scale --only servers
+
+Prints the constants and writes them to benchmarks/results/scale.json. See benchmarks/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from benchmarks.clocked import cpu_of_process
+from benchmarks.costs import (
+    FEW,
+    MANY,
+    PAYLOADS,
+    collecting_batch,
+    commit_us,
+    compact_memory,
+    dispatching_batch,
+    median_of,
+    memory_of,
+    partition,
+    per_job,
+    verbs_of,
+)
+from benchmarks.report import Verdict, show_verdicts, write_results
+from benchmarks.sides import new_session
+from benchmarks.workers import peer_process
+from spark_bull import EmbeddedRedis
+from spark_bull.capacity.costs import MEMORY, VERBS, FixedCost, JobCost, Line
+
+PARTS: Final = ("costs", "fixed", "servers")
+SERVERS: Final = (1, 2, 3)
+JOBS_PER_SERVER: Final = 60_000
+#: Payload of the jobs on several servers.
+PAYLOAD: Final = 1_000
+#: Redis' CPU per job on several servers may differ so much from that on one, and the rate from the sum.
+SAME_CPU, SAME_RATE = 0.10, 0.15
+#: The constants of the package may differ so much from what is measured: machines differ.
+SAME_COST: Final = 0.25
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """So many servers at the same time: Redis' CPU in µs per job, on the average of them, and jobs/s of all."""
+
+    redis_us: float
+    per_second: float
+
+
+def on_servers(count: int, jobs: int) -> Scaled:
+    """Lives of jobs on servers of their own, each with one client; both wait for each other: a pair takes one core."""
+    with ExitStack() as stack:
+        servers = [stack.enter_context(EmbeddedRedis()) for _ in range(count)]
+        command = [sys.executable, "-m", "benchmarks.lives"]
+        clients = [
+            stack.enter_context(peer_process([*command, server.url, str(jobs), str(PAYLOAD)])) for server in servers
+        ]
+        for client in clients:
+            client.expect("ready")
+        before, started = [cpu_of_process(server.pid) for server in servers], time.perf_counter()
+        for client in clients:
+            client.send("go")
+        for client in clients:
+            client.expect("done")
+        seconds = time.perf_counter() - started
+        used = sum(cpu_of_process(server.pid) - cpu for server, cpu in zip(servers, before, strict=True))
+    return Scaled(used / count / jobs * 1e6, count * jobs / seconds)
+
+
+def median_scaled(runs: Sequence[Scaled]) -> Scaled:
+    return Scaled(statistics.median(run.redis_us for run in runs), statistics.median(run.per_second for run in runs))
+
+
+def server_verdicts(found: Mapping[int, Scaled], cores: int) -> list[Verdict]:
+    """Compares several servers with one. cores: of this machine; a rate is judged only where each pair has one."""
+    one, results = found[1], []
+    for count, scaled in found.items():
+        if count == 1:
+            continue
+        cpu = scaled.redis_us / one.redis_us
+        results.append(
+            Verdict(
+                f"{count} servers: Redis' CPU per job, x one", f"1 +- {SAME_CPU}", f"{cpu:.2f}", _near(cpu, SAME_CPU)
+            )
+        )
+        rate = scaled.per_second / one.per_second / count
+        if count <= cores:
+            what = f"{count} servers: jobs/s, x the sum"
+            results.append(Verdict(what, f">= {1 - SAME_RATE}", f"{rate:.2f}", rate >= 1 - SAME_RATE))
+        else:
+            print(f"{count} servers: jobs/s {rate:.2f} x the sum; {count} pairs need as many cores, this has {cores}")
+    return results
+
+
+def cost_verdicts(verbs: Mapping[str, JobCost], memory: Mapping[str, Line]) -> list[Verdict]:
+    """Compares Redis' part of what was measured with the constants of the package."""
+    pairs = {f"{verb}, Redis' CPU": (cost.redis, VERBS[verb].redis) for verb, cost in verbs.items()}
+    pairs |= {f"{state} job, memory": (line, MEMORY[state]) for state, line in memory.items()}
+    results = []
+    for what, (measured, known) in pairs.items():
+        ratio = measured.at(PAYLOAD) / known.at(PAYLOAD)
+        name = f"{what} with {PAYLOAD:,} bytes, x the constant"
+        results.append(Verdict(name, f"1 +- {SAME_COST}", f"{ratio:.2f}", _near(ratio, SAME_COST)))
+    return results
+
+
+def _near(ratio: float, tolerance: float) -> bool:
+    return abs(ratio - 1) <= tolerance
+
+
+def show_costs(
+    verbs: Mapping[str, JobCost], memory: Mapping[str, Line], compact: Mapping[str, Line], commit: Line
+) -> None:
+    """Prints the constants as spark_bull/capacity/costs.py has them."""
+    print()
+    for verb, cost in verbs.items():
+        print(f'    "{verb}": JobCost({", ".join(map(_source, vars(cost).values()))}),')
+    print(f"COMMIT: Final = {_source(commit)}")
+    for name, lines in (("COMPACT_MEMORY", compact), ("MEMORY", memory)):
+        print(f"{name}: {', '.join(f'{state} {_source(line)}' for state, line in lines.items())}")
+
+
+def _source(line: Line) -> str:
+    return f"Line({line.base:.3g}, {line.per_kb:.3g})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="parts to run; default: all")
+    parser.add_argument("--quick", action="store_true", help="few jobs, to check that it runs")
+    args = parser.parse_args()
+    rounds = 1 if args.quick else args.rounds
+    few, many, each = (1_000, 6_000, 3_000) if args.quick else (FEW, MANY, JOBS_PER_SERVER)
+    verdicts: list[Verdict] = []
+    report: dict[str, object] = {}
+
+    if "servers" in args.only:
+        runs: dict[int, list[Scaled]] = {count: [] for count in SERVERS}
+        for number in range(rounds):
+            for count in SERVERS:
+                runs[count].append(on_servers(count, each))
+                print(f"round {number + 1}: {count} servers: {runs[count][-1]}", flush=True)
+        found = {count: median_scaled(of_count) for count, of_count in runs.items()}
+        verdicts += server_verdicts(found, os.cpu_count() or 1)
+        report["servers"] = {str(count): asdict(scaled) for count, scaled in found.items()}
+    if set(args.only) & {"costs", "fixed"}:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        spark = new_session()
+    if "costs" in args.only:
+        per_job(spark, PAYLOADS[0], few, many)
+        costs = {}
+        for payload in PAYLOADS:
+            costs[payload] = median_of([per_job(spark, payload, few, many) for _ in range(rounds)])
+            print(f"{payload:,} bytes: {costs[payload]}", flush=True)
+        verbs, memory = verbs_of(costs), memory_of(costs)
+        commit = Line(statistics.median(commit_us(many) for _ in range(rounds)), 0.0)
+        compact = compact_memory(few, many)
+        show_costs(verbs, memory, compact, commit)
+        verdicts += cost_verdicts(verbs, memory)
+        report |= {"verbs": {verb: asdict(cost) for verb, cost in verbs.items()}, "commit": asdict(commit)}
+        for name, lines in (("compact memory", compact), ("memory", memory)):
+            report[name] = {state: asdict(line) for state, line in lines.items()}
+    if "fixed" in args.only:
+        measures = {
+            "partition": partition,
+            "dispatching batch": dispatching_batch,
+            "collecting batch": collecting_batch,
+        }
+        for name, measure in measures.items():
+            measure(spark)
+            each_run = [asdict(measure(spark)) for _ in range(rounds)]
+            cost = FixedCost(**{part: statistics.median(run[part] for run in each_run) for part in each_run[0]})
+            print(f'    "{name}": FixedCost({", ".join(f"{ms:.2g}" for ms in vars(cost).values())}),', flush=True)
+            report[name] = asdict(cost)
+    show_verdicts(verdicts)
+    name = "scale" if set(args.only) == set(PARTS) else f"scale-{'-'.join(args.only)}"
+    write_results(name, {**report, "verdicts": [asdict(verdict) for verdict in verdicts]})
+
+
+if __name__ == "__main__":
+    main()
