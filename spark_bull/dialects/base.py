@@ -209,6 +209,8 @@ class Dialect(ABC):
         limiter: Limiter | None = options.values.get("limiter")
         if limiter is not None and limiter.group_key is not None:
             self.require("limiter-groups", "`groupKey` in `limiter`")
+        if limiter is not None and limiter.bounce_back:
+            self.require("limiter-delays", "`bounceBack` in `limiter`")
 
     def check_job_id(self, job_id: str) -> None:
         """Raises OptionError for a custom job id that the Node library refuses, or that is the name of another key."""

@@ -503,7 +503,8 @@ TABLE: Final[tuple[Option, ...]] = (
         None,
         (CLAIM, WORK),
         "rate limit of the whole queue: at most `max` jobs start in `duration` ms, "
-        '`{"max": 100, "duration": 1000}`; with `groupKey`, of each group of Bull 3 and 4',
+        '`{"max": 100, "duration": 1000}`; in Bull 3 and 4, `groupKey` limits each group, and jobs over the limit are '
+        "delayed, unless `bounceBack` is true",
     ),
     Option(
         "group",

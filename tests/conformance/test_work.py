@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from spark_bull.errors import JobMissing
+from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.limiter import Limiter
 from spark_bull.model.outcomes import Claim, Delayed, Failed, Lost, Outcomes, Retried
@@ -126,9 +127,37 @@ def test_nothing_is_claimed_after_the_stop_signal(bench: WorkBench) -> None:
     assert claim.jobs == []
 
 
+@pytest.mark.parametrize("bench", ["bull"], indirect=True)
+def test_jobs_over_the_limit_are_delayed_in_bull_and_start_before_newer_ones(bench: WorkBench) -> None:
+    ids = bench.add(6)
+    settings = ClaimSettings("slot", limiter=Limiter(2, HOUR_MS))
+    assert [job.id for job in bench.claim(6, claim_settings=settings).jobs] == ids[:2]
+    assert bench.counts() == {"active": 2, "delayed": 4}
+    # The period is over: the first jobs are due, the others have to wait for their own.
+    bench.client.delete(bench.key("limiter"))
+    make_due(bench, ids[2:4])
+    promote_due(bench.handle)
+    newer = bench.add(1)
+    assert [job.id for job in bench.claim(6, claim_settings=settings).jobs] == ids[2:4]
+    assert {job.id for job in bench.queue.page("delayed")} == {*ids[4:], *newer}
+    assert bench.queue.counts()["wait"] == 0
+
+
+@pytest.mark.parametrize("bench", ["bull"], indirect=True)
+def test_jobs_over_the_limit_stay_in_wait_with_bounce_back_or_limits_of_groups(bench: WorkBench) -> None:
+    bench.add(6)
+    limiter, group = Limiter(2, HOUR_MS), GroupLimits("n", concurrency=5)
+    for more in ({"limiter": limiter._replace(bounce_back=True)}, {"limiter": limiter, "group": group}):
+        assert len(bench.claim(6, claim_settings=ClaimSettings("slot", **more)).jobs) == 2
+        assert bench.claim(6, claim_settings=ClaimSettings("slot", **more)).limited_ms > 0
+        bench.client.delete(bench.key("limiter"))
+    assert bench.counts() == {"active": 4, "wait": 2}
+
+
 def test_the_limiter_of_a_worker_applies_to_the_whole_queue(bench: WorkBench) -> None:
     bench.add(10)
-    slots = [ClaimSettings(name, limiter=Limiter(3, HOUR_MS)) for name in ("one", "two")]
+    limiter = Limiter(3, HOUR_MS, bounce_back=bench.queue.protocol == "bull")
+    slots = [ClaimSettings(name, limiter=limiter) for name in ("one", "two")]
     assert len(bench.claim(2, claim_settings=slots[0]).jobs) == 2
     claim = bench.claim(10, claim_settings=slots[1])
     assert len(claim.jobs) == 1

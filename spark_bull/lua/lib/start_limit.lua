@@ -12,9 +12,9 @@ end
 
 -- The rate limit: how many jobs may start in how many ms, nil for none. As in BullMQ, the queue's `max` has precedence
 -- over that of the worker's limiter, but the worker's duration over that of the queue. With
--- `of_groups`, the worker's limiter applies to each group of jobs by itself.
+-- `delays`, the jobs over the worker's limit are delayed when they are to start: see bull/lib/delay_over_limit.lua.
 local function rate_limit(arg, limits)
-  if limits.of_groups then
+  if limits.delays then
     return nil
   end
   local most = limits.max or tonumber(arg.limiter_max)
@@ -24,7 +24,7 @@ local function rate_limit(arg, limits)
   end
 end
 
--- Returns the claimable count and the rate-limit wait (ms). `limits`: {paused, concurrency, max, duration, of_groups} of
+-- Returns the claimable count and the rate-limit wait (ms). `limits`: {paused, concurrency, max, duration, delays} of
 -- the queue itself, nil for none. Under a limit, no more jobs are claimed than start at once: others would use up the
 -- limit without running.
 local function claim_quota(key, arg, limits, limit)
@@ -52,7 +52,7 @@ local function claim_quota(key, arg, limits, limit)
   if most_active then
     limit = math.min(limit, most_active - call('LLEN', key.active))
   end
-  if most or most_active or limits.of_groups or arg.group ~= '' then
+  if most or most_active or limits.delays or arg.group ~= '' then
     limit = math.min(limit, tonumber(arg.at_once) or limit)
   end
   return math.max(limit, 0), 0

@@ -411,6 +411,7 @@ def work(
         "limiter_max": limiter.max if limiter else "",
         "limiter_ms": limiter.duration if limiter else "",
         "limiter_groups": int(limiter is not None and limiter.group_key is not None),
+        "limiter_delays": int(limiter is not None and not limiter.bounce_back and settings.group is None),
         "at_once": "" if settings.at_once is None else settings.at_once,
         "group": _packed(settings.group) if settings.group else "",
         "max_metrics": settings.max_metrics,

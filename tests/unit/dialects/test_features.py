@@ -33,6 +33,7 @@ TABLE = {
     "interval-starts": "0011",
     "jitter": "0011",
     "keep-rules": "0111",
+    "limiter-delays": "0100",
     "limiter-groups": "0100",
     "metrics": "0111",
     "paused-list": "1110",

@@ -201,6 +201,24 @@ def test_a_limiter_may_have_a_field_for_groups() -> None:
         parse_options(as_texts({"limiter": value, "group": group}), WORK)
 
 
+def test_a_limiter_may_keep_jobs_waiting() -> None:
+    value = {"max": 3, "duration": 50, "bounceBack": True}
+    limiter = parse_options(as_texts({"limiter": value}), WORK)["limiter"]
+    assert limiter == Limiter(3, 50, bounce_back=True)
+    assert limiter.given == value
+    assert parse_options(as_texts({"limiter": value | {"bounceBack": False}}), WORK)["limiter"] == Limiter(3, 50)
+    with pytest.raises(OptionError, match="expected one of `groupKey` and `bounceBack` in `limiter`, got both"):
+        parse_options(as_texts({"limiter": value | {"groupKey": "tenant"}}), WORK)
+
+
+@pytest.mark.parametrize("name", ["bull-1", "bullmq"])
+def test_bounce_back_is_refused_where_jobs_always_wait(name: str) -> None:
+    options = parse_options({"limiter": '{"max": 3, "duration": 50, "bounceBack": true}'}, CLAIM)
+    DIALECTS["bull"].check_options(options)
+    with pytest.raises(DialectError, match=r"expected no `bounceBack` in `limiter`: .* in `wait`; leave it out"):
+        DIALECTS[name].check_options(options)
+
+
 @pytest.mark.parametrize("name", ["bull-1", "bullmq"])
 def test_a_limiter_of_groups_is_refused_where_it_does_not_exist(name: str) -> None:
     options = parse_options({"limiter": '{"max": 3, "duration": 50, "groupKey": "tenant"}'}, CLAIM)
@@ -215,6 +233,7 @@ def test_a_limiter_of_groups_is_refused_where_it_does_not_exist(name: str) -> No
         {"max": 3},
         {"max": 3, "duration": 1, "groupKey": ""},
         {"max": 3, "duration": 1, "by": "a"},
+        {"max": 3, "duration": 1, "bounceBack": 1},
         {"max": 3, "duration": 0},
         {"max": True, "duration": 1},
         "3/s",

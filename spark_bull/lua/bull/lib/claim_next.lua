@@ -1,12 +1,12 @@
--- @include bull/lib: claim_jobs limit_group
+-- @include bull/lib: claim_jobs delay_over_limit
 
 -- Claims up to `limit` jobs.
 local function claim_next(key, arg, now, limit, may_drain)
   local call = redis.call
   local processed_on, channel = string.format('%.0f', now), arg.base .. 'active@' .. arg.token
-  local limits = {of_groups = arg.limiter_groups == '1'}
+  local limits = {delays = arg.limiter_delays == '1'}
   local claimed, rows = claim_jobs(key, arg, now, limit, limits, function(job_key, id)
-    if limits.of_groups and limit_group(key, arg, id, now) then
+    if limits.delays and delay_over_limit(key, arg, id, now) then
       return 'delayed'
     end
     call('HSET', job_key, 'processedOn', processed_on)

@@ -1,10 +1,10 @@
 -- @include lib: start_limit
 
--- Applies a limiter with `groupKey` to a job that is to start, as a worker of Bull 3 and 4 with the same counters does:
--- counts it, or delays it if its group has used up its period, or has delayed jobs. The group is the part of the id
--- behind the last colon. Returns whether the job was delayed.
-local function limit_group(key, arg, id, now)
-  local call, group = redis.call, string.match(id, '[^:]+$')
+-- Applies the worker's limiter to a job that is to start, as a worker of Bull 3 and 4 with the same counters does: counts
+-- it, or delays it if the limit of the period is used up, or other jobs are delayed for it. With `groupKey` each group has
+-- a counter, and is the part of the id behind the last colon. Returns whether the job was delayed.
+local function delay_over_limit(key, arg, id, now)
+  local call, group = redis.call, arg.limiter_groups == '1' and string.match(id, '[^:]+$')
   if group == 'index' then
     -- Its counter would be the key of the index; Bull fails with such a job.
     group = nil

@@ -1,0 +1,166 @@
+"""The limiter of Bull 3 and 4: workers of Node and ours start and delay the same jobs, and write the same keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.clock import DELAYED_SCALE
+from spark_bull.model.jobs import NewJob
+from spark_bull.model.limiter import Limiter
+from spark_bull.queue.bull_queue import BullQueue
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+StartNode = Callable[..., NodePeer]
+
+each_bull = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bull"], ids=str)
+
+pytestmark = pytest.mark.interop
+
+HOUR_MS = 3_600_000
+WHOLE = Limiter(2, HOUR_MS)
+BY_GROUP = Limiter(2, HOUR_MS, "tenant")
+#: Ids, as a queue of Node with `groupKey` makes them: the group is behind the last colon.
+IDS = ["1:a", "2:a", "3:a", "4:b", "5:a", "6", "7:c:b", "8:b", "9:"]
+
+
+def limiter_keys(client: Redis, queue: BullQueue) -> dict[str, Any]:
+    """The counters, delayed jobs and index of a limiter; lifetimes in hours."""
+    base = queue.handle.keys.base
+    found: dict[str, Any] = {}
+    for key in client.scan_iter(match=f"{base}limiter*"):
+        name, kind = key.decode().removeprefix(base), client.type(key)
+        if kind == b"string":
+            found[name] = (client.get(key), round(client.pttl(key) / HOUR_MS))
+        elif kind == b"set":
+            found[name] = client.smembers(key)
+        else:
+            found[name] = {i: limited.decode().removeprefix(base) for i, limited in client.hgetall(key).items()}
+    return found
+
+
+def delayed_jobs(client: Redis, queue: BullQueue) -> list[tuple[bytes, float, int]]:
+    """The delayed jobs in their order: id, hours until they are due, and the low bits of the score."""
+    now = queue.handle.connection.now_ms()
+    scores = client.zrange(queue.handle.keys["delayed"], 0, -1, withscores=True)
+    return [
+        (job_id, round((score / DELAYED_SCALE - now) / HOUR_MS, 1), int(score) % DELAYED_SCALE)
+        for job_id, score in scores
+    ]
+
+
+def all_keys(client: Redis, queue: BullQueue) -> dict[str, Any]:
+    """What a limiter has changed."""
+    keys = queue.handle.keys
+    return {
+        **{state: sorted(job.id for job in queue.page(state)) for state in ("completed", "wait", "active")},
+        "delayed": delayed_jobs(client, queue),
+        "limiter": limiter_keys(client, queue),
+        "priority": client.zrange(keys["priority"], 0, -1, withscores=True),
+        "jobs": {job_id: client.hmget(keys.job(job_id), "delay", "priority", "attemptsMade") for job_id in IDS},
+    }
+
+
+def has_no_waiting_jobs(queue: BullQueue) -> bool:
+    counts = queue.counts()
+    return not counts["wait"] and not counts["active"]
+
+
+def counters(client: Redis, queue: BullQueue) -> list[bytes]:
+    return [key for key in client.keys(f"{queue.handle.keys.base}limiter*") if client.type(key) == b"string"]
+
+
+def process_both(theirs: NodePeer, queues: Iterable[BullQueue], limiter: Limiter, **ours: int) -> None:
+    """Node's worker processes the first queue, ours the second one."""
+    left, right = queues
+    theirs.call("process", queue=left.name, concurrency=1, opts={"limiter": limiter.given})
+    wait_until(lambda: has_no_waiting_jobs(left), "Node to start, or delay, the jobs")
+    theirs.call("stop", queue=left.name)
+    with OurWorker(right.handle, limiter=limiter, **ours):
+        wait_until(lambda: has_no_waiting_jobs(right), "our worker to start, or delay, the jobs")
+
+
+@each_bull
+@pytest.mark.parametrize("limiter", [WHOLE, BY_GROUP], ids=["whole", "by group"])
+@pytest.mark.parametrize("chunk_size", [1, 4])
+def test_jobs_over_a_limit_are_delayed_as_by_node(
+    node: StartNode, redis_url: str, client: Redis, prefix: str, peer: Peer, limiter: Limiter, chunk_size: int
+) -> None:
+    theirs = node(peer.alias, prefix=prefix)
+    queues = [BullQueue(side, url=redis_url, prefix=prefix, protocol="bull") for side in ("left", "right")]
+    started = {WHOLE: ["2:a", "5:a"], BY_GROUP: ["1:a", "2:a", "4:b", "6", "7:c:b", "9:"]}[limiter]
+
+    def both_have(jobs: Iterable[str], **properties: Any) -> None:
+        for queue in queues:
+            queue.add_many(NewJob({"$behaviour": "return:1"}, job_id=job_id, **properties) for job_id in jobs)
+
+    if limiter is WHOLE:
+        both_have(["5:a"], priority=2)
+        both_have(["2:a"], priority=1)
+    both_have(IDS)
+    process_both(theirs, queues, limiter, chunk_size=chunk_size)
+    left, right = (all_keys(client, queue) for queue in queues)
+    assert left == right
+    assert left["completed"] == started
+    assert len(left["delayed"]) == len(IDS) - len(started)
+
+    # A job that is due runs if the period is over, before jobs that come later; as long as others are delayed, those
+    # are delayed, too.
+    for queue in queues:
+        first, second = (job_id.decode() for job_id, _, _ in delayed_jobs(client, queue)[:2])
+        client.delete(*counters(client, queue))
+        for job_id in (first, second):
+            theirs.call("promote", queue=queue.name, jobId=job_id)
+    both_have(["10:a", "11:b", "12:a"])
+    process_both(theirs, queues, limiter, chunk_size=chunk_size)
+    left, right = (all_keys(client, queue) for queue in queues)
+    assert left == right
+    assert {first, second} <= {*left["completed"]}
+
+
+@each_bull
+@pytest.mark.parametrize("limiter", [WHOLE, BY_GROUP], ids=["whole", "by group"])
+def test_limits_are_shared_with_node(
+    node: StartNode, redis_url: str, prefix: str, peer: Peer, limiter: Limiter
+) -> None:
+    theirs = node(peer.alias, prefix=prefix)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bull") as queue:
+        theirs.call("process", queue="q", concurrency=1, opts={"limiter": limiter.given})
+        queue.add({"$behaviour": "return:1"}, job_id="1:a")
+        wait_until(lambda: queue.counts()["completed"] == 1, "Node to process a job")
+        theirs.call("stop", queue="q")
+        queue.add_many(NewJob({}, job_id=job_id) for job_id in ("2:a", "3:a"))
+        with OurWorker(queue.handle, limiter=limiter):
+            wait_until(lambda: queue.counts()["completed"] == 2, "our worker to process a job")
+            wait_until(lambda: queue.counts()["delayed"] == 1, "our worker to delay a job")
+        assert [job.id for job in queue.page("delayed")] == ["3:a"]
+        queue.remove("3:a")
+        assert queue.handle.connection.call("EXISTS", queue.handle.keys["limiter_index"]) == 0
+
+
+@each_bull
+def test_with_bounce_back_jobs_wait_where_node_loses_them(
+    node: StartNode, redis_url: str, client: Redis, prefix: str, peer: Peer
+) -> None:
+    """Node removes such a job from `active` without putting it anywhere else; ours stays in `wait`."""
+    theirs = node(peer.alias, prefix=prefix)
+    queues = [BullQueue(side, url=redis_url, prefix=prefix, protocol="bull") for side in ("left", "right")]
+    for queue in queues:
+        queue.add_many(NewJob({"$behaviour": "return:1"}, job_id=job_id) for job_id in IDS[:4])
+    limiter = Limiter(2, HOUR_MS, bounce_back=True)
+    left, right = queues
+    theirs.call("process", queue=left.name, concurrency=1, opts={"limiter": limiter.given})
+    wait_until(lambda: has_no_waiting_jobs(left), "Node to start, or lose, the jobs")
+    theirs.call("stop", queue=left.name)
+    with OurWorker(right.handle, limiter=limiter):
+        wait_until(lambda: right.counts()["completed"] == 2, "our worker to process two jobs")
+    assert limiter_keys(client, left) == limiter_keys(client, right) == {"limiter": (b"2", 1)}
+    assert [queue.counts()["completed"] for queue in queues] == [2, 2]
+    assert [queue.counts()["delayed"] for queue in queues] == [0, 0]
+    assert [queue.counts()["wait"] for queue in queues] == [0, 2]
