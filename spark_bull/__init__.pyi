@@ -40,6 +40,7 @@ from spark_bull.model.jobs import Change as Change
 from spark_bull.model.jobs import Changed as Changed
 from spark_bull.model.jobs import Dependency as Dependency
 from spark_bull.model.jobs import FlowJob as FlowJob
+from spark_bull.model.jobs import FlowNode as FlowNode
 from spark_bull.model.jobs import Job as Job
 from spark_bull.model.jobs import JobStats as JobStats
 from spark_bull.model.jobs import NewJob as NewJob

@@ -73,6 +73,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                     "jobs/children",
                     "jobs/counts_by",
                     "jobs/dependencies",
+                    "jobs/flow_tree",
                     "dispatch/writes",
                 )
             ),
@@ -135,6 +136,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                     "monitor/activity",
                     "jobs/children",
                     "jobs/dependencies",
+                    "jobs/flow_tree",
                     "events/events",
                     "core/intake",
                     "manage/limits",

@@ -14,7 +14,7 @@ from spark_bull.cli.command import Command
 
 #: The names of the commands of a module, by the constant that holds them.
 NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
-    ("show", "SHOW"): ("queues", "counts", "page", "job", "logs", "workers", "writes"),
+    ("show", "SHOW"): ("queues", "counts", "page", "job", "flow", "logs", "workers", "writes"),
     ("tail", "TAIL"): ("tail",),
     ("add", "ADD"): ("add",),
     ("schedule", "SCHEDULE"): ("schedulers", "schedule", "unschedule"),

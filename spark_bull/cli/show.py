@@ -24,6 +24,7 @@ from spark_bull.model.properties import parsed
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import opening
 from spark_bull.queue.jobs.counts_by import BY
+from spark_bull.queue.jobs.flow_tree import DEFAULT_DEPTH, DEFAULT_JOBS
 from spark_bull.queue.jobs.read import counting, counts
 from spark_bull.queue.monitor.find import describing, find_queues, is_glob, workers
 from spark_bull.store.connection import Connection
@@ -90,8 +91,32 @@ def _short(job: Job) -> dict[str, Any]:
 def _job(args: Namespace) -> Output:
     job = existing_queue(args).job(args.id)
     if job is None:
-        raise JobMissing(f"expected job {args.id} in queue {args.queue}, found none", queue=args.queue, job_id=args.id)
+        raise _missing(args)
     return parsed(job)
+
+
+def _missing(args: Namespace) -> JobMissing:
+    return JobMissing(f"expected job {args.id} in queue {args.queue}, found none", queue=args.queue, job_id=args.id)
+
+
+def _flow(args: Namespace) -> Output:
+    found = existing_queue(args).get_flow(args.id, args.max_depth, args.max_jobs)
+    if found is None:
+        raise _missing(args)
+    return [
+        {
+            "depth": node.depth,
+            "queue": node.queue,
+            "id": node.id,
+            "name": node.job and node.job.name,
+            "state": node.job and node.job.state,
+            "parent_queue": node.parent_queue,
+            "parent_id": node.parent_id,
+            "dependency": node.dependency,
+            "child_count": node.child_count,
+        }
+        for node in found.walk()
+    ]
 
 
 def _logs(args: Namespace) -> Output:
@@ -162,6 +187,15 @@ SHOW: Final = (
         flag("--descending", "in the reverse order, the newest jobs first"),
     ),
     command("job", "show one job", "job mail 42 --json", _job, ID),
+    command(
+        "flow",
+        "show a job of BullMQ with its children, and theirs",
+        "flow books 42",
+        _flow,
+        ID,
+        argument("--max-depth", type=int, default=DEFAULT_DEPTH, metavar="LEVELS", help="maximum number of levels"),
+        argument("--max-jobs", type=int, default=DEFAULT_JOBS, metavar="JOBS", help="maximum number of jobs"),
+    ),
     command("logs", "show the log of a job", "logs mail 42", _logs, ID),
     command("workers", "list the connected workers of a queue", "workers mail", _workers),
     command("writes", "list Spark's writes of the last 30 days", "writes mail", _writes),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -286,6 +286,45 @@ class QueueEvent:
     failed_reason: str | None = None
     run_at: int | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FlowNode:
+    """A job of a flow, as read from Redis, with the jobs below it.
+
+    Parameters:
+      queue: name of its queue; with the prefix of its keys in front if that is another one.
+      id: id of the job.
+      depth: number of jobs above it; 0: it is the first one.
+      job: the job; None if it was removed.
+      parent_queue: name of the queue of its parent; None for the first job.
+      parent_id: id of its parent; None for the first job.
+      dependency: what has become of it for its parent, as `state` of Dependency; None for the first job.
+      child_count: number of its children, also of those that were not read.
+      children: its children that were read.
+    """
+
+    queue: str
+    id: str
+    depth: int = 0
+    job: Job | None = None
+    parent_queue: str | None = None
+    parent_id: str | None = None
+    dependency: str | None = None
+    child_count: int = 0
+    children: tuple[FlowNode, ...] = ()
+
+    def walk(self) -> Iterator[FlowNode]:
+        """Iterates over this job and all below it, each before its children.
+
+        Returns:
+          The jobs.
+        """
+        left = [self]
+        while left:
+            node = left.pop()
+            yield node
+            left += reversed(node.children)
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ VIEWS: Final = (
     "writes",
     "logs",
     "dependencies",
+    "flows",
     "schedulers",
     "workers",
     "metrics",
@@ -633,8 +634,8 @@ TABLE: Final[tuple[Option, ...]] = (
         choice(*VIEWS),
         "jobs",
         (READ, EVENTS),
-        "table to read: `jobs`, `counts`, `queues`, `writes`, `logs`, `dependencies`, `schedulers`, `workers`, "
-        "`metrics`, `stats` or `events`, which is also a stream (BullMQ)",
+        "table to read: `jobs`, `counts`, `queues`, `writes`, `logs`, `dependencies`, `flows`, `schedulers`, "
+        "`workers`, `metrics`, `stats` or `events`, which is also a stream (BullMQ)",
     ),
     Option(
         "payloadSchema",
@@ -678,6 +679,8 @@ TABLE: Final[tuple[Option, ...]] = (
         "`view=stats`: period, up to now, of the finished jobs whose times count, and of the rates",
     ),
     Option("sample", integer(1), 10_000, (READ,), "`view=stats`: maximum number of jobs that are read of each state"),
+    Option("maxDepth", integer(1, 1_000), 10, (READ,), "`view=flows`: maximum number of levels of each flow"),
+    Option("maxJobs", integer(1, 100_000), 1_000, (READ,), "`view=flows`: maximum number of jobs of each flow"),
     Option("jobIds", names, (), (READ,), "only these jobs, comma separated", "all"),
     Option(
         "writeId",

@@ -23,6 +23,7 @@ from spark_bull.model.jobs import (
     Changed,
     Dependency,
     FlowJob,
+    FlowNode,
     Job,
     JobStats,
     NewJob,
@@ -51,6 +52,7 @@ from spark_bull.queue.events.waiting import wait_for_job
 from spark_bull.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.jobs.counts_by import counts_by
 from spark_bull.queue.jobs.dependencies import dependency_counts, read_dependencies
+from spark_bull.queue.jobs.flow_tree import DEFAULT_DEPTH, DEFAULT_JOBS, read_flow
 from spark_bull.queue.jobs.read import counts, logs, page, read_job
 from spark_bull.queue.manage import limits, manage
 from spark_bull.queue.manage.cancel import request_cancel, request_cancel_all
@@ -429,6 +431,24 @@ class BullQueue:
           DialectError: for a queue of Bull, whose jobs have no children.
         """
         return read_dependencies(self.handle, job_id, limit)
+
+    def get_flow(self, job_id: str, max_depth: int = DEFAULT_DEPTH, max_jobs: int = DEFAULT_JOBS) -> FlowNode | None:
+        """Reads a job with its children, and theirs, as getFlow of BullMQ; level by level, until a bound is reached.
+
+        Parameters:
+          job_id: id of the job.
+          max_depth: maximum number of levels; 1: only the job itself.
+          max_jobs: maximum number of jobs, which are all in memory at once.
+
+        Returns:
+          The job, or None when there is none of this id. A job whose `child_count` is larger than the number of its
+          `children` has more of them.
+
+        Raises:
+          OptionError: for a bound that is wrong.
+          DialectError: for a queue of Bull, whose jobs have no children.
+        """
+        return read_flow(self.handle, job_id, max_depth, max_jobs)
 
     def dependency_counts(self, job_id: str) -> dict[str, int]:
         """Counts the children of a job.

@@ -123,6 +123,28 @@ SCHEMAS: Final[dict[str, StructType]] = {
     "dependencies": _table(
         {"queue": TEXT, "id": TEXT, "childQueue": TEXT, "childId": TEXT, "state": TEXT, "value": TEXT}
     ),
+    "flows": _table(
+        {
+            "queue": TEXT,
+            "id": TEXT,
+            "depth": IntegerType(),
+            "jobQueue": TEXT,
+            "jobId": TEXT,
+            "parentQueue": TEXT,
+            "parentId": TEXT,
+            "dependency": TEXT,
+            "children": LongType(),
+            "name": TEXT,
+            "state": TEXT,
+            "data": TEXT,
+            "returnvalue": TEXT,
+            "failedReason": TEXT,
+            "attemptsMade": IntegerType(),
+            "timestamp": TIME,
+            "processedOn": TIME,
+            "finishedOn": TIME,
+        }
+    ),
     "schedulers": _table(
         {
             "queue": TEXT,

@@ -142,6 +142,24 @@ class FamilyDocument(BaseModel):
     children: list[ChildDocument]
 
 
+class FlowJobDocument(BaseModel):
+    """A job of a flow. `dependency`: what has become of it for its parent; `childCount`: also of children not read."""
+
+    queue: str
+    id: str
+    depth: int = Field(description="number of jobs above it")
+    parent: ParentDocument | None
+    dependency: Literal["unprocessed", "processed", "ignored", "failed"] | None
+    childCount: int
+    job: JobDocument | None
+
+
+class FlowDocument(BaseModel):
+    """The jobs of a flow, each before its children."""
+
+    jobs: list[FlowJobDocument]
+
+
 class WriteList(BaseModel):
     """Writes of the last 30 days, the oldest first, unfinished ones last."""
 

@@ -298,3 +298,67 @@ def test_jobs_of_bull_have_no_dependencies(redis_url: str, prefix: str, dialect:
         for read in (queue.dependencies, queue.dependency_counts):
             with pytest.raises(DialectError, match=f"jobs of {dialect} have no children"):
                 read("1")
+
+
+def test_a_flow_is_read_level_by_level_until_a_bound(bench: Bench) -> None:
+    pages = [
+        FlowJob(
+            {}, job_id=f"p{n}", queue="pages", children=[FlowJob({}, job_id=f"w{n}-{m}", queue="words") for m in "ab"]
+        )
+        for n in range(3)
+    ]
+    bench.add(FlowJob({"book": 1}, "bind", job_id="book", children=pages))
+    queue = bench.queue()
+
+    def ids(**bounds: int) -> list[str]:
+        found = queue.get_flow("book", **bounds)
+        assert found is not None
+        return sorted(node.id for node in found.walk())
+
+    words = [f"w{n}-{m}" for n in range(3) for m in "ab"]
+    assert ids() == sorted(["book", "p0", "p1", "p2", *words])
+    assert ids(max_depth=2) == ["book", "p0", "p1", "p2"]
+    assert (ids(max_depth=1), ids(max_jobs=1)) == (["book"], ["book"])
+    # All levels but the last one are whole.
+    assert len(ids(max_jobs=6)) == 6
+    assert ids(max_jobs=6)[:4] == ["book", "p0", "p1", "p2"]
+    bench.client.delete(bench.key("words", "w1-a"))
+    found = queue.get_flow("book", max_jobs=3)
+    assert found is not None
+    assert (found.child_count, len(found.children), found.job and found.job.data) == (3, 2, {"book": 1})
+    whole = queue.get_flow("book")
+    assert whole is not None
+    nodes = {node.id: node for node in whole.walk()}
+    lost = nodes["w1-a"]
+    assert (lost.queue, lost.depth, lost.job, lost.dependency) == ("words", 2, None, "unprocessed")
+    assert (lost.parent_queue, lost.parent_id) == ("pages", "p1")
+    assert [node.id for node in [*whole.walk()][:2]] == ["book", whole.children[0].id]
+    assert queue.get_flow("nobody") is None
+    for bounds in ({"max_depth": 0}, {"max_jobs": True}):
+        with pytest.raises(OptionError, match="to be an integer >= 1"):
+            queue.get_flow("book", **bounds)
+
+
+def test_a_cycle_of_damaged_jobs_is_read_once(bench: Bench) -> None:
+    bench.add(FlowJob({}, job_id="a", children=[FlowJob({}, job_id="b")]))
+    bench.client.sadd(f"{bench.key('books', 'b')}:dependencies", bench.key("books", "a"))
+    found = bench.queue().get_flow("a")
+    assert found is not None
+    assert [node.id for node in found.walk()] == ["a", "b"]
+
+
+def test_a_child_under_another_prefix_is_named_with_it(bench: Bench) -> None:
+    bench.add(FlowJob({}, job_id="a", children=[FlowJob({}, job_id="b")]))
+    with BullQueue("pages", url=bench.url, prefix=f"{bench.prefix}-2", protocol="bullmq") as other:
+        other.add({}, job_id="c")
+        bench.client.sadd(f"{bench.key('books', 'b')}:dependencies", other.handle.keys.job("c"))
+        found = bench.queue().get_flow("a")
+        assert found is not None
+        last = [*found.walk()][-1]
+        assert (last.queue, last.id, last.job is not None) == (f"{bench.prefix}-2:pages", "c", True)
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull"])
+def test_bull_has_no_flows_to_read(bench: Bench, protocol: str) -> None:
+    with pytest.raises(DialectError, match=f"jobs of {protocol} have no children"):
+        bench.queue("old", protocol=protocol).get_flow("1")

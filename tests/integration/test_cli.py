@@ -23,7 +23,7 @@ from spark_bull.cli.main import parser
 from spark_bull.cli.tables import as_table
 from spark_bull.cli.times import milliseconds, seconds
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model.jobs import NewJob
+from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.time_text import duration, relative, utc
 from spark_bull.worker.job.running_job import RunningJob
@@ -286,6 +286,7 @@ def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
             ["cancel", "1"],
             ["cancel", "--all"],
             ["clear-logs", "1"],
+            ["flow", "1"],
             ["trim-events", "10"],
             ["remove-orphans", "--yes"],
             ["limits"],
@@ -493,6 +494,20 @@ def test_an_active_job_is_cancelled_with_a_reason(run: Run, queue: BullQueue) ->
     assert [job.failed_reason for job in queue.page("failed")] == ["cancelled: too late"]
     assert as_data(run, "cancel", "mail", "--all") == {"done": "cancel", "queue": "mail", "jobs": 0}
     assert "expected either the id of a job or --all" in run("cancel", "mail", code=1)
+
+
+def test_a_flow_is_shown_with_all_its_levels(run: Run, queue: BullQueue) -> None:
+    page = FlowJob({}, "print", job_id="page", queue="pages", children=[FlowJob({}, job_id="word", queue="words")])
+    queue.add_flow(FlowJob({}, "bind", job_id="book", children=[page]))
+    rows = as_data(run, "flow", "mail", "book")
+    assert [(row["depth"], row["queue"], row["id"], row["parent_id"], row["dependency"]) for row in rows] == [
+        (0, "mail", "book", None, None),
+        (1, "pages", "page", "book", "unprocessed"),
+        (2, "words", "word", "page", "unprocessed"),
+    ]
+    assert len(as_data(run, "flow", "mail", "book", "--max-depth", "2")) == 2
+    assert len(as_data(run, "flow", "mail", "book", "--max-jobs", "1")) == 1
+    assert "expected job 7 in queue mail, found none" in run("flow", "mail", "7", code=1)
 
 
 def test_logs_events_and_orphaned_jobs_are_removed(run: Run, queue: BullQueue, client: Redis) -> None:

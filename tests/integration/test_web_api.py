@@ -292,6 +292,26 @@ def test_the_family_of_a_job_is_shown(web: Web, queue: BullQueue) -> None:
     assert child["parent"] == {"queue": "mail", "id": flow.id}
 
 
+@bullmq
+def test_a_flow_is_shown_without_jobs_of_queues_that_are_not(
+    web: Web, queue: BullQueue, redis_url: str, prefix: str
+) -> None:
+    page = FlowJob({"page": 1}, queue="pages", job_id="page", children=[FlowJob({}, queue="pages", job_id="word")])
+    flow = queue.add_flow(FlowJob({"book": 1}, children=[page]))
+    found = web.get(f"/queues/mail/jobs/{flow.id}/flow")["jobs"]
+    assert [(job["id"], job["depth"], job["childCount"]) for job in found] == [
+        (flow.id, 0, 1),
+        ("page", 1, 1),
+        ("word", 2, 0),
+    ]
+    assert (found[0]["job"]["data"], found[1]["parent"]) == ({"book": 1}, {"queue": "mail", "id": flow.id})
+    assert len(web.get(f"/queues/mail/jobs/{flow.id}/flow", maxDepth=2)["jobs"]) == 2
+    web.get(f"/queues/mail/jobs/{flow.id}/flow", code=400, maxJobs=0)
+    with serving(url=redis_url, prefix=prefix, queues=("mail",)) as other:
+        found = other.get(f"/queues/mail/jobs/{flow.id}/flow")["jobs"]
+        assert [job["job"] is None for job in found] == [False, True, True]
+
+
 def test_activity_is_listed(web: Web, queue: BullQueue) -> None:
     queue.add(1)
     assert web.get("/queues/mail/writes") == {"writes": []}

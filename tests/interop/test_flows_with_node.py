@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.errors import ParentError
-from spark_bull.model.jobs import FlowJob, NewJob
+from spark_bull.model.jobs import FlowJob, FlowNode, NewJob
 from tests.support.flow_pair import QUEUES, FlowPair, on_side, shown
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodeError, NodePeer
@@ -280,6 +281,55 @@ def test_dependencies_and_their_counts_are_those_that_node_reads(pair: FlowPair)
     assert ("c", "x:y:z") in {(one.child_queue, one.child_id) for one in ours}
     values = {one.child_id: one.value for one in ours if one.value is not None}
     assert values == {"good-0": "0", "good-1": "1", "good-2": "2", "ignored": "scripted failure 1"}
+
+
+def ids_of(found: FlowNode | None) -> list[Any] | None:
+    """A tree as Node's adapter shows it; the order of children is random."""
+    if found is None or found.job is None:
+        return None
+    return [
+        found.queue,
+        found.id,
+        NODE_STATES.get(str(found.job.state), found.job.state),
+        in_order(map(ids_of, found.children)),
+    ]
+
+
+def in_order(children: Iterable[list[Any] | None]) -> list[list[Any] | None]:
+    return sorted(children, key=str)
+
+
+def ordered(theirs: list[Any] | None) -> list[Any] | None:
+    return theirs and [*theirs[:3], in_order(map(ordered, theirs[3]))]
+
+
+NODE_STATES = {"wait": "waiting"}
+
+
+@each_bullmq
+@pytest.mark.parametrize("seed", range(3))
+def test_a_flow_is_the_tree_that_node_reads(pair: FlowPair, seed: int) -> None:
+    random, node, queue = Random(seed), pair.nodes[1], pair.queues["a"]
+
+    def tree(depth: int) -> FlowJob:
+        children = [tree(depth - 1) for _ in range(random.randint(0, 3) if depth < 4 else 3)] if depth else []
+        keep = random.choice([None, True])
+        data = {"$behaviour": random.choice(["return:1", "fail"])}
+        opts = {"on_failure": random.choice(["wait", "ignore", "fail"]), "remove_on_complete": keep}
+        return FlowJob(data, queue=random.choice("bc"), children=children, **opts)
+
+    top = replace(tree(4), queue="a", on_failure=None)
+    flow = queue.add_flow(top)
+    for processed in (False, True):
+        if processed:
+            node.call("process", queue="b")
+            wait_until(lambda: not any(map(pair.queues["b"].counts().get, ("wait", "active"))), "queue b to be empty")
+            node.call("stop", queue="b")
+        for depth in (1, 2, 10):
+            theirs = node.call("getFlow", queue="a", jobId=flow.id, depth=depth)
+            assert ids_of(queue.get_flow(flow.id, max_depth=depth)) == ordered(theirs)
+    assert node.call("getFlow", queue="a", jobId="none") is None
+    assert queue.get_flow("none") is None
 
 
 @each_bullmq

@@ -22,7 +22,7 @@ const ADAPTERS = {
 };
 
 const COMMANDS = new Set([
-  'add', 'addBulk', 'flow', 'flows',
+  'add', 'addBulk', 'flow', 'flows', 'getFlow',
   'getJob', 'getJobs', 'counts', 'state',
   'retry', 'promote', 'remove',
   'pause', 'resume', 'clean', 'empty', 'obliterate',

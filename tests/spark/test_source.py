@@ -375,6 +375,31 @@ def test_the_view_dependencies_has_a_row_per_child(bull: Bull, queue: OpenQueue)
         bull.read("old", view="dependencies").collect()
 
 
+def test_the_view_flows_has_a_row_per_job_of_each_flow(bull: Bull, queue: OpenQueue) -> None:
+    parents = queue("a")
+    for n in (1, 2):
+        words = [FlowJob({}, job_id=f"w{n}", queue="words")]
+        parents.add_flow(FlowJob({}, job_id=f"p{n}", children=[FlowJob({}, job_id=f"c{n}", children=words)]))
+    parents.add({}, job_id="plain")
+    queue("old", protocol="bull").add({})
+    columns = ("queue", "id", "depth", "jobQueue", "jobId", "parentId", "dependency", "children", "state")
+    rows = [tuple(row) for row in bull.read("a,old*", view="flows").select(*columns).orderBy("id", "depth").collect()]
+    assert rows == [
+        row
+        for n in (1, 2)
+        for row in (
+            ("a", f"p{n}", 0, "a", f"p{n}", None, None, 1, "waiting-children"),
+            ("a", f"p{n}", 1, "a", f"c{n}", f"p{n}", "unprocessed", 1, "waiting-children"),
+            ("a", f"p{n}", 2, "words", f"w{n}", f"c{n}", "unprocessed", 0, "wait"),
+        )
+    ]
+    assert bull.read("a", view="flows", jobIds="c1,plain").count() == 3
+    assert bull.read("a", view="flows", maxDepth="1").count() == 2
+    assert bull.read("a", view="flows", maxJobs="2").count() == 4
+    with pytest.raises(PySparkException, match="jobs of bull have no children"):
+        bull.read("old", view="flows").collect()
+
+
 def test_the_view_workers_has_a_row_per_connected_worker(bull: Bull, queue: OpenQueue, redis_url: str) -> None:
     name = queue().handle.keys.client_name
     others = [name, f"{name}:w:press-1", f"{name}:qe", f"{queue('other').handle.keys.client_name}:w:x", "nobody"]

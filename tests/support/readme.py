@@ -117,6 +117,7 @@ CASES = {
     "books.write.format": Case(
         then={"books": {"waiting-children": 2}, "pages": {"wait": 4}}, prints=("|unprocessed|4|",)
     ),
+    '"view", "flows"': Case(prints=("depth|jobQueue|state|count",)),
     'FlowJob({"book": 1}, "bind"': Case(then={"books": {"waiting-children": 1}, "pages": {"wait": 3}}, prints=("33",)),
     'with BullQueue("books") as books': Case(then={"books": {"wait": 1}, "pages": {"wait": 1}}, prints=("1",)),
     "remove_deduplication_key()": Case(then={"pages": {"completed": 1, "wait": 0}}),

@@ -24,10 +24,11 @@ _STATES: Final[dict[str, tuple[str, str, Callable[[QueueKeys, str], str]]]] = {
 def dependency_counts(handle: QueueHandle, job_id: str) -> dict[str, int]:
     """The number of children in each state. Raises DialectError."""
     handle.dialect.require("flows")
-    return _counts(handle, [job_id])[0]
+    return child_counts(handle, [job_id])[0]
 
 
-def _counts(handle: QueueHandle, job_ids: Sequence[str]) -> list[dict[str, int]]:
+def child_counts(handle: QueueHandle, job_ids: Sequence[str]) -> list[dict[str, int]]:
+    """The number of children of each of these jobs in each state."""
     commands: list[Command] = [
         (count, key(handle.keys, job_id)) for job_id in job_ids for count, _, key in _STATES.values()
     ]
@@ -41,7 +42,7 @@ def dependencies_of(handle: QueueHandle, job_ids: Sequence[str]) -> Iterator[Dep
     Raises DialectError.
     """
     handle.dialect.require("flows")
-    for job_id, counts in zip(job_ids, _counts(handle, job_ids), strict=True):
+    for job_id, counts in zip(job_ids, child_counts(handle, job_ids), strict=True):
         for state, count in counts.items():
             if count:
                 yield from _children(handle, job_id, state)

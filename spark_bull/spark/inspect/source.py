@@ -37,7 +37,7 @@ from spark_bull.store.settings import resolved, settings_of
 from spark_bull.store.steps import run_all
 
 #: Views that are read in parallel slices; the others are small.
-SLICED: Final = ("jobs", "logs", "dependencies")
+SLICED: Final = ("jobs", "logs", "dependencies", "flows")
 JOBS_PER_PARTITION: Final = 100_000
 #: More partitions would wait for Redis, which sends the ids of all jobs to each of them.
 MAX_PARTITIONS: Final = 4
@@ -49,6 +49,7 @@ MAX_IGNORED: Final = 3
 #: What a dialect needs for a view of a named queue.
 _FEATURES: Final[Mapping[str, Feature]] = {
     "dependencies": "flows",
+    "flows": "flows",
     "schedulers": "schedulers",
     "metrics": "metrics",
     "events": "event-stream",

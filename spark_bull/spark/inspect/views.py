@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_bull.model.jobs import Percentiles
+from spark_bull.model.jobs import FlowNode, Percentiles
 from spark_bull.model.properties import in_camel_case
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle
@@ -14,6 +14,7 @@ from spark_bull.queue.core.walk import Slice
 from spark_bull.queue.dispatch.writes import records
 from spark_bull.queue.jobs.counts_by import counts_by
 from spark_bull.queue.jobs.dependencies import dependencies_of
+from spark_bull.queue.jobs.flow_tree import read_flow, roots_among
 from spark_bull.queue.jobs.read import counts, read_ids, read_jobs
 from spark_bull.queue.monitor.activity import activity
 from spark_bull.queue.monitor.find import describe, workers
@@ -76,6 +77,37 @@ def dependency_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     for ids in _ids(queue_slice):
         for found in dependencies_of(queue_slice.handle, ids):
             yield in_camel_case(found)
+
+
+def flow_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    handle, options = queue_slice.handle, queue_slice.options
+    for ids in _ids(queue_slice):
+        for root in ids if options["jobIds"] else roots_among(handle, ids):
+            found = read_flow(handle, root, options["maxDepth"], options["maxJobs"])
+            for node in found.walk() if found else ():
+                yield {"queue": handle.keys.queue, "id": root, **_flow_columns(node)}
+
+
+def _flow_columns(node: FlowNode) -> Row:
+    job = node.job
+    return {
+        "depth": node.depth,
+        "jobQueue": node.queue,
+        "jobId": node.id,
+        "parentQueue": node.parent_queue,
+        "parentId": node.parent_id,
+        "dependency": node.dependency,
+        "children": node.child_count,
+        "name": job and job.name,
+        "state": job and job.state,
+        "data": job and job.data_text,
+        "returnvalue": job and job.returnvalue_text,
+        "failedReason": job and job.failed_reason,
+        "attemptsMade": job and job.attempts_made,
+        "timestamp": job and job.timestamp,
+        "processedOn": job and job.processed_on,
+        "finishedOn": job and job.finished_on,
+    }
 
 
 def _ids(queue_slice: QueueSlice) -> Iterator[list[str]]:
@@ -152,6 +184,7 @@ ROWS: Final[dict[str, Callable[[QueueSlice], Iterator[Row]]]] = {
     "writes": write_rows,
     "logs": log_rows,
     "dependencies": dependency_rows,
+    "flows": flow_rows,
     "schedulers": scheduler_rows,
     "workers": worker_rows,
     "metrics": metrics_rows,

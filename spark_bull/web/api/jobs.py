@@ -10,15 +10,17 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Discriminator, Field, Tag
 
 from spark_bull.keys import QueueKeys
-from spark_bull.model.jobs import Job
+from spark_bull.model.jobs import FlowNode, Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.jobs.dependencies import dependencies_of, named
+from spark_bull.queue.jobs.flow_tree import DEFAULT_DEPTH
 from spark_bull.queue.jobs.portions import JobFilter, Portion, read_portion
 from spark_bull.web.api.job_path import ExistingJob, etag_of
 from spark_bull.web.cursors import Position, cursor_of, position_of
 from spark_bull.web.documents import (
     AddedDocument,
     FamilyDocument,
+    FlowDocument,
     JobDocument,
     JobPage,
     LogDocument,
@@ -200,6 +202,35 @@ def read_family(
         for child in islice(dependencies_of(queue.handle, [job.id]), limit)
     ]
     return Json({"parent": _parent(queue.handle.keys, job), "counts": counts, "children": found})
+
+
+@router.get("/queues/{queue}/jobs/{id}/flow", response_model=FlowDocument)
+def read_flow(
+    queue: ExistingQueue,
+    queues: AllQueues,
+    job: ExistingJob,
+    maxDepth: Annotated[int, Query(ge=1, le=100, description="maximum number of levels")] = DEFAULT_DEPTH,
+    maxJobs: Annotated[int, Query(ge=1, le=1_000, description="maximum number of jobs")] = 200,
+) -> Json:
+    """Reads a job with its children, and theirs (BullMQ), each job before its children.
+
+    `job` is null for a job that was removed, and in a queue that this server does not show.
+    """
+    found = queue.get_flow(job.id, maxDepth, maxJobs)
+    return Json({"jobs": [_flow_row(queues, node) for node in (found.walk() if found else ())]})
+
+
+def _flow_row(queues: Queues, node: FlowNode) -> dict[str, Any]:
+    return {
+        "queue": node.queue,
+        "id": node.id,
+        "depth": node.depth,
+        "parent": None if node.parent_id is None else {"queue": node.parent_queue, "id": node.parent_id},
+        "dependency": node.dependency,
+        "childCount": node.child_count,
+        # The name of a queue with another prefix has a colon.
+        "job": document(node.job) if ":" not in node.queue and queues.selects(node.queue) else None,
+    }
 
 
 def _parent(keys: QueueKeys, job: Job) -> dict[str, str] | None:

@@ -45,6 +45,17 @@ class BullMQAdapter extends Adapter {
     return (await this.producer.addBulk(flows)).map(idsOf);
   }
 
+  // The tree as [queue, id, state, children]; null for a job that was removed.
+  async getFlow({ queue, jobId, depth = 10, maxChildren = 1_000 }) {
+    this.producer ??= new this.library.FlowProducer(this.options);
+    const treeOf = async (node) => node && [
+      node.job.queueName, node.job.id, await node.job.getState(),
+      await Promise.all((node.children ?? []).map(treeOf)),
+    ];
+    const found = await this.producer.getFlow({ queueName: queue, id: jobId, depth, maxChildren });
+    return (await treeOf(found)) ?? null;
+  }
+
   async close() {
     await Promise.allSettled([super.close(), this.producer?.close()]);
   }
