@@ -214,12 +214,12 @@ def _free_port(cluster: bool) -> int:
 
     An ephemeral port could be assigned to a reconnecting client while the server restarts.
     """
-    last = 22_000 if cluster else 32_000
+    first, last = (11_000, 22_000) if cluster else (20_000, 32_000)
     for _ in range(100):
-        port = random.randrange(20_000, last)
+        port = random.randrange(first, last)
         if _is_free(port) and (not cluster or _is_free(port + 10_000)):
             return port
-    raise SparkBullError(f"expected a free port between 20000 and {last} on 127.0.0.1, got none in 100 attempts")
+    raise SparkBullError(f"expected a free port between {first} and {last} on 127.0.0.1, got none in 100 attempts")
 
 
 def _is_free(port: int) -> bool:

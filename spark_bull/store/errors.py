@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -26,6 +27,7 @@ from spark_bull.errors import (
     SparkBullError,
 )
 from spark_bull.store.settings import URL_VARIABLE, RedisSettings
+from spark_bull.store.tls import tls_hint, tls_message
 
 #: Codes of transient errors, with the state of Redis that they mean.
 TRANSIENT: Final[Mapping[str, str]] = {
@@ -90,7 +92,7 @@ def translated(
             said = f"slot {error.slot_id} to {error.host}:{error.port}"
         return RedisUnavailable(f"Redis at {where} {TRANSIENT[code]} ({said})")
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
-        return _unreachable(error, settings, "" if was_reached else hint(settings))
+        return _unreachable(error, settings, "" if was_reached else hint(settings) + _of_tls(error, settings))
     if code == "NOPERM" or any(text in str(error) for text in _FORBIDDEN_IN_SCRIPT):
         return PermissionDenied(f"Redis at {where} denied the user a required permission: {first_line(error)}")
     if code == "OOM":
@@ -114,8 +116,20 @@ def _unreachable(error: redis.RedisError, settings: RedisSettings, advice: str) 
             f"expected Redis at {settings.where}, but its host is unknown: {first_line(error)}: check "
             f"{'`url`' if not settings.assumed else 'the name'}{advice}"
         )
+    for cause in _with_causes(error):
+        if said := tls_message(cause, settings.where):
+            return ConnectionLost(said)
     tried = f" within {settings.retry_ms / 1000:g} s of trying" if settings.retry_ms else ""
     return RedisUnavailable(f"expected Redis at {settings.where}, got none{tried}: {first_line(error)}{advice}")
+
+
+def _of_tls(error: redis.RedisError, settings: RedisSettings) -> str:
+    """Advice if a server has ended a connection without an answer, as with TLS on one side only."""
+    ended = any(
+        isinstance(cause, (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)) for cause in _with_causes(error)
+    )
+    silent = settings.url.startswith("rediss") and isinstance(error, redis.TimeoutError)
+    return tls_hint(settings.url) if ended or silent or "closed by" in str(error) else ""
 
 
 def is_unknown_host(error: BaseException) -> bool:

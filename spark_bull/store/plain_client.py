@@ -9,7 +9,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from spark_bull.errors import OptionError
+from spark_bull.options.urls import at_address
 from spark_bull.store.settings import RedisSettings
+from spark_bull.store.tls import check_files
 
 try:
     from redis.driver_info import DriverInfo
@@ -48,14 +50,16 @@ def new_client(settings: RedisSettings, url: str) -> redis.Redis:
                 pool.connection_kwargs[name] = value
         # Validates the settings, which the pool does only with the first command. Opens no socket.
         pool.connection_class(**pool.connection_kwargs)
-        return client
     except (TypeError, ValueError) as error:
         raise OptionError(f"expected settings that redis-py accepts: {error}") from None
+    check_files(pool.connection_kwargs)
+    return client
 
 
 def sentinel_arguments(settings: RedisSettings) -> dict[str, Any]:
     """The arguments of clients of Sentinels, which have a user and a password of their own."""
-    shared = {name: _typed(text) for name, text in settings.extra if name.startswith("ssl_")}
+    of_primary = new_client(settings, at_address(settings.url, "localhost", 0)).connection_pool.connection_kwargs
+    shared = {name: value for name, value in of_primary.items() if name.startswith("ssl_")}
     own = {n.removeprefix(_OF_SENTINELS): _typed(text) for n, text in settings.extra if n.startswith(_OF_SENTINELS)}
     timeouts = {**_timeouts(settings), "socket_timeout": CONNECT_TIMEOUT_S}
     return {"ssl": settings.url.startswith("rediss"), **timeouts, **shared, **own}

@@ -7,7 +7,7 @@ plain clients of the nodes, whose replies are read without conversions.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Lock
@@ -25,6 +25,7 @@ from spark_bull.store.plain_client import new_client, sentinel_arguments
 from spark_bull.store.raw_replies import raw_reply
 from spark_bull.store.settings import RedisSettings
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 #: A map of slots that is younger is not read again, as many threads may find it outdated at once.
@@ -129,6 +130,11 @@ class Servers:
             if self._sentinels is not None:
                 self._primary = at_address(self._settings.url, *self._ask(self._sentinels.service))
             elif self._slots is not None or (found := self._find_primary()) is None:
+                if self._settings.url.startswith("unix:"):
+                    raise ConnectionLost(
+                        f"{self._settings.where} is a node of a Redis Cluster, whose nodes are reached over the "
+                        "network only: give the host and port of a node as `url`"
+                    )
                 self._primary, self._slots = self._read_slots()
             else:
                 self._primary = found
@@ -164,44 +170,60 @@ class Servers:
         ]
 
     def _each(self, urls: Sequence[str], ask: Callable[[redis.Redis], T]) -> Iterator[tuple[str, T]]:
-        """The answers of the servers that can be reached. Raises the last error if none can."""
-        lost: redis.RedisError | None = None
-        answered = False
-        for url in urls:
-            try:
-                answer = ask(self._client(url))
-            except (redis.ConnectionError, redis.TimeoutError) as error:
-                lost = error
-                continue
-            answered = True
-            yield url, answer
-        if lost is not None and not answered:
-            raise lost
+        """The answers of the servers that can be reached, with their URLs. Raises the last error if none can."""
+
+        def asked(url: str) -> tuple[str, T]:
+            return url, ask(self._client(url))
+
+        return _answers(urls, asked)
 
     def _ask(self, service: str) -> tuple[str, int]:
         """The address of the primary that the Sentinels name."""
         assert self._sentinels is not None
         sentinel = Sentinel(self._sentinels.addresses, sentinel_kwargs=sentinel_arguments(self._settings))
         try:
-            host, port = sentinel.discover_master(service)
-            return str(host), int(port)
-        except MasterNotFoundError:
-            for one in sentinel.sentinels:
-                with suppress(redis.ConnectionError, redis.TimeoutError):
-                    if service not in (known := [name for name, _ in _watched(one)]):
-                        raise ConnectionLost(
-                            f"expected the Sentinels at {self._settings.where} to watch a primary named {service!r}, "
-                            f"they watch: {', '.join(known) or 'none'}"
-                        ) from None
-            raise
+            with suppress(MasterNotFoundError):
+                host, port = sentinel.discover_master(service)
+                return str(host), int(port)
+            # Outside of a handler, which would replace the cause of the error.
+            raise self._why_unknown(sentinel.sentinels, service)
         finally:
             for one in sentinel.sentinels:
                 one.close()
+
+    def _why_unknown(self, sentinels: Sequence[redis.Redis], service: str) -> Exception:
+        """The error for a primary that no Sentinel names: that of a Sentinel, if none answers."""
+        try:
+            known = next(_answers(sentinels, _watched))
+        except redis.RedisError as error:
+            return error
+        if service in (names := [name for name, _ in known]):
+            return MasterNotFoundError(f"the Sentinels know no primary of {service!r} that is up")
+        return ConnectionLost(
+            f"expected the Sentinels at {self._settings.where} to watch a primary named {service!r}, "
+            f"they watch: {', '.join(names) or 'none'}"
+        )
 
     def _client(self, url: str) -> redis.Redis:
         if url not in self._clients:
             self._clients[url] = new_client(self._settings, url)
         return self._clients[url]
+
+
+def _answers(servers: Iterable[S], ask: Callable[[S], T]) -> Iterator[T]:
+    """The answers of the servers that can be reached. Raises the last error if none can."""
+    lost: redis.RedisError | None = None
+    answered = False
+    for server in servers:
+        try:
+            answer = ask(server)
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            lost = error
+            continue
+        answered = True
+        yield answer
+    if lost is not None and not answered:
+        raise lost
 
 
 def _hello(client: redis.Redis) -> dict[bytes, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 from redis import Redis
 from redis.crc import key_slot
@@ -23,11 +24,21 @@ DOWN_AFTER_MS = 1_000
 
 
 class RedisCluster:
-    """`primaries` servers with an equal share of the slots each, and `replicas` replicas of each."""
+    """`primaries` servers with an equal share of the slots each, and `replicas` replicas of each.
 
-    def __init__(self, primaries: int = 3, replicas: int = 0, config: Mapping[str, str] | None = None) -> None:
+    announced: the ports that primaries name instead of their own.
+    """
+
+    def __init__(
+        self,
+        primaries: int = 3,
+        replicas: int = 0,
+        config: Mapping[str, str] | None = None,
+        announced: Sequence[int] = (),
+    ) -> None:
         own = {"cluster-enabled": "yes", "cluster-node-timeout": str(NODE_TIMEOUT_MS), **(config or {})}
-        self.primaries = [EmbeddedRedis(own) for _ in range(primaries)]
+        ports = [{"cluster-announce-port": str(port)} for port in announced] or [{}] * primaries
+        self.primaries = [EmbeddedRedis(own | port) for port in ports]
         self.replicas = [EmbeddedRedis(own) for _ in range(primaries * replicas)]
         self._stack = ExitStack()
 
@@ -63,7 +74,7 @@ class RedisCluster:
         """The server that has the slot of a key now."""
         asked = next(server for server in self.servers if server.running)
         slot = key_slot(key.encode())
-        for first, last, (_, port, *_), *_ in self._raw_slots(asked):
+        for first, last, (_, port, *_), *_ in raw_slots(asked):
             if first <= slot <= last:
                 return next(server for server in self.servers if server.port == port)
         raise LookupError(f"no node has slot {slot}")
@@ -82,7 +93,7 @@ class RedisCluster:
     def is_complete(self, server: EmbeddedRedis) -> bool:
         """Whether a node serves, and knows all replicas that run."""
         with Redis.from_url(server.url) as client:
-            known = sum(len(nodes) - 1 for _, _, *nodes in self._raw_slots(server))
+            known = sum(len(nodes) - 1 for _, _, *nodes in raw_slots(server))
             running = sum(one.running for one in self.servers) - len(self.primaries)
             return is_cluster_ready(client) and known >= running
 
@@ -91,30 +102,40 @@ class RedisCluster:
             info = client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True)
             return is_cluster_ready(client) and b"cluster_known_nodes:%d\r" % len(self.servers) in info
 
-    def _raw_slots(self, server: EmbeddedRedis) -> list[list[object]]:
-        with Redis.from_url(server.url) as client:
-            client.response_callbacks.pop("CLUSTER SLOTS", None)
-            return client.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-any-return]
-
     @staticmethod
     def _call(server: EmbeddedRedis, *command: object) -> object:
         with Redis.from_url(server.url) as client:
             return client.execute_command(*command)
 
 
+def raw_slots(server: EmbeddedRedis) -> list[list[Any]]:
+    """The ranges of slots that a node knows: first and last slot, and the nodes as host, port and id."""
+    with Redis.from_url(server.url) as client:
+        client.response_callbacks.pop("CLUSTER SLOTS", None)
+        return client.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-any-return]
+
+
 class Sentinels:
-    """A primary, a replica, and a Sentinel that replaces a lost primary. password: that of the Sentinel."""
+    """A primary, a replica, and a Sentinel that replaces a lost primary.
+
+    password: that of the Sentinel. config: of primary and replica. watcher: the user of the Sentinel's clients.
+    """
 
     NAME = "main"
 
-    def __init__(self, folder: Path, password: str = "") -> None:
+    def __init__(
+        self, folder: Path, password: str = "", config: Mapping[str, str] | None = None, watcher: str = ""
+    ) -> None:
         # Redis is a Sentinel under this name.
         program = folder / "redis-sentinel"
         program.symlink_to(redis_server())
-        self.servers = [EmbeddedRedis({"appendonly": "yes", "repl-diskless-sync-delay": "0"}) for _ in range(2)]
-        config = {"requirepass": password} if password else {}
+        of_server = {"appendonly": "yes", "repl-diskless-sync-delay": "0", **(config or {})}
+        self.servers = [EmbeddedRedis(of_server) for _ in range(2)]
+        own = {"requirepass": password} if password else {}
+        if watcher:
+            own["user"] = watcher
         monitor = {"sentinel": f"monitor {self.NAME} 127.0.0.1 {self.servers[0].port} 1"}
-        self.sentinel = EmbeddedRedis(monitor | config, executable=program)
+        self.sentinel = EmbeddedRedis(monitor | own, executable=program)
 
     @property
     def url(self) -> str:
@@ -155,9 +176,11 @@ class Sentinels:
 
 
 @contextmanager
-def sentinels(folder: Path, password: str = "") -> Iterator[Sentinels]:
+def sentinels(
+    folder: Path, password: str = "", config: Mapping[str, str] | None = None, watcher: str = ""
+) -> Iterator[Sentinels]:
     """Starts the servers and the Sentinel."""
-    one = Sentinels(folder, password)
+    one = Sentinels(folder, password, config, watcher)
     primary, replica = one.servers
     with ExitStack() as stack:
         for server in one.servers:
