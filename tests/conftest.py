@@ -55,8 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--redis",
         choices=["plain", *KINDS],
         default="plain",
-        help="acl: a user with no more rights than docs/access.md gives; cluster: three nodes; sentinel: behind one",
+        help="a user with no more rights than docs/access.md gives: acl: on one server; cluster: three nodes; sentinel",
     )
+    parser.addoption("--each-value", action="store_true", help="with --redis: runs tests with all their values")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -99,7 +100,7 @@ def admin_url(redis_kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
     elif redis_kind == "sentinel":
         yield request.getfixturevalue("watched").primary.url
     elif redis_kind == "acl":
-        with EmbeddedRedis({"user": f"{USER} on >{PASSWORD} {rules()}"}) as server:
+        with EmbeddedRedis(_user()) as server:
             yield server.url
     elif url := os.environ.get("SPARK_BULL_TEST_URL"):
         yield url
@@ -115,26 +116,32 @@ def admin_url(redis_kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentinels]:
-    """A Redis behind a Sentinel."""
-    with sentinels(tmp_path_factory.mktemp("sentinels")) as servers:
+    """A Redis behind a Sentinel, with the user of the tested code."""
+    with sentinels(tmp_path_factory.mktemp("sentinels"), config=_user()) as servers:
         yield servers
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[RedisCluster]:
-    """A cluster; the keys of the tests are on its second node."""
-    with RedisCluster(3) as cluster:
+    """A cluster, with the user of the tested code; the keys of the tests are on its second node."""
+    with RedisCluster(3, config=_user("cluster")) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def redis_url(redis_kind: str, admin_url: str, request: pytest.FixtureRequest) -> str:
     """The same Redis, with the user of the tested code, by its Sentinel, or by another node."""
-    if redis_kind == "sentinel":
-        return str(request.getfixturevalue("watched").url)
-    if redis_kind == "cluster":
-        return str(request.getfixturevalue("cluster").url)
-    return admin_url.replace("redis://", f"redis://{USER}:{PASSWORD}@") if redis_kind == "acl" else admin_url
+    if redis_kind == "plain":
+        return admin_url
+    others = {"sentinel": "watched", "cluster": "cluster"}
+    url = request.getfixturevalue(others[redis_kind]).url if redis_kind in others else admin_url
+    return str(url).replace("://", f"://{USER}:{PASSWORD}@")
+
+
+def _user(place: str = "") -> dict[str, str]:
+    """The configuration of a user with the rights of docs/access.md. In a cluster, prefixes have braces."""
+    prefixes = "{test-*" if place == "cluster" else "test-*"
+    return {"user": f"{USER} on >{PASSWORD} {rules(prefix=prefixes, place=place)}"}
 
 
 @pytest.fixture(scope="session")

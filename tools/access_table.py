@@ -27,6 +27,7 @@ ARGUMENTS: Final = frozenset(
     (
         "BEFORE",
         "BLOCK",
+        "CLUSTERDOWN",
         "COUNT",
         "KEEPTTL",
         "LEFT",
@@ -210,6 +211,11 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("read/find", "read/jobs", "read/unlocked", "read/unplaced"),
     ),
 }
+#: What is needed beside the verbs, as VERBS: of each node of a cluster, and of a user of the Sentinels alone.
+PLACES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "cluster": (("store/servers", "store/steps"), ()),
+    "sentinel": ((), ()),
+}
 #: Commands sent by methods of redis-py: for subscriptions, and for the list of connections.
 BY_METHODS: Final = {
     "inspect": {"CLIENT|LIST"},
@@ -218,6 +224,7 @@ BY_METHODS: Final = {
     "collect": {"CLIENT|LIST"},
     "serve": {"CLIENT|LIST", "SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE"},
     "doctor": {"COMMAND|INFO", "MULTI"},
+    "sentinel": {"SENTINEL|MASTERS"},
 }
 _HEAD: Final = '''"""The commands of each verb, as in docs/access.md; written by tools/access_table.py."""
 
@@ -226,12 +233,12 @@ from __future__ import annotations
 from typing import Final
 
 COMMANDS: Final = {'''
-_BLOCK: Final = re.compile(r"(<!-- access -->\n).*?(<!-- end -->)", re.DOTALL)
+_BLOCK: Final = re.compile(r"(<!-- access(?: of a (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def commands_of(verb: str) -> list[str]:
     """Returns the commands to allow for a verb, without those for all verbs."""
-    modules, scripts = VERBS[verb]
+    modules, scripts = (VERBS | PLACES)[verb]
     found = {command for name in scripts for source in _sources(name) for command in _in_script(source)}
     found |= {command for name in modules for command in _in_module((PACKAGE / f"{name}.py").read_text("utf-8"))}
     found |= BY_METHODS.get(verb, set())
@@ -269,20 +276,22 @@ def _in_script(source: str) -> set[str]:
 def _in_module(source: str) -> set[str]:
     """Finds commands by their position: after `call(`, in a tuple of a pipeline, or in a conditional expression."""
     found = re.findall(r'(?:\(|= |: |else |Command = \(|call\(\n\s*)"([A-Z]{3,})"(?:, "([A-Z]+)")?', source)
-    return {f"{name}|{second}" if name in ("CLIENT", "CONFIG") else name for name, second in found} - ARGUMENTS
+    return {
+        f"{name}|{second}" if name in ("CLIENT", "CLUSTER", "CONFIG") else name for name, second in found
+    } - ARGUMENTS
 
 
-def lists() -> str:
-    return "\n".join(f"- {verb}: `{' '.join(commands_of(verb))}`" for verb in VERBS)
+def lists(verbs: Iterable[str]) -> str:
+    return "\n".join(f"- {verb}: `{' '.join(commands_of(verb))}`" for verb in verbs)
 
 
 def with_lists(text: str) -> str:
-    return _BLOCK.sub(lambda match: f"{match[1]}{lists()}\n{match[2]}", text)
+    return _BLOCK.sub(lambda match: f"{match[1]}{lists([match[2]] if match[2] else VERBS)}\n{match[3]}", text)
 
 
 def module() -> str:
     """The module with which `spark-bull doctor` checks rights."""
-    texts = {verb: " ".join(name[1:] for name in commands_of(verb)) for verb in VERBS}
+    texts = {verb: " ".join(name[1:] for name in commands_of(verb)) for verb in (*VERBS, "cluster")}
     rows = [f'    "{verb}": """\n{fill(text, 118, break_on_hyphens=False)}\n""",' for verb, text in texts.items()]
     return "\n".join([_HEAD, *rows, "}", ""])
 

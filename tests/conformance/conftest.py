@@ -37,7 +37,7 @@ def filled(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """On a Redis with restrictions, each test runs with its first values only, once for each dialect."""
-    if config.getoption("--redis") == "plain":
+    if config.getoption("--redis") == "plain" or config.getoption("--each-value"):
         return
     kept = {}
     for item in items:

@@ -1,4 +1,4 @@
-"""Parts of the suite run again as a user with few rights, on a Redis Cluster of three nodes, and behind a Sentinel."""
+"""Parts of the suite run again as a user with few rights: on a cluster and behind a Sentinel; `make soak`: all."""
 
 from __future__ import annotations
 
@@ -36,9 +36,29 @@ SOME = "not any_mix and not clean and not large and not whatever and not cut_off
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_suite_passes_with_few_rights_on_a_cluster_and_behind_a_sentinel(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("cluster", []),
+        ("sentinel", []),
+        *(pytest.param(kind, ["--each-value"], marks=pytest.mark.soak) for kind in KINDS),
+    ],
+)
+def test_the_suite_passes_with_few_rights_on_a_cluster_and_behind_a_sentinel(kind: str, values: list[str]) -> None:
     files = [str(FOLDER / name) for name in FILES]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--redis", kind, "-k", SOME]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "--redis",
+        kind,
+        "-k",
+        SOME,
+        *values,
+    ]
     run = subprocess.run([*command, *files], capture_output=True, text=True, check=False, cwd=FOLDER.parents[1])
     assert run.returncode == 0, run.stdout[-5_000:] + run.stderr[-2_000:]

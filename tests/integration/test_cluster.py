@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from redis import Redis
@@ -24,6 +25,7 @@ from spark_bull.services.collector import Collector
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings
 from spark_bull.store.steps import Steps, run_together
+from tests.support.access import rules
 from tests.support.passing_state import is_cluster_ready
 from tests.support.redis_cluster import RedisCluster
 from tests.support.wait import wait_until
@@ -225,3 +227,37 @@ def _opened(options: Options, name: str) -> Steps[str]:
 
 def _same_slot(one: BullQueue, other: BullQueue) -> bool:
     return key_slot(one.name.encode()) == key_slot(other.name.encode())
+
+
+def test_a_socket_of_a_node_is_refused(own_redis: Callable[..., EmbeddedRedis], tmp_path: Path) -> None:
+    socket = tmp_path / "redis.sock"
+    own_redis({"cluster-enabled": "yes", "unixsocket": str(socket)})
+    with pytest.raises(ConnectionLost, match=r"is a node of a Redis Cluster, .*: give the host and port of a node"):
+        BullQueue("{mail}", url=f"unix://{socket}")
+
+
+def test_the_doctor_names_the_node_on_which_a_right_is_missing(
+    cluster: RedisCluster, queues: list[BullQueue], capsys: pytest.CaptureFixture[str]
+) -> None:
+    queues[0].add({})
+    lacking = cluster.primaries[2]
+    for server in cluster.primaries:
+        with Redis.from_url(server.url) as client:
+            allowed = [*rules("all", "dispatch", "doctor", prefix="{bull*", place="cluster").split(), "+info"]
+            client.execute_command("ACL", "SETUSER", "few", "reset", "on", ">x", *allowed)
+    with Redis.from_url(lacking.url) as client:
+        client.execute_command("ACL", "SETUSER", "few", "-lpush", "-zadd")
+    url = cluster.url.replace("redis://", "redis://few:x@")
+    command = ["--url", url, "--prefix", "{bull}", "doctor", "--rights", "dispatch"]
+    main(command)
+    shown = capsys.readouterr().out
+    where = "redis://127.0.0.1:{}/0"
+    assert f"rights: {where.format(lacking.port)}: the user lacks 2 commands for dispatch: +lpush, +zadd" in shown
+    for server in cluster.primaries[:2]:
+        assert f"rights: {where.format(server.port)}: the user has the rights for dispatch" in shown
+    with Redis.from_url(cluster.url) as client:
+        client.execute_command("ACL", "SETUSER", "few", "-cluster")
+    assert main([*command, "--json"]) == 2
+    shown = capsys.readouterr().out
+    assert "cluster" in shown
+    assert "with the commands of `cluster` in docs/access.md" in shown

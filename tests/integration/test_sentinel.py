@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from spark_bull import BullQueue, NewJob, Promoter
 from spark_bull.cli import main
@@ -62,6 +64,19 @@ def test_sentinels_have_a_password_of_their_own(tmp_path: Path) -> None:
         queue = BullQueue("mail", url=servers.url, redis={"sentinel_password": SECRET})
         assert queue.add({}) == "1"
         assert SECRET not in repr(queue.handle)
+
+
+def test_a_user_of_sentinels_needs_only_the_documented_rights(tmp_path: Path) -> None:
+    (allowed,) = re.findall(
+        r"^- sentinel: `([^`]+)`$", (Path(__file__).parents[2] / "docs/access.md").read_text(), re.M
+    )
+    own = {"sentinel_username": "watcher", "sentinel_password": SECRET}
+    with sentinels(tmp_path, watcher=f"watcher on >{SECRET} {allowed}") as servers:
+        assert BullQueue("mail", url=servers.url, redis=own).add({}) == "1"
+        with Redis.from_url(servers.sentinel.url) as client:
+            client.execute_command("ACL", "SETUSER", "watcher", f"-{allowed[1:].partition('|')[0]}")
+        with pytest.raises(ConnectionLost, match=r"denied the user a required permission: .*sentinel"):
+            BullQueue("mail", url=servers.url, redis=own, retry_ms=0)
 
 
 def test_a_name_that_the_sentinels_do_not_watch_is_refused_at_once(tmp_path: Path) -> None:

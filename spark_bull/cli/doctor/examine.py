@@ -55,7 +55,12 @@ def examine(
         yield from _results(check, None, of_machine)
     connection = Connection(settings_of(options))
     try:
-        nodes = connection.primaries()
+        try:
+            nodes = connection.primaries()
+        except PermissionDenied as error:
+            advice = "ACL SETUSER … with the commands of `cluster` in docs/access.md"
+            yield replace(problem(str(error), advice), check="rights")
+            return
         for node in nodes:
             for finding in _of_server(Server(node, node.server_info(), options["prefix"]), verbs):
                 yield finding if len(nodes) == 1 else replace(finding, found=f"{node.where}: {finding.found}")

@@ -12,9 +12,11 @@ from spark_bull.cli.doctor.verb_commands import COMMANDS
 from spark_bull.keys import QueueKeys
 
 #: The verbs that a user may have.
-VERBS: Final = tuple(verb for verb in COMMANDS if verb not in ("all", "doctor"))
+VERBS: Final = tuple(verb for verb in COMMANDS if verb not in ("all", "cluster", "doctor"))
 #: Commands without which a verb works, but lacks something.
-_OPTIONAL: Final = frozenset({"info", "client|list", "client|unblock", "config|get", "multi", "command|info"})
+_OPTIONAL: Final = frozenset(
+    {"info", "client|list", "client|unblock", "config|get", "multi", "command|info", "cluster|info"}
+)
 #: Part of Redis' message for a command; those for keys and channels lack it.
 _OF_COMMAND: Final = "to run the"
 
@@ -22,12 +24,13 @@ _OF_COMMAND: Final = "to run the"
 def rights(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
     """Whether the user may send the commands of verbs, on keys of the prefix."""
     key = QueueKeys("doctor", server.prefix)["meta"]
-    names = sorted({name for verb in ("all", *verbs) for name in COMMANDS[verb].split()})
+    needed = ("all", *(["cluster"] if server.connection.is_cluster else []), *verbs)
+    names = sorted({name for verb in needed for name in COMMANDS[verb].split()})
     denials = server.connection.denials(names, key)
     if _OF_COMMAND not in denials.get("get", _OF_COMMAND):
         yield problem(f"the user may not use keys such as {key}", f"ACL SETUSER … ~{server.prefix}:*")
         return
-    missing = {verb: _denied(verb, denials) for verb in ("all", *verbs)}
+    missing = {verb: _denied(verb, denials) for verb in needed}
     if not any(missing.values()):
         yield ok(f"the user has the rights for {', '.join(verbs)}")
         return
@@ -35,11 +38,12 @@ def rights(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
     for verb, number in by_number.items():
         denied = missing[verb]
         shown = some([f"+{name}" for name in denied])
-        finding = problem if verb == "all" else warning
-        what = "everything" if verb == "all" else verb
+        finding = warning if verb in verbs else problem
+        what = {"all": "everything", "cluster": "a cluster"}.get(verb, verb)
         yield finding(
             f"the user lacks {number_of(number, 'command')} for {what}: {shown}",
-            f"ACL SETUSER … with the commands of `{verb}` in docs/access.md, or leave {what} out with --rights",
+            f"ACL SETUSER … with the commands of `{verb}` in docs/access.md"
+            + (f", or leave {what} out with --rights" if verb in verbs else ""),
         )
 
 

@@ -51,4 +51,7 @@ zremrangebyscore zrevrange zrevrangebyscore zscore
 command|info config|get get hexists hgetall hlen llen lrange multi pttl scard sismember xlen xtrim zcard zcount zscan
 zscore
 """,
+    "cluster": """
+cluster|info cluster|slots
+""",
 }
