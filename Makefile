@@ -22,7 +22,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chromium oldest matrix matrix-tests soak lint docs format bench zip release clean
+.PHONY: help setup demo test chromium oldest matrix matrix-tests soak audit lint docs format bench zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,15 @@ matrix-tests: setup ## Run tests/spark with older versions of PySpark; VERSIONS=
 
 soak: setup $(SPARK_CLASSES) ## Compare random histories of queues with Node, and kill drivers, for half an hour
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)
+
+# In an environment of its own: pip-audit's dependencies are not those of the project.
+audit: $(PYTHON_STAMP) ## Look for known vulnerabilities of the installed packages; needs the internet
+	@test -x $(VENV)-audit/bin/pip-audit || $(PYTHON) -m venv $(VENV)-audit
+	@$(VENV)-audit/bin/python -m pip install -qq --upgrade pip-audit
+	@$(RUN) -m pip freeze --exclude-editable >$(VENV)-audit/installed.txt
+	@$(VENV)-audit/bin/pip-audit --strict --disable-pip --no-deps --requirement $(VENV)-audit/installed.txt || { \
+	  echo "expected no known vulnerability, got the above; a package that is not found may also mean that the data" \
+	  "of pip-audit cannot be reached from here: run it where the package index can be reached" >&2; exit 1; }
 
 lint: $(PYTHON_STAMP) docs ## Check style, format, types and documentation
 	$(RUN) -m ruff check .

@@ -170,7 +170,8 @@ def test_no_job_is_lost_or_added_twice_when_primaries_are_killed(place: tuple[st
 
     with ExitStack() as stack:
         queues = [stack.enter_context(BullQueue(name, url=url, **options)) for name in NAMES]
-        stack.enter_context(Promoter(url, NAMES, protocol="bullmq", check_ms=1_000))
+        # A job may be active at several fail-overs.
+        stack.enter_context(Promoter(url, NAMES, protocol="bullmq", check_ms=1_000, max_stalled=1_000))
         handles = [queue.handle for queue in queues]
         stack.enter_context(OurWorker(handles, processor, chunk_size=10, lock_ms=3_000))
         reader = stack.enter_context(Reader(queues, url, "meanwhile"))
