@@ -416,6 +416,8 @@ class JobStats:
       added_over_ms: the time of which that is the average, ms.
       finished_per_s: jobs completed or failed for good per second; None: as above.
       finished_over_ms: the time of which that is the average, ms.
+      drained_in_ms: in how many ms no job that could start would wait any more if both rates stay, a forecast; 0: none
+        waits; None: never, or a rate is unknown.
     """
 
     queue: str
@@ -430,6 +432,7 @@ class JobStats:
     added_over_ms: int | None
     finished_per_s: float | None
     finished_over_ms: int | None
+    drained_in_ms: int | None = None
 
 
 @dataclass(frozen=True)

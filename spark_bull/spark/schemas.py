@@ -178,6 +178,7 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "addedOverMs": LongType(),
             "finishedPerSecond": DoubleType(),
             "finishedOverMs": LongType(),
+            "drainedInMs": LongType(),
         }
     ),
     "events": _table(

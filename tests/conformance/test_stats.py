@@ -172,6 +172,25 @@ def test_the_rate_of_finished_jobs_is_that_of_the_metrics(filled: Filled) -> Non
 
 
 @pytest.mark.parametrize("filled", ["bull", "bullmq"], indirect=True)
+def test_the_backlog_is_drained_when_more_jobs_finish_than_are_added(filled: Filled) -> None:
+    now = now_of(filled)
+    assert by_name(filled)[None].drained_in_ms == 0
+    filled.put("wait", ["a", "b"], timestamp=now - 9 * HOUR)
+    filled.put("delayed", ["c"], timestamp=now - 9 * HOUR)
+    assert by_name(filled)[None].drained_in_ms is None
+    ids = [str(n) for n in range(10, 16)]
+    finish(filled, "completed", ids, now, timestamp=now - 9 * HOUR, processedOn=now - 1_000)
+    # Six jobs per hour, and none is added.
+    assert by_name(filled)[None].drained_in_ms == HOUR // 3
+    filled.queue.add_many(NewJob({}) for _ in range(3))
+    found = by_name(filled)[None]
+    assert found.added_per_s == pytest.approx(3 / 3_600)
+    assert found.drained_in_ms == HOUR * 5 // 3
+    filled.queue.add_many(NewJob({}) for _ in range(3))
+    assert by_name(filled)[None].drained_in_ms is None
+
+
+@pytest.mark.parametrize("filled", ["bull", "bullmq"], indirect=True)
 def test_metrics_that_no_worker_keeps_any_more_give_no_rate(filled: Filled) -> None:
     now = now_of(filled)
     count_minutes(filled, "completed", now - 9 * HOUR, 5, 7)

@@ -141,9 +141,18 @@ def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAM
             added.over_ms,
             finished and finished.per_s,
             finished and finished.over_ms,
+            _drained_in_ms(sum(tally.jobs.get(state, 0) for state in WAITING), added, finished),
         )
 
     return [result(None, of_queue), *(result(name, by_name[name]) for name in sorted(by_name))]
+
+
+def _drained_in_ms(waiting: float, added: _Rate, finished: _Rate | None) -> int | None:
+    """In how many ms no job waits any more at these rates; None: never, or the rate of finished jobs is unknown."""
+    if not waiting:
+        return 0
+    excess = finished.per_s - added.per_s if finished else 0
+    return round(waiting * 1_000 / excess) if excess > 0 else None
 
 
 def percentiles(durations: Sequence[int]) -> Percentiles | None:

@@ -171,6 +171,7 @@ def stats_rows(queue_slice: QueueSlice) -> Iterator[Row]:
             "addedOverMs": found.added_over_ms,
             "finishedPerSecond": found.finished_per_s,
             "finishedOverMs": found.finished_over_ms,
+            "drainedInMs": found.drained_in_ms,
         }
 
 
