@@ -8,9 +8,15 @@ from typing import Final
 from spark_bull.cli.add import json_argument
 from spark_bull.cli.arguments import argument, duration
 from spark_bull.cli.command import Output, command, existing_queue, open_queue
+from spark_bull.cli.times import milliseconds
 from spark_bull.errors import SparkBullError
 from spark_bull.model.properties import parsed
 from spark_bull.options.values import instant, json_object
+
+
+def _interval(text: str) -> int | str:
+    """Parses an interval for argparse: ms, or a duration of ISO 8601, which is checked with the other properties."""
+    return text if text[:1] in ("P", "p") else milliseconds(text)
 
 
 def _schedulers(args: Namespace) -> Output:
@@ -55,7 +61,7 @@ SCHEDULE: Final = (
         "schedule mail daily --pattern '0 9 * * 1-5' --tz Europe/Berlin",
         _schedule,
         argument("id", help="id of the job scheduler; one that exists is changed"),
-        duration("--every", "interval: 30s, 5m, 2h, 1d"),
+        duration("--every", "interval: 30s, 5m, 2h, 1d, PT15M", type=_interval),
         argument(
             "--pattern",
             metavar="CRON",
@@ -65,7 +71,7 @@ SCHEDULE: Final = (
         argument("--name", help="name of the jobs"),
         argument("--data", metavar="JSON", help="payload of the jobs (default: {})"),
         argument("--limit", type=int, help="maximum number of jobs"),
-        duration("--offset", "shift from multiples of the interval"),
+        duration("--offset", "shift from multiples of the interval", type=_interval),
         argument("--start", metavar="TIME", help="no job runs before: ISO 8601 or ms since 1970"),
         argument("--end", metavar="TIME", help="no more jobs are added after: ISO 8601 or ms since 1970"),
         argument("--opts", metavar="JSON", help="other job options of the Node library"),

@@ -1052,13 +1052,13 @@ class BullQueue:
         self,
         scheduler_id: str,
         *,
-        every: int | None = None,
+        every: int | str | None = None,
         pattern: str | None = None,
         tz: str | None = None,
         name: str | None = None,
         data: Any = None,
         limit: int | None = None,
-        offset: int | None = None,
+        offset: int | str | None = None,
         start_date: int | None = None,
         end_date: int | None = None,
         opts: Mapping[str, Any] | None = None,
@@ -1071,14 +1071,14 @@ class BullQueue:
 
         Parameters:
           scheduler_id: id of the job scheduler; one that exists is changed. Without ':' in Bull.
-          every: interval, ms; instead of `pattern`. The first job of BullMQ runs at once unless `start_date` or
-            `offset` is given, that of Bull at the next multiple of the interval.
+          every: interval, ms or a duration of ISO 8601 such as PT15M; instead of `pattern`. The first job of BullMQ
+            runs at once unless `start_date` or `offset` is given, that of Bull at the next multiple of the interval.
           pattern: cron pattern of 5 fields, or 6 with seconds first; instead of `every`.
           tz: time zone of the pattern, such as Europe/Berlin; default: that of the machine that computes the next time.
           name: name of the jobs; default: that of the queue, else the id (BullMQ).
           data: payload of the jobs: anything JSON can hold, or RawJson; default: {}.
           limit: maximum number of jobs.
-          offset: by how much the times are shifted from multiples of `every`, ms; BullMQ only.
+          offset: by how much the times are shifted from multiples of `every`, as `every`; BullMQ only.
           start_date: no job runs before, ms since 1970; in Bull for patterns only.
           end_date: no more jobs are added after, ms since 1970.
           opts: other options of the Node library for the jobs, by its own names.

@@ -350,13 +350,15 @@ class DoneDocument(BaseModel):
 class SchedulerPut(Strict):
     """A job scheduler to create or change: `every` or `pattern`."""
 
-    every: Annotated[int, Field(ge=1, le=2**53 - 1)] | None = Field(default=None, description="interval")
+    every: Annotated[int, Field(ge=1, le=2**53 - 1)] | Text | None = Field(
+        default=None, description="interval, ms, or a duration of ISO 8601", examples=["PT15M"]
+    )
     pattern: Text | None = Field(default=None, description="cron pattern of 5 fields, or 6 with seconds first")
     tz: Text | None = Field(default=None, description="time zone of the pattern", examples=["Europe/Berlin"])
     name: Text | None = Field(default=None, description="name of the jobs")
     data: Any = Field(default=None, description="payload of the jobs")
     limit: Number | None = Field(default=None, description="maximum number of jobs")
-    offset: Number | None = Field(default=None, description="BullMQ only")
+    offset: Number | Text | None = Field(default=None, description="as `every`; BullMQ only")
     start_date: Number | None = None
     end_date: Number | None = None
     opts: dict[str, Any] | None = Field(default=None, description="options of the jobs, by the names of Node")

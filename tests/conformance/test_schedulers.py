@@ -44,6 +44,10 @@ NOON = "0 0 12 * * *"
 
 SCHEDULES = {
     "every hour": Schedule({"every": HOUR}, rounds=10),
+    "a duration": Schedule({"every": HOUR}, ours={"every": "PT1H"}),
+    "a duration and an offset": Schedule(
+        {"every": DAY, "offset": 90_500}, bullmq_only=True, ours={"every": "P1D", "offset": "PT1M30.5S"}
+    ),
     "a pattern": Schedule({"pattern": NOON, "tz": "America/New_York"}, rounds=10),
     "a pattern of five fields": Schedule({"pattern": "30 2 * * 1-5", "tz": "Europe/Berlin"}, rounds=10),
     "a pattern in the zone of the machine": Schedule({"pattern": NOON}),
@@ -388,8 +392,13 @@ def test_bull_1_has_no_schedulers(bench: WorkBench) -> None:
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "neither": ({}, "expected one of `every` (ms) and `pattern` (cron), got neither"),
     "both": ({"every": HOUR, "pattern": NOON}, "expected one of `every` (ms) and `pattern` (cron), got both"),
-    "no interval": ({"every": 0}, "expected `every` to be an interval, ms >= 1, got: 0"),
-    "an interval of a wrong type": ({"every": "1h"}, "expected `every` to be an interval, ms >= 1, got: '1h'"),
+    "no interval": ({"every": 0}, "expected `every` to be an interval, ms >= 1, or a duration such as PT15M, got: 0"),
+    "an interval of a wrong type": ({"every": "1h"}, "ms >= 1, or a duration such as PT15M, got: '1h'"),
+    "no duration": ({"every": "PT0S"}, "ms >= 1, or a duration such as PT15M, got: 0"),
+    "an interval of months": (
+        {"every": "P1M"},
+        "expected `every` without years and months, which have no fixed length, got: 'P1M'; use `pattern`",
+    ),
     "a pattern of a wrong type": ({"pattern": 5}, "expected `pattern` to be a text, got: 5"),
     "a bad pattern": ({"pattern": "at noon"}, "`pattern`: expected a cron pattern, got: 'at noon'"),
     "a pattern that never matches": ({"pattern": "0 0 30 2 *"}, "expected `pattern` to have a next time, got"),

@@ -115,6 +115,25 @@ def test_a_scheduler_ends_at_its_end_date(rounds: StartRounds, peer: Peer) -> No
     assert [one.delayed(queue) for queue in one.queues.values()] == [[], []]
 
 
+@each_bullmq
+def test_a_deduplication_id_has_no_effect_in_node(rounds: StartRounds, peer: Peer) -> None:
+    """So it is refused here: a job that is dropped could not continue its job scheduler."""
+    one = rounds(Schedule({"every": HOUR}, opts={"deduplication": {"id": "same"}}))
+    left = one.queues["left"]
+    for one.scheduler in ("first", "second"):
+        one.make()
+    with one.workers():
+        one.settled()
+    assert [job_id.split(":")[1] for job_id in sorted(one.delayed(left))] == ["first", "second"]
+    assert left.counts()["completed"] == 2
+    for job in [*left.page("completed"), *left.page("delayed")]:
+        assert (job.opts["de"], job.deduplication_id) == ({"id": "same"}, "same")
+    client, keys = one.pair.client, left.handle.keys
+    assert not client.exists(f"{keys.base}de:same")
+    assert json.loads(client.hget(keys.scheduler("first"), "opts") or "{}")["de"] == {"id": "same"}
+    one.assert_alike()
+
+
 @each_peer
 def test_a_removed_scheduler_ends(rounds: StartRounds, peer: Peer) -> None:
     one = rounds(Schedule({"every": HOUR}))

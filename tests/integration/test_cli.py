@@ -191,7 +191,7 @@ def test_commands_change_the_queue(run: Run, queue: BullQueue) -> None:
 def test_schedulers_are_created_listed_and_removed(run: Run, queue: BullQueue) -> None:
     made = as_data(run, "schedule", "mail", "daily", "--pattern", "0 9 * * *", "--tz", "UTC", "--data", '{"n": 1}')
     assert (made["id"], made["next"] % 86_400_000) == ("daily", 9 * 3_600_000)
-    run("schedule", "mail", "hourly", "--every", "1h", "--offset", "5m", "--name", "report", "--limit", "3")
+    run("schedule", "mail", "hourly", "--every", "PT1H", "--offset", "5m", "--name", "report", "--limit", "3")
     run("schedule", "mail", "late", "--every", "1d", "--start", "2038-01-01", "--end", "2038-02-01", "--opts", "{}")
     by_id = {row["id"]: row for row in as_data(run, "schedulers", "mail")}
     assert (by_id["daily"]["data"], by_id["daily"]["pattern"]) == ({"n": 1}, "0 9 * * *")
@@ -214,6 +214,7 @@ def test_schedulers_are_created_listed_and_removed(run: Run, queue: BullQueue) -
         (["--every", "1h", "--pattern", "0 * * * *"], "expected one of `every` (ms) and `pattern` (cron), got both"),
         (["--pattern", "soon"], "`pattern`: expected a cron pattern, got: 'soon'"),
         (["--every", "1h", "--end", "soon"], "expected `--end` to be an ISO 8601 time or ms since 1970, got: 'soon'"),
+        (["--every", "P1M"], "expected `every` without years and months, which have no fixed length, got: 'P1M'; use"),
         (["--every", "1h", "--data", "{"], "expected --data to be JSON"),
     ],
 )

@@ -357,6 +357,11 @@ def test_a_schedule_is_created_changed_and_removed(web: Web, queue: BullQueue) -
         assert (found.id, found.pattern, found.next) == ("a/b", pattern, due)
     refused = web.ask("PUT", path, code=400, json={"pattern": "x", "tz": "Europe/Berlin"}, headers=WRITING).json()
     assert "pattern" in refused["detail"]
+    web.ask("PUT", "/queues/mail/schedulers/often", code=200, json={"every": "PT15M"}, headers=WRITING)
+    assert [one.every for one in queue.schedulers() if one.id == "often"] == [900_000]
+    refused = web.ask("PUT", path, code=400, json={"every": "P1M"}, headers=WRITING).json()
+    assert "use `pattern`" in refused["detail"]
+    web.ask("DELETE", "/queues/mail/schedulers/often", code=204, headers=WRITING)
     web.ask("DELETE", path, code=204, headers=WRITING)
     web.ask("DELETE", path, code=404, headers=WRITING)
     assert queue.schedulers() == []

@@ -29,8 +29,8 @@ def schedule(bull: Bull, sql: str, **options: object) -> None:
 
 def test_rows_become_schedulers(bull: Bull, queue: BullQueue) -> None:
     sql = (
-        "SELECT * FROM VALUES ('daily', '0 30 9 * * *', CAST(NULL AS BIGINT), 'report'),"
-        " ('hourly', NULL, 3600000L, NULL) AS t(id, pattern, every, name)"
+        "SELECT * FROM VALUES ('daily', '0 30 9 * * *', CAST(NULL AS STRING), 'report'),"
+        " ('hourly', NULL, 'PT1H', NULL) AS t(id, pattern, every, name)"
     )
     frame = bull.spark.sql(sql).selectExpr(
         "*", "named_struct('of', id) AS data", "'Europe/Berlin' AS tz", "named_struct('attempts', 3) AS opts"
@@ -89,7 +89,9 @@ BAD = {
     "SELECT 'a' AS id, 5 AS evry": "unknown column `evry` (did you mean `every`?) with mode=schedule",
     "SELECT 5 AS every": "expected a column `id` with mode=schedule, got none",
     "SELECT 'a' AS id": "expected a column `every` (ms) or `pattern` (cron) with mode=schedule, got neither",
-    "SELECT 'a' AS id, '1h' AS every": "expected column `every` to be an integer (ms), got: STRING",
+    "SELECT 'a' AS id, 1.5 AS every": "expected column `every` to be an integer (ms), or STRING holding a duration",
+    "SELECT 'a' AS id, '1h' AS every": "row 0: expected `every` to be an interval, ms >= 1, or a duration",
+    "SELECT 'a' AS id, 'P1Y' AS every": "row 0: expected `every` without years and months",
     "SELECT 'a' AS id, 5 AS every, '0 * * * *' AS pattern": (
         "row 0: expected one of `every` (ms) and `pattern` (cron), got both"
     ),

@@ -30,13 +30,17 @@ each_bullmq = pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if pe
 
 @dataclass(frozen=True)
 class Schedule:
-    """The arguments of a job scheduler. `repeat` has BullMQ's names; `rounds`: how often its job is run."""
+    """The arguments of a job scheduler. `repeat` has BullMQ's names; `rounds`: how often its job is run.
+
+    ours: values in place of Node's, when we make it.
+    """
 
     repeat: dict[str, Any]
     data: Any = field(default_factory=lambda: {"$behaviour": "return:1"})
     opts: dict[str, Any] = field(default_factory=dict)
     rounds: int = 3
     bullmq_only: bool = False
+    ours: dict[str, Any] = field(default_factory=dict)
 
 
 def each_schedule(schedules: Mapping[str, Schedule]) -> pytest.MarkDecorator:
@@ -97,7 +101,7 @@ class Rounds:
             opts = {**one.opts, "repeat": named, "jobId": self.scheduler}
             self.pair.node.call("add", queue=left.name, jobs=[{"name": "task", "data": one.data, "opts": opts}])
         dates = {"start_date": repeat.pop("startDate", None), "end_date": repeat.pop("endDate", None)}
-        right.upsert_scheduler(self.scheduler, name="task", data=one.data, opts=one.opts, **repeat, **dates)
+        right.upsert_scheduler(self.scheduler, name="task", data=one.data, opts=one.opts, **repeat | one.ours, **dates)
 
     def remove_one_each(self, schedule: Schedule | None = None) -> None:
         """Node removes the job scheduler of the left queue, we that of the right one."""

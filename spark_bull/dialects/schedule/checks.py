@@ -11,6 +11,7 @@ from spark_bull.clock import LAST_ETA_MS
 from spark_bull.deprecated import with_new_keys
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.schedule.cron import check_zone
+from spark_bull.dialects.schedule.interval import interval_ms
 from spark_bull.dialects.schedule.new_scheduler import NewScheduler
 from spark_bull.dialects.terms import DELIVERY, EXPIRE_AFTER_MS, EXPIRE_AT, SPREAD_MS
 from spark_bull.errors import OptionError, PatternError, encodable, expected
@@ -21,6 +22,7 @@ NAMES: Final = ("id", "every", "pattern", "tz", "name", "data", "limit", "offset
 _DEFAULT_OPTIONS: Final = ("priority", "attempts", "backoff", "lifo", "removeOnComplete", "removeOnFail")
 #: Options that the job scheduler sets, and those that have no effect on its jobs.
 _OWN_OPTIONS: Final = ("repeat", "jobId", "delay", "timestamp", "prevMillis", "repeatJobKey")
+#: In Node, too: a job scheduler adds its next job in any case, as that continues it, and takes no deduplication id.
 _NO_EFFECT: Final = ("deduplication", "debounce", "parent", EXPIRE_AFTER_MS, EXPIRE_AT, SPREAD_MS, DELIVERY)
 
 
@@ -72,15 +74,18 @@ def _number(given: Mapping[str, Any], name: str, low: int) -> int | None:
     value = given.get(name)
     if value is None:
         return None
+    if name in _INTERVALS:
+        value = interval_ms(name, value)
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise expected(name, _NUMBERS[name].format(low), value)
     return value
 
 
+_INTERVALS: Final = ("every", "offset")
 _NUMBERS: Final = {
-    "every": "an interval, ms >= {}",
+    "every": "an interval, ms >= {}, or a duration such as PT15M",
     "limit": "a number of jobs >= {}",
-    "offset": "ms >= {}",
+    "offset": "ms >= {}, or a duration such as PT15M",
     "startDate": "ms since 1970",
     "endDate": "ms since 1970",
 }

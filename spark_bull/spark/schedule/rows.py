@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pyspark.sql.types import IntegralType, StructType, TimestampType
+from pyspark.sql.types import IntegralType, StringType, StructType, TimestampType
 
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options
@@ -14,7 +14,6 @@ from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import (
     JSON,
     JSON_OBJECT,
-    MS,
     TEXT,
     ColumnRule,
     check_json_types,
@@ -25,16 +24,17 @@ from spark_bull.spark.staging.columns import (
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 _TIME: Final = column("TIMESTAMP, or an integer (ms since 1970)", TimestampType, IntegralType)
+_INTERVAL: Final = column("an integer (ms), or STRING holding a duration such as PT15M", IntegralType, StringType)
 _COLUMNS: Final[Mapping[str, ColumnRule]] = {
     "id": TEXT,
     QUEUE: TEXT,
-    "every": MS,
+    "every": _INTERVAL,
     "pattern": TEXT,
     "tz": TEXT,
     "name": TEXT,
     "data": JSON,
     "limit": column("an integer", IntegralType),
-    "offset": MS,
+    "offset": _INTERVAL,
     "startDate": _TIME,
     "endDate": _TIME,
     "opts": JSON_OBJECT,
