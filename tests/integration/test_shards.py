@@ -68,6 +68,15 @@ def test_commands_take_all_shards(url: str, prefix: str, run: Callable[..., obje
     assert run("pause", "mail", "--shards", "3") == done
     parts = [BullQueue(name, url=url, prefix=prefix, protocol="bullmq") for name in shard_names("mail", SHARDS)]
     assert all(part.is_paused() for part in parts)
+    parts[1].handle.connection.call("LPOP", parts[1].handle.keys["wait"])
+    assert run("remove-orphans", "mail", "--shards", "3", "--yes") == [
+        {"queue": name, "removed": removed}
+        for name, removed in zip(shard_names("mail", SHARDS), (0, 1, 0), strict=True)
+    ]
+    parts[1].add({})
+    trimmed = run("trim-events", "mail", "0", "--shards", "3")
+    assert isinstance(trimmed, list)
+    assert [row["removed"] > 0 for row in trimmed] == [True, True, True]
     assert run("drain", "mail", "--shards", "3", "--yes") == [
         {"queue": name, "removed": removed}
         for name, removed in zip(shard_names("mail", SHARDS), (2, 2, 0), strict=True)
