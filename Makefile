@@ -49,7 +49,7 @@ matrix: setup ## Run all verbs with each version of PySpark, and print a table
 matrix-tests: setup ## Run tests/spark with older versions of PySpark; VERSIONS="4.0" selects some
 	@$(RUN) tools/matrix.py --tests $(VERSIONS)
 
-soak: setup $(SPARK_CLASSES) ## Compare random histories of queues with Node, and kill drivers, for half an hour
+soak: setup $(SPARK_CLASSES) ## Compare random histories of queues with Node, kill drivers and primaries, for over an hour
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)
 
 # In an environment of its own: pip-audit's dependencies are not those of the project.

@@ -19,7 +19,7 @@ from spark_bull.keys import hash_tag
 from spark_bull.options.urls import without_secrets
 from spark_bull.store.client import RetryingClient, client_of, close_client
 from spark_bull.store.permissions import denials
-from spark_bull.store.raw_replies import raw_replies, raw_reply
+from spark_bull.store.raw_replies import naming, raw_replies, raw_reply
 from spark_bull.store.scripts import Value, load
 from spark_bull.store.servers import Node, Place, Servers
 from spark_bull.store.settings import RedisSettings
@@ -85,7 +85,14 @@ class Connection:
     def call(self, *command: Value) -> Any:
         """Sends one command; strings in the reply are bytes."""
         place = self._place_of(key_of(command))
-        return self._client.run(lambda client: client.execute_command(*command, **_conversion(command)), place=place)
+
+        def send(client: redis.Redis) -> Any:
+            try:
+                return client.execute_command(*command, **_conversion(command))
+            except redis.TimeoutError as error:
+                raise naming(client, error) from error
+
+        return self._client.run(send, place=place)
 
     def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """Sends commands in one round trip, without a transaction; raises the first error."""
@@ -95,7 +102,10 @@ class Connection:
             for command in commands:
                 pipeline.execute_command(*command, **_conversion(command))
             # raise_on_error=True would prepend the command to the message, which hides the error code.
-            replies: list[Any] = pipeline.execute(raise_on_error=False)
+            try:
+                replies: list[Any] = pipeline.execute(raise_on_error=False)
+            except redis.TimeoutError as error:
+                raise naming(client, error) from error
             for reply in replies:
                 if isinstance(reply, redis.RedisError):
                     raise reply

@@ -45,7 +45,10 @@ def _exchanged(client: redis.Redis, commands: Iterable[tuple[Value, ...]]) -> li
     packed = [pack_command(command) for command in commands]  # type: ignore[arg-type]  # of any length
     if not packed:
         return []
-    connection = client.connection_pool.get_connection()
+    try:
+        connection = client.connection_pool.get_connection()
+    except redis.TimeoutError as error:
+        raise naming(client, error) from error
     try:
         connection.send_packed_command([b"".join(packed)])
         return _received(connection, len(packed))
@@ -81,12 +84,24 @@ def _receive(connection: Any) -> bytes:
     try:
         received: bytes = connection._sock.recv(BUFFER_BYTES)
     except TimeoutError as error:
-        raise redis.TimeoutError(f"timeout reading from the socket ({error})") from error
+        raise redis.TimeoutError(f"timeout reading from {_server_of(connection)} ({error})") from error
     except OSError as error:
-        raise redis.ConnectionError(f"error while reading from the socket: {error}") from error
+        raise redis.ConnectionError(f"error while reading from {_server_of(connection)}: {error}") from error
     if not received:
-        raise redis.ConnectionError("connection closed by the server")
+        raise redis.ConnectionError(f"connection closed by the server {_server_of(connection)}")
     return received
+
+
+def _server_of(connection: Any) -> str:
+    """The address of a server, which may be one of many nodes."""
+    return f"{connection.host}:{connection.port}" if hasattr(connection, "port") else str(connection.path)
+
+
+def naming(client: redis.Redis, error: redis.TimeoutError) -> redis.TimeoutError:
+    """An error that names the server, which may be one of many nodes: redis-py does not, with hiredis."""
+    arguments = client.connection_pool.connection_kwargs
+    where = arguments.get("path") or f"{arguments.get('host', 'localhost')}:{arguments.get('port', 6379)}"
+    return redis.TimeoutError(f"{error} ({where})")
 
 
 def _without_error(reply: Any) -> Any:

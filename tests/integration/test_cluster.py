@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -261,3 +263,35 @@ def test_the_doctor_names_the_node_on_which_a_right_is_missing(
     shown = capsys.readouterr().out
     assert "cluster" in shown
     assert "with the commands of `cluster` in docs/access.md" in shown
+
+
+def test_a_frozen_node_is_named_and_stops_no_call_to_the_others() -> None:
+    with RedisCluster(3, config={"cluster-require-full-coverage": "no"}) as cluster:
+        frozen = cluster.primaries[1]
+        lost = [name for name in NAMES if cluster.home(f"bull:{name}:") is frozen]
+        patient, hasty = {"url": cluster.url, "protocol": "bullmq"}, {"call_timeout_ms": 2_000, "retry_ms": 0}
+        queues = {name: BullQueue(name, **patient, **(hasty if name in lost else {})) for name in NAMES}
+        for queue in queues.values():
+            queue.add({})
+        os.kill(frozen.pid, signal.SIGSTOP)
+        try:
+            for name, queue in queues.items():
+                if name in lost:
+                    with pytest.raises(RedisUnavailable, match=rf"127\.0\.0\.1:{frozen.port}\b"):
+                        queue.counts()
+                else:
+                    assert queue.counts()["wait"] == 1
+            impatient = Connection(RedisSettings(cluster.url, timeout_ms=2_000, retry_ms=0))
+            with pytest.raises(RedisUnavailable, match=rf"127\.0\.0\.1:{frozen.port}\b"):
+                find_queues(impatient, "bull")
+        finally:
+            os.kill(frozen.pid, signal.SIGCONT)
+        assert find_queues(connection(cluster.url), "bull") == NAMES
+
+
+def test_a_glob_names_the_node_that_is_away() -> None:
+    with RedisCluster(3, config={"cluster-require-full-coverage": "no"}) as cluster:
+        away = cluster.primaries[2]
+        away.kill()
+        with pytest.raises(RedisUnavailable, match=rf"connecting to 127\.0\.0\.1:{away.port}\b"):
+            find_queues(connection(cluster.url, retry_ms=0), "bull")
