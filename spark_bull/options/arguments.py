@@ -119,6 +119,7 @@ class WorkerArguments(ConnectionArguments, total=False):
     chunk_wait_ms: int | None
     chunk_size: int | None
     timeout_ms: int | None
+    extend_timeout_on_progress: bool | None
     lock_ms: int | None
     worker_name: str | None
     limiter: Mapping[str, Any] | None

@@ -746,6 +746,13 @@ TABLE: Final[tuple[Option, ...]] = (
         "maximum duration of a job, or of one call of a UDF, ms; a job's `timeout` takes precedence; 0: unlimited",
     ),
     Option(
+        "extendTimeoutOnProgress",
+        flag,
+        False,
+        (WORK,),
+        "whether each report of a job's progress begins its timeout anew, as in Kue: functions of a job only",
+    ),
+    Option(
         "workerName",
         text,
         None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -14,7 +15,7 @@ from redis import Redis
 from spark_bull import BullQueue
 from spark_bull.errors import JobLockLost, JobMissing, OptionError
 from spark_bull.model.outcomes import ClaimedJob
-from spark_bull.worker.job.job_runner import JobFunction
+from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -256,6 +257,55 @@ def test_the_remaining_time_is_never_negative(queue: BullQueue) -> None:
     job = claimed(queue)
     job.begin(1)
     wait_until(lambda: job.remaining_ms == 0, "the timeout")
+
+
+@each_way
+def test_progress_extends_the_timeout_where_asked_for(queue: BullQueue, way: str) -> None:
+    """The first job reports until twice its timeout has passed, then it reports nothing more."""
+    timeout_ms, began, reported = 1_000, time.monotonic(), list[float]()
+
+    def step(job: RunningJob) -> None:
+        is_busy = time.monotonic() - began < 2 * timeout_ms / 1000
+        if is_busy and (job.remaining_ms or 0) < timeout_ms - 50:
+            job.update_progress(len(reported))
+            reported.append(time.monotonic() - began)
+
+    def function(job: RunningJob) -> None:
+        while True:
+            step(job)
+            time.sleep(0.005)
+
+    async def coroutine(job: RunningJob) -> None:
+        while True:
+            step(job)
+            await asyncio.sleep(0.005)
+
+    queue.add({})
+    processor = coroutine if way == "coroutines" else function
+    one = OurWorker(
+        queue.handle,
+        concurrency=1 if way == "one by one" else 2,
+        runner=FunctionRunner(processor, timeout_ms, progress_extends=True),
+    )
+    one.run_here(lambda: wait_until(lambda: queue.counts()["failed"] == 1, "the timeout"))
+    (job,) = queue.page("failed")
+    assert job.failed_reason == "expected the job to take 1,000 ms at most (its timeout), it took longer"
+    assert reported[-1] > timeout_ms / 1000
+    assert job.parsed("progress") == len(reported) - 1
+
+
+def test_progress_leaves_the_timeout_as_it_is_by_default(queue: BullQueue) -> None:
+    job = claimed(queue)
+    job.begin(HOUR_MS)
+    time.sleep(0.002)
+    left = job.remaining_ms
+    job.update_progress(1)
+    assert HOUR_MS > (left or 0) >= (job.remaining_ms or 0)
+    job.begin(HOUR_MS, extends=True)
+    time.sleep(0.002)
+    left = job.remaining_ms
+    job.checkpoint(1)
+    assert (left or 0) < (job.remaining_ms or 0) <= HOUR_MS
 
 
 @each_way

@@ -51,8 +51,8 @@ GIVEN: dict[str, Any] = {
     "payload_schema": "kind STRING, n LONG",
     "backoff_strategy": lambda made, kind, error, job: 10,
 }
-#: Arguments that no UDF supports; see conformance/test_concurrency.py and test_setup.py.
-FUNCTIONS_ONLY = ("concurrency", "setup")
+#: Arguments that no UDF supports; see conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
+FUNCTIONS_ONLY = {"concurrency": 5, "setup": 5, "extend_timeout_on_progress": True}
 #: Arguments of the engine `loop`; conformance/test_chunks.py and test_worker_concurrency.py show their effects,
 #: and test_worker.py that of `env`.
 LOOP_ONLY = ("min_chunk", "chunk_wait_ms", "max_started", "env")
@@ -217,8 +217,9 @@ def test_an_argument_has_an_effect_or_is_refused(
             with pytest.raises(OptionError, match=f"`{argument}` has no effect here"):
                 Worker(spark, "q", udf(), engine=engine, url=redis_url, payload_schema="kind STRING", **{argument: 5})
     elif argument in FUNCTIONS_ONLY:
+        more = {argument: FUNCTIONS_ONLY[argument]}
         with pytest.raises(OptionError, match=f"`{argument}` has no effect"):
-            Worker(spark, "q", udf(), engine=engine, url=redis_url, payload_schema="kind STRING", **{argument: 5})
+            Worker(spark, "q", udf(), engine=engine, url=redis_url, payload_schema="kind STRING", **more)
     else:
         life = lives(engine)
         assert EFFECTS[argument](life), (

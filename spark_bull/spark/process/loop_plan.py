@@ -80,7 +80,7 @@ def _runner_of(processing: Processing, options: Options) -> Runner:
         _check_by_name(processor)
     elif not callable(processor):
         raise expected("processor", "a function of a job, functions by name, or a UDF", processor)
-    return FunctionRunner(processor, timeout_ms)
+    return FunctionRunner(processor, timeout_ms, options["extendTimeoutOnProgress"])
 
 
 def _check_by_name(processors: Mapping[str, Processor]) -> None:

@@ -64,6 +64,11 @@ def worker_options(arguments: Mapping[str, Any], processor: Processor | Mapping[
         raise OptionError(
             "`timeout_ms` has no effect on a function of DataFrames: leave it out, or use a UDF or a function of a job"
         )
+    if options["extendTimeoutOnProgress"] and (engine == "stream" or is_udf(processor)):
+        raise OptionError(
+            "`extend_timeout_on_progress` has no effect on UDFs and functions of DataFrames, which report no progress: "
+            "leave it out, or use a function of a job"
+        )
     return options
 
 

@@ -94,7 +94,13 @@ def _due_error() -> BaseException | None:
     cancelled = next((job.cancellation for job in _jobs if job.cancellation is not None), None)
     if cancelled is not None:
         return cancelled
-    return timeout_error(_limit_ms) if monotonic_s() >= _deadline else None
+    if monotonic_s() < _deadline:
+        return None
+    extended_s = max((job.extended_s for job in _jobs), default=0.0)
+    if extended_s:
+        signal.setitimer(signal.ITIMER_REAL, extended_s, RAISE_AGAIN_S)
+        return None
+    return timeout_error(_limit_ms)
 
 
 def _is_in_processor(frame: FrameType | None) -> bool:

@@ -49,11 +49,12 @@ class FunctionRunner:
     """Calls processor(job) for one job after the other.
 
     processor: a function, or functions by the name of the job; "*" stands for all other names. timeout_ms: for jobs
-    without their own `timeout`; 0: none.
+    without their own `timeout`; 0: none. progress_extends: whether progress begins the timeout of a job anew.
     """
 
     processor: JobFunction | Mapping[str, JobFunction]
     timeout_ms: int = 0
+    progress_extends: bool = False
 
     one_by_one = True
 
@@ -72,9 +73,11 @@ class FunctionRunner:
             )
         return function
 
-    def limit_ms(self, job: RunningJob) -> int:
-        """Returns the maximum duration of a job, ms; 0: unlimited."""
-        return job.timeout or self.timeout_ms
+    def begin(self, job: RunningJob) -> int:
+        """Sets the start of the attempt to now. Returns the maximum duration of the job, ms; 0: unlimited."""
+        limit_ms = job.timeout or self.timeout_ms
+        job.begin(limit_ms, extends=self.progress_extends)
+        return limit_ms
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
         only = None if isinstance(self.processor, Mapping) else self.processor
@@ -87,8 +90,7 @@ class FunctionRunner:
             if job.has_expired:
                 yield Result(job, None, JobExpired())
                 continue
-            limit_ms = self.limit_ms(job)
-            job.begin(limit_ms)
+            limit_ms = self.begin(job)
             if job.claimed.id in lost:
                 # As the process is to end, another thread has returned the job before it began.
                 continue

@@ -80,7 +80,7 @@ class JobTasks:
         self._runs[job] = _Run(task)
         task.add_done_callback(partial(self._finish, job))
         if limit_ms:
-            timer = self._loop.call_later(limit_ms / 1000, self._end, job, partial(timeout_error, limit_ms))
+            timer = self._loop.call_later(limit_ms / 1000, self._time_out, job, limit_ms)
             task.add_done_callback(lambda _: timer.cancel())
 
     def _finish(self, job: RunningJob, task: asyncio.Task[Result]) -> None:
@@ -89,6 +89,12 @@ class JobTasks:
         if run.error is not None and isinstance(result.error, asyncio.CancelledError):
             result = Result(job, None, run.error)
         self._post(result)
+
+    def _time_out(self, job: RunningJob, limit_ms: int) -> None:
+        if job in self._runs and (extended_s := job.extended_s):
+            self._loop.call_later(extended_s, self._time_out, job, limit_ms)
+        else:
+            self._end(job, partial(timeout_error, limit_ms))
 
     def _end(self, job: RunningJob, make_error: Callable[[], BaseException]) -> None:
         run = self._runs.get(job)

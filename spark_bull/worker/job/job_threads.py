@@ -139,7 +139,10 @@ class JobThreads:
             while not self._is_closed:
                 now = monotonic_s()
                 for call in list(self._calls.values()):
-                    if call.deadline <= now:
+                    extended_s = call.job.extended_s if call.error is None else 0.0
+                    if call.deadline <= now and extended_s:
+                        call.deadline = now + extended_s
+                    elif call.deadline <= now:
                         self._abandon(call, call.error or timeout_error(call.limit_ms))
                 next_s = min((call.deadline for call in self._calls.values()), default=math.inf)
                 self._changed.wait(None if next_s == math.inf else max(0.0, next_s - monotonic_s()))

@@ -55,6 +55,7 @@ class RunningJob:
         "_deadline",
         "_discarded",
         "_expires_s",
+        "_extension_s",
         "_follow_ups",
         "_handle",
         "_lost",
@@ -89,6 +90,7 @@ class RunningJob:
         self._discarded = False
         self._follow_ups: tuple[FollowUp, ...] = ()
         self._deadline: float | None = None
+        self._extension_s = 0.0
         self._reported: Reported | None = None
         self._reporting: Lock | None = None
         #: The error that it fails with, if it is cancelled.
@@ -401,16 +403,23 @@ class RunningJob:
         """Whether the job must not start any more. Read by the worker just before it calls a function."""
         return self._expires_s is not None and monotonic_s() >= self._expires_s
 
-    def begin(self, limit_ms: int) -> None:
+    @property
+    def extended_s(self) -> float:
+        """Time until the timeout that progress extends, s; 0 if it is over, or none extends it. For the worker."""
+        return max(0.0, self._deadline - monotonic_s()) if self._extension_s and self._deadline else 0.0
+
+    def begin(self, limit_ms: int, *, extends: bool = False) -> None:
         """Sets the start of the attempt to now. Called by the worker before it calls a function.
 
         Parameters:
           limit_ms: maximum duration of the attempt, ms; 0: unlimited.
+          extends: whether each report of progress begins this time anew.
         """
         if self._begun is not None:
             self._begun.add(self.claimed.id)
         if limit_ms:
             self._deadline = monotonic_s() + limit_ms / 1000
+            self._extension_s = limit_ms / 1000 if extends else 0.0
 
     def trace(self, context_of: Callable[[], str]) -> None:
         """Sets the function that returns the trace context for jobs that this one adds. Called by the worker.
@@ -458,3 +467,5 @@ class RunningJob:
         token = "" if self.lock_lost else self._token
         update_progress(self._handle, self.id, reported.json_text(), lock_token=token, of_checkpoint=of_checkpoint)
         self._reported = reported
+        if self._extension_s:
+            self._deadline = monotonic_s() + self._extension_s

@@ -127,8 +127,7 @@ class ConcurrentLoop(SlotLoop):
         except BaseException as error:
             self._post(Result(job, None, error))
             return
-        limit_ms = self._runner.limit_ms(job)
-        job.begin(limit_ms)
+        limit_ms = self._runner.begin(job)
         if queue.keeper.has_given_up:
             # As the process is to end, another thread has returned the job before it began.
             return

@@ -77,6 +77,7 @@ def test_a_chunk_of_a_udf_is_larger_by_default(
         (of_frames, {"promoter": False, "max_stalled": 2}, "`max_stalled`"),
         (of_a_job, {"promoter": False, "check_ms": 2}, "`check_ms`"),
         (of_frames, {"timeout_ms": 5}, "`timeout_ms`"),
+        (of_frames, {"extend_timeout_on_progress": True}, "`extend_timeout_on_progress`"),
         (of_frames, {"max_started": 5}, "`max_started` has no effect here: engine='stream' does not count starts"),
     ],
 )
