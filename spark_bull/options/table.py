@@ -785,7 +785,7 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1),
         None,
         (WORK,),
-        "engine `stream`: maximum number of jobs per micro-batch",
+        "maximum number of jobs per micro-batch; of the engine `loop`: per DataFrame, 10,000 by default",
         BATCH_SIZE,
     ),
     Option(

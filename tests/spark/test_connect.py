@@ -218,6 +218,21 @@ def test_the_engine_stream_transforms_batches_on_the_server(
     wait_until(lambda: said in server_log.read_text(), "the server to log why jobs fail")
 
 
+def _in_slots(spark: SparkSession, options: Options) -> Any:
+    def double(jobs: DataFrame) -> DataFrame:
+        return jobs.withColumn("returnvalue", f.col("data.n") * 2)
+
+    with Worker(spark, "q", double, engine="loop", payload_schema="n INT", progress=False, **options) as worker:
+        wait_until(lambda: has_finished(worker, 10), "all jobs to finish")
+        assert worker.stop(PATIENCE_S)
+
+
+def test_slots_of_dataframes_run_in_the_client(connect: ConnectClient, queue: BullQueue, options: Options) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(10))
+    connect(_in_slots, options)
+    assert sorted(job.parsed("returnvalue") for job in queue.page("completed")) == [2 * n for n in range(10)]
+
+
 def _stop_in_a_batch(spark: SparkSession, options: Options, folder: str) -> Any:
     def blocking(jobs: DataFrame) -> DataFrame:
         (Path(folder) / str(os.getpid())).touch()

@@ -52,6 +52,7 @@ def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterat
         yield queue
 
 
+each_engine = pytest.mark.parametrize("engine", ["loop", "stream"])
 each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
 
 
@@ -62,7 +63,7 @@ def start(spark: SparkSession, queue: BullQueue, redis_url: str, prefix: str) ->
 
     def start(processor: Any, **options: Any) -> Worker:
         settings = {"slots": 1, "progress": False, "url": redis_url, "prefix": prefix, "protocol": queue.protocol}
-        worker = Worker(spark, "q", processor, **{**settings, **options})
+        worker = Worker(spark, options.pop("queue", "q"), processor, **{**settings, **options})
         started.append(worker)
         return worker.start()
 
@@ -230,16 +231,20 @@ def test_the_driver_logs_why_jobs_fail_but_not_all_of_them(
     assert all("in processor" in one for one in said)
 
 
-def test_a_transformation_without_tokens_fails_the_worker_and_returns_its_jobs(queue: BullQueue, start: Start) -> None:
+@each_engine
+def test_a_transformation_without_tokens_fails_the_worker_and_returns_its_jobs(
+    queue: BullQueue, start: Start, engine: str
+) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         return jobs.selectExpr("id", "'1' AS returnvalue")
 
     queue.add_many(NewJob({"n": n}) for n in range(20))
-    worker = start(transform, lock_ms=3_600_000)
+    worker = start(transform, lock_ms=3_600_000, engine=engine)
     with pytest.raises(WorkerFailed) as raised:
         worker.await_termination(PATIENCE_S)
     said = "expected the transformation to return the columns id, token and returnvalue or error, got: id, returnvalue"
-    assert str(raised.value) == f"the streaming query of worker {worker.id} failed: {said}"
+    failed = f"the streaming query of worker {worker.id} failed" if engine == "stream" else f"worker {worker.id} failed"
+    assert str(raised.value) == f"{failed}: {said}"
     assert (queue.counts()["wait"], queue.counts()["active"]) == (20, 0)
 
 
@@ -790,14 +795,15 @@ def test_a_worker_that_leaves_a_core_to_other_queries_logs_no_warning(
 # transformations
 
 
-def test_a_transformation_settles_jobs(queue: BullQueue, start: Start) -> None:
+@each_engine
+def test_a_transformation_settles_jobs(queue: BullQueue, start: Start, engine: str) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         answer = f.when(f.col("data.n") < 3, f.col("data.n") * 10)
         error = f.when(f.col("data.n") == 3, f.lit("three"))
         return jobs.select("id", "token", answer.alias("returnvalue"), error.alias("error"))
 
     queue.add_many(NewJob({"n": n}) for n in range(4))
-    worker = start(transform, payload_schema="n INT")
+    worker = start(transform, payload_schema="n INT", engine=engine)
     assert work_off(queue) == {"completed": 3, "failed": 1}
     assert {n: job.parsed("returnvalue") for n, job in by_n(queue, "completed").items()} == {0: 0, 1: 10, 2: 20}
     assert by_n(queue, "failed")[3].failed_reason == "three"
@@ -809,8 +815,11 @@ def test_a_transformation_settles_jobs(queue: BullQueue, start: Start) -> None:
     wait_until(lambda: totals() == (4, 3, 1), "the totals to count all jobs")
 
 
+@each_engine
 @each_dialect
-def test_a_transformation_adds_follow_ups(queue: BullQueue, start: Start, redis_url: str, prefix: str) -> None:
+def test_a_transformation_adds_follow_ups(
+    queue: BullQueue, start: Start, redis_url: str, prefix: str, engine: str
+) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         fields = [f.struct(f.col("data.n").alias("of")).alias("data"), f.lit("next").alias("queue")]
         follow_ups = [f.struct(*fields, f.lit(on).alias("on")) for on in ("success", "failure")]
@@ -823,13 +832,88 @@ def test_a_transformation_adds_follow_ups(queue: BullQueue, start: Start, redis_
         )
 
     queue.add_many(NewJob({"n": n}) for n in range(5))
-    start(transform, payload_schema="n INT")
+    start(transform, payload_schema="n INT", engine=engine)
     assert work_off(queue) == {"completed": 4, "failed": 1}
     with BullQueue("next", url=redis_url, prefix=prefix, protocol=queue.protocol) as following:
         assert sorted(job.data["of"] for job in following.page("wait")) == [1, 2, 3, 4]
 
 
-def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start) -> None:
+def test_slots_of_dataframes_take_several_queues_pause_and_count_starts(
+    queue: BullQueue, start: Start, redis_url: str, prefix: str, client: Redis
+) -> None:
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", f.concat("queue", "data").alias("error"))
+
+    with BullQueue("other", url=redis_url, prefix=prefix, protocol="bullmq") as other:
+        queue.add("a")
+        started = other.add("b", attempts=3)
+        client.hset(other.handle.keys.job(started), "ats", 5)
+        given: dict[str, Any] = {"queues": ["q", "other"], "weights": {"other": 2}, "max_started": 5}
+        worker = start(transform, queue=None, engine="loop", group={"by": "none", "concurrency": 1}, **given)
+        wait_until(lambda: queue.counts()["failed"] == other.counts()["failed"] == 1, "the jobs of both queues to fail")
+        assert [job.failed_reason for job in queue.page("failed")] == ['q"a"']
+        assert [job.failed_reason for job in other.page("failed")] == ["job started more than allowable limit"]
+        worker.pause()
+        assert worker.status().state == "paused"
+        other.add("c")
+        queue.add("d")
+        assert not worker.await_termination(1)
+        assert (other.counts()["wait"], queue.counts()["wait"]) == (1, 1)
+        worker.resume()
+        wait_until(lambda: queue.counts()["failed"] == other.counts()["failed"] == 2, "the others to fail")
+        assert worker.status().failed == 4
+
+
+@pytest.mark.parametrize("ends", ["cancel", "timeout"])
+def test_a_job_of_a_dataframe_is_ended_alone(queue: BullQueue, start: Start, tmp_path: Path, ends: str) -> None:
+    folder = str(tmp_path)
+
+    @f.udf("string")
+    def maybe_slow(data: str) -> str:
+        if data == '"slow"':
+            (Path(folder) / "begun").touch()
+            time.sleep(600)
+        return "1"
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", maybe_slow("data").alias("returnvalue"))
+
+    queue.pause()
+    ids = queue.add_many(NewJob(data) for data in ("quick", "slow", "quick")).ids
+    queue.resume()
+    worker = start(transform, engine="loop", timeout_ms=5_000 if ends == "timeout" else 0)
+    if ends == "cancel":
+        wait_until((tmp_path / "begun").exists, "the slow job to begin")
+        worker.cancel(ids[1], "enough")
+    wait_until(lambda: queue.counts()["failed"] == 1 and queue.counts()["completed"] == 2, "all jobs to end")
+    (failed,) = queue.page("failed")
+    reason = "cancelled: enough" if ends == "cancel" else "5,000 ms at most (its timeout)"
+    assert failed.id == ids[1]
+    assert reason in str(failed.failed_reason)
+
+
+def test_a_stop_returns_the_jobs_of_a_dataframe(queue: BullQueue, start: Start, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+
+    @f.udf("string")
+    def slow(data: str) -> str:
+        (Path(folder) / "begun").touch()
+        time.sleep(600)
+        return data
+
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", slow("data").alias("returnvalue"))
+
+    queue.add_many(NewJob(n) for n in range(3))
+    worker = start(transform, engine="loop", lock_ms=3_600_000, promoter=False)
+    wait_until((tmp_path / "begun").exists, "the jobs to begin")
+    assert not worker.stop(0.1)
+    assert {state: count for state, count in queue.counts().items() if count} == {"wait": 3}
+    assert not worker._engine.running
+
+
+@each_engine
+def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start, engine: str) -> None:
     @f.udf("int")
     def risky(n: int) -> int:
         if n == 7:
@@ -841,7 +925,7 @@ def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start)
 
     payloads = [json.dumps({"n": n}) for n in range(12)] + ["{broken", '{"n": "many"}']
     queue.add_many(NewJob(RawJson(payload), attempts=2) for payload in payloads)
-    start(transform, payload_schema="n INT")
+    start(transform, payload_schema="n INT", engine=engine)
     assert work_off(queue) == {"completed": 10, "failed": 4}
     failed = {job.id: job for job in queue.page("failed")}
     assert "seven" in str(failed["8"].failed_reason)
@@ -932,7 +1016,10 @@ def test_a_returned_job_has_lost_no_attempt_in_any_dialect(
         assert redis.hgetall(seen) == {"a": "3", "b": "3"}
 
 
-def test_a_udf_within_a_transformation_can_control_how_its_job_ends(queue: BullQueue, start: Start) -> None:
+@each_engine
+def test_a_udf_within_a_transformation_can_control_how_its_job_ends(
+    queue: BullQueue, start: Start, engine: str
+) -> None:
     @f.udf("int")
     def say(n: str, started: int) -> int:
         if n in REQUESTS and started == 1:
@@ -943,7 +1030,7 @@ def test_a_udf_within_a_transformation_can_control_how_its_job_ends(queue: BullQ
         return jobs.select("id", "token", say("data.n", "attemptsStarted").alias("returnvalue"))
 
     queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", *REQUESTS))
-    worker = start(transform, payload_schema="n STRING")
+    worker = start(transform, payload_schema="n STRING", engine=engine)
     check_requested_outcomes(queue)
     wait_until(lambda: worker.status().returned == 4, "the totals to count the postponed jobs")
 
@@ -1047,12 +1134,15 @@ def test_any_exception_of_a_udf_in_the_stream_engine_fails_its_own_row(queue: Bu
     }
 
 
-def test_any_exception_of_a_transformation_fails_the_jobs_of_its_batch(queue: BullQueue, start: Start) -> None:
+@each_engine
+def test_any_exception_of_a_transformation_fails_the_jobs_of_its_batch(
+    queue: BullQueue, start: Start, engine: str
+) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         raise asyncio.CancelledError("half \ud83d a sign")
 
     queue.add_many(NewJob({"n": n}) for n in range(2))
-    worker = start(transform, engine="stream")
+    worker = start(transform, engine=engine)
     assert work_off(queue) == {"failed": 2}
     assert {job.failed_reason for job in queue.page("failed")} == {"half \ufffd a sign"}
     assert worker.status().state == "running"

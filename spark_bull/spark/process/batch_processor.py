@@ -8,21 +8,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Event
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.error_text import trace_of
 from spark_bull.errors import ConnectionLost, SparkBullError, control_error
 from spark_bull.queue.process.claim import extend
-from spark_bull.spark.json.json_text import MAX_SHOWN
 from spark_bull.spark.platform.spark_errors import first_line, python_trace
 from spark_bull.spark.platform.udf_errors import sendable_errors
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.process.failure_log import FailureLog
-from spark_bull.spark.process.settle.plan import OUTCOMES, SETTLED_COLUMNS, plan_settle
+from spark_bull.spark.process.payload_column import invalid_payloads, parsed_payloads
+from spark_bull.spark.process.settle.frame import checked_frame
+from spark_bull.spark.process.settle.plan import SETTLED_COLUMNS, plan_settle
 from spark_bull.spark.process.settle.sink import SETTLED, Settling, failures_of
 from spark_bull.spark.process.stream_plan import StreamPlan
 from spark_bull.spark.process.tokens import read_settle_token
@@ -33,9 +34,6 @@ from spark_bull.worker.job.bisection import Abandoned, run_bisected
 log = logging.getLogger("spark_bull")
 
 T = TypeVar("T")
-
-_PARSED: Final = "__payload"
-_CORRUPT: Final = "__corrupt"
 
 
 class _Claimed(NamedTuple):
@@ -117,18 +115,12 @@ class BatchProcessor:
         """Transforms and settles the jobs that can be processed; returns the number of jobs by outcome."""
         jobs = batch.where(f.col("deferredFailure").isNull())
         if self._plan.payload is not None:
-            payload = f.col(_PARSED).dropFields(_CORRUPT)
-            jobs = self._parsed(jobs).where(_is_valid()).withColumn("data", payload).drop(_PARSED)
+            jobs = parsed_payloads(jobs, self._plan.payload)
         if isinstance(self._plan.transform, UdfTransformation):
             return self._write(jobs.select(*INPUT), self._plan.transform)
         with sendable_errors():
-            result = self._plan.transform(jobs)
-        self._check(result)
+            result = checked_frame(self._plan.transform(jobs))
         return self._write(result.select(*[name for name in SETTLED_COLUMNS if name in result.columns]))
-
-    def _parsed(self, jobs: DataFrame) -> DataFrame:
-        schema = StructType([*(self._plan.payload or StructType()), StructField(_CORRUPT, StringType())])
-        return jobs.withColumn(_PARSED, f.from_json("data", schema, {"columnNameOfCorruptRecord": _CORRUPT}))
 
     def _fail_invalid(self, jobs: DataFrame) -> None:
         """Fails jobs with a deferred failure, and jobs whose payload does not match the schema."""
@@ -140,23 +132,7 @@ class BatchProcessor:
             .select(*outcome)
         )
         if self._plan.payload is not None:
-            why = f.concat(
-                f.lit(f"expected the payload to be JSON that matches {self._plan.payload.simpleString()}, got: "),
-                f.coalesce(f.substring("data", 1, MAX_SHOWN), f.lit("nothing")),
-            )
-            invalid = self._parsed(jobs.where(f.col("deferredFailure").isNull())).where(~_is_valid())
-            is_damaged = f.try_parse_json("data").isNull()
-            self._write(invalid.withColumn("error", why).withColumn("unrecoverable", is_damaged).select(*outcome))
-
-    def _check(self, result: object) -> None:
-        if not isinstance(result, DataFrame):
-            raise SparkBullError(f"expected the transformation to return a DataFrame, got: {type(result).__name__}")
-        missing = {"id", "token"} - set(result.columns)
-        if missing or not set(OUTCOMES) & set(result.columns):
-            raise SparkBullError(
-                "expected the transformation to return the columns id, token and returnvalue or error, got: "
-                + ", ".join(result.columns)
-            )
+            self._write(invalid_payloads(jobs.where(f.col("deferredFailure").isNull()), self._plan.payload))
 
     def _write(self, rows: DataFrame, udf: UdfTransformation | None = None) -> Counter[str]:
         """Settles without the sink mode=settle, whose planning and commit take longer than a small batch.
@@ -221,8 +197,3 @@ def _columns_of(error: BaseException) -> dict[str, Any]:
     stack = python_trace(error) or trace_of(error)
     raised = control_error(stack)
     return error_columns(raised or error, "" if raised else first_line(error), stack)
-
-
-def _is_valid() -> Column:
-    """Whether the payload matches the schema."""
-    return f.coalesce(f.col(_PARSED).isNotNull() & f.col(f"{_PARSED}.{_CORRUPT}").isNull(), f.lit(False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -15,10 +15,12 @@ from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.process.tokens import SettleTokens
 from spark_bull.spark.schemas import CLAIM_FIELDS, CLAIM_SCHEMA
 from spark_bull.worker.job.job_options import runs_at_most_once
+from spark_bull.worker.job.running_job import RunningJob
 
 #: Why a micro-batch refuses a job.
 NOT_ONCE: Final = (
-    "a job that may run at most once can't be in a micro-batch, which Spark may repeat: process it with engine='loop'"
+    "a job that may run at most once can't be in a micro-batch, which Spark may repeat: process it with engine='loop' "
+    "and a function of a job or a UDF"
 )
 _ARROW: Final = to_arrow_schema(CLAIM_SCHEMA)
 #: Attributes of ClaimedJob, by column.
@@ -37,6 +39,18 @@ def claim_batch(handle: QueueHandle, lock_token: str, chunk: ClaimedChunk) -> pa
     batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
     there = chunk.are_there()
     return batch if all(there) else batch.filter(pa.array(there))
+
+
+def frame_table(jobs: Sequence[RunningJob]) -> pa.Table:
+    """Jobs of one queue that a slot runs as a table of CLAIM_SCHEMA."""
+    arrays = {
+        name: _array([getattr(job.claimed, source) for job in jobs], _ARROW.field(name).type, len(jobs))
+        for name, source in _SOURCES.items()
+    }
+    arrays["queue"] = pa.array([job.queue for job in jobs], pa.string())
+    arrays["id"] = pa.array([job.id for job in jobs], pa.string())
+    arrays["token"] = pa.array([job.token for job in jobs], pa.string())
+    return pa.Table.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
 
 
 def _deferred(reasons: Any, opts: Any, count: int) -> Any:

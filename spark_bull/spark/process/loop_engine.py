@@ -13,7 +13,10 @@ from pyspark.sql import SparkSession
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
 from spark_bull.spark.platform.cores import is_remote, parallelism, tasks_at_once
+from spark_bull.spark.platform.job_tags import cancel_tagged
+from spark_bull.spark.process.driver_slot import DriverSlot
 from spark_bull.spark.process.failure_log import FailureLog
+from spark_bull.spark.process.frame_runner import FrameRunner
 from spark_bull.spark.process.picklable import check_picklable
 from spark_bull.spark.process.slot_group import SlotGroup
 from spark_bull.threads import DaemonThread
@@ -59,6 +62,11 @@ class LoopEngine:
     def start(self) -> None:
         """Starts the Spark job. Raises OptionError if a function of the plan cannot be pickled."""
         plan = self._plan
+        if isinstance(plan.runner, FrameRunner):
+            for _ in range(self._given or 1):
+                self._add_slots(1)
+            self._follower.start()
+            return
         check_picklable(
             processor=plan.runner, setup=plan.setup, tracer=plan.tracer, backoff_strategy=plan.policy.strategy
         )
@@ -124,7 +132,7 @@ class LoopEngine:
                 timeout_s,
             )
             self._return_jobs()
-            self._spark.interruptTag(self._tag)
+            cancel_tagged(self._spark, self._tag)
             self.wait(max(timeout_s, MIN_WAIT_S))
         elif self._follower.is_alive():
             self._follower.join(LOOK_S)
@@ -212,9 +220,10 @@ class LoopEngine:
             if count <= 0 or self._stopping.is_set():
                 return
             numbers = range(self._slots, self._slots + count)
-            if self._groups:
+            kind = DriverSlot if isinstance(self._plan.runner, FrameRunner) else SlotGroup
+            if self._groups and kind is SlotGroup:
                 log.info("worker %s: starts %d more slots, as there are more executors", self._plan.worker, count)
-            group = SlotGroup(self._spark, self._plan_of(numbers), numbers, self._tag, self._request_stop)
+            group = kind(self._spark, self._plan_of(numbers), numbers, self._tag, self._request_stop)
             if self._is_paused:
                 group.pause()
             self._slots += count

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from pyspark.sql import SparkSession
+
 from spark_bull.errors import OptionError, expected
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.claim_settings import ClaimSettings, default_worker
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.spark.process.udf_runner import is_udf, udf_runner
-from spark_bull.spark.process.worker_options import Processing, Processor
+from spark_bull.spark.process.frame_runner import FrameRunner
+from spark_bull.spark.process.udf_runner import frame_schema, is_udf, udf_runner
+from spark_bull.spark.process.worker_options import Processing, Processor, takes_frames
 from spark_bull.worker.job.job_options import keep_rule
 from spark_bull.worker.job.job_runner import FunctionRunner, Runner
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
@@ -21,13 +24,21 @@ from spark_bull.worker.slot.unsettled import SCRIPT_JOBS
 #: Default sizes of chunks. A script for more jobs blocks Redis for longer. A call of a UDF has fixed costs.
 _FUNCTION_CHUNK: Final = 100
 _UDF_CHUNK: Final = SCRIPT_JOBS
+_FRAME_CHUNK: Final = 10_000
+#: Size of the payloads at which a DataFrame of jobs ends, as they are kept in memory.
+_BATCH_BYTES: Final = 64 << 20
 
 
 def plan_loop(
-    worker: str, handles: Sequence[QueueHandle], weights: Sequence[int], options: Options, processing: Processing
+    spark: SparkSession,
+    worker: str,
+    handles: Sequence[QueueHandle],
+    weights: Sequence[int],
+    options: Options,
+    processing: Processing,
 ) -> SlotPlan:
     """Returns the plan of the slots of a worker. Raises OptionError for a processor that they cannot call."""
-    runner = _runner_of(processing, options)
+    runner = _runner_of(spark, processing, options)
 
     def queue_plan(handle: QueueHandle, weight: int) -> SlotQueuePlan:
         settings = ClaimSettings(
@@ -56,25 +67,33 @@ def plan_loop(
         setup=processing.setup,
         env=processing.env,
         max_stalled=options["maxStalled"],
+        batch_bytes=_BATCH_BYTES if isinstance(runner, FrameRunner) else 0,
     )
 
 
 def largest_chunk(options: Options, processor: Processor | Mapping[str, Processor]) -> int:
     """Returns the largest number of jobs per chunk of the engine `loop`; by default at least `min_chunk`."""
+    if takes_frames(processor):
+        return int(options["maxJobsPerTrigger"] or options["chunkSize"] or _FRAME_CHUNK)
     default = max(_UDF_CHUNK, options["minChunk"]) if is_udf(processor) else _FUNCTION_CHUNK
     return int(options["chunkSize"] or default)
 
 
-def _runner_of(processing: Processing, options: Options) -> Runner:
+def _runner_of(spark: SparkSession, processing: Processing, options: Options) -> Runner:
     """Returns the runner of a processor in a slot. Raises OptionError for what can't be one."""
     processor, payload_schema, timeout_ms = processing.processor, processing.payload_schema, options["timeoutMs"]
     if is_udf(processor):
         if options["concurrency"] > 1:
             raise OptionError("`concurrency` has no effect on a UDF, which gets chunks: set `slots` or `chunk_size`")
         return udf_runner(processor, payload_schema, timeout_ms)
+    if takes_frames(processor):
+        if options["concurrency"] > 1:
+            raise OptionError("`concurrency` has no effect on a function of DataFrames: set `max_jobs_per_trigger`")
+        return FrameRunner(spark, processor, frame_schema(payload_schema), timeout_ms)
     if payload_schema is not None:
         raise OptionError(
-            "`payload_schema` is for UDFs; a function of a job gets parsed JSON as job.data: leave it out"
+            "`payload_schema` is for UDFs and functions of DataFrames; a function of a job gets parsed JSON as "
+            "job.data: leave it out"
         )
     if isinstance(processor, Mapping):
         _check_by_name(processor)
@@ -87,5 +106,11 @@ def _check_by_name(processors: Mapping[str, Processor]) -> None:
     if not processors:
         raise expected("processor", "a mapping of job names to functions", dict(processors))
     for name, function in processors.items():
-        if not isinstance(name, str) or not callable(function) or is_udf(function):
+        if is_udf(function) or takes_frames(function):
+            kind = "a UDF" if is_udf(function) else "a function of DataFrames"
+            raise OptionError(
+                f"expected `processor[{name!r}]` to be a function of a job, got {kind}, which gets jobs of all names: "
+                "branch on the name there, or give these jobs a queue and a Worker of their own"
+            )
+        if not isinstance(name, str) or not callable(function):
             raise expected(f"processor[{name!r}]", "a function of a job, under the name of the jobs or '*'", function)

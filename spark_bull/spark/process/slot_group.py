@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from spark_bull.error_text import trace_of
 from spark_bull.errors import SparkBullError, WorkerFailed
+from spark_bull.spark.platform.job_tags import add_tag
 from spark_bull.spark.platform.spark_errors import first_line
 from spark_bull.threads import DaemonThread
 from spark_bull.worker.slot.slot import run_slot
@@ -134,6 +135,10 @@ class SlotGroup:
             except Exception as error:
                 if self._stopping.is_set():
                     return
+                if isinstance(error, WorkerFailed) and not isinstance(error, SetupFailed):
+                    self.error = error
+                    self._on_error()
+                    return
                 worked = self._has_worked(error)
                 failed_starts = 0 if worked else failed_starts + 1
                 pause_s = MIN_PAUSE_S if worked else pause_s
@@ -152,7 +157,7 @@ class SlotGroup:
 
     def _run_job(self) -> None:
         """Runs the slots until they have stopped. Raises SetupFailed if one has stopped the others."""
-        self._spark.addTag(self._tag)
+        add_tag(self._spark, self._tag)
         slots = self._spark.range(self._numbers.start, self._numbers.stop, 1, len(self._numbers))
         conf = self._spark.conf
         tries = task_tries(conf.get("spark.master", "") or "", conf.get("spark.task.maxFailures", "4") or "4")

@@ -14,7 +14,7 @@ from spark_bull.options.parse import Options, as_options, as_texts
 from spark_bull.options.table import CLAIM, SETTLE
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.spark.platform.cores import is_remote, parallelism
-from spark_bull.spark.process.udf_runner import is_udf, schema_of_payload, udf_runner
+from spark_bull.spark.process.udf_runner import frame_schema, is_udf, udf_runner
 from spark_bull.spark.process.udf_transform import UdfTransformation
 from spark_bull.spark.process.worker_options import Processing
 from spark_bull.worker.claims.batch_size import LEAST
@@ -100,9 +100,4 @@ def _transformation_of(
         return UdfTransformation(handle, runner, options["chunkSize"] or 0), None
     if not callable(processor):
         raise expected("processor", "a function DataFrame -> DataFrame, or a UDF", processor)
-    if payload_schema is None:
-        return processor, None
-    payload = schema_of_payload(payload_schema)
-    if not isinstance(payload, StructType):
-        raise expected("payload_schema", "columns, such as 'a STRING, b INT', with engine='stream'", payload_schema)
-    return processor, payload
+    return processor, frame_schema(payload_schema)

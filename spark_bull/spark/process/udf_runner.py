@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.types import DataType, Row
+from pyspark.sql.types import DataType, Row, StructType
 
-from spark_bull.errors import JobDamaged, OptionError
+from spark_bull.errors import JobDamaged, OptionError, expected
 from spark_bull.model.jobs import RawJson
 from spark_bull.spark.json.json_text import is_encodable, to_json
 from spark_bull.spark.json.payload import payload_array
@@ -20,7 +20,7 @@ from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.udfs import KINDS
 from spark_bull.spark.process.udf_iterator import UdfIterator
-from spark_bull.worker.job.alarm import interruptible
+from spark_bull.worker.job.alarm import interrupt, interruptible
 from spark_bull.worker.job.bisection import run_bisected
 from spark_bull.worker.job.job_options import runs_at_most_once
 from spark_bull.worker.job.job_runner import JobExpired, Result
@@ -66,6 +66,14 @@ def schema_of_payload(given: str | DataType) -> DataType:
         raise OptionError(f"expected `payload_schema` to be DDL, got {given!r}: {str(error).splitlines()[0]}") from None
 
 
+def frame_schema(given: str | DataType | None) -> StructType | None:
+    """Parses the schema of `data` for a function of DataFrames; None: it stays text. Raises OptionError."""
+    payload = None if given is None else schema_of_payload(given)
+    if payload is not None and not isinstance(payload, StructType):
+        raise expected("payload_schema", "columns, such as 'a STRING, b INT', for a function of DataFrames", given)
+    return payload
+
+
 @dataclass(frozen=True)
 class UdfRunner:
     """Calls the function of a UDF with the payloads of a chunk, and with halves of it when the function raises.
@@ -81,6 +89,9 @@ class UdfRunner:
     timeout_ms: int = 0
 
     one_by_one = False
+
+    def interrupt(self, job: RunningJob) -> None:
+        interrupt(job)
 
     def check(self) -> None:
         """Raises OptionError unless the function's number of parameters matches the payload."""

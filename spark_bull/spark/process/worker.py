@@ -117,7 +117,8 @@ class Worker:
         engine = parsed["engine"]
         check_tracer(tracer, engine, processor)
         check_setup(setup, engine, processor)
-        processing = Processing(processor, payload_schema, backoff_strategy, setup, checked_env(env, engine), tracer)
+        variables = checked_env(env, engine, processor)
+        processing = Processing(processor, payload_schema, backoff_strategy, setup, variables, tracer)
         worked = opened(parsed, worked_queues(queue, queues, weights, engine, parsed["shards"]))
         self.handles = [one.handle for one in worked]
         self.handle: QueueHandle = self.handles[0]
@@ -132,7 +133,7 @@ class Worker:
             query = plan_stream(spark, self.id, self.handle, options, parsed, processing)
             self._engine = StreamEngine(spark, query)
         else:
-            plan = plan_loop(self.id, self.handles, [one.weight for one in worked], parsed, processing)
+            plan = plan_loop(spark, self.id, self.handles, [one.weight for one in worked], parsed, processing)
             self._engine = LoopEngine(spark, plan, parsed["slots"])
         # A promoter looks for losses, too.
         self._service: Service = LossWatch(self.handles)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType
@@ -39,7 +39,6 @@ class Processing:
 _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
     "loop": {
         "checkpoint": "engine='loop' has no checkpoint; leave it out, or use engine='stream'",
-        "maxJobsPerTrigger": "engine='loop' has no micro-batches; set `chunk_size`, or use engine='stream'",
     },
     "stream": {
         "concurrency": "engine='stream' processes whole micro-batches; set `slots`, or use engine='loop'",
@@ -58,11 +57,12 @@ def worker_options(arguments: Mapping[str, Any], processor: Processor | Mapping[
     engine = _engine_of(options["engine"], processor)
     options = replace(options, values={**options.values, "engine": engine})
     check_combinations(options)
-    if engine == "loop" and "minChunk" in options.given and not is_udf(processor):
-        raise OptionError("`min_chunk` has no effect on functions of a job: leave it out, or use a UDF")
+    if engine == "loop":
+        _check_chunks(options, processor)
     if engine == "stream" and options["timeoutMs"] and not is_udf(processor):
         raise OptionError(
-            "`timeout_ms` has no effect on a function of DataFrames: leave it out, or use a UDF or a function of a job"
+            "`timeout_ms` has no effect here: engine='stream' cannot end a micro-batch of DataFrames; leave it out, or "
+            "use engine='loop'"
         )
     if options["extendTimeoutOnProgress"] and (engine == "stream" or is_udf(processor)):
         raise OptionError(
@@ -70,6 +70,17 @@ def worker_options(arguments: Mapping[str, Any], processor: Processor | Mapping[
             "leave it out, or use a function of a job"
         )
     return options
+
+
+def _check_chunks(options: Options, processor: Processor | Mapping[str, Processor]) -> None:
+    """Raises OptionError for sizes of chunks that the processors of the engine `loop` do not have."""
+    if takes_frames(processor):
+        return
+    if "maxJobsPerTrigger" in options.given:
+        name = options.spelled("maxJobsPerTrigger")
+        raise OptionError(f"`{name}` has no effect here: it is for functions of DataFrames; set `chunk_size`")
+    if "minChunk" in options.given and not is_udf(processor):
+        raise OptionError("`min_chunk` has no effect on functions of a job: leave it out, or use a UDF")
 
 
 def check_combinations(options: Options) -> None:
@@ -100,7 +111,7 @@ def check_combinations(options: Options) -> None:
 def check_tracer(tracer: TracerSource, engine: str, processor: Processor | Mapping[str, Processor]) -> None:
     """Raises OptionError for a tracer that cannot be sent to the executors, or has no effect."""
     check_sendable(tracer)
-    if tracer and (engine == "stream" or is_udf(processor)):
+    if tracer and (engine == "stream" or is_udf(processor) or takes_frames(processor)):
         raise OptionError(
             "`tracer` has no effect on UDFs and functions of DataFrames, which get many jobs at a time: "
             "leave it out, or use a function of a job"
@@ -111,7 +122,7 @@ def check_setup(setup: Setup | None, engine: str, processor: Processor | Mapping
     """Raises OptionError for a `setup` that cannot be called, or has no effect."""
     if setup is None:
         return
-    if engine == "stream" or is_udf(processor):
+    if engine == "stream" or is_udf(processor) or takes_frames(processor):
         raise OptionError(
             "`setup` has no effect on UDFs and functions of DataFrames: leave it out, and set up the state before the "
             "loop of a UDF over iterators, or use a function of a job"
@@ -126,10 +137,17 @@ def check_setup(setup: Setup | None, engine: str, processor: Processor | Mapping
         )
 
 
-def checked_env(env: Mapping[str, str] | None, engine: str) -> Mapping[str, str]:
+def checked_env(
+    env: Mapping[str, str] | None, engine: str, processor: Processor | Mapping[str, Processor] | None = None
+) -> Mapping[str, str]:
     """Returns the environment variables. Raises OptionError if one is invalid, or has no effect."""
     if env is None:
         return {}
+    if processor is not None and takes_frames(processor):
+        raise OptionError(
+            "`env` has no effect here: a function of DataFrames runs on the driver, and what it calls in the tasks of "
+            "queries; set spark.executorEnv.<name>"
+        )
     if engine == "stream":
         raise OptionError(
             "`env` has no effect here: engine='stream' runs in the tasks of queries; set spark.executorEnv.<name>, or "
@@ -153,16 +171,15 @@ def _engine_of(given: str, processor: Processor | Mapping[str, Processor]) -> st
                 "engine='stream' has no processors by name: branch on the column `name`, or use engine='loop'"
             )
         return "loop"
-    takes_frames = not is_udf(processor) and _takes_frames(processor)
-    if given == "loop" and takes_frames:
-        raise OptionError("expected a function of a job, or a UDF, with engine='loop', got a function of DataFrames")
     if given != "auto":
         return given
-    return "stream" if takes_frames else "loop"
+    return "stream" if takes_frames(processor) else "loop"
 
 
-def _takes_frames(processor: Processor) -> bool:
-    """Whether a function's first parameter is annotated as a DataFrame."""
+def takes_frames(processor: Processor | Mapping[str, Processor]) -> TypeGuard[Processor]:
+    """Whether this is a function whose first parameter is annotated as a DataFrame."""
+    if isinstance(processor, Mapping) or is_udf(processor):
+        return False
     try:
         parameters = list(inspect.signature(processor).parameters.values())
     except (TypeError, ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from spark_bull.clock import LAST_ETA_MS
+from spark_bull.error_text import trace_of
 from spark_bull.errors import FINAL, DelayedError, RateLimitError, ReturnedError, WaitingForChildren
 from spark_bull.model.outcomes import Delayed, Outcomes
 from spark_bull.worker.job.job_runner import JobExpired
@@ -39,9 +40,33 @@ class Ending(NamedTuple):
             outcomes.delayed.append(Delayed(job_id, min(until, LAST_ETA_MS)))
 
 
+class Stated(Exception):
+    """An ending that a row or the trace of a task states.
+
+    reason: the message, of an attempt that has failed. stack: the trace to store; None: the reason.
+    """
+
+    def __init__(self, kind: EndingKind, reason: str, *, ms: int = 0, stack: str | None = None) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.ms = ms
+        self.stack = reason if stack is None else stack
+
+    @property
+    def ending(self) -> Ending:
+        return Ending(self.kind, self.ms, self if self.kind.startswith("failed") else None)
+
+
+def stack_of(error: BaseException) -> str:
+    """The trace to store of a failed attempt."""
+    return error.stack if isinstance(error, Stated) else trace_of(error)
+
+
 def outcome_of(error: BaseException) -> Ending:
     """Decides what becomes of the job of an error. An error whose attributes are invalid fails the attempt."""
     try:
+        if isinstance(error, Stated):
+            return error.ending
         if isinstance(error, JobExpired):
             return Ending("unstarted")
         if isinstance(error, DelayedError):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
 
 from spark_bull.errors import ProcessorMissing
-from spark_bull.worker.job.alarm import interruptible
+from spark_bull.worker.job.alarm import interrupt, interruptible
 from spark_bull.worker.job.interrupts import raise_if_interrupted
 from spark_bull.worker.job.running_job import RunningJob
 
@@ -36,6 +36,9 @@ class Runner(Protocol):
     def one_by_one(self) -> bool: ...
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]: ...
+
+    def interrupt(self, job: RunningJob) -> None:
+        """Ends the call that runs for this cancelled job, if there is one; may be called in any thread."""
 
 
 JobFunction = Callable[[RunningJob], Any]
@@ -78,6 +81,9 @@ class FunctionRunner:
         limit_ms = job.timeout or self.timeout_ms
         job.begin(limit_ms, extends=self.progress_extends)
         return limit_ms
+
+    def interrupt(self, job: RunningJob) -> None:
+        interrupt(job)
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
         only = None if isinstance(self.processor, Mapping) else self.processor

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_bull.dialects.base import Dialect, json_text
-from spark_bull.error_text import reason_of, trace_of
+from spark_bull.error_text import reason_of
 from spark_bull.errors import DialectError
 from spark_bull.model.jobs import RawJson
 from spark_bull.model.outcomes import Keep, Outcomes
-from spark_bull.worker.job.ending import Ending, outcome_of
+from spark_bull.worker.job.ending import Ending, outcome_of, stack_of
 from spark_bull.worker.job.failure import Strategy, failure
 from spark_bull.worker.job.interrupts import raise_if_interrupted
 from spark_bull.worker.job.job_options import keep_of
@@ -67,7 +67,7 @@ class OutcomePolicy:
             dialect,
             claimed,
             ending.error,
-            stack=trace_of(ending.error),
+            stack=stack_of(ending.error),
             unrecoverable=result.job.discarded or ending.kind == "failed for good",
             strategy=strategy_for(self.strategy, result.job),
             default_keep=self.keep_failed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final
 
@@ -108,6 +108,11 @@ class RunningJob:
     def queue(self) -> str:
         """Name of the queue."""
         return self._handle.keys.queue
+
+    @property
+    def token(self) -> str:
+        """Token of the job's lock. Read by the worker."""
+        return self._token
 
     @property
     def id(self) -> str:
@@ -392,6 +397,10 @@ class RunningJob:
             follow_ups = (*self._follow_ups, *added)
             check_bounds(follow_ups)
             self._follow_ups = follow_ups
+
+    def follow(self, follow_ups: Sequence[FollowUp]) -> None:
+        """Sets the follow-ups of this attempt. Called by the worker for jobs of a DataFrame."""
+        self._follow_ups = tuple(follow_ups)
 
     @property
     def follow_ups(self) -> tuple[FollowUp, ...]:

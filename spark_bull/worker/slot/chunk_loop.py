@@ -10,7 +10,6 @@ from spark_bull.clock import monotonic_s
 from spark_bull.errors import UnrecoverableError
 from spark_bull.model.outcomes import Claim, ClaimedJob, Outcomes
 from spark_bull.queue.process.claim import parts_to_return
-from spark_bull.worker.job.alarm import interrupt
 from spark_bull.worker.job.job_options import own_locks
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.running_job import RunningJob
@@ -121,7 +120,7 @@ class ChunkLoop(SlotLoop):
             if last.stop or last.paused:
                 break
             if len(jobs) >= self._plan.min_chunk:
-                if not (last.more and last.jobs) or claimed_bytes >= self._plan.chunk_bytes:
+                if not (last.more and last.jobs) or claimed_bytes >= self._plan.most_bytes:
                     break
             elif left_s <= 0:
                 break
@@ -220,7 +219,7 @@ class ChunkLoop(SlotLoop):
         for job in current.jobs:
             if job.id == cancelled.job_id:
                 job.cancellation = cancelled.error
-                interrupt(job)
+                self._plan.runner.interrupt(job)
 
 
 def _have_parents(queue: SlotQueue, jobs: Sequence[ClaimedJob], others: Sequence[ClaimedJob]) -> bool:

@@ -40,7 +40,8 @@ class SlotPlan:
       concurrency: maximum number of jobs that are processed at the same time; 1 processes chunks of jobs in the main
         thread.
       chunk_size: maximum number of jobs that are processed at a time.
-      chunk_bytes: maximum size of their payloads.
+      chunk_bytes: maximum size of the payloads that a script claims, and of the outcomes that it settles.
+      batch_bytes: maximum size of the payloads of a chunk; 0: `chunk_bytes`.
       min_chunk: number of jobs for which a UDF waits, `chunk_wait_ms` at most.
       chunk_wait_ms: see `min_chunk`; ms.
       tracer: the tracer of the slots: see `spark_bull.tracing.tracer.spans_of`.
@@ -57,6 +58,7 @@ class SlotPlan:
     policy: OutcomePolicy = field(default_factory=OutcomePolicy)
     concurrency: int = 1
     chunk_bytes: int = 1 << 20
+    batch_bytes: int = 0
     min_chunk: int = 1
     chunk_wait_ms: int = 0
     tracer: TracerSource = None
@@ -64,6 +66,11 @@ class SlotPlan:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     run: int = 0
     max_stalled: int = 1
+
+    @property
+    def most_bytes(self) -> int:
+        """Maximum size of the payloads of a chunk."""
+        return self.batch_bytes or self.chunk_bytes
 
     @property
     def handle(self) -> QueueHandle:

@@ -122,7 +122,7 @@ class SlotQueue:
                     self._claim_settings,
                     outcomes,
                     most,
-                    most_bytes=max(1, self._plan.chunk_bytes - claimed_bytes),
+                    most_bytes=max(1, min(self._plan.chunk_bytes, self._plan.most_bytes - claimed_bytes)),
                     held=active_id,
                     call=call,
                     token=token,

@@ -92,17 +92,22 @@ def _warn(what: str, why: object) -> None:
 
 def plan_settle(raw: Mapping[str, str], schema: StructType, strategy: BackoffStrategy | None = None) -> SettlePlan:
     """Checks options, columns and the connection, before any task starts. Raises OptionError or ConnectionLost."""
-    options = resolved(parse_options(raw, SETTLE))
-    columns = _columns_of(schema)
-    if options["queue"] is None and "queue" not in columns:
+    plan = plan_columns(resolved(parse_options(raw, SETTLE)), schema, strategy)
+    options = plan.options
+    if options["queue"] is None and "queue" not in plan.columns:
         raise OptionError("expected an option `queue`, or a column `queue`, got neither")
-    is_text = "returnvalue" in columns and isinstance(schema[columns["returnvalue"]].dataType, StringType)
-    follow_ups = plan_jobs(schema[columns[THEN]], ON) if THEN in columns else None
-    plan = SettlePlan(options, columns, is_text, strategy, follow_ups=follow_ups)
     for handle in plan.handles().values():
         handle.dialect.check_options(options)
         handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
     return plan
+
+
+def plan_columns(options: Options, schema: StructType, strategy: BackoffStrategy | None = None) -> SettlePlan:
+    """Checks the columns only. Raises OptionError."""
+    columns = _columns_of(schema)
+    is_text = "returnvalue" in columns and isinstance(schema[columns["returnvalue"]].dataType, StringType)
+    follow_ups = plan_jobs(schema[columns[THEN]], ON) if THEN in columns else None
+    return SettlePlan(options, columns, is_text, strategy, follow_ups=follow_ups)
 
 
 def _columns_of(schema: StructType) -> dict[str, int]:

@@ -42,6 +42,7 @@ def udf(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
         (of_a_job, "auto", "loop"),
         (of_a_job, "stream", "stream"),
         (of_frames, "auto", "stream"),
+        (of_frames, "loop", "loop"),
         (udf, "auto", "loop"),
         (udf, "stream", "stream"),
     ],
@@ -56,6 +57,8 @@ def test_the_engine_follows_the_processor(processor: Callable[..., Any], given: 
         (of_a_job, {}, 100),
         ({"*": of_a_job}, {}, 100),
         (of_a_job, {"chunk_size": 7}, 7),
+        (of_frames, {}, 10_000),
+        (of_frames, {"max_jobs_per_trigger": 3_000}, 3_000),
         (udf, {}, 200),
         (udf, {"min_chunk": 5}, 200),
         (udf, {"min_chunk": 500}, 500),
@@ -65,13 +68,14 @@ def test_the_engine_follows_the_processor(processor: Callable[..., Any], given: 
 def test_a_chunk_of_a_udf_is_larger_by_default(
     processor: Callable[..., Any] | dict[str, Callable[..., Any]], arguments: dict[str, int], jobs: int
 ) -> None:
-    assert largest_chunk(worker_options(arguments, processor), processor) == jobs
+    assert largest_chunk(worker_options({"engine": "loop", **arguments}, processor), processor) == jobs
 
 
 @pytest.mark.parametrize(
     ("processor", "arguments", "named"),
     [
-        (of_frames, {"engine": "loop"}, "a function of a job, or a UDF"),
+        (of_frames, {"engine": "loop", "checkpoint": "/data"}, "`checkpoint`"),
+        (udf, {"max_jobs_per_trigger": 10}, "`max_jobs_per_trigger`"),
         (of_a_job, {"checkpoint": "/data"}, "`checkpoint`"),
         (of_a_job, {"max_jobs_per_trigger": 10}, "`max_jobs_per_trigger`"),
         (of_frames, {"promoter": False, "max_stalled": 2}, "`max_stalled`"),
@@ -123,7 +127,9 @@ def test_dialects_that_count_no_starts_refuse_max_started(dialect: str) -> None:
     DIALECTS["bullmq"].check_options(options)
 
 
-@pytest.mark.parametrize(("processor", "engine"), [(of_frames, "stream"), (udf, "loop"), (udf, "stream")])
+@pytest.mark.parametrize(
+    ("processor", "engine"), [(of_frames, "stream"), (of_frames, "loop"), (udf, "loop"), (udf, "stream")]
+)
 def test_a_tracer_is_for_functions_of_a_job(processor: Callable[..., Any], engine: str) -> None:
     check_tracer(True, "loop", of_a_job)
     check_tracer(True, "loop", {"send": of_a_job})
@@ -132,7 +138,9 @@ def test_a_tracer_is_for_functions_of_a_job(processor: Callable[..., Any], engin
         check_tracer(True, engine, processor)
 
 
-@pytest.mark.parametrize(("processor", "engine"), [(of_frames, "stream"), (udf, "loop"), (udf, "stream")])
+@pytest.mark.parametrize(
+    ("processor", "engine"), [(of_frames, "stream"), (of_frames, "loop"), (udf, "loop"), (udf, "stream")]
+)
 def test_a_setup_is_for_functions_of_a_job(processor: Callable[..., Any], engine: str) -> None:
     check_setup(dict, "loop", of_a_job)
     check_setup(dict, "loop", {"send": of_a_job})
@@ -160,6 +168,11 @@ def test_environment_variables_are_names_and_texts(env: Any) -> None:
     with pytest.raises(OptionError, match="`env"):
         checked_env(env, "loop")
     assert checked_env({"A": "1"}, "loop") == {"A": "1"}
+
+
+def test_a_function_of_dataframes_has_no_environment_variables() -> None:
+    with pytest.raises(OptionError, match=r"a function of DataFrames runs on the driver.*set spark\.executorEnv"):
+        checked_env({"A": "1"}, "loop", of_frames)
 
 
 def test_the_value_of_an_environment_variable_is_not_shown() -> None:
