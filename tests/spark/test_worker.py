@@ -540,6 +540,7 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ({"processor": {}}, "a mapping of job names to functions"),
         ({"processor": {"send": udf}}, r"`processor\['send'\]`"),
         ({"processor": {"send": print}, "engine": "stream"}, "no processors by name"),
+        ({"processor": {"send": udf}}, r"`processor\['send'\]` to be a function of a job, got a UDF"),
         ({"processor": udf, "payload_schema": PEOPLE, "concurrency": 2}, "`concurrency` has no effect on a UDF"),
         ({"processor": print, "engine": "stream", "concurrency": 2}, "`concurrency` has no effect here"),
         ({"processor": print, "concurrency": 0}, "`concurrency`"),

@@ -399,7 +399,11 @@ class RunningJob:
             self._follow_ups = follow_ups
 
     def follow(self, follow_ups: Sequence[FollowUp]) -> None:
-        """Sets the follow-ups of this attempt. Called by the worker for jobs of a DataFrame."""
+        """Sets the follow-ups of this attempt. Called by the worker for jobs of a DataFrame.
+
+        Parameters:
+          follow_ups: the follow-ups.
+        """
         self._follow_ups = tuple(follow_ups)
 
     @property
