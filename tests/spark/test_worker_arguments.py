@@ -54,8 +54,8 @@ GIVEN: dict[str, Any] = {
 #: Arguments that no UDF supports; see conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
 FUNCTIONS_ONLY = {"concurrency": 5, "setup": 5, "extend_timeout_on_progress": True}
 #: Arguments of the engine `loop`; conformance/test_chunks.py and test_worker_concurrency.py show their effects,
-#: and test_worker.py that of `env`.
-LOOP_ONLY = ("min_chunk", "chunk_wait_ms", "max_started", "env")
+#: test_worker.py that of `env`, and test_shards.py that of `shards`.
+LOOP_ONLY = ("min_chunk", "chunk_wait_ms", "max_started", "env", "shards")
 STREAM_ONLY = ("checkpoint", "max_jobs_per_trigger")
 
 

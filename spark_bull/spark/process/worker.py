@@ -119,7 +119,7 @@ class Worker:
         check_setup(setup, engine, processor)
         variables = checked_env(env, engine, processor)
         processing = Processing(processor, payload_schema, backoff_strategy, setup, variables, tracer)
-        worked = opened(parsed, worked_queues(queue, queues, weights, engine, parsed["shards"]))
+        worked = opened(parsed, worked_queues(queue, queues, weights, engine))
         self.handles = [one.handle for one in worked]
         self.handle: QueueHandle = self.handles[0]
         for handle in self.handles:

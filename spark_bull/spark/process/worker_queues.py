@@ -21,18 +21,12 @@ class WorkedQueue:
 
 
 def worked_queues(
-    queue: str | None,
-    queues: Sequence[str] | None,
-    weights: Mapping[str, int] | None,
-    engine: str,
-    shards: int | str | None = None,
+    queue: str | None, queues: Sequence[str] | None, weights: Mapping[str, int] | None, engine: str
 ) -> tuple[WorkedQueue, ...]:
     """Returns the queues in their order. Raises OptionError for arguments that are wrong or contradict each other."""
     names = _names(queue, queues)
     if engine == "stream" and len(names) > 1:
         raise OptionError("engine='stream' processes one queue: start a Worker for each, or use engine='loop'")
-    if engine == "stream" and shards is not None:
-        raise OptionError("engine='stream' processes one queue: start a Worker for each shard, or use engine='loop'")
     if engine == "stream" and weights:
         raise OptionError("`weights` has no effect with engine='stream': leave it out, or use engine='loop'")
     if weights is None or weights == {}:

@@ -60,7 +60,7 @@ def check(
     parsed = parse_arguments(arguments, WORK)
     check_combinations(parsed)
     checked_env(env or None, parsed["engine"])
-    for queue in opened(parsed, worked_queues(None, queues, weights, parsed["engine"], parsed["shards"])):
+    for queue in opened(parsed, worked_queues(None, queues, weights, parsed["engine"])):
         queue.handle.dialect.check_options(parsed)
 
 
