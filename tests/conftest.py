@@ -244,7 +244,7 @@ def node(
     with ExitStack() as peers:
 
         def start(alias: str, *, prefix: str, url: str | None = None, alone: bool = False) -> NodePeer:
-            where = url or request.getfixturevalue("redis_url")
+            where = url or request.getfixturevalue("admin_url")
             process = None if url or alone else node_processes(alias, where)
             return peers.enter_context(NodePeer(alias, where, prefix, process=process))
 

@@ -33,6 +33,9 @@ FILES = (
 #: conftest.py, each runs once.
 SOME = "not any_mix and not clean and not large and not whatever and not cut_off and not in_one_slot"
 
+#: With all values; the user has no right to the queue of one of them.
+MORE = f"{SOME} and not queue_of_another_dialect"
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
@@ -41,7 +44,7 @@ SOME = "not any_mix and not clean and not large and not whatever and not cut_off
     [
         ("cluster", []),
         ("sentinel", []),
-        *(pytest.param(kind, ["--each-value"], marks=pytest.mark.soak) for kind in KINDS),
+        *(pytest.param(kind, ["--each-value", "-k", MORE], marks=pytest.mark.soak) for kind in KINDS),
     ],
 )
 def test_the_suite_passes_with_few_rights_on_a_cluster_and_behind_a_sentinel(kind: str, values: list[str]) -> None:
