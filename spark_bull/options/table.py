@@ -743,7 +743,8 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(0),
         0,
         (WORK,),
-        "maximum duration of a job, or of one call of a UDF, ms; a job's `timeout` takes precedence; 0: unlimited",
+        "maximum duration of a job, for which its own `timeout` takes precedence, or of one call of a UDF or a "
+        "function of DataFrames, ms; 0: unlimited",
     ),
     Option(
         "extendTimeoutOnProgress",

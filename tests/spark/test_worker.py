@@ -538,7 +538,6 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ({"processor": 7}, "`processor`"),
         ({"processor": None}, "expected `processor`"),
         ({"processor": {}}, "a mapping of job names to functions"),
-        ({"processor": {"send": udf}}, r"`processor\['send'\]`"),
         ({"processor": {"send": print}, "engine": "stream"}, "no processors by name"),
         ({"processor": {"send": udf}}, r"`processor\['send'\]` to be a function of a job, got a UDF"),
         ({"processor": udf, "payload_schema": PEOPLE, "concurrency": 2}, "`concurrency` has no effect on a UDF"),

@@ -88,7 +88,7 @@ def _runner_of(spark: SparkSession, processing: Processing, options: Options) ->
         return udf_runner(processor, payload_schema, timeout_ms)
     if takes_frames(processor):
         if options["concurrency"] > 1:
-            raise OptionError("`concurrency` has no effect on a function of DataFrames: set `max_jobs_per_trigger`")
+            raise OptionError("`concurrency` has no effect on a function of DataFrames: set `slots`")
         return FrameRunner(spark, processor, frame_schema(payload_schema), timeout_ms)
     if payload_schema is not None:
         raise OptionError(
