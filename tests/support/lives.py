@@ -349,6 +349,11 @@ class Lives:
             held.jobs = [one for one in held.jobs if f"{held.queue}:{one[0].id}" not in self.raw[PREFIXES[0]]]
             if not held.jobs:
                 return None
+        if held.is_obliterated:
+            # Node's processor limits the rate of the queue before it ends, also for a job that is gone.
+            does = [one for one in does if one[0] != "limit"]
+            if not does:
+                return None
         # A parent with unfinished children fails in a separate call.
         blocked = [self._is_blocked(held.queue, job.id) for job, _ in held.jobs[: len(does)]]
         if any(blocked):
