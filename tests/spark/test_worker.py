@@ -879,16 +879,18 @@ def test_a_job_of_a_dataframe_is_ended_alone(queue: BullQueue, start: Start, tmp
         return jobs.select("id", "token", maybe_slow("data").alias("returnvalue"))
 
     queue.pause()
-    ids = queue.add_many(NewJob(data) for data in ("quick", "slow", "quick")).ids
+    # Quick jobs would have to end within the timeout.
+    quick = 2 if ends == "cancel" else 0
+    ids = queue.add_many(NewJob(data) for data in ("slow", *["quick"] * quick)).ids
     queue.resume()
-    worker = start(transform, engine="loop", timeout_ms=5_000 if ends == "timeout" else 0)
+    worker = start(transform, engine="loop", timeout_ms=500 if ends == "timeout" else 0)
     if ends == "cancel":
         wait_until((tmp_path / "begun").exists, "the slow job to begin")
-        worker.cancel(ids[1], "enough")
-    wait_until(lambda: queue.counts()["failed"] == 1 and queue.counts()["completed"] == 2, "all jobs to end")
+        worker.cancel(ids[0], "enough")
+    wait_until(lambda: queue.counts()["failed"] == 1 and queue.counts()["completed"] == quick, "all jobs to end")
     (failed,) = queue.page("failed")
-    reason = "cancelled: enough" if ends == "cancel" else "5,000 ms at most (its timeout)"
-    assert failed.id == ids[1]
+    reason = "cancelled: enough" if ends == "cancel" else "500 ms at most (its timeout)"
+    assert failed.id == ids[0]
     assert reason in str(failed.failed_reason)
 
 
@@ -909,6 +911,7 @@ def test_a_stop_returns_the_jobs_of_a_dataframe(queue: BullQueue, start: Start, 
     wait_until((tmp_path / "begun").exists, "the jobs to begin")
     assert not worker.stop(0.1)
     assert {state: count for state, count in queue.counts().items() if count} == {"wait": 3}
+    assert [one.stalled_counter for one in queue.page("wait")] == [0, 0, 0]
     assert not worker._engine.running
 
 

@@ -24,9 +24,6 @@ class DriverSlot(SlotGroup):
         try:
             loop.run()
         except BaseException as error:
-            for queue in loop.queues:
-                # No job is to blame.
-                queue.unsettled.begun.clear()
             return_jobs(loop.queues)
             if isinstance(error, WrongFrame):
                 raise WorkerFailed(f"worker {self._plan.worker} failed: {error}") from error

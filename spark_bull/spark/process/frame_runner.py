@@ -58,6 +58,7 @@ class FrameRunner:
     """
 
     one_by_one = False
+    may_end_process = False
 
     def __init__(
         self, spark: SparkSession, transform: Transformation, payload: StructType | None, timeout_ms: int
@@ -80,7 +81,9 @@ class FrameRunner:
             elif job.id in expired:
                 yield Result(job, None, JobExpired())
             else:
-                yield _result(job, next(outputs))
+                output = next(outputs)
+                if job.claimed.id not in lost:
+                    yield _result(job, output)
 
     def interrupt(self, job: RunningJob) -> None:
         """Cancels the Spark jobs of the call that has this job; may be called in any thread."""
@@ -101,7 +104,8 @@ class FrameRunner:
             raise
         except BaseException as error:
             if all(job.claimed.id in lost for job in jobs):
-                raise Abandoned("the jobs of the call were returned to the queue") from error
+                # They are not settled.
+                return [Stated("failed", first_line(error))] * len(jobs)
             if call.is_late:
                 raise timeout_error(self._timeout_ms) from None
             self.check_spark()

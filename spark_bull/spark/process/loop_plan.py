@@ -25,6 +25,8 @@ from spark_bull.worker.slot.unsettled import SCRIPT_JOBS
 _FUNCTION_CHUNK: Final = 100
 _UDF_CHUNK: Final = SCRIPT_JOBS
 _FRAME_CHUNK: Final = 10_000
+#: The same with a timeout: each job that exceeds it can hold up the others of its chunk for so long.
+_TIMED_CHUNK: Final = 1_000
 #: Size of the payloads at which a DataFrame of jobs ends, as they are kept in memory.
 _BATCH_BYTES: Final = 64 << 20
 
@@ -74,7 +76,8 @@ def plan_loop(
 def largest_chunk(options: Options, processor: Processor | Mapping[str, Processor]) -> int:
     """Returns the largest number of jobs per chunk of the engine `loop`; by default at least `min_chunk`."""
     if takes_frames(processor):
-        return int(options["maxJobsPerTrigger"] or options["chunkSize"] or _FRAME_CHUNK)
+        default = _TIMED_CHUNK if options["timeoutMs"] else _FRAME_CHUNK
+        return int(options["maxJobsPerTrigger"] or options["chunkSize"] or default)
     default = max(_UDF_CHUNK, options["minChunk"]) if is_udf(processor) else _FUNCTION_CHUNK
     return int(options["chunkSize"] or default)
 

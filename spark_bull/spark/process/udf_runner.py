@@ -89,6 +89,7 @@ class UdfRunner:
     timeout_ms: int = 0
 
     one_by_one = False
+    may_end_process = True
 
     def interrupt(self, job: RunningJob) -> None:
         interrupt(job)

@@ -65,7 +65,7 @@ def worker_options(arguments: Mapping[str, Any], processor: Processor | Mapping[
             "`timeout_ms` has no effect here: engine='stream' cannot end a micro-batch of DataFrames; leave it out, or "
             "use engine='loop'"
         )
-    if options["extendTimeoutOnProgress"] and (engine == "stream" or is_udf(processor)):
+    if options["extendTimeoutOnProgress"] and (engine == "stream" or is_udf(processor) or takes_frames(processor)):
         raise OptionError(
             "`extend_timeout_on_progress` has no effect on UDFs and functions of DataFrames, which report no progress: "
             "leave it out, or use a function of a job"

@@ -29,11 +29,15 @@ class Runner(Protocol):
     """Runs jobs and yields their results in order, JobExpired for a job that has expired. Picklable.
 
     `one_by_one`: whether each result is yielded before the next job starts, so that the rest can be returned to the
-    queue. Jobs whose id is in `lost` when they would start have lost their lock and are skipped.
+    queue. `may_end_process`: whether a job can end the process of the slot, so that one that has stalled runs alone.
+    Jobs whose id is in `lost` when they would start have lost their lock and are skipped.
     """
 
     @property
     def one_by_one(self) -> bool: ...
+
+    @property
+    def may_end_process(self) -> bool: ...
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]: ...
 
@@ -60,6 +64,7 @@ class FunctionRunner:
     progress_extends: bool = False
 
     one_by_one = True
+    may_end_process = True
 
     @cached_property
     def functions(self) -> Mapping[str, JobFunction]:

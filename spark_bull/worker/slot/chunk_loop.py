@@ -117,10 +117,10 @@ class ChunkLoop(SlotLoop):
         last, jobs = claim, claim.jobs
         while len(jobs) < most and not any(job.stalled_counter for job in last.jobs):
             left_s, claimed_bytes = deadline - monotonic_s(), sum(len(job.data) for job in jobs)
-            if last.stop or last.paused:
+            if last.stop or last.paused or claimed_bytes >= self._plan.most_bytes:
                 break
             if len(jobs) >= self._plan.min_chunk:
-                if not (last.more and last.jobs) or claimed_bytes >= self._plan.most_bytes:
+                if not (last.more and last.jobs):
                     break
             elif left_s <= 0:
                 break
@@ -155,6 +155,8 @@ class ChunkLoop(SlotLoop):
         """Reduces the claim to its first job that has stalled before, as this job may have killed its worker."""
         claim = chunk.claim
         stalled = next((job for job in claim.jobs if job.stalled_counter), None)
+        if not self._plan.runner.may_end_process:
+            stalled = None
         self._isolating = stalled is not None
         if stalled is None or len(claim.jobs) == 1:
             return claim

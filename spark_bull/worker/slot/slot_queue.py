@@ -150,7 +150,7 @@ class SlotQueue:
         if self._plan.runner.one_by_one:
             # An earlier attempt, whose lock was lost, may have begun here.
             unsettled.begun.difference_update(ids)
-        else:
+        elif self._plan.runner.may_end_process:
             unsettled.begun.update(ids)
         running = [
             RunningJob(job, self.handle, token, self.keeper.lost, self.state, unsettled.begun, self._expires_s(job))

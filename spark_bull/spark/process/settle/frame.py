@@ -33,7 +33,8 @@ def outcomes_of(jobs: Sequence[RunningJob], result: object) -> dict[str, Stated 
     by_claim, found = {(job.id, job.token): job for job in jobs}, dict[str, Stated | RawJson]()
     for batch in frame.toArrow().combine_chunks().to_batches():
         for rows in by_queue_and_reader(plan, batch).values():
-            known = [row for row in rows if (row.id, row.token) in by_claim]
+            # Of several rows for a job, the last one counts, as in the sink.
+            known = list({(row.id, row.token): row for row in rows if (row.id, row.token) in by_claim}.values())
             errors: dict[str, str] = {}
             if plan.follow_ups is not None:
                 ended = [row for row in known if row.postponed is None]
@@ -43,7 +44,7 @@ def outcomes_of(jobs: Sequence[RunningJob], result: object) -> dict[str, Stated 
                 for row in ended:
                     by_claim[row.id, row.token].follow(follow_ups.valid.get(row.id, ()))
             for row in known:
-                found.setdefault(row.id, _outcome(row, errors.get(row.id)))
+                found[row.id] = _outcome(row, errors.get(row.id))
     return found
 
 
