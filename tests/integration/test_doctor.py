@@ -28,6 +28,7 @@ from spark_bull.options.table import COLLECT
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.events import publish
 from spark_bull.queue.manage import orphans
 from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.services.collector import Collector
@@ -391,7 +392,7 @@ def test_a_stream_of_events_that_is_too_long_is_trimmed(queue: BullQueue, monkey
     handle.connection.pipeline([("XADD", handle.keys["events"], "*", "event", "waiting", "jobId", "1")] * 3_000)
     found = only(queues.events(handle), "warning")
     assert "with a maximum of about 1,000" in found.found
-    monkeypatch.setattr(queues, "_TRIMMED", 500)
+    monkeypatch.setattr(publish, "_TRIMMED", 500)
     assert re.fullmatch(r"removed (1|2),\d\d\d events", repaired(found))
     assert 1_000 <= handle.connection.call("XLEN", handle.keys["events"]) < 1_200
     only(queues.events(handle), "ok")

@@ -14,6 +14,7 @@ from spark_bull.errors import StagedDataLost
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.intake import is_intake_open
 from spark_bull.queue.dispatch.writes import advance_all, open_writes, read_record
+from spark_bull.queue.events.publish import trim_events
 from spark_bull.queue.jobs.read import counts
 from spark_bull.queue.manage.manage import is_paused
 from spark_bull.queue.process.claim import rescue
@@ -28,8 +29,6 @@ _OVERDUE_MS: Final = 30_000
 #: Factor of the maximum length of an event stream, which is approximate, and BullMQ's default.
 _FAR_ABOVE: Final = 2
 _MAX_EVENTS: Final = 10_000
-#: Events that one call removes.
-_TRIMMED: Final = 10_000
 #: Interval of the two checks that return stalled jobs, ms.
 _CHECK_MS: Final = 1_000
 
@@ -183,10 +182,7 @@ def events(handle: QueueHandle) -> Iterator[Finding]:
 
 
 def _trim(handle: QueueHandle, most: int) -> str:
-    removed = 0
-    while part := handle.connection.call("XTRIM", handle.keys["events"], "MAXLEN", "~", most, "LIMIT", _TRIMMED):
-        removed += int(part)
-    return f"removed {number_of(removed, 'event')}"
+    return f"removed {number_of(trim_events(handle, most), 'event')}"
 
 
 def damaged(handle: QueueHandle) -> Iterator[Finding]:

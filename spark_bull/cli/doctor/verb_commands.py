@@ -48,8 +48,7 @@ spop srandmember srem sscan unlink xadd xtrim zadd zcard zcount zmscore zpopmin 
 zremrangebyscore zrevrange zrevrangebyscore zscore
 """,
     "doctor": """
-command|info config|get get hexists hgetall hlen llen lrange multi pttl scard sismember xlen xtrim zcard zcount zscan
-zscore
+command|info config|get get hexists hgetall hlen llen lrange multi pttl scard sismember xlen zcard zcount zscan zscore
 """,
     "cluster": """
 cluster|info cluster|slots

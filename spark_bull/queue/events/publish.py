@@ -13,6 +13,8 @@ from spark_bull.queue.core.handle import QueueHandle
 
 #: Maximum number of fields of an event.
 MAX_FIELDS: Final = 1_000
+#: Events that one call removes.
+_TRIMMED: Final = 10_000
 
 
 def publish(handle: QueueHandle, event: str, fields: Mapping[str, Any], max_events: int | None) -> str:
@@ -45,4 +47,7 @@ def trim_events(handle: QueueHandle, max_events: int) -> int:
     """
     handle.dialect.require("event-stream")
     check_count("max_events", max_events)
-    return int(handle.connection.call("XTRIM", handle.keys["events"], "MAXLEN", "~", max_events))
+    removed = 0
+    while part := handle.connection.call("XTRIM", handle.keys["events"], "MAXLEN", "~", max_events, "LIMIT", _TRIMMED):
+        removed += int(part)
+    return removed
