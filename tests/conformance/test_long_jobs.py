@@ -262,9 +262,11 @@ def test_the_remaining_time_is_never_negative(queue: BullQueue) -> None:
 @each_way
 def test_progress_extends_the_timeout_where_asked_for(queue: BullQueue, way: str) -> None:
     """The first job reports until twice its timeout has passed, then it reports nothing more."""
-    timeout_ms, began, reported = 1_000, time.monotonic(), list[float]()
+    timeout_ms, begun, reported = 1_000, list[float](), list[float]()
 
     def step(job: RunningJob) -> None:
+        begun.append(time.monotonic())
+        began = begun[0]
         is_busy = time.monotonic() - began < 2 * timeout_ms / 1000
         if is_busy and (job.remaining_ms or 0) < timeout_ms - 50:
             job.update_progress(len(reported))

@@ -9,8 +9,8 @@ from typing import Final
 from spark_bull.errors import OptionError
 
 _DURATION: Final = re.compile(
-    r"P(?=\d|T\d)(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
-    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:[.,]\d{1,3})?)S)?)?",
+    r"P(?=\d|T\d)(?:(?P<weeks>\d{1,100})W)?(?:(?P<days>\d{1,100})D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d{1,100})H)?(?:(?P<minutes>\d{1,100})M)?(?:(?P<seconds>\d{1,100}(?:[.,]\d{1,3})?)S)?)?",
     re.ASCII | re.IGNORECASE,
 )
 #: A duration with years or months before the `T`.

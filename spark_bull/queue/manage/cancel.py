@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgpack
 
-from spark_bull.errors import WrongState, expected
+from spark_bull.errors import WrongState, encodable, expected
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import JobReply
@@ -56,7 +56,7 @@ def request_cancel_all(handle: QueueHandle, reason: str | None = None) -> int:
 def _reason_text(reason: str | None) -> bytes:
     if reason is not None and not isinstance(reason, str):
         raise expected("reason", "a text", reason)
-    return (reason or "").encode("utf-8", "replace")
+    return encodable("reason", reason or "").encode()
 
 
 def _raise_refusal(handle: QueueHandle, job_id: str, answer: str) -> None:

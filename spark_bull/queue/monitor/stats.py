@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from statistics import quantiles
 from typing import Final, NamedTuple
 
@@ -27,6 +28,8 @@ from spark_bull.store.steps import Steps, run
 #: The period of finished jobs and rates, ms, and the number of jobs read of each state.
 WINDOW_MS: Final = 3_600_000
 SAMPLE: Final = 10_000
+#: A backlog that is drained later is not forecast: ten years.
+MAX_FORECAST_MS: Final = 10 * 365 * 86_400_000
 #: The states of jobs that a worker could start.
 WAITING: Final = ("wait", "paused", "prioritized")
 _COLUMNS: Final = ("name", "timestamp", "processedOn", "finishedOn")
@@ -152,7 +155,9 @@ def _drained_in_ms(waiting: float, added: _Rate, finished: _Rate | None) -> int 
     if not waiting:
         return 0
     excess = finished.per_s - added.per_s if finished else 0
-    return round(waiting * 1_000 / excess) if excess > 0 else None
+    # Rates are estimates: a tiny difference of two says nothing, and its inverse would exceed a column.
+    ms = waiting * 1_000 / excess if excess > 0 else inf
+    return round(ms) if ms < MAX_FORECAST_MS else None
 
 
 def percentiles(durations: Sequence[int]) -> Percentiles | None:
