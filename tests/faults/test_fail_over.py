@@ -16,6 +16,8 @@ from threading import Event, Thread
 
 import pytest
 from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
 from spark_bull.clock import monotonic_s
@@ -151,8 +153,12 @@ class Reader:
 def follows(server: EmbeddedRedis) -> bool:
     """Whether a server is a replica that has all data of its primary."""
     with Redis.from_url(server.url) as client:
-        info = client.info("replication")
-    return info["role"] == "slave" and info["master_link_status"] == "up"
+        try:
+            info = client.info("replication")
+        except (RedisConnectionError, RedisTimeoutError):
+            # A server that becomes a replica closes the connections of its clients.
+            return False
+    return bool(info["role"] == "slave" and info["master_link_status"] == "up")
 
 
 @pytest.mark.slow
