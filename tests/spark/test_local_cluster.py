@@ -185,6 +185,8 @@ def test_losing_an_executor_loses_no_job(
         assert len({job.id for job in completed}) == jobs
         # As --py-files sends it: nothing of the package is installed.
         assert {Path(job.parsed("returnvalue")).parents[1].name for job in completed} == {"spark_bull.zip"}
+    if is_decommissioned:
+        wait_until(lambda: "decommissioned" in two_hosts.submitted.log[before:], "the log of the driver")
     log = two_hosts.submitted.log[before:]
     assert ("decommissioned" in log) == is_decommissioned
     assert "its 16 slots take all cores, as Spark runs 4 tasks at the same time" in log
