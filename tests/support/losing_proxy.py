@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from select import select
 
+from tests.support.listening import accepting
+
 SCRIPT = re.compile(rb"\r\nEVAL(SHA)?\r\n")
 
 
@@ -32,13 +34,7 @@ class LosingProxy:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
-    def serve(self, listener: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                threading.Thread(target=self._carry, args=(client,), daemon=True).start()
-
-    def _carry(self, client: socket.socket) -> None:
+    def carry(self, client: socket.socket) -> None:
         """Forwards both directions, until one side disconnects or the reply to a chosen script arrives."""
         chosen = False
         with client, socket.create_connection(("127.0.0.1", self.target)) as server, suppress(OSError):
@@ -73,9 +69,5 @@ class LosingProxy:
 def losing_proxy(target: int, each: int, held: Callable[[], bool] | None = None) -> Iterator[LosingProxy]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         proxy = LosingProxy(listener.getsockname()[1], target, each, held)
-        server = threading.Thread(target=proxy.serve, args=(listener,), daemon=True)
-        server.start()
-        yield proxy
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-    server.join()
+        with accepting(listener, proxy.carry):
+            yield proxy

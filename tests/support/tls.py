@@ -6,12 +6,13 @@ import re
 import socket
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from select import select
+
+from tests.support.listening import accepting
 
 #: What a Sentinel sends first on a connection without TLS.
 _OF_SENTINEL = re.compile(rb"SETNAME\r\n\$\d+\r\nsentinel-")
@@ -71,13 +72,7 @@ class TlsServer:
     context: ssl.SSLContext
     handshakes: int = 0
 
-    def serve(self, listener: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = listener.accept()
-                threading.Thread(target=self._carry, args=(client,), daemon=True).start()
-
-    def _carry(self, client: socket.socket) -> None:
+    def carry(self, client: socket.socket) -> None:
         with client, suppress(OSError):
             first = client.recv(1, socket.MSG_PEEK)
             if first == _HANDSHAKE:
@@ -105,9 +100,5 @@ def tls_server(context: ssl.SSLContext, target: int = 0) -> Iterator[TlsServer]:
     """Serves on a free port before Redis on the port `target`, which may be set later."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = TlsServer(listener.getsockname()[1], target, context)
-        thread = threading.Thread(target=server.serve, args=(listener,), daemon=True)
-        thread.start()
-        yield server
-        with suppress(OSError):
-            listener.shutdown(socket.SHUT_RDWR)
-    thread.join()
+        with accepting(listener, server.carry):
+            yield server
