@@ -16,7 +16,7 @@ from spark_bull.clock import monotonic_s
 from spark_bull.errors import RedisUnavailable, check_encodable
 from spark_bull.options.urls import urls_of
 from spark_bull.store.errors import code_of, hint, is_unknown_host, reason, translated
-from spark_bull.store.servers import Node, Place, Servers
+from spark_bull.store.servers import Place, Servers
 from spark_bull.store.settings import RedisSettings
 from spark_bull.store.shard_servers import ShardServers
 
@@ -76,18 +76,6 @@ class RetryingClient:
             else:
                 self._log_reconnected()
                 return answer
-
-    def primaries(self) -> list[Node]:
-        """The primaries of a cluster, or of the servers of shards; else the one server."""
-        return self.run_at(lambda servers: servers.primaries())
-
-    @property
-    def is_cluster(self) -> bool:
-        return self.run_at(lambda servers: servers.is_cluster)
-
-    @property
-    def is_divided(self) -> bool:
-        return self.run_at(lambda servers: servers.is_divided)
 
     def stop_retrying(self) -> None:
         """Lets calls that wait in other threads raise their next error: nobody needs their answer."""

@@ -61,18 +61,18 @@ class Connection:
 
     @property
     def is_cluster(self) -> bool:
-        return self._client.is_cluster
+        return self._client.run_at(lambda servers: servers.is_cluster)
 
     @property
     def is_divided(self) -> bool:
         """Whether keys are on several servers."""
-        return self._client.is_divided
+        return self._client.run_at(lambda servers: servers.is_divided)
 
     def primaries(self) -> list[Connection]:
         """A connection to each of several primaries; to one server, and to one node, this connection."""
         if isinstance(self.home, Node) or not self.is_divided:
             return [self]
-        return [self.at(node) for node in self._client.primaries()]
+        return [self.at(node) for node in self._client.run_at(lambda servers: servers.primaries())]
 
     def site_of(self, key: str) -> int:
         """The number of the slot or the server of a key, else 0: one script can reach keys with the same number."""

@@ -110,7 +110,7 @@ class Servers:
         return 0 if self._slots is None else key_slot(key.encode())
 
     def hub_of(self, channel: str) -> int:
-        """Channels with the same number get messages from one connection: all, as the nodes of a cluster share them."""
+        """Always 0: one connection can subscribe to all channels, as the nodes of a cluster pass messages on."""
         return 0
 
     def primaries(self) -> list[Node]:

@@ -1,8 +1,9 @@
-"""Calls for many queues, several at a time, in threads."""
+"""Calls for many queues: divided by where they go, and several at a time, in threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
@@ -13,6 +14,14 @@ T = TypeVar("T")
 
 #: Number of calls at a time.
 TOGETHER: Final = 16
+
+
+def groups_of(items: Iterable[S], place_of: Callable[[S], int]) -> list[list[S]]:
+    """Divides items by their place, in the order of the first item of each."""
+    groups: dict[int, list[S]] = defaultdict(list)
+    for item in items:
+        groups[place_of(item)].append(item)
+    return [*groups.values()]
 
 
 def batches_together(items: Sequence[S], call: Callable[[S], T]) -> Iterator[list[tuple[S, T | SparkBullError]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +19,7 @@ from spark_bull.options.urls import urls_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import Steps, run
+from spark_bull.store.together import groups_of
 
 #: Default number of jobs per script call.
 CHUNK_SIZE: Final = 250
@@ -83,10 +83,7 @@ class QueueHandle:
 
 def by_hub(handles: Iterable[QueueHandle]) -> list[list[QueueHandle]]:
     """The queues whose channels one subscription can have."""
-    found: dict[int, list[QueueHandle]] = defaultdict(list)
-    for handle in handles:
-        found[handle.hub].append(handle)
-    return [*found.values()]
+    return groups_of(handles, lambda handle: handle.hub)
 
 
 def open_handle(options: Options, queue: str) -> QueueHandle:

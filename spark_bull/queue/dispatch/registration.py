@@ -8,7 +8,6 @@ opened, by this process or by any that recovers the queue.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypedDict
 
@@ -27,7 +26,7 @@ from spark_bull.queue.dispatch.writes import (
     discard,
     open_prepared,
 )
-from spark_bull.store.together import all_together, batches_together
+from spark_bull.store.together import all_together, batches_together, groups_of
 
 #: The states that count for the length of a queue.
 _WAITING: Final = frozenset({"wait", "paused", "prioritized", "delayed", "waiting-children"})
@@ -93,9 +92,6 @@ def _prepare(
     leader = leader_of(plans).handle.keys.write(write_id)
     entries = [{**entry, "fields": [*entry["fields"], "leader", leader]} for entry in entries]
     entries.sort(key=lambda entry: entry["write"] != leader)
-    by_site: dict[int, list[_Entry]] = defaultdict(list)
-    for entry in entries:
-        by_site[sites[entry["queue"] - 1]].append(entry)
 
     def prepare(entries: Sequence[_Entry]) -> Sequence[Any]:
         answer: Sequence[Any] = ()
@@ -105,7 +101,7 @@ def _prepare(
                 break
         return answer
 
-    first, *others = by_site.values()
+    first, *others = groups_of(entries, lambda entry: sites[entry["queue"] - 1])
     answer = prepare(first)
     if answer[0] != b"prepared":
         return answer
@@ -153,7 +149,7 @@ def _is_registered(answer: Sequence[Any], write_id: str, plans: Sequence[QueuePl
         )
     if answer[0] == b"resharded":
         leader = leader_of(plans)
-        then = "its jobs are in the shards of before, which workers have to process"
+        then = "its jobs are in the shards that the queue had before: start workers for these"
         if leader.fields.get(DELIVERY) != AT_LEAST_ONCE:
             then = "nothing was written; run the write again"
         raise SparkBullError(

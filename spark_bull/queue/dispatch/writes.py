@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -35,7 +34,7 @@ from spark_bull.queue.core.other_queue import touched_keys
 from spark_bull.queue.dispatch.callbacks import Callback, callback_of, close_callback, open_callback
 from spark_bull.queue.dispatch.flows import TOUCHED
 from spark_bull.store.connection import Connection, script_command
-from spark_bull.store.together import all_together
+from spark_bull.store.together import all_together, groups_of
 
 log = logging.getLogger("spark_bull")
 
@@ -269,10 +268,8 @@ def open_prepared(handles: Sequence[QueueHandle], write_id: str) -> None:
     """Opens queues of a prepared write if the write is registered, and keeps their staged chunks from expiring; removes
     a write that was given up.
     """
-    by_site: dict[int, list[QueueHandle]] = defaultdict(list)
-    for handle in handles:
-        by_site[handle.site].append(handle)
-    all_together([*by_site.values()], lambda together: _open_together(together, write_id))
+    groups = groups_of(handles, lambda handle: handle.site)
+    all_together(groups, lambda together: _open_together(together, write_id))
 
 
 def _open_together(handles: Sequence[QueueHandle], write_id: str) -> None:
