@@ -295,7 +295,7 @@ def shard_number(key: str) -> int | None:
 
 
 def logical_queue(name: str) -> str | None:
-    """The logical queue that a queue may be a shard of, by its name; None for one that is none."""
+    """The logical queue of a shard, by the name of the shard, `mail` for `mail{0}`; None for another name."""
     found = re.fullmatch(r"(.+)\{\d+\}", name)
     return found[1] if found else None
 

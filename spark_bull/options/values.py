@@ -10,7 +10,7 @@ from typing import Any, Final
 from spark_bull.errors import OptionError, did_you_mean, encodable, expected
 from spark_bull.model.jobs import STATES
 
-#: The value of options that are found in Redis.
+#: The value of an option that is to be read from Redis.
 AUTO: Final = "auto"
 MAX_SHARDS: Final = 1_024
 

@@ -2,7 +2,8 @@
 
 -- Why these queues of a write, or parts of them, can't be registered: the reply of the script, or nil. `plan` has an
 -- entry for each: {write, open, watermark or '', stages = {{key, chunks}, …}, intake_closed (key, '': the jobs were added
--- before), shard_layout and epoch ('': no shards), limit (nil: none) = {max_length, jobs, replaces, lists, zsets, writes}; see queue_length}.
+-- before), shard_layout and epoch ('': no shards), limit (nil: none) = {max_length, jobs, replaces, lists, zsets, writes},
+-- see queue_length}.
 local function registration_refusal(plan, version)
   local call = redis.call
   local checks = {

@@ -1,6 +1,7 @@
 -- Begins to change the number of shards of a logical queue, unless it is being changed to another one. With the present
 -- number as `next`, a change that has begun is given up.
 -- @returns names and values of the layout; none if the queue has no shards
+
 local call = redis.call
 
 local count, next_count = unpack(call('HMGET', key.shard_layout, 'count', 'next'))

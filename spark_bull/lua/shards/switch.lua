@@ -1,6 +1,7 @@
 -- Uses the next number of shards, as the caller has found the present ones drained; unless a write was registered since
 -- it read the number of `writes`, or is being registered. A write with the present `epoch` can't be registered then.
 -- @returns 1 when the next number is used, else 0
+
 local call = redis.call
 
 local next_count, writes, epoch = unpack(call('HMGET', key.shard_layout, 'next', 'writes', 'epoch'))

@@ -1,6 +1,7 @@
 -- Counts the unfinished jobs and writes of a shard at one moment. `states`: the command that counts a state, and its key.
 -- @keys touched...
 -- @returns the number of writes, then that of the jobs of each state
+
 local call = redis.call
 assert(#key.touched > 0)
 

@@ -1,7 +1,7 @@
 -- Registers a prepared write, by its queue that leads: this is the commit point for all of its queues. The others, and
 -- the staged chunks, are left to `open`, which any process can run.
 -- @keys shard_layout? watermark?
--- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', key} (it was prepared too long ago, or discarded), or {'resharded'}
+-- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', key} (it was prepared too long ago, or discarded), or {'resharded'} (the number of shards has changed)
 -- @include lib: list_open_write time_ms
 
 local call = redis.call

@@ -2,7 +2,7 @@
 -- A larger one is registered by `prepare`, `confirm` and `open`. `plan` has an entry for each queue, as for
 -- registration_refusal, and with manifest, id, queue (its number), and fields = {name, value, …}.
 -- @keys touched...
--- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', stage key}, {'closed', number of the queue}, or {'full', number of the queue, its length}, or {'resharded'}
+-- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', stage key}, {'closed', number of the queue}, {'full', number of the queue, its length}, or {'resharded'} (the number of shards has changed)
 -- @include lib: list_open_write registration_refusal time_ms
 
 local call = redis.call

@@ -163,8 +163,8 @@ def given_queues(options: Options) -> list[str]:
 
 
 class Spread:
-    """As `spread`, for programs that ask again and again: they follow changes of the shards. A queue without shards has
-    none with `auto`.
+    """As `spread`, for programs that run for long: they follow changes of the number of shards. With `auto`, a queue
+    that has no shards yet is left out.
     """
 
     def __init__(self, options: Options, queues: Iterable[str]) -> None:
