@@ -148,7 +148,8 @@ def test_jobs_that_tasks_have_added_before_the_change_are_named(raw: dict[str, s
     for queue in queues(raw, 2):
         queue.drain()
     reshard(options_of(raw), "mail", 4, ignore)
-    with pytest.raises(SparkBullError, match="its jobs are in the shards that the queue had before: start"):
+    said = "its jobs are in the shards that the queue had before: start workers for these"
+    with pytest.raises(SparkBullError, match=said):
         late.commit()
 
 
