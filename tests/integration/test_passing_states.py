@@ -178,7 +178,7 @@ def test_a_host_that_was_resolved_before_is_retried(own_redis: OwnRedis, monkeyp
     server.restart()
     monkeypatch.setattr(socket, "getaddrinfo", unknown_twice)
     assert connection.call("PING")
-    assert len(asked) == 3
+    assert len(asked) >= 3
 
 
 @pytest.mark.parametrize("login", ["redis://:wrong@{}", "redis://{}"])

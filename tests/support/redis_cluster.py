@@ -20,7 +20,6 @@ KINDS = ("acl", "cluster", "sentinel")
 SLOTS = 16_384
 #: A lost primary is replaced after this time. A busy machine may not look like a lost one.
 NODE_TIMEOUT_MS = 3_000
-DOWN_AFTER_MS = 1_000
 
 
 class RedisCluster:
@@ -191,7 +190,7 @@ def sentinels(
         # A Sentinel that starts earlier looks for replicas once in 10 s.
         stack.enter_context(one.sentinel)
         with Redis.from_url(one.sentinel.url, password=password or None) as client:
-            client.execute_command("SENTINEL", "SET", one.NAME, "down-after-milliseconds", DOWN_AFTER_MS)
+            client.execute_command("SENTINEL", "SET", one.NAME, "down-after-milliseconds", NODE_TIMEOUT_MS)
         yield one
 
 

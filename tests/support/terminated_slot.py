@@ -40,6 +40,7 @@ class ChunkRunner:
     """Calls a function for all jobs of a chunk, then yields their results, as the runner of a UDF does."""
 
     one_by_one = False
+    may_end_process = True
 
     def __init__(self, function: Callable[[RunningJob], None]) -> None:
         self._function = function
@@ -48,6 +49,9 @@ class ChunkRunner:
         for job in jobs:
             self._function(job)
         yield from (Result(job, None, None) for job in jobs)
+
+    def interrupt(self, job: RunningJob) -> None:
+        """No job of these tests is cancelled."""
 
 
 def start(url: str, prefix: str, dialect: str, concurrency: int, kind: str = "endless") -> ForkedProcess:
