@@ -154,6 +154,51 @@ def test_a_page_of_jobs_says_of_how_many(site: Site, user: httpx.Client) -> None
     assert "25 found on this page; 1,200 wait in all" in user.get("/queues/pages?state=wait&name=even").text
 
 
+def test_the_jobs_of_all_queues_are_one_list_with_totals(site: Site, user: httpx.Client) -> None:
+    for number in range(3):
+        queue = site.queue(f"total-{number}")
+        for job_id in queue.add_many(NewJob({}) for _ in range(15)).ids[: 10 + number]:
+            queue.fail(job_id, "no route to host")
+    site.forget_queues()
+    listed = user.get("/?match=total-").text
+    assert '<a href="/jobs?state=failed&amp;match=total-" aria-label="33 failed in all queues">33</a>' in listed
+    assert 'aria-label="12 wait in all queues"' in listed
+    shown = user.get("/jobs?match=total-").text
+    assert "25 of 33 jobs" in shown
+    following = re.search(r'rel="next" href="([^"]*)"', shown)
+    assert following
+    rest = user.get(following[1].replace("&amp;", "&")).text
+    found = [set(re.findall(r'<tr id="job-(total-[^"]*)"', page)) for page in (shown, rest)]
+    assert [len(ids) for ids in found] == [25, 8]
+    assert len(found[0] | found[1]) == 33
+    assert 'rel="next"' not in rest
+    assert "No delayed jobs" in user.get("/jobs?state=delayed&match=total-").text
+    assert user.get("/jobs?state=nothing").status_code == 400
+
+
+def test_statistics_show_percentiles_of_waiting_and_run_times(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("times")
+    now = queue.handle.connection.now_ms()
+    for n in range(1, 101):
+        job_id = queue.add({}, name="mail", timestamp=now - 60_000)
+        queue.complete(job_id)
+        started = now - 60_000 + n * 100
+        fields = {"processedOn": started, "finishedOn": started + n * 10}
+        site.client.hset(queue.handle.keys.job(job_id), mapping=fields)
+    shown = user.get("/queues/times/stats").text
+    assert "mail" in shown
+    found = re.findall(r'data-label="(Waited|Ran) (p\d+)">([^<]*)<', shown)
+    assert found[:6] == [
+        ("Waited", "p50", "5 s 50 ms"),
+        ("Waited", "p95", "9 s 505 ms"),
+        ("Waited", "p99", "9 s 901 ms"),
+        ("Ran", "p50", "505 ms"),
+        ("Ran", "p95", "950 ms"),
+        ("Ran", "p99", "990 ms"),
+    ]
+    assert found[6:] == found[:6]
+
+
 def test_the_page_of_the_api_has_all_operations_and_documents(site: Site, user: httpx.Client) -> None:
     answer = user.get("/api")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"

@@ -303,6 +303,8 @@ def test_pages_fit_a_desktop_and_a_phone(browser: Browser, site: Site, theme: st
         "queue": lambda: browser.open("/queues/reports?state=failed"),
         "job": lambda: browser.open("/queues/reports/jobs/report-5"),
         "parent": lambda: browser.open("/queues/reports/jobs/book"),
+        "failed": lambda: browser.open("/jobs?state=failed"),
+        "stats": lambda: browser.open("/queues/reports/stats"),
         "schedulers": lambda: browser.open("/queues/reports/schedulers"),
         "workers": lambda: browser.open("/queues/reports/workers"),
         "writes": lambda: browser.open("/queues/reports/writes"),
@@ -329,6 +331,9 @@ def fill(site: Site) -> None:
         queue.add({"month": n, "pages": [1, 2, 3]}, name="monthly", job_id=f"report-{n}", attempts=3)
     for n in (1, 2, 3):
         queue.complete(f"report-{n}", {"file": f"report-{n}.pdf"})
+        now = queue.handle.connection.now_ms()
+        times = {"timestamp": now - 90_000 * n, "processedOn": now - 4_200 * n, "finishedOn": now}
+        site.client.hset(queue.handle.keys.job(f"report-{n}"), mapping=times)
     for n in (4, 5):
         queue.fail(f"report-{n}", "Error: connect ETIMEDOUT 10.0.0.7:5432")
     keys = queue.handle.keys

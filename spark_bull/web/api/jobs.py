@@ -148,21 +148,26 @@ def _following(queue: BullQueue, portion: Portion) -> Position | None:
 @router.get("/jobs", response_model=JobPage)
 def list_all_jobs(queues: AllQueues, page: Page) -> Json:
     """Reads jobs of all queues, queue by queue, as `/api/queues/{queue}/jobs` does."""
-    position = page.position()
-    names = [name for name in queues.names() if position is None or name >= position.queue]
+    return page.page(*jobs_of_queues(queues, queues.names(), page))
+
+
+def jobs_of_queues(queues: Queues, names: Sequence[str], page: Wanted) -> tuple[list[Job], Position | None]:
+    """A page of the jobs of these queues, whose names are sorted, and where the next one begins."""
+    position, found = page.position(), list[Job]()
+    names = [name for name in names if position is None or name >= position.queue]
     for number, name in enumerate(names):
-        if number == _QUEUES_PER_PAGE:
-            return page.page([], Position(name))
+        if number == _QUEUES_PER_PAGE or len(found) == page.limit:
+            return found, Position(name)
         queue = queues.open(name)
-        if page.states and not set(page.states) & set(queue.handle.dialect.states):
-            continue
         known = [state for state in page.states if state in queue.handle.dialect.states]
+        if page.states and not known:
+            continue
         here = position if position and position.queue == name else None
-        portion = page._replace(states=known).portion(queue, here)
-        rest = _following(queue, portion) or next(iter(map(Position, names[number + 1 :])), None)
-        if portion.jobs or portion.next:
-            return page.page(portion.jobs, rest)
-    return page.page([], None)
+        portion = page._replace(states=known, limit=page.limit - len(found)).portion(queue, here)
+        found += portion.jobs
+        if portion.next:
+            return found, Position(name, portion.next)
+    return found, None
 
 
 @router.get("/queues/{queue}/jobs/{id}", response_model=JobDocument)

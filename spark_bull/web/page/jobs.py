@@ -24,7 +24,7 @@ from spark_bull.web.problems import Problem
 from spark_bull.web.queue_access import ExistingQueue
 
 #: Jobs per page.
-_SHOWN: Final = 25
+SHOWN: Final = 25
 #: What makes jobs of a state, for an empty list.
 _ADVICE: Final = {
     "wait": "All jobs that were added have started. Add one with `spark-bull add`, from Spark or from Node.",
@@ -59,7 +59,8 @@ class Search:
         return bool(self.id or self.name or self.text or self.since is not None or self.until is not None)
 
 
-def _time_label(state: str) -> str:
+def time_label(state: str) -> str:
+    """What the time of a job in a list is, see `time_of`."""
     return {"delayed": "Due", "completed": "Completed", "failed": "Failed"}.get(state, "Added")
 
 
@@ -92,7 +93,7 @@ def show_queue(
         tab="jobs",
         search=search,
         jobs=jobs,
-        time_label=_time_label(search.state),
+        time_label=time_label(search.state),
         orders=(("desc", "newest first"), ("asc", "oldest first")),
         empty_advice=_ADVICE.get(search.state, ""),
         is_later=bool(cursor),
@@ -129,5 +130,5 @@ def _found(queue: BullQueue, search: Search, cursor: str) -> tuple[list[Job], st
     query = asdict(search)
     place = position_of(cursor, query).place if cursor else None
     wanted = JobFilter(search.name or None, search.text or None, search.since, search.until)
-    found = read_portion(queue.handle, [search.state], place, _SHOWN, wanted=wanted, descending=search.order == "desc")
+    found = read_portion(queue.handle, [search.state], place, SHOWN, wanted=wanted, descending=search.order == "desc")
     return found.jobs, cursor_of(Position(queue.name, found.next), query) if found.next else None

@@ -19,12 +19,17 @@ def overview(**query: object) -> str:
     return _with_query("/", query)
 
 
+def jobs(**query: object) -> str:
+    """The jobs of a state in all queues."""
+    return _with_query("/jobs", query)
+
+
 def queue(name: str, /, **query: object) -> str:
     return _with_query(f"/queues/{segment(name)}", query)
 
 
 def tab(name: str, tab: str) -> str:
-    """One of the parts of a queue: jobs, job schedulers, workers or writes."""
+    """One of the parts of a queue: jobs, statistics, job schedulers, workers or writes."""
     return queue(name) if tab == "jobs" else f"{queue(name)}/{tab}"
 
 

@@ -1,4 +1,4 @@
-"""The pages of what a queue has besides jobs: job schedulers, workers, writes and ledgers."""
+"""The pages of what a queue has besides jobs: statistics, job schedulers, workers, writes and ledgers."""
 
 from __future__ import annotations
 
@@ -19,6 +19,10 @@ from spark_bull.web.queue_access import ExistingQueue
 from spark_bull.web.readers import readers_of
 from spark_bull.worker.slot.status import latest, slots_of
 
+#: Jobs read of each state for statistics, and rows of statistics.
+_SAMPLE: Final = 1_000
+_NAMES: Final = 100
+
 router: Final = APIRouter(include_in_schema=False)
 
 
@@ -29,9 +33,19 @@ def _render(request: Request, queue: BullQueue, tab: str, **context: Any) -> Res
         queue=head_of(queue),
         tabs=TABS,
         tab=tab,
-        events_url=links.events(queue.name),
         **context,
     )
+
+
+def _live(request: Request, queue: BullQueue, tab: str, **context: Any) -> Response:
+    return _render(request, queue, tab, events_url=links.events(queue.name), **context)
+
+
+@router.get("/queues/{queue}/stats")
+def show_stats(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
+    """Waiting and run times, and rates, of all jobs and by name. Computed when the page is loaded only."""
+    found = queue.stats(sample=_SAMPLE)
+    return _render(request, queue, "stats", stats=found[:_NAMES], left=len(found[_NAMES:]), sample=_SAMPLE)
 
 
 @router.get("/queues/{queue}/schedulers")
@@ -43,7 +57,7 @@ def show_schedulers(request: Request, caller: Authorized, queue: ExistingQueue) 
         found = queue.schedulers()
     except DialectError as error:
         refusal = str(error)
-    return _render(request, queue, "schedulers", schedulers=found, refusal=refusal)
+    return _live(request, queue, "schedulers", schedulers=found, refusal=refusal)
 
 
 @router.get("/queues/{queue}/workers")
@@ -52,13 +66,13 @@ def show_workers(request: Request, caller: Authorized, queue: ExistingQueue) -> 
     handle = queue.handle
     names = readers_of(request).of(queue).workers
     slots = [(name, slot) for name in names for slot in latest(slots_of(handle, name))]
-    return _render(request, queue, "workers", slots=slots, workers=workers(handle.connection, handle.keys))
+    return _live(request, queue, "workers", slots=slots, workers=workers(handle.connection, handle.keys))
 
 
 @router.get("/queues/{queue}/writes")
 def show_writes(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
     """The writes of Spark, the newest first, and the ledgers of streaming queries."""
-    return _render(
+    return _live(
         request,
         queue,
         "writes",

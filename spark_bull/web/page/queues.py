@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_bull.keys import logical_queue
-from spark_bull.model.jobs import QueueMetrics
+from spark_bull.model.jobs import STATES, QueueMetrics
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.jobs.read import counting
@@ -20,6 +20,7 @@ from spark_bull.web.page.charts import MINUTES
 
 TABS: Final = (
     ("jobs", "Jobs"),
+    ("stats", "Statistics"),
     ("schedulers", "Job schedulers"),
     ("workers", "Workers"),
     ("writes", "Writes and ledgers"),
@@ -42,6 +43,14 @@ class QueueHead:
     cleaned_states: tuple[str, ...]
 
 
+def total_counts(found: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
+    """The number of jobs by state over several queues, in the order of the states; only states that a queue has."""
+    sums: Counter[str] = Counter()
+    for counts in found:
+        sums.update(counts)
+    return {state: sums[state] for state in STATES if state in sums}
+
+
 @dataclass(frozen=True)
 class LogicalHead:
     """What the page of all queues shows of the shards of one queue together."""
@@ -62,11 +71,8 @@ def logical_heads(heads: Iterable[QueueHead]) -> dict[str, LogicalHead]:
 
 
 def _sum_of(name: str, heads: Sequence[QueueHead]) -> LogicalHead:
-    counts: Counter[str] = Counter()
-    for head in heads:
-        counts.update(head.counts)
     since = [head.waiting_since for head in heads if head.waiting_since is not None]
-    return LogicalHead(name, len(heads), counts, min(since, default=None))
+    return LogicalHead(name, len(heads), Counter(total_counts(head.counts for head in heads)), min(since, default=None))
 
 
 def head_of(queue: BullQueue) -> QueueHead:
