@@ -17,7 +17,7 @@ NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("show", "SHOW"): ("queues", "counts", "page", "job", "flow", "logs", "workers", "writes"),
     ("tail", "TAIL"): ("tail",),
     ("add", "ADD"): ("add",),
-    ("schedule", "SCHEDULE"): ("schedulers", "schedule", "unschedule"),
+    ("schedule", "SCHEDULE"): ("schedulers", "schedule", "run-scheduler", "unschedule"),
     ("manage", "MANAGE"): (
         *("pause", "resume", "close-intake", "open-intake", "retry", "manage", "cancel", "remove", "remove-orphans"),
         *("clear-logs", "trim-events", "clean", "drain", "obliterate", "recover"),

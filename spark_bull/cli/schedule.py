@@ -41,6 +41,10 @@ def _schedule(args: Namespace) -> Output:
     return {"done": "schedule", "id": args.id, "next": due}
 
 
+def _run_scheduler(args: Namespace) -> Output:
+    return {"done": "run-scheduler", "queue": args.queue, "id": existing_queue(args).run_scheduler(args.id)}
+
+
 def _unschedule(args: Namespace) -> Output:
     queue = existing_queue(args)
     missing = [scheduler_id for scheduler_id in args.ids if not queue.remove_scheduler(scheduler_id)]
@@ -75,6 +79,13 @@ SCHEDULE: Final = (
         argument("--start", metavar="TIME", help="no job runs before: ISO 8601 or ms since 1970"),
         argument("--end", metavar="TIME", help="no more jobs are added after: ISO 8601 or ms since 1970"),
         argument("--opts", metavar="JSON", help="other job options of the Node library"),
+    ),
+    command(
+        "run-scheduler",
+        "add a job like the next one of a job scheduler, which runs at once",
+        "run-scheduler mail daily",
+        _run_scheduler,
+        argument("id", help="id of the job scheduler"),
     ),
     command(
         "unschedule",

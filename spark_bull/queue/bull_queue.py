@@ -1132,6 +1132,21 @@ class BullQueue:
         """
         return schedulers.scheduler(self.handle, scheduler_id)
 
+    def run_scheduler(self, scheduler_id: str) -> str:
+        """Adds a job like the next one of a job scheduler, which runs at once; the next one still runs at its time.
+
+        Parameters:
+          scheduler_id: id of the job scheduler.
+
+        Returns:
+          The id of the job.
+
+        Raises:
+          JobMissing: when there is no such job scheduler, or its next job is gone.
+          DialectError: for a queue of Bull 1 or 2.
+        """
+        return self.add_many([schedulers.job_of(self.handle, scheduler_id)]).ids[0]
+
     def remove_scheduler(self, scheduler_id: str) -> bool:
         """Removes a job scheduler and its next job, as removeJobScheduler does. A job that waits for a worker stays.
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, DialectError, NewJob, OptionError, Scheduler, WrongState
+from spark_bull import BullQueue, DialectError, JobMissing, NewJob, OptionError, Scheduler, WrongState
 from spark_bull.model.jobs import RawJson
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.dump import difference, dump
@@ -285,6 +285,24 @@ def test_a_scheduler_is_created_listed_and_removed(bench: WorkBench) -> None:
     assert queue.remove_scheduler("other") is False
     assert queue.remove_scheduler("daily") is True
     assert (queue.schedulers(), queue.page("delayed")) == ([], [])
+
+
+@not_bull_1
+def test_a_job_of_a_scheduler_runs_now_and_the_schedule_stays(bench: WorkBench) -> None:
+    queue = bench.queue
+    opts = {"attempts": 3, "priority": 2, "backoff": {"type": "fixed", "delay": 5}}
+    queue.upsert_scheduler("daily", pattern=NOON, tz="UTC", name="report", data={"n": 1}, opts=opts)
+    before, delayed = queue.schedulers(), queue.page("delayed")
+    job = queue.job(queue.run_scheduler("daily"))
+    assert job is not None
+    assert (job.name, job.data, job.priority, job.opts["attempts"]) == ("report", {"n": 1}, 2, 3)
+    assert (job.delay, job.repeat_job_key, "repeat" in job.opts) == (0, None, False)
+    assert (queue.schedulers(), queue.page("delayed")) == (before, delayed)
+    (claimed,) = bench.claim().jobs
+    assert claimed.id == job.id
+    assert (queue.schedulers(), queue.page("delayed")) == (before, delayed)
+    with pytest.raises(JobMissing, match=r"job scheduler other of queue .* has no next job"):
+        queue.run_scheduler("other")
 
 
 @not_bull_1

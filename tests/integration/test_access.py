@@ -81,6 +81,7 @@ def schedule(queue: BullQueue) -> None:
         queue.upsert_scheduler("a", pattern="0 1 * * *", opts={"priority": 2})
         assert [found.id for found in queue.schedulers()] == ["a"]
         assert queue.scheduler("a") is not None
+        assert queue.run_scheduler("a")
         assert queue.remove_scheduler("a")
 
 

@@ -200,6 +200,9 @@ def test_schedulers_are_created_listed_and_removed(run: Run, queue: BullQueue) -
     shown = run("schedulers", "mail")
     assert "1 h" in shown
     assert "2038-02-01 00:00:00Z" in shown
+    added = as_data(run, "run-scheduler", "mail", "daily")["id"]
+    assert [(job.id, job.data) for job in queue.page("wait")] == [(added, {"n": 1})]
+    assert "has no next job" in run("run-scheduler", "mail", "none", code=1)
     run("unschedule", "mail", "daily", "late")
     assert [found.id for found in queue.schedulers()] == ["hourly"]
     assert "removed 1 of 2; no such job scheduler in queue mail: daily" in run(

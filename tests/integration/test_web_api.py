@@ -361,6 +361,8 @@ def test_a_schedule_is_created_changed_and_removed(web: Web, queue: BullQueue) -
     assert [one.every for one in queue.schedulers() if one.id == "often"] == [900_000]
     refused = web.ask("PUT", path, code=400, json={"every": "P1M"}, headers=WRITING).json()
     assert "use `pattern`" in refused["detail"]
+    assert web.post("/queues/mail/schedulers/often/run", code=201)["added"] == 1
+    web.post("/queues/mail/schedulers/none/run", code=404)
     web.ask("DELETE", "/queues/mail/schedulers/often", code=204, headers=WRITING)
     web.ask("DELETE", path, code=204, headers=WRITING)
     web.ask("DELETE", path, code=404, headers=WRITING)

@@ -22,7 +22,17 @@ from spark_bull.web.access import COOKIE, Access, Role
 from spark_bull.web.api.description import described
 from spark_bull.web.app import create_app
 from spark_bull.web.guard import MAX_BODY
-from spark_bull.web.page import actions, all_jobs, api_reference, job, jobs, overview, parts_of_queue, questions
+from spark_bull.web.page import (
+    actions,
+    all_jobs,
+    api_reference,
+    job,
+    jobs,
+    overview,
+    parts_of_queue,
+    questions,
+    selection,
+)
 from spark_bull.web.settings import WebSettings
 from tests.support.web import READ_TOKEN, READING, WRITE_TOKEN, WRITING, Web, serving
 
@@ -313,7 +323,7 @@ def test_no_secret_is_shown(own_redis: Any, caplog: pytest.LogCaptureFixture) ->
 
 def test_no_page_is_shown_and_no_form_works_without_a_token(web: Web) -> None:
     tried = 0
-    for part in (actions, all_jobs, api_reference, job, jobs, overview, parts_of_queue, questions):
+    for part in (actions, all_jobs, api_reference, job, jobs, overview, parts_of_queue, questions, selection):
         for route in part.router.routes:
             assert isinstance(route, APIRoute)
             path = re.sub(r"\{(\w+)(:path)?\}", "mail", route.path)

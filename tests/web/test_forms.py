@@ -199,6 +199,164 @@ def test_statistics_show_percentiles_of_waiting_and_run_times(site: Site, user: 
     assert found[6:] == found[:6]
 
 
+def send(user: httpx.Client, path: str, **fields: object) -> httpx.Response:
+    """Sends a form as its page would; `path`: of the action."""
+    queue = path.split("/actions/")[0]
+    return user.post(path, data={"csrf": csrf_of(user, "/"), **fields} | {"back": queue})
+
+
+def test_a_job_is_added_copied_and_changed(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("made", protocol="bullmq")
+    queue.add({}, job_id="first")
+    given = {"data": '{"to": "ada"}', "name": "mail", "job_id": "own", "delay": "3600000", "attempts": "3"}
+    assert "Job own was added" in send(user, "/queues/made/actions/add", **given).text
+    assert "Job own exists already" in send(user, "/queues/made/actions/add", **given).text
+    job = queue.job("own")
+    assert job is not None
+    assert (job.data, job.name, job.state, job.delay) == ({"to": "ada"}, "mail", "delayed", 3_600_000)
+    copied = user.get("/queues/made/actions/add?like=own").text
+    assert "&#34;to&#34;: &#34;ada&#34;" in copied
+    assert 'name="attempts" value="3"' in copied
+    asked = user.get("/queues/made/jobs/own/actions/change").text
+    etag = re.search(r'name="etag" value="&#34;([0-9a-f]+)&#34;"', asked)
+    assert etag
+    change = "/queues/made/jobs/own/actions/change"
+    same = '{\r\n  "to": "ada"\r\n}'
+    fields = {"etag": f'"{etag[1]}"', "data": same, "priority": "0", "delay": ""}
+    assert "stays as it is" in send(user, change, **fields).text
+    fields |= {"data": '{"to": "grace"}', "priority": "7", "delay": "7200000"}
+    assert "Job own has changed: data, delay, priority" in send(user, change, **fields).text
+    job = queue.job("own")
+    assert job is not None
+    assert (job.data, job.priority, job.delay) == ({"to": "grace"}, 7, 7_200_000)
+    assert "has changed meanwhile" in send(user, change, **fields | {"data": "1"}).text
+    assert queue.job("own") == job
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "reason"),
+    [
+        ("add", {"data": "{to: ada}", "name": "typed"}, "expected `data` to be JSON"),
+        ("add", {"data": "NaN", "name": "typed"}, "NaN is not JSON"),
+        ("add", {"data": "1", "name": "typed", "delay": "soon"}, "expected `delay` to be a whole number"),
+        ("limits", {"concurrency": "5", "max": "77"}, "expected `max` and `duration_ms` together"),
+        ("obliterate", {"confirm": "wrongs", "force": "yes"}, "expected the name of the queue, wrong"),
+    ],
+)
+def test_a_form_with_a_wrong_field_asks_again_and_keeps_what_was_typed(
+    site: Site, user: httpx.Client, action: str, fields: dict[str, str], reason: str
+) -> None:
+    queue = site.queue("wrong", protocol="bullmq")
+    queue.add({}, job_id="stays")
+    before = queue.counts()
+    answer = send(user, f"/queues/wrong/actions/{action}", **fields)
+    assert answer.status_code == 400
+    assert reason in answer.text
+    for value in set(fields.values()) - {"yes", "1"}:
+        assert value in answer.text
+    assert ("checked" in answer.text) == ("force" in fields)
+    assert queue.counts() == before
+    assert queue.limits().concurrency is None
+
+
+def test_limits_are_set_and_removed(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("limited", protocol="bullmq")
+    queue.add({})
+    send(user, "/queues/limited/actions/limits", concurrency="5", max="100", duration_ms="60000")
+    found = queue.limits()
+    assert (found.concurrency, found.max, found.duration_ms) == (5, 100, 60_000)
+    shown = user.get("/queues/limited/actions/limits").text
+    for text in ('name="concurrency" value="5"', 'name="max" value="100"', 'name="duration_ms" value="60000"'):
+        assert text in shown
+    send(user, "/queues/limited/actions/limits", concurrency="", max="100", duration_ms="60000")
+    assert (queue.limits().concurrency, queue.limits().max) == (None, 100)
+    send(user, "/queues/limited/actions/limits", concurrency="", max="", duration_ms="")
+    assert (queue.limits().concurrency, queue.limits().max) == (None, None)
+
+
+def test_a_queue_is_drained_and_deleted(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("emptied")
+    queue.add_many(NewJob({}) for _ in range(3))
+    queue.add({}, delay=3_600_000)
+    assert "Removed 3 jobs from emptied" in send(user, "/queues/emptied/actions/drain").text
+    assert queue.counts()["delayed"] == 1
+    assert "Removed 1 job from emptied" in send(user, "/queues/emptied/actions/drain", delayed="yes").text
+    queue.add({}, job_id="busy")
+    site.client.lmove(queue.handle.keys["wait"], queue.handle.keys["active"])
+    delete = "/queues/emptied/actions/obliterate"
+    refused = send(user, delete, confirm="emptied")
+    assert refused.status_code == 400
+    assert 'value="emptied"' in refused.text
+    csrf = csrf_of(user, "/")
+    answer = user.post(delete, data={"csrf": csrf, "back": "/", "confirm": "emptied", "force": "yes"})
+    assert "Queue emptied was deleted" in answer.text
+    assert 'href="/queues/emptied"' not in answer.text
+    assert user.get("/queues/emptied").status_code == 404
+
+
+def test_a_job_of_a_schedule_runs_now(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("planned")
+    queue.upsert_scheduler("nightly", pattern="0 3 * * *", name="report", data={"of": "sales"}, opts={"attempts": 4})
+    before = queue.scheduler("nightly")
+    assert "was added, and runs" in send(user, "/queues/planned/actions/run-scheduler", scheduler="nightly").text
+    (job,) = queue.page("wait")
+    assert (job.name, job.data) == ("report", {"of": "sales"})
+    assert queue.scheduler("nightly") == before
+    assert queue.counts()["delayed"] == 1
+    assert "has no next job" in send(user, "/queues/planned/actions/run-scheduler", scheduler="none").text
+
+
+def test_selected_jobs_of_several_queues_are_changed(site: Site, user: httpx.Client) -> None:
+    one, two = site.queue("chosen/1"), site.queue("chosen-2")
+    for queue in (one, two):
+        for job_id in ("a/b", "c", "kept"):
+            queue.add({}, job_id=job_id)
+            queue.fail(job_id, "no route to host")
+    site.forget_queues()
+    names = re.findall(r'name="(/queues/chosen[^"]*)"', user.get("/jobs?match=chosen").text)
+    assert len(names) == 6
+    csrf = csrf_of(user, "/")
+
+    def act(action: str, chosen: str, **fields: str) -> str:
+        selected = {name: "yes" for name in names if name.endswith(chosen)}
+        fields |= {"csrf": csrf, "back": "/jobs", "state": "failed"}
+        return user.post(f"/jobs/actions/{action}", data=fields | selected).text
+
+    assert "no job is selected" in act("retry", "nothing")
+    assert "Retried 2 of 2 jobs" in act("retry", "/c")
+    assert "Retried 0 of 2 jobs: 2 wrong state" in act("retry", "/c")
+    asked = act("remove", "/a%2Fb")
+    assert "Remove 2 selected jobs?" in asked
+    assert 'name="/queues/chosen%2F1/jobs/a%2Fb" value="yes"' in asked
+    assert one.counts()["failed"] == 2
+    assert "Removed 2 of 2 jobs" in act("remove", "/a%2Fb", confirmed="yes")
+    for queue in (one, two):
+        assert (queue.counts()["failed"], queue.counts()["wait"]) == (1, 1)
+        assert queue.job("a/b") is None
+    refused = user.post("/jobs/actions/retry", data={names[0]: "yes"})
+    assert refused.status_code == 403
+
+
+def test_the_graph_of_a_flow_shows_all_its_jobs(site: Site, user: httpx.Client) -> None:
+    pages = [FlowJob({}, job_id=f"page-{n}", children=[FlowJob({}, job_id=f"image-{n}")]) for n in range(3)]
+    site.queue("atlas").add_flow(FlowJob({}, "bind", job_id="atlas", queue="atlas", children=pages))
+    for job_id in ("atlas", "page-1", "image-2"):
+        shown = user.get(f"/queues/atlas/jobs/{job_id}").text
+        graph = shown[shown.index('<svg class="graph"') : shown.index("</section>", shown.index("<svg class"))]
+        assert 'aria-label="Flow of 7 jobs"' in graph
+        assert graph.count("<rect") == 7
+        assert graph.count("<path") == 6
+        assert re.findall(r'href="([^"]*)"[^>]*aria-current', graph) == [f"/queues/atlas/jobs/{job_id}"]
+        places = re.findall(r'<rect x="([^"]*)" y="([^"]*)"', graph)
+        assert len(set(places)) == 7
+    with serving(url=site.redis_url, prefix=site.prefix, queues=("books-of",), read_token=None) as web:
+        mixed = FlowJob({}, job_id="top", children=[FlowJob({}, "secret-name", job_id="below", queue="hidden")])
+        site.queue("books-of").add_flow(mixed)
+        shown = web.client.get("/queues/books-of/jobs/top").text
+        assert "hidden / below" in shown
+        assert "secret-name" not in shown
+
+
 def test_the_page_of_the_api_has_all_operations_and_documents(site: Site, user: httpx.Client) -> None:
     answer = user.get("/api")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"

@@ -163,6 +163,74 @@ def test_the_keyboard_alone_finds_a_job_and_removes_it(browser: Browser, site: S
     assert queue.job("one") is None
 
 
+def test_a_form_in_a_dialog_keeps_what_was_typed_until_it_is_right(browser: Browser, site: Site) -> None:
+    queue = site.queue("typed")
+    queue.add({}, job_id="one")
+    browser.open("/queues/typed?state=wait")
+    browser.click("#add")
+    # The keyboard is in the first field.
+    browser.find("dialog textarea")
+    browser.press(Keys.END, " and more", Keys.TAB, "mail", Keys.ENTER)
+    browser.wait_for("to be JSON")
+    assert browser.find("dialog input[name=name]").get_attribute("value") == "mail"
+    data = browser.find("dialog textarea")
+    data.clear()
+    data.send_keys('{"to": "ada"}')
+    browser.click("dialog button.primary")
+    browser.wait_for_notice("was added")
+    assert [job.data for job in queue.page("wait", name="mail")] == [{"to": "ada"}]
+    # The console has the status 400.
+    assert len(browser.errors()) == 1
+    browser.open("/queues/typed/jobs/one")
+    browser.click("#change")
+    data = browser.find("dialog textarea")
+    data.clear()
+    data.send_keys("[1, 2]")
+    browser.click("dialog button.primary")
+    browser.wait_for_notice("Job one has changed: data")
+    job = queue.job("one")
+    assert job is not None
+    assert job.data == [1, 2]
+
+
+def test_a_queue_is_deleted_once_its_name_is_typed(browser: Browser, site: Site) -> None:
+    site.queue("doomed").add({})
+    browser.open("/queues/doomed")
+    browser.click("#obliterate")
+    browser.find("dialog")
+    assert browser.focused()["text"] == "Cancel"
+    browser.click("dialog button.primary")
+    browser.wait_for("expected the name of the queue, doomed")
+    browser.find("dialog input[name=confirm]").send_keys("doomed" + Keys.ENTER)
+    browser.wait_for_notice("Queue doomed was deleted")
+    assert browser.driver.current_url == f"{site.url}/"
+    assert sum(site.queue("doomed").counts().values()) == 0
+    # The console has the status 400.
+    browser.errors()
+
+
+def test_selected_jobs_stay_selected_while_the_page_changes(browser: Browser, site: Site) -> None:
+    queue = site.queue("selected")
+    for job_id in ("one", "two", "three"):
+        queue.add({}, job_id=job_id)
+        queue.fail(job_id, "no route to host")
+    browser.open("/queues/selected?state=failed")
+    browser.click("input[aria-label='Select job one']")
+    queue.add({}, job_id="four")
+    queue.fail("four", "no route to host")
+    browser.find("[id='job-four']")
+    chosen = "return [...document.querySelectorAll('tbody input:checked')].map((box) => box.ariaLabel)"
+    assert browser.driver.execute_script(chosen) == ["Select job one"]
+    browser.click("#retry-selected")
+    browser.wait_for_notice("Retried 1 of 1 jobs")
+    browser.click("[data-select-all]")
+    browser.click("#remove-selected")
+    browser.wait_for("Remove 3 selected jobs?")
+    browser.click("dialog button.primary")
+    browser.wait_for_notice("Removed 3 of 3 jobs")
+    assert (queue.counts()["failed"], queue.counts()["wait"]) == (0, 1)
+
+
 def test_texts_of_jobs_are_never_markup(browser: Browser, site: Site) -> None:
     name = f"hostile {SCRIPT}"
     queue = site.queue(name)
@@ -305,6 +373,8 @@ def test_pages_fit_a_desktop_and_a_phone(browser: Browser, site: Site, theme: st
         "parent": lambda: browser.open("/queues/reports/jobs/book"),
         "failed": lambda: browser.open("/jobs?state=failed"),
         "stats": lambda: browser.open("/queues/reports/stats"),
+        "add": lambda: browser.open("/queues/reports/actions/add?like=report-5"),
+        "delete": lambda: browser.open("/queues/reports/actions/obliterate"),
         "schedulers": lambda: browser.open("/queues/reports/schedulers"),
         "workers": lambda: browser.open("/queues/reports/workers"),
         "writes": lambda: browser.open("/queues/reports/writes"),

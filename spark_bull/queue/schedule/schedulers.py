@@ -14,13 +14,14 @@ from spark_bull.dialects.encode.chunks import packed_map
 from spark_bull.dialects.schedule.checks import checked_scheduler
 from spark_bull.dialects.schedule.new_scheduler import SHORTEST_MS, NewScheduler
 from spark_bull.dialects.schedule.repeating import next_of_pattern
-from spark_bull.errors import PatternError, WrongState, encodable
+from spark_bull.errors import JobMissing, PatternError, WrongState, encodable
 from spark_bull.keys import QueueKeys, literal_glob
-from spark_bull.model.jobs import ENDED, Scheduler
+from spark_bull.model.job_json import parsed_opts
+from spark_bull.model.jobs import ENDED, NewJob, RawJson, Scheduler
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import intake_closed
-from spark_bull.queue.jobs.read import read_ids
+from spark_bull.queue.jobs.read import read_ids, read_job
 from spark_bull.queue.schedule.advance import version_of
 
 log = logging.getLogger("spark_bull")
@@ -29,6 +30,8 @@ log = logging.getLogger("spark_bull")
 SCHEDULE_SIZE: Final = 100
 #: Job schedulers that one call reads.
 _PAGE: Final = 1_000
+#: Options that a job has from its job scheduler.
+_OF_SCHEDULE: Final = ("repeat", "repeatJobKey", "jobId", "delay", "timestamp", "prevMillis")
 #: Job schedulers that a warning names.
 _NAMED: Final = 3
 
@@ -156,6 +159,24 @@ def scheduler(handle: QueueHandle, scheduler_id: str) -> Scheduler | None:
         if next_ms is not None:
             return next(_as_read(handle, [(member, next_ms)]))[1]
     return None
+
+
+def job_of(handle: QueueHandle, scheduler_id: str) -> NewJob:
+    """A job like the next one of a scheduler, but without its time. Raises JobMissing or DialectError."""
+    handle.dialect.require("schedulers")
+    for member in _members_of(handle, scheduler_id):
+        due = handle.connection.call("ZSCORE", handle.keys["repeats"], member)
+        job = None if due is None else read_job(handle, f"{handle.dialect.job_ids_of(member)}{int(float(due))}")
+        if job is not None:
+            given = parsed_opts(job.opts_text) or {}
+            opts = {name: value for name, value in given.items() if name not in _OF_SCHEDULE}
+            return NewJob(RawJson(job.data_text), job.name, opts=opts)
+    raise JobMissing(
+        f"job scheduler {scheduler_id} of queue {handle.keys.queue} has no next job that could be copied: create it "
+        "again with `upsert_scheduler`",
+        queue=handle.keys.queue,
+        job_id=scheduler_id,
+    )
 
 
 def remove(handle: QueueHandle, scheduler_id: str) -> bool:

@@ -7,7 +7,15 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path
 
 from spark_bull.queue.monitor.find import workers
-from spark_bull.web.documents import LedgerList, NextDocument, SchedulerList, SchedulerPut, WorkerList, WriteList
+from spark_bull.web.documents import (
+    AddedDocument,
+    LedgerList,
+    NextDocument,
+    SchedulerList,
+    SchedulerPut,
+    WorkerList,
+    WriteList,
+)
 from spark_bull.web.guard import unescaped
 from spark_bull.web.json_output import Json
 from spark_bull.web.problems import Problem
@@ -68,6 +76,12 @@ SchedulerId = Annotated[str, Path(description="id of the job scheduler", min_len
 def put_scheduler(queue: ExistingQueue, scheduler: SchedulerId, given: SchedulerPut) -> NextDocument:
     """Creates or changes a job scheduler; its next job is added at once."""
     return NextDocument(next=queue.upsert_scheduler(unescaped(scheduler), **dict(given)))
+
+
+@router.post(f"{_SCHEDULE}/run", status_code=201)
+def run_scheduler(queue: ExistingQueue, scheduler: SchedulerId) -> AddedDocument:
+    """Adds a job like the next one of a job scheduler, which runs at once; the next one still runs at its time."""
+    return AddedDocument(ids=[queue.run_scheduler(unescaped(scheduler))], added=1, duplicates=0, deduplicated=0)
 
 
 @router.delete(_SCHEDULE, status_code=204)

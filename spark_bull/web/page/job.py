@@ -19,24 +19,28 @@ from spark_bull.time_text import duration
 from spark_bull.web.access import Authorized
 from spark_bull.web.guard import unescaped
 from spark_bull.web.page import links
+from spark_bull.web.page.flow_graph import Graph, graph_of
 from spark_bull.web.page.payloads import cut, laid_out, traces
 from spark_bull.web.page.queues import head_of
 from spark_bull.web.page.rendering import encoded, render
 from spark_bull.web.page.timeline import timeline
 from spark_bull.web.problems import Problem
-from spark_bull.web.queue_access import ExistingQueue
+from spark_bull.web.queue_access import AllQueues, ExistingQueue, Queues
 
 #: Lines of the log, and children, that the page shows.
 _LOG_LINES: Final = 200
 _CHILDREN: Final = 100
+#: Levels and jobs of the graph of a flow.
+_LEVELS: Final = 8
+_FLOW_JOBS: Final = 60
 
 router: Final = APIRouter(include_in_schema=False)
 
 
 @router.get("/queues/{queue}/jobs/{job_id}")
-def show_job(request: Request, caller: Authorized, queue: ExistingQueue, job_id: str) -> Response:
+def show_job(request: Request, caller: Authorized, queues: AllQueues, queue: ExistingQueue, job_id: str) -> Response:
     """A job: its timeline, payload, result, log and family."""
-    job = _existing(queue, job_id)
+    job = existing_job(queue, unescaped(job_id))
     return render(
         request,
         "job.html",
@@ -51,7 +55,7 @@ def show_job(request: Request, caller: Authorized, queue: ExistingQueue, job_id:
         opts=cut(laid_out(job.opts_text)),
         stacktrace=cut(traces(job.stacktrace)),
         logs=_log(queue, job.id),
-        family=_family(queue, job),
+        family=_family(queues, queue, job),
         events_url=links.events(queue.name),
     )
 
@@ -61,7 +65,7 @@ def show_field(request: Request, caller: Authorized, queue: ExistingQueue, job_i
     """A field of a job, or its log, whole."""
     if field not in _FIELDS:
         raise Problem(404, f"expected one of the fields {', '.join(_FIELDS)}, got: {field[:200]}")
-    return PlainTextResponse(encoded(_FIELDS[field](queue, _existing(queue, job_id))))
+    return PlainTextResponse(encoded(_FIELDS[field](queue, existing_job(queue, unescaped(job_id)))))
 
 
 _FIELDS: Final[Mapping[str, Callable[[BullQueue, Job], str]]] = {
@@ -74,8 +78,8 @@ _FIELDS: Final[Mapping[str, Callable[[BullQueue, Job], str]]] = {
 }
 
 
-def _existing(queue: BullQueue, segment: str) -> Job:
-    job_id = unescaped(segment)
+def existing_job(queue: BullQueue, job_id: str) -> Job:
+    """A job of a queue. Raises JobMissing."""
     job = queue.job(job_id)
     if job is None:
         raise JobMissing(
@@ -117,7 +121,7 @@ def _log(queue: BullQueue, job_id: str) -> dict[str, Any]:
     return {"rows": queue.logs(job_id, first, total - 1) if total else [], "first": first, "total": total}
 
 
-def _family(queue: BullQueue, job: Job) -> dict[str, Any] | None:
+def _family(queues: Queues, queue: BullQueue, job: Job) -> dict[str, Any] | None:
     """The parent and the first children of a job, and the numbers of all children by state; None if it has none."""
     if not queue.handle.dialect.has("flows"):
         return None
@@ -126,4 +130,32 @@ def _family(queue: BullQueue, job: Job) -> dict[str, Any] | None:
     parent = named(queue.handle.keys, job.parent_key) if job.parent_key else None
     if parent is None and not children:
         return None
-    return {"parent": parent, "children": children, "counts": counts, "left": sum(counts.values()) > len(children)}
+    return {
+        "parent": parent,
+        "children": children,
+        "counts": counts,
+        "left": sum(counts.values()) > len(children),
+        "graph": _graph(queues, queue, job),
+    }
+
+
+def _graph(queues: Queues, queue: BullQueue, job: Job) -> Graph | None:
+    """The graph of the flow from its first job on, or from this one, if it would not be among the jobs shown."""
+
+    def is_shown(name: str) -> bool:
+        # The name of a queue with another prefix has a colon.
+        return ":" not in name and queues.selects(name)
+
+    top, first = queue, job
+    for _ in range(_LEVELS):
+        above = named(top.handle.keys, first.parent_key) if first.parent_key else None
+        parent_queue = queues.open(above[0]) if above and is_shown(above[0]) else None
+        parent = parent_queue.job(above[1]) if parent_queue and above else None
+        if parent_queue is None or parent is None:
+            break
+        top, first = parent_queue, parent
+    for start, start_id in ((top, first.id), (queue, job.id)):
+        flow = start.get_flow(start_id, _LEVELS, _FLOW_JOBS)
+        if flow and any((node.queue, node.id) == (queue.name, job.id) for node in flow.walk()):
+            return graph_of(flow, (queue.name, job.id), is_shown)
+    return None

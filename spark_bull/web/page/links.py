@@ -57,6 +57,11 @@ def ask_job(name: str, job_id: str, action: str, /, **query: object) -> str:
     return _with_query(job_action(name, job_id, action), query)
 
 
+def selection(action: str) -> str:
+    """Where a form changes the selected jobs."""
+    return f"/jobs/actions/{action}"
+
+
 def raw(name: str, job_id: str, field: str) -> str:
     """A field of a job, whole, as text."""
     return f"{job(name, job_id)}/raw/{field}"

@@ -41,6 +41,7 @@ class QueueHead:
     waiting_since: int | None
     retried_states: tuple[str, ...]
     cleaned_states: tuple[str, ...]
+    has_limits: bool
 
 
 def total_counts(found: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
@@ -92,6 +93,7 @@ def heading(handle: QueueHandle) -> Steps[QueueHead]:
         (yield from waiting_since(handle)),
         tuple(handle.dialect.retryable_states),
         tuple(state for state in counts if state not in _KEPT),
+        handle.dialect.has("queue-limits"),
     )
 
 

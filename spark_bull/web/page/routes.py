@@ -13,7 +13,18 @@ from starlette.staticfiles import StaticFiles
 
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.jobs.read import counting
-from spark_bull.web.page import actions, all_jobs, api_reference, job, jobs, login, overview, parts_of_queue, questions
+from spark_bull.web.page import (
+    actions,
+    all_jobs,
+    api_reference,
+    job,
+    jobs,
+    login,
+    overview,
+    parts_of_queue,
+    questions,
+    selection,
+)
 from spark_bull.web.page.history import SAMPLED_QUEUES, Counts, History
 from spark_bull.web.queue_access import Queues
 
@@ -26,7 +37,7 @@ def add_page(app: FastAPI) -> None:
     app.state.history = History(partial(_counts, queues))
     app.mount("/static", StaticFiles(directory=_STATIC), "static")
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
-    for part in (overview, all_jobs, jobs, job, parts_of_queue, questions, actions, login, api_reference):
+    for part in (overview, all_jobs, jobs, job, parts_of_queue, questions, actions, selection, login, api_reference):
         app.include_router(part.router)
 
 

@@ -4,17 +4,20 @@ import { whileSending } from "./sending.js";
 
 const dialog = document.getElementById("dialog");
 
-async function open(link) {
-  const answer = await fetch(link.href, { headers: { accept: "text/html" } });
-  const next = new DOMParser().parseFromString(await answer.text(), "text/html");
-  const ask = next.querySelector(".ask");
-  if (!ask) {
-    location.assign(link.href);
-    return;
-  }
+/** Shows the form of a page that asks; returns whether there is one. */
+function showAsking(html) {
+  const ask = new DOMParser().parseFromString(html, "text/html").querySelector(".ask:not([data-plain])");
+  if (!ask) return false;
+  if (dialog.open) dialog.close();
   dialog.replaceChildren(document.adoptNode(ask));
   dialog.setAttribute("aria-labelledby", "ask-title");
   dialog.showModal();
+  return true;
+}
+
+async function open(link) {
+  const answer = await fetch(link.href, { headers: { accept: "text/html" } });
+  if (!showAsking(await answer.text())) location.assign(link.href);
 }
 
 function say(text) {
@@ -26,14 +29,18 @@ function say(text) {
 
 async function send(form, button) {
   const url = button?.getAttribute("formaction") ?? form.getAttribute("action");
+  // A button that is disabled sends no value.
+  const body = new URLSearchParams(new FormData(form, button));
   button?.setAttribute("disabled", "");
   try {
     const answer = await fetch(url, {
       method: "POST",
-      body: new URLSearchParams(new FormData(form, button)),
+      body,
       headers: { accept: "text/html" },
     });
     const html = await answer.text();
+    // It asks first, or a field is wrong.
+    if (showAsking(html)) return;
     if (dialog.open) dialog.close();
     if (answer.redirected) history.replaceState(null, "", answer.url);
     if (!morphMain(html)) say("The server has failed: its log has the error.");
@@ -46,7 +53,17 @@ async function send(form, button) {
   }
 }
 
+/** Shows the boxes that select all jobs of a list, which need a script. */
+function showSelectAll() {
+  for (const all of document.querySelectorAll("[data-select-all]")) all.hidden = false;
+}
+
 export function startForms() {
+  showSelectAll();
+  document.addEventListener("change", (event) => {
+    if (!event.target.hasAttribute("data-select-all")) return;
+    for (const box of event.target.form.querySelectorAll("tbody input[type=checkbox]")) box.checked = event.target.checked;
+  });
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-ask]");
     if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
