@@ -58,6 +58,7 @@ SEGMENTS = {
     "sequence_tails": "spark:sequence:tails",
     "expiry": "spark:expiry:times",
     "expired": "spark:expiry:waiting",
+    "expiry_position": "spark:expiry:position",
     "group_active": "spark:group:active",
     "group_delayed": "spark:group:delayed",
     "group_promoted": "spark:group:promoted",

@@ -114,7 +114,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(f"spark/process/{name}" for name in ("loop_engine", "settle/task", "stream_engine")),
         ),
         (
-            *("work", "work_and_add", "progress", "promote_due", "rescue", "age", "empty", "advance"),
+            *("work", "work_and_add", "progress", "promote_due", "expire", "rescue", "age", "empty", "advance"),
             *("commit", "commit_managed", "write/open"),
             *("job/claimed", "job/start", "job/extend", "job/relock", "job/log", "job/update_data", "claims/forget"),
             *("job/free_deduplication", "open_callback", "close_callback"),

@@ -73,13 +73,44 @@ def test_the_promoter_fails_jobs_that_have_expired(bench: WorkBench) -> None:
     replies = expire_all(bench)
     assert sum(reply.expired for reply in replies) == 3 or bench.twice
     assert replies[-1].next_due is not None
-    if bench.bullmq:
-        assert [bench.field(job_id, "defa") for job_id in (*gone, *kept)] == ["expired"] * 3 + [None] * 2
-        claim = bench.claim(3)
-        assert [job.deferred_failure for job in claim.jobs] == ["expired"] * 3
-        bench.work(failed_for(claim, "expired"))
     assert (bench.counts(), reasons(bench, gone)) == ({"wait": 2, "failed": 3}, ["expired"] * 3)
     assert [job.id for job in bench.claim().jobs] == kept
+    assert not bench.client.exists(bench.key("expired"))
+
+
+@only_bullmq
+def test_the_promoter_fails_expired_jobs_wherever_they_are_in_the_list(bench: WorkBench) -> None:
+    """No worker takes jobs: thousands of others stay before and between those that expire."""
+    count = 12_000
+    jobs = [NewJob({"n": n}, expire_at=PAST if n in {0, 7_000, 7_001, count - 1} else None) for n in range(count)]
+    ids = bench.queue.add_many(jobs).ids
+    expired = sum(reply.expired for reply in expire_all(bench))
+    assert expired == 4 or bench.twice
+    assert bench.counts() == {"wait": count - 4, "failed": 4}
+    assert not bench.client.exists(bench.key("expired"), bench.key("expiry"), bench.key("expiry_position"))
+    assert [job.id for job in bench.claim(2).jobs] == ids[1:3]
+
+
+@only_bullmq
+def test_jobs_expire_in_a_paused_queue(bench: WorkBench) -> None:
+    (gone, _) = bench.add(1, expire_at=PAST) + bench.add(1)
+    bench.queue.pause()
+    expire_all(bench)
+    assert reasons(bench, [gone]) == ["expired"]
+    bench.queue.resume()
+    assert bench.counts() == {"wait": 1, "failed": 1}
+
+
+@only_bullmq
+def test_an_expired_job_that_a_worker_fails_first_is_forgotten(bench: WorkBench) -> None:
+    """Its id is taken by a new job, which stays."""
+    bench.add(1, job_id="a", expire_at=PAST)
+    bench.work(failed_for(bench.claim(), "expired"))
+    bench.client.sadd(bench.key("expired"), "a")
+    bench.queue.remove("a")
+    bench.add(1, job_id="a")
+    expire_all(bench)
+    assert bench.counts() == {"wait": 1}
     assert not bench.client.exists(bench.key("expired"))
 
 
@@ -88,7 +119,7 @@ def test_expired_jobs_leave_a_list_between_others_that_keep_their_order(bench: W
     ids = bench.queue.add_many(jobs).ids
     expire_all(bench)
     claim = bench.claim(100)
-    assert [job.id for job in claim.jobs if job.deferred_failure is None] == ids[::3]
+    assert [job.id for job in claim.jobs] == ids[::3]
 
 
 @not_bull_1

@@ -74,6 +74,18 @@ def test_a_sleeping_promoter_wakes_for_a_job_that_expires_earlier(redis_url: str
                 wait_until(lambda n=n: promoter.done.expired == n, "the job to expire")  # type: ignore[misc]
 
 
+def test_promoters_fail_each_expired_job_of_bullmq_once(client: Redis, redis_url: str, prefix: str) -> None:
+    """No worker runs: jobs that wait, are delayed or have a priority, and two promoters."""
+    kinds = ({}, {"priority": 3}, {"delay": 100})
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many(NewJob({}, expire_after_ms=200, **kinds[n % 3]) for n in range(300))
+        with Promoter(redis_url, ["q"], prefix=prefix) as one, Promoter(redis_url, ["q"], prefix=prefix) as other:
+            wait_until(lambda: queue.counts()["failed"] == 300, "all jobs to expire")
+            wait_until(lambda: one.done.expired + other.done.expired == 300, "the promoters to count them")
+        failures = [event for _, event in client.xrange(queue.handle.keys["events"]) if event[b"event"] == b"failed"]
+        assert len({event[b"jobId"] for event in failures}) == len(failures) == 300
+
+
 @each_dialect
 def test_a_write_whose_chunks_are_gone_ends_no_promoter(
     redis_url: str, prefix: str, client: Redis, protocol: str, caplog: pytest.LogCaptureFixture

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob, Promoter
+from spark_bull import BullQueue, FlowJob, NewJob, Promoter
 from spark_bull.clock import epoch_ms
 from tests.support.node_peer import NodePeer
 from tests.support.peers import NODE_DIRECTORY, PEERS, Peer
@@ -86,6 +86,23 @@ def test_node_runs_no_job_that_has_expired(
     assert {reason for reason in reasons.values() if reason} == {"expired"}
     assert all(reason == "expired" for job, reason in reasons.items() if job.at == PAST)
     assert counts["failed"] == sum(reason is not None for reason in reasons.values())
+
+
+@pytest.mark.parametrize("alias", ["bullmq-5.81.5", "bullmq-6.7.0"])
+def test_an_expired_job_fails_without_a_worker(alias: str, redis_url: str, prefix: str, node: StartNode) -> None:
+    """Node sees that it has failed, and its parent runs."""
+    with (
+        BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue,
+        Promoter(redis_url, ["q"], prefix=prefix, rescue=False),
+    ):
+        child = FlowJob({}, job_id="child", expire_after_ms=200, on_failure="ignore")
+        queue.add_flow(FlowJob({"$behaviour": "return:1"}, job_id="parent", children=[child]))
+        wait_until(lambda: (queue.counts()["failed"], queue.counts()["wait"]) == (1, 1), "the child to expire")
+        peer = node(alias, prefix=prefix)
+        assert peer.call("state", queue="q", jobId="child") == "failed"
+        assert peer.call("getJob", queue="q", jobId="child")["failedReason"] == "expired"
+        peer.call("process", queue="q", concurrency=1)
+        wait_until(lambda: queue.counts()["completed"] == 1, "its parent to end")
 
 
 @pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.alias != "bull-1.0.0"], ids=str)

@@ -1,11 +1,9 @@
--- Moves delayed jobs that are due to the waiting ones, in the order in which they are due, and fails jobs that have
--- expired.
--- @returns {number of promoted jobs, when the next one is due or expires, ms, or '', now in ms, number of expired jobs}
+-- Moves delayed jobs that are due to the waiting ones, in the order in which they are due. While jobs have expired, it
+-- does so only after the script `expire` (`after_expiry`), as it would move some of them.
+-- @returns {number of promoted jobs, when the next one is due or expires, ms, or '', now in ms}
 -- @include lib: promote_due_once
--- @include {dialect}/lib: expire_jobs promote_due_jobs
+-- @include {dialect}/lib: promote_due_jobs
 
 return promote_due_once(key, arg, function(now)
-  local next_expiry, expired = expire_jobs(key, arg, now)
-  local next_due, moved = promote_due_jobs(key, arg, now, tonumber(arg.limit))
-  return next_due, moved, next_expiry, expired
+  return promote_due_jobs(key, arg, now, tonumber(arg.limit))
 end)

@@ -487,9 +487,23 @@ class Promoted(NamedTuple):
 
 
 def promote_due(handle: QueueHandle, limit: int = CHUNK_SIZE) -> Promoted:
-    """Moves delayed jobs that are due to the waiting ones, and fails jobs that have expired; `limit` at most."""
-    moved, next_due, now, expired = handle.run_once("promote_due", {"limit": limit})
-    return Promoted(int(moved), int(next_due) if next_due else None, int(now), int(expired))
+    """Moves delayed jobs that are due to the waiting ones, `limit` at most; before that, fails expired jobs."""
+    promoted, expired = _promote_due(handle, limit), 0
+    if promoted.more and not promoted.moved:
+        expired = expire(handle)
+        promoted = _promote_due(handle, limit, after_expiry=True)
+    return promoted._replace(expired=expired)
+
+
+def expire(handle: QueueHandle) -> int:
+    """Fails jobs that have expired, about a hundred; returns how many have failed."""
+    return int(handle.run_once("expire", _NO_WORKER))
+
+
+def _promote_due(handle: QueueHandle, limit: int, *, after_expiry: bool = False) -> Promoted:
+    args = {"limit": limit, "after_expiry": int(after_expiry)}
+    moved, next_due, now = handle.run_once("promote_due", args)
+    return Promoted(int(moved), int(next_due) if next_due else None, int(now))
 
 
 class AgeReply(NamedTuple):

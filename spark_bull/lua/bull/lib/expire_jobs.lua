@@ -1,4 +1,4 @@
--- @include lib: has_expired next_expiry_of
+-- @include lib: has_expired look_again next_expiry_of
 -- @include {dialect}/lib: leave_wait unrun_failures
 
 -- Number of jobs that are looked at in the list of waiting jobs, those that come next; workers take fewer of them in
@@ -73,12 +73,8 @@ local function forget_others(key, arg, now)
 end
 
 -- Fails jobs that have expired: delayed ones, and those of the next waiting ones. Others stay in the list until they
--- are among the next ones, as it takes long to find them.
--- Returns when to call it again, ms since 1970, or nil, and how many have failed.
+-- are among the next ones, as it takes long to find them. Returns how many have failed.
 local function expire_jobs(key, arg, now)
-  if redis.call('EXISTS', key.expiry, key.expired) == 0 then
-    return nil, 0
-  end
   local fail_unrun = unrun_failures(key, arg, now)
   local function fail(id)
     leave_wait(key, {id})
@@ -86,14 +82,11 @@ local function expire_jobs(key, arg, now)
   end
 
   local failed, near = gather_expired(key, arg, now, fail), 0
-  local next_expiry = next_expiry_of(key.expiry)
   if redis.call('EXISTS', key.expired) == 1 then
+    local next_expiry = next_expiry_of(key.expiry)
     near = fail_near(key, arg, now, fail, next_expiry and next_expiry <= now)
-    next_expiry = next_expiry_of(key.expiry)
     forget_others(key, arg, now)
-    if redis.call('EXISTS', key.expired) == 1 then
-      next_expiry = math.min(next_expiry or math.huge, near > 0 and now or now + PAUSE_MS)
-    end
+    look_again(key, near > 0 and now or now + PAUSE_MS)
   end
-  return next_expiry, failed + near
+  return failed + near
 end

@@ -72,7 +72,7 @@ local function manage_actions(key, arg, now)
   end
 
   local function finish(change, share)
-    return leave_state(change, share) or finish_unclaimed(key, arg, change, now)
+    return leave_state(change, share) or finish_unclaimed(key, arg, {change}, now)[change.id] and 'done' or 'wrong_state'
   end
   actions.fail, actions.complete = finish, finish
 

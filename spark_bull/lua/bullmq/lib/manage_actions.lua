@@ -48,7 +48,7 @@ local function manage_actions(key, arg, now)
     if not state or state == 'unknown' then
       return state and 'wrong_state' or 'open'
     end
-    return finish_unclaimed(key, arg, change, now)
+    return finish_unclaimed(key, arg, {change}, now)[change.id] and 'done' or 'wrong_state'
   end
   actions.fail, actions.complete = finish, finish
 
