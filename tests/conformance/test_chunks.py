@@ -58,6 +58,26 @@ def completed(queue: BullQueue, count: int) -> Callable[[], bool]:
     return lambda: queue.counts()["completed"] == count
 
 
+def test_a_half_of_a_chunk_that_ends_is_settled_before_the_other_half(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_bull.worker.slot.chunk_loop.SETTLE_S", 0.0)
+
+    def process(n: Any) -> Any:
+        if len(n) == 1 and n[0] == 7:
+            wait_until(lambda: queue.counts()["completed"] >= 4, "the first half to be settled")
+        if 7 in set(n):
+            raise ValueError("seven")
+        return pd.Series([str(value) for value in n])
+
+    runner = UdfRunner(process, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.string())
+    add(queue, 8)
+    with OurWorker(queue.handle, runner=runner, chunk_size=8):
+        wait_until(lambda: queue.counts()["failed"] == 1, "the last job to fail")
+        wait_until(completed(queue, 7), "the others")
+    assert [str(job.failed_reason) for job in queue.page("failed")] == ["seven"]
+
+
 @pytest.mark.parametrize("queues", [1, 2])
 def test_a_chunk_is_processed_as_soon_as_it_is_large_enough(queue: BullQueue, other: BullQueue, queues: int) -> None:
     sizes: list[int] = []

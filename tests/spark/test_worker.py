@@ -523,6 +523,103 @@ def test_payloads_that_do_not_fit_the_schema_fail_alone(queue: BullQueue, start:
     assert (wrong.attempts_made, damaged.attempts_made) == (2, 1)
 
 
+# processors of several kinds, by name
+
+
+def of_all_kinds() -> dict[str, Any]:
+    """Processors by name; they are pickled by value."""
+
+    @f.udf("INT")
+    def double(n: int) -> int:
+        if n < 0:
+            raise ValueError("negative")
+        return 2 * n
+
+    @f.pandas_udf("DOUBLE")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    def halve(x: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+        return x / 2
+
+    def shout(jobs: DataFrame) -> DataFrame:
+        is_bad = f.col("data.text") == "bad"
+        answer = f.struct(f.upper("data.text").alias("said"))
+        return jobs.select("id", "token", answer.alias("returnvalue"), f.when(is_bad, "bad").alias("error"))
+
+    async def wait(job: Any) -> str:
+        await asyncio.sleep(0)
+        return f"awaited {job.data}"
+
+    def other(job: Any) -> str:
+        if job.name == "slow":
+            time.sleep(600)
+        return f"{job.name} {job.data} {job.state}"
+
+    return {"double": double, "halve": halve, "shout": shout, "await": wait, "*": other}
+
+
+@pytest.mark.parametrize("frames", [False, True])
+def test_a_mapping_has_processors_of_all_kinds(queue: BullQueue, start: Start, frames: bool) -> None:
+    processors, schemas = of_all_kinds(), {"double": "n INT", "halve": "DOUBLE", "shout": "text STRING"}
+    if not frames:
+        del processors["shout"], schemas["shout"]
+    numbers = [("double", {"n": 3}), ("double", {"n": -1}), ("halve", 5), ("halve", "no number")]
+    jobs = [*numbers, ("shout", {"text": "a"}), ("shout", {"text": "bad"}), ("await", 7), ("other", 8), ("slow", 9)]
+    queue.add_many(NewJob(data, name, opts={"timeout": 500 if name == "slow" else 0}) for name, data in jobs)
+    worker = start(processors, payload_schema=schemas, setup=lambda: "state")
+    work_off(queue)
+    made = {(job.name, job.data_text): job.parsed("returnvalue") for job in queue.page("completed")}
+    reasons = {(job.name, job.data_text): str(job.failed_reason) for job in queue.page("failed")}
+    made_of_shout: dict[tuple[str, str], Any] = {}
+    if frames:
+        made_of_shout[("shout", '{"text":"a"}')] = {"said": "A"}
+        assert reasons.pop(("shout", '{"text":"bad"}')) == "bad"
+    else:
+        made_of_shout = {
+            ("shout", f'{{"text":"{text}"}}'): f"shout {{'text': '{text}'}} state" for text in ("a", "bad")
+        }
+    assert made == made_of_shout | {
+        ("double", '{"n":3}'): 6,
+        ("halve", "5"): 2.5,
+        ("await", "7"): "awaited 7",
+        ("other", "8"): "other 8 state",
+    }
+    assert reasons.pop(("double", '{"n":-1}')) == "negative"
+    assert "expected the payload to match the schema" in reasons.pop(("halve", '"no number"'))
+    assert "500 ms at most (its timeout)" in reasons.pop(("slow", "9"))
+    assert not reasons
+    assert worker.stop(PATIENCE_S)
+
+
+@pytest.mark.parametrize("name", ["slow", "sleep"])
+def test_a_job_of_a_mapping_is_cancelled_in_a_slot_of_the_driver(
+    queue: BullQueue, start: Start, tmp_path: Path, name: str
+) -> None:
+    begun = tmp_path / "begun"
+
+    def slow(job: Any) -> None:
+        begun.touch()
+        while True:
+            time.sleep(0.01)
+
+    @f.udf("INT")
+    def sleep(n: int) -> int:
+        begun.touch()
+        time.sleep(600)
+        return n
+
+    queue.add(1, name=name)
+    shout = of_all_kinds()["shout"]
+    worker = start({"slow": slow, "sleep": sleep, "shout": shout}, payload_schema={"sleep": "INT"})
+    wait_until(begun.exists, "the job to begin")
+    (active,) = queue.page("active")
+    worker.cancel(active.id, "enough")
+    assert work_off(queue) == {"failed": 1}
+    assert queue.page("failed")[0].failed_reason == "cancelled: enough"
+    queue.add(1, name="unknown")
+    wait_until(lambda: queue.counts()["failed"] == 2, "a job without a processor to fail")
+    reasons = {str(job.failed_reason) for job in queue.page("failed")}
+    assert any("for jobs named 'unknown', this worker has: slow, sleep, shout" in reason for reason in reasons)
+
+
 # errors before the start
 
 
@@ -539,7 +636,13 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ({"processor": None}, "expected `processor`"),
         ({"processor": {}}, "a mapping of job names to functions"),
         ({"processor": {"send": print}, "engine": "stream"}, "no processors by name"),
-        ({"processor": {"send": udf}}, r"`processor\['send'\]` to be a function of a job, got a UDF"),
+        ({"processor": {"send": udf}}, "expected `payload_schema` for a UDF"),
+        ({"processor": {"send": udf, "*": 7}, "payload_schema": PEOPLE}, r"`processor\['\*'\]` to be a processor"),
+        (
+            {"processor": {"send": udf, "*": print}, "payload_schema": {"send": PEOPLE, "*": PEOPLE}},
+            r"`payload_schema` to be those of UDFs and functions of DataFrames in `processor` \(send\), got: \*",
+        ),
+        ({"processor": {"send": udf}, "payload_schema": PEOPLE, "concurrency": 2}, "`concurrency` has no effect"),
         ({"processor": udf, "payload_schema": PEOPLE, "concurrency": 2}, "`concurrency` has no effect on a UDF"),
         ({"processor": print, "engine": "stream", "concurrency": 2}, "`concurrency` has no effect here"),
         ({"processor": print, "concurrency": 0}, "`concurrency`"),

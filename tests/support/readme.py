@@ -27,10 +27,11 @@ SHOWN_FOLDER = "/lake/"
 
 @dataclass(frozen=True)
 class Case:
-    """What a block needs, and its expected effects. `jobs`: payloads by queue that exist before it runs. `finished`: so
-    many jobs of the queue `mail` are completed, and as many failed, before it runs. `then`: expected counts by queue
-    and state. `prints`: texts that it prints, without spaces. `files`: a pattern of files that it writes. `caller`:
-    Python that runs behind it, for one that only defines a function. `capability`: what not every PySpark can do."""
+    """What a block needs, and its expected effects. `jobs`: payloads or jobs by queue that exist before it runs.
+    `finished`: so many jobs of the queue `mail` are completed, and as many failed, before it runs. `then`: expected
+    counts by queue and state. `prints`: texts that it prints, without spaces. `files`: a pattern of files that it
+    writes. `caller`: Python that runs behind it, for one that only defines a function. `capability`: what not every
+    PySpark can do."""
 
     jobs: Mapping[str, list[Any]] = field(default_factory=dict)
     finished: int = 0
@@ -182,6 +183,12 @@ CASES = {
     "def score(": Case(jobs={"flights": [{"distance": 500, "delay": 7}]}, then={"flights": {"completed": 1}}),
     "def greet(": Case(jobs={"mail": [{"to": "ada@example.org", "tenant": "a"}]}, then={"mail": {"completed": 1}}),
     "def predict(": Case(jobs={"flights": [{"distance": 500, "delay": 7}]}, then={"flights": {"completed": 1}}),
+    "def sum_up(": Case(
+        jobs={
+            "orders": [NewJob({"distance": 3, "delay": 2}, "rate"), NewJob({"prices": [1, 2]}, "sum"), NewJob({}, "a")]
+        },
+        then={"orders": {"completed": 3}},
+    ),
     "def enrich(": Case(jobs={"orders": [{"sku": "tea", "amount": 2}]}, then={"orders": {"completed": 1}}),
     "ConsoleSpanExporter(": Case(jobs={"mail": [{"to": "ada@example.org"}]}, then={"mail": {"completed": 1}}),
     '[("morning", ': Case(then={"reports": {"delayed": 1, "wait": 1}}, prints=("|morning|summary|", "|sync|")),
@@ -261,7 +268,7 @@ def prepare(case: Case, url: str) -> None:
         client.flushall()
         for name, payloads in case.jobs.items():
             with BullQueue(name, url=url, protocol="bullmq") as queue:
-                queue.add_many(NewJob(payload) for payload in payloads)
+                queue.add_many(one if isinstance(one, NewJob) else NewJob(one) for one in payloads)
         if case.finished:
             with BullQueue("mail", url=url, protocol="bullmq") as queue:
                 finisher = Finisher(queue, client, twice=False)

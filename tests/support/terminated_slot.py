@@ -36,7 +36,7 @@ from tests.support.forked_process import ForkedProcess
 POISON, ENDLESS = {"n": "poison"}, {"n": "endless"}
 
 
-class ChunkRunner:
+class ChunkRunner(Runner):
     """Calls a function for all jobs of a chunk, then yields their results, as the runner of a UDF does."""
 
     one_by_one = False
@@ -45,10 +45,12 @@ class ChunkRunner:
     def __init__(self, function: Callable[[RunningJob], None]) -> None:
         self._function = function
 
-    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
+    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
+        for job in jobs:
+            job.begin(0)
         for job in jobs:
             self._function(job)
-        yield from (Result(job, None, None) for job in jobs)
+        yield [Result(job, None, None) for job in jobs]
 
     def interrupt(self, job: RunningJob) -> None:
         """No job of these tests is cancelled."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from threading import Event
 from typing import Any, NamedTuple, TypeVar
 
@@ -84,8 +85,8 @@ class BatchProcessor:
 
     def _settle_in_parts(self, batch: DataFrame, claimed: Sequence[_Claimed]) -> None:
         pending = self._pending(claimed)
-        results = run_bisected(pending, lambda jobs: self._settle_these(batch, jobs))
-        errors = {job: e for job, e in zip(pending, results, strict=True) if isinstance(e, BaseException)}
+        results = chain.from_iterable(run_bisected(pending, lambda jobs: self._settle_these(batch, jobs)))
+        errors = {job: error for job, error in results if isinstance(error, BaseException)}
         self._fail(batch, {job: errors[job] for job in self._pending(list(errors))})
 
     def _settle_these(self, batch: DataFrame, claimed: Sequence[_Claimed]) -> Sequence[None]:

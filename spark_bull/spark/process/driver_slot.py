@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from spark_bull.errors import WorkerFailed
 from spark_bull.spark.platform.job_tags import add_tag
-from spark_bull.spark.process.frame_runner import FrameRunner, WrongFrame
+from spark_bull.spark.process.frame_runner import WrongFrame, frame_runners
 from spark_bull.spark.process.slot_group import SlotGroup
+from spark_bull.tracing.tracer import spans_of
 from spark_bull.worker.slot.slot import loop_of
 from spark_bull.worker.slot.termination import return_jobs
 
@@ -16,11 +17,11 @@ class DriverSlot(SlotGroup):
     """Runs one slot, and starts it again when it fails. Jobs that its end leaves return to the queue as they were."""
 
     def _run_job(self) -> None:
-        if isinstance(self._plan.runner, FrameRunner):
-            self._plan.runner.check_spark()
+        frame_runners(self._plan.runner)[0].check_spark()
         add_tag(self._spark, self._tag)
         (number,) = self._numbers
-        loop = loop_of(replace(self._plan, run=self.restarts), number)
+        spans = spans_of(self._plan.tracer)
+        loop = loop_of(replace(self._plan, run=self.restarts), number, spans)
         try:
             loop.run()
         except BaseException as error:
@@ -28,3 +29,5 @@ class DriverSlot(SlotGroup):
             if isinstance(error, WrongFrame):
                 raise WorkerFailed(f"worker {self._plan.worker} failed: {error}") from error
             raise
+        finally:
+            loop.flush()

@@ -27,7 +27,8 @@ from spark_bull.worker.job.alarm import RAISE_AGAIN_S, timeout_error
 from spark_bull.worker.job.bisection import Abandoned, run_bisected
 from spark_bull.worker.job.ending import Stated, outcome_of
 from spark_bull.worker.job.job_options import runs_at_most_once
-from spark_bull.worker.job.job_runner import JobExpired, Result
+from spark_bull.worker.job.job_runner import JobExpired, Result, Runner
+from spark_bull.worker.job.named_runner import NamedRunner
 from spark_bull.worker.job.running_job import RunningJob
 
 Transformation = Callable[[DataFrame], DataFrame]
@@ -50,7 +51,7 @@ class _Call:
     is_late: bool = False
 
 
-class FrameRunner:
+class FrameRunner(Runner):
     """Calls a function with the jobs of a chunk as a DataFrame, and with halves of it when that fails.
 
     payload: the schema that `data` is parsed with; None: it is JSON text. timeout_ms: per call; 0: none. The slots of a
@@ -69,21 +70,12 @@ class FrameRunner:
         self._timeout_ms = timeout_ms
         self._calls: set[_Call] = set()
 
-    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
+    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
         held = [job for job in jobs if job.claimed.id not in lost]
-        once = {job.id for job in held if runs_at_most_once(job.claimed.opts)}
-        expired = {job.id for job in held if job.has_expired}
-        runnable = [job for job in held if job.id not in once | expired]
-        outputs = iter(run_bisected(runnable, partial(self._run, lost)))
-        for job in held:
-            if job.id in once:
-                yield Result(job, None, UnrecoverableError(NOT_ONCE))
-            elif job.id in expired:
-                yield Result(job, None, JobExpired())
-            else:
-                output = next(outputs)
-                if job.claimed.id not in lost:
-                    yield _result(job, output)
+        refused = {job: error for job in held if (error := _refusal_of(job)) is not None}
+        yield [Result(job, None, error) for job, error in refused.items()]
+        for outputs in run_bisected([job for job in held if job not in refused], partial(self._run, lost)):
+            yield [_result(job, output) for job, output in outputs if job.claimed.id not in lost]
 
     def interrupt(self, job: RunningJob) -> None:
         """Cancels the Spark jobs of the call that has this job; may be called in any thread."""
@@ -157,6 +149,19 @@ class FrameRunner:
         while not call.over.wait(wait_s):
             call.is_late, wait_s = True, RAISE_AGAIN_S
             cancel_tagged(self._spark, call.tag)
+
+
+def frame_runners(runner: Runner) -> list[FrameRunner]:
+    """The runners of DataFrames among those of a slot, which then runs on the driver."""
+    runners = runner.batches.values() if isinstance(runner, NamedRunner) else (runner,)
+    return [one for one in runners if isinstance(one, FrameRunner)]
+
+
+def _refusal_of(job: RunningJob) -> BaseException | None:
+    """Why a job must not start."""
+    if runs_at_most_once(job.claimed.opts):
+        return UnrecoverableError(NOT_ONCE)
+    return JobExpired() if job.has_expired else None
 
 
 def _result(job: RunningJob, output: Output | BaseException) -> Result:

@@ -16,7 +16,7 @@ from spark_bull.spark.platform.cores import is_remote, parallelism, tasks_at_onc
 from spark_bull.spark.platform.job_tags import cancel_tagged
 from spark_bull.spark.process.driver_slot import DriverSlot
 from spark_bull.spark.process.failure_log import FailureLog
-from spark_bull.spark.process.frame_runner import FrameRunner
+from spark_bull.spark.process.frame_runner import frame_runners
 from spark_bull.spark.process.picklable import check_picklable
 from spark_bull.spark.process.slot_group import SlotGroup
 from spark_bull.threads import DaemonThread
@@ -47,6 +47,7 @@ class LoopEngine:
         self._spark = spark
         self._plan = plan
         self._given = slots
+        self._on_driver = bool(frame_runners(plan.runner))
         self._tag = f"spark_bull-{plan.worker}"
         self._stopping = Event()
         self._is_paused = False
@@ -62,7 +63,7 @@ class LoopEngine:
     def start(self) -> None:
         """Starts the Spark job. Raises OptionError if a function of the plan cannot be pickled."""
         plan = self._plan
-        if isinstance(plan.runner, FrameRunner):
+        if self._on_driver:
             for _ in range(self._given or 1):
                 self._add_slots(1)
             self._follower.start()
@@ -220,7 +221,7 @@ class LoopEngine:
             if count <= 0 or self._stopping.is_set():
                 return
             numbers = range(self._slots, self._slots + count)
-            kind = DriverSlot if isinstance(self._plan.runner, FrameRunner) else SlotGroup
+            kind = DriverSlot if self._on_driver else SlotGroup
             if self._groups and kind is SlotGroup:
                 log.info("worker %s: starts %d more slots, as there are more executors", self._plan.worker, count)
             group = kind(self._spark, self._plan_of(numbers), numbers, self._tag, self._request_stop)

@@ -14,7 +14,8 @@ from spark_bull.options.parse import Options, as_options, as_texts
 from spark_bull.options.table import CLAIM, SETTLE
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.spark.platform.cores import is_remote, parallelism
-from spark_bull.spark.process.udf_runner import frame_schema, is_udf, udf_runner
+from spark_bull.spark.process.kinds import is_udf
+from spark_bull.spark.process.udf_runner import frame_schema, udf_runner
 from spark_bull.spark.process.udf_transform import UdfTransformation
 from spark_bull.spark.process.worker_options import Processing
 from spark_bull.worker.claims.batch_size import LEAST
@@ -95,6 +96,8 @@ def _transformation_of(
 ) -> tuple[Transformation, StructType | None]:
     """Returns the transformation of the micro-batches and the schema of their payloads. Raises OptionError."""
     processor, payload_schema = processing.processor, processing.payload_schema
+    if isinstance(payload_schema, Mapping):
+        raise expected("payload_schema", "one schema, as there is one processor", payload_schema)
     if is_udf(processor):
         runner = udf_runner(processor, payload_schema, options["timeoutMs"])
         return UdfTransformation(handle, runner, options["chunkSize"] or 0), None

@@ -23,13 +23,8 @@ from spark_bull.spark.process.udf_iterator import UdfIterator
 from spark_bull.worker.job.alarm import interrupt, interruptible
 from spark_bull.worker.job.bisection import run_bisected
 from spark_bull.worker.job.job_options import runs_at_most_once
-from spark_bull.worker.job.job_runner import JobExpired, Result
+from spark_bull.worker.job.job_runner import JobExpired, Result, Runner
 from spark_bull.worker.job.running_job import RunningJob
-
-
-def is_udf(processor: object) -> bool:
-    """Whether a processor was created by @udf, @pandas_udf or @arrow_udf."""
-    return callable(processor) and hasattr(processor, "evalType") and hasattr(processor, "returnType")
 
 
 def udf_runner(processor: Any, payload_schema: str | DataType | None, timeout_ms: int) -> UdfRunner:
@@ -75,7 +70,7 @@ def frame_schema(given: str | DataType | None) -> StructType | None:
 
 
 @dataclass(frozen=True)
-class UdfRunner:
+class UdfRunner(Runner):
     """Calls the function of a UDF with the payloads of a chunk, and with halves of it when the function raises.
 
     The function receives one column per field of the payload if it has as many parameters. With one parameter it
@@ -104,29 +99,29 @@ class UdfRunner:
             f"got {parameters} parameters"
         )
 
-    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
+    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
+        for job in jobs:
+            job.begin(0)
+        # After that: when the process is to end, another thread returns jobs that have not begun, and they are lost.
         held = [job for job in jobs if job.claimed.id not in lost]
-        damaged = {job.claimed.id: error for job in held if (error := _damage_of(job)) is not None}
-        outputs = iter(self._outputs([job for job in held if job.claimed.id not in damaged] if damaged else held))
-        for job in held:
-            output = damaged.get(job.claimed.id) or next(outputs)
-            yield Result(job, None, output) if isinstance(output, BaseException) else Result(job, output, None)
+        damaged = [Result(job, None, error) for job in held if (error := _damage_of(job)) is not None]
+        yield damaged
+        runnable = _others(held, {result.job for result in damaged})
+        # A job that must never run twice has a call of its own.
+        alone = {job for job in runnable if runs_at_most_once(job.claimed.opts)}
+        yield from self._called(_others(runnable, alone))
+        for job in alone:
+            yield from self._called([job])
 
-    def _outputs(self, jobs: Sequence[RunningJob]) -> list[RawJson | BaseException | None]:
-        """The output of each job, or its error. A job that must never run twice has a call of its own."""
-        alone = [runs_at_most_once(job.claimed.opts) for job in jobs]
-        if not any(alone):
-            return self._call(jobs)
-        shared = iter(self._call([job for job, once in zip(jobs, alone, strict=True) if not once]))
-        return [self._call([job])[0] if once else next(shared) for job, once in zip(jobs, alone, strict=True)]
-
-    def _call(self, jobs: Sequence[RunningJob]) -> list[RawJson | BaseException | None]:
-        """The same for jobs that start together, without those that have expired."""
-        expired = [job.has_expired for job in jobs]
-        if not any(expired):
-            return run_bisected(jobs, self._run)
-        outputs = iter(run_bisected([job for job, late in zip(jobs, expired, strict=True) if not late], self._run))
-        return [JobExpired() if late else next(outputs) for late in expired]
+    def _called(self, jobs: Sequence[RunningJob]) -> Iterator[Sequence[Result]]:
+        """The results of jobs that start together; those that have expired do not start."""
+        expired = [Result(job, None, JobExpired()) for job in jobs if job.has_expired]
+        yield expired
+        for outputs in run_bisected(_others(jobs, {result.job for result in expired}), self._run):
+            yield [
+                Result(job, None, output) if isinstance(output, BaseException) else Result(job, output, None)
+                for job, output in outputs
+            ]
 
     def _run(self, jobs: Sequence[RunningJob]) -> list[RawJson | None]:
         """Returns the function's results as JSON text, one per job. Raises what the function raises.
@@ -198,6 +193,11 @@ _CALLS: Final[dict[str, Callable[[UdfRunner, pa.Array], pa.Array]]] = {
     "arrow": UdfRunner.by_array,
     "arrow-iterator": UdfRunner.by_array_iterator,
 }
+
+
+def _others(jobs: Sequence[RunningJob], excluded: Collection[RunningJob]) -> Sequence[RunningJob]:
+    """The jobs without these."""
+    return [job for job in jobs if job not in excluded] if excluded else jobs
 
 
 def _damage_of(job: RunningJob) -> JobDamaged | None:

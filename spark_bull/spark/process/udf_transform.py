@@ -53,10 +53,14 @@ def _batches(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch
         for start in range(0, batch.num_rows, size):
             rows = batch.slice(start, size).to_pylist()
             jobs = [RunningJob(ClaimedJob(row["id"], data=row["data"]), transformation.handle) for row in rows]
-            outcomes = [_outcome(transformation.handle, result) for result in transformation.runner(jobs, ())]
+            outcomes = {
+                result.job: _outcome(transformation.handle, result)
+                for results in transformation.runner(jobs, ())
+                for result in results
+            }
             settled = [
-                {"queue": row["queue"], "id": row["id"], "token": row["token"], **outcome}
-                for row, outcome in zip(rows, outcomes, strict=True)
+                {"queue": row["queue"], "id": row["id"], "token": row["token"], **outcomes[job]}
+                for row, job in zip(rows, jobs, strict=True)
             ]
             yield pa.RecordBatch.from_pylist(settled, _ARROW)
 
@@ -65,7 +69,8 @@ def _outcome(handle: QueueHandle, result: Result) -> dict[str, Any]:
     error = result.error
     if error is None:
         try:
-            return {"returnvalue": returnvalue_text(handle.dialect, result.value)}
+            # NULL is the JSON text `null`; the empty text, for a value that the dialect does not store, is no JSON.
+            return {"returnvalue": returnvalue_text(handle.dialect, result.value) or None}
         except NoReturnValue as no_value:
             error = no_value
     return error_columns(error)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType
 
 from spark_bull.clock import monotonic_s
 from spark_bull.deprecated import with_old_arguments
@@ -24,13 +23,14 @@ from spark_bull.services.promoter import Promoter
 from spark_bull.services.service import Service
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.platform.python_check import ensure_python
+from spark_bull.spark.process.kinds import Processor
 from spark_bull.spark.process.loop_engine import LoopEngine
 from spark_bull.spark.process.loop_plan import plan_loop
 from spark_bull.spark.process.stream_engine import StreamEngine
 from spark_bull.spark.process.stream_plan import plan_stream
 from spark_bull.spark.process.worker_options import (
+    PayloadSchema,
     Processing,
-    Processor,
     check_setup,
     check_tracer,
     checked_env,
@@ -71,14 +71,14 @@ class Worker:
     Parameters:
       spark: the session.
       queue: name of the queue.
-      processor: a function or coroutine function of a RunningJob, or a mapping of job names to such functions, with
-        "*" for all other names; or a UDF over payloads (@udf, @pandas_udf, @arrow_udf); or a function DataFrame ->
-        DataFrame (annotated as such, or with engine="stream") that receives claimed jobs and returns `id`, `token`,
-        and `returnvalue` or `error`. Required.
+      processor: a function or coroutine function of a RunningJob; or a UDF over payloads (@udf, @pandas_udf,
+        @arrow_udf); or a function DataFrame -> DataFrame (annotated as such, or with engine="stream") that receives
+        claimed jobs and returns `id`, `token`, and `returnvalue` or `error`; or a mapping of job names to any of these,
+        with "*" for all other names. Required.
       queues: names of several queues, instead of `queue`; jobs of the first are claimed before jobs of the others.
       weights: how often each queue is asked first, instead of the order of `queues`: {"urgent": 3, "mail": 1}.
       payload_schema: schema of the payloads, such as "origin STRING, distance DOUBLE". Required for a UDF; a function
-        of DataFrames receives `data` parsed with it.
+        of DataFrames receives `data` parsed with it. With processors by name also schemas by name.
       backoff_strategy: f(attempts made, type, error, job) -> ms, for types of backoff that are not built in.
       setup: a function without parameters that each slot calls once, before it claims jobs; `job.state` is what it
         returns or yields, or the value of the context manager that it returns. That is closed when the slot ends. May
@@ -104,7 +104,7 @@ class Worker:
         *,
         queues: Sequence[str] | None = None,
         weights: Mapping[str, int] | None = None,
-        payload_schema: str | DataType | None = None,
+        payload_schema: PayloadSchema = None,
         backoff_strategy: BackoffStrategy | None = None,
         setup: Setup | None = None,
         env: Mapping[str, str] | None = None,

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
-from pyspark.sql import DataFrame
 from pyspark.sql.types import DataType
 
 from spark_bull.errors import OptionError, expected
 from spark_bull.options.parse import Options, parse_arguments
 from spark_bull.options.table import WORK
-from spark_bull.spark.process.udf_runner import is_udf
+from spark_bull.spark.process.kinds import Processor, by_name, kind_of, kinds_of
 from spark_bull.store.settings import resolved
 from spark_bull.tracing.tracer import TracerSource, check_sendable
 from spark_bull.worker.job.job_tasks import is_coroutine_function
 from spark_bull.worker.job.outcome_policy import BackoffStrategy
 from spark_bull.worker.slot.slot_state import Setup
 
-Processor = Callable[..., Any]
+#: A schema of payloads, or schemas by the names of the jobs.
+PayloadSchema = str | DataType | Mapping[str, str | DataType] | None
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Processing:
     """The arguments of a Worker that are no options: what it calls to process jobs, and with what."""
 
     processor: Processor | Mapping[str, Processor]
-    payload_schema: str | DataType | None
+    payload_schema: PayloadSchema
     backoff_strategy: BackoffStrategy | None
     setup: Setup | None
     env: Mapping[str, str]
@@ -60,12 +60,12 @@ def worker_options(arguments: Mapping[str, Any], processor: Processor | Mapping[
     check_combinations(options)
     if engine == "loop":
         _check_chunks(options, processor)
-    if engine == "stream" and options["timeoutMs"] and not is_udf(processor):
+    if engine == "stream" and options["timeoutMs"] and kinds_of(processor) != {"UDF"}:
         raise OptionError(
             "`timeout_ms` has no effect here: engine='stream' cannot end a micro-batch of DataFrames; leave it out, or "
             "use engine='loop'"
         )
-    if options["extendTimeoutOnProgress"] and (engine == "stream" or is_udf(processor) or takes_frames(processor)):
+    if options["extendTimeoutOnProgress"] and not _has_functions(engine, processor):
         raise OptionError(
             "`extend_timeout_on_progress` has no effect on UDFs and functions of DataFrames, which report no progress: "
             "leave it out, or use a function of a job"
@@ -75,12 +75,16 @@ def worker_options(arguments: Mapping[str, Any], processor: Processor | Mapping[
 
 def _check_chunks(options: Options, processor: Processor | Mapping[str, Processor]) -> None:
     """Raises OptionError for sizes of chunks that the processors of the engine `loop` do not have."""
-    if takes_frames(processor):
-        return
-    if "maxJobsPerTrigger" in options.given:
+    kinds, most = kinds_of(processor), options["maxJobsPerTrigger"]
+    if most is not None:
         name = options.spelled("maxJobsPerTrigger")
-        raise OptionError(f"`{name}` has no effect here: it is for functions of DataFrames; set `chunk_size`")
-    if "minChunk" in options.given and not is_udf(processor):
+        if kinds != {"frames"}:
+            raise OptionError(f"`{name}` has no effect here: it is for functions of DataFrames; set `chunk_size`")
+        if options["chunkSize"] is not None:
+            raise OptionError(f"expected one of `{name}` and `chunk_size`, which mean the same in slots, got both")
+        if options["minChunk"] > most:
+            raise OptionError(f"expected `min_chunk` to be at most `{name}` ({most}), got: {options['minChunk']}")
+    if "minChunk" in options.given and kinds == {"function"}:
         raise OptionError("`min_chunk` has no effect on functions of a job: leave it out, or use a UDF")
 
 
@@ -112,7 +116,7 @@ def check_combinations(options: Options) -> None:
 def check_tracer(tracer: TracerSource, engine: str, processor: Processor | Mapping[str, Processor]) -> None:
     """Raises OptionError for a tracer that cannot be sent to the executors, or has no effect."""
     check_sendable(tracer)
-    if tracer and (engine == "stream" or is_udf(processor) or takes_frames(processor)):
+    if tracer and not _has_functions(engine, processor):
         raise OptionError(
             "`tracer` has no effect on UDFs and functions of DataFrames, which get many jobs at a time: "
             "leave it out, or use a function of a job"
@@ -123,19 +127,22 @@ def check_setup(setup: Setup | None, engine: str, processor: Processor | Mapping
     """Raises OptionError for a `setup` that cannot be called, or has no effect."""
     if setup is None:
         return
-    if engine == "stream" or is_udf(processor) or takes_frames(processor):
+    if not _has_functions(engine, processor):
         raise OptionError(
             "`setup` has no effect on UDFs and functions of DataFrames: leave it out, and set up the state before the "
             "loop of a UDF over iterators, or use a function of a job"
         )
     if not callable(setup):
         raise expected("setup", "a function without parameters", setup)
-    functions = processor.values() if isinstance(processor, Mapping) else (processor,)
-    is_async = inspect.iscoroutinefunction(setup) or inspect.isasyncgenfunction(setup)
-    if is_async and not any(map(is_coroutine_function, functions)):
-        raise OptionError(
-            "expected `setup` to be a plain function, as no processor is a coroutine function, got a coroutine function"
-        )
+    if not (inspect.iscoroutinefunction(setup) or inspect.isasyncgenfunction(setup)):
+        return
+    why = ""
+    if not any(map(is_coroutine_function, by_name(processor).values())):
+        why = "no processor is a coroutine function"
+    elif kinds_of(processor) != {"function"}:
+        why = "beside UDFs and functions of DataFrames, it runs in no event loop"
+    if why:
+        raise OptionError(f"expected `setup` to be a plain function, as {why}, got a coroutine function")
 
 
 def checked_env(
@@ -144,7 +151,7 @@ def checked_env(
     """Returns the environment variables. Raises OptionError if one is invalid, or has no effect."""
     if env is None:
         return {}
-    if processor is not None and takes_frames(processor):
+    if processor is not None and "frames" in kinds_of(processor):
         raise OptionError(
             "`env` has no effect here: a function of DataFrames runs on the driver, and what it calls in the tasks of "
             "queries; set spark.executorEnv.<name>"
@@ -174,16 +181,9 @@ def _engine_of(given: str, processor: Processor | Mapping[str, Processor]) -> st
         return "loop"
     if given != "auto":
         return given
-    return "stream" if takes_frames(processor) else "loop"
+    return "stream" if kind_of(processor) == "frames" else "loop"
 
 
-def takes_frames(processor: Processor | Mapping[str, Processor]) -> TypeGuard[Processor]:
-    """Whether this is a function whose first parameter is annotated as a DataFrame."""
-    if isinstance(processor, Mapping) or is_udf(processor):
-        return False
-    try:
-        parameters = list(inspect.signature(processor).parameters.values())
-    except (TypeError, ValueError):
-        return False
-    annotation = parameters[0].annotation if parameters else None
-    return annotation is DataFrame or (isinstance(annotation, str) and annotation.split(".")[-1] == "DataFrame")
+def _has_functions(engine: str, processor: Processor | Mapping[str, Processor]) -> bool:
+    """Whether there is a function of a job: with the engine `stream`, each function is one of DataFrames."""
+    return engine == "loop" and "function" in kinds_of(processor)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from spark_bull.worker.job.interrupts import raise_if_interrupted
@@ -18,22 +18,28 @@ Output = TypeVar("Output")
 
 def run_bisected(
     items: Sequence[Item], run: Callable[[Sequence[Item]], Sequence[Output]]
-) -> list[Output | BaseException]:
-    """Returns the output of `run` for each item, or the exception that it raises for that item alone.
+) -> Iterator[list[tuple[Item, Output | BaseException]]]:
+    """Yields each item with the output of `run`, or with the exception that it raises for that item alone.
 
-    `run` is called with all items first, and with each half when it raises: about 2 k log2(n / k) further calls for k
-    bad items of n. It must return one output per item, in order. Every exception is caught except Abandoned and the
-    KeyboardInterrupt of a SIGINT that the process received.
+    The items of a list became known together: those of a half are yielded before the other half is run. `run` is called
+    with all items first, and with each half when it raises: about 2 k log2(n / k) further calls for k bad items of n.
+    It must return one output per item, in order. Every exception is caught except Abandoned and the KeyboardInterrupt
+    of a SIGINT that the process received.
     """
     if not items:
-        return []
+        return
+    outputs: Sequence[Output | BaseException] | None = None
     try:
-        return list(run(items))
+        outputs = run(items)
     except Abandoned:
         raise
     except BaseException as error:
         raise_if_interrupted()
         if len(items) == 1:
-            return [error]
+            outputs = [error]
+    if outputs is not None:
+        yield list(zip(items, outputs, strict=True))
+        return
     half = len(items) // 2
-    return run_bisected(items[:half], run) + run_bisected(items[half:], run)
+    yield from run_bisected(items[:half], run)
+    yield from run_bisected(items[half:], run)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol
@@ -26,11 +26,12 @@ class JobExpired(Exception):
 
 
 class Runner(Protocol):
-    """Runs jobs and yields their results in order, JobExpired for a job that has expired. Picklable.
+    """Runs jobs and yields their results, JobExpired for a job that has expired. Picklable, except on the driver.
 
-    `one_by_one`: whether each result is yielded before the next job starts, so that the rest can be returned to the
-    queue. `may_end_process`: whether a job can end the process of the slot, so that one that has stalled runs alone.
-    Jobs whose id is in `lost` when they would start have lost their lock and are skipped.
+    The results of a list became known together; they may be settled before the other jobs end. `one_by_one`: whether
+    each result is yielded before the next job starts, in order, so that the rest can be returned to the queue.
+    `may_end_process`: whether a job can end the process of the slot, so that one that has stalled runs alone; it calls
+    `begin` of such a job. Jobs whose id is in `lost` when they would start have lost their lock and are skipped.
     """
 
     @property
@@ -39,7 +40,11 @@ class Runner(Protocol):
     @property
     def may_end_process(self) -> bool: ...
 
-    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]: ...
+    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]: ...
+
+    def divided(self, jobs: Sequence[RunningJob]) -> Iterable[tuple[Runner, Sequence[RunningJob]]]:
+        """The runners of these jobs, in the order in which they are to be called."""
+        return [(self, jobs)]
 
     def interrupt(self, job: RunningJob) -> None:
         """Ends the call that runs for this cancelled job, if there is one; may be called in any thread."""
@@ -52,16 +57,18 @@ ANY_NAME: Final = "*"
 
 
 @dataclass(frozen=True)
-class FunctionRunner:
+class FunctionRunner(Runner):
     """Calls processor(job) for one job after the other.
 
     processor: a function, or functions by the name of the job; "*" stands for all other names. timeout_ms: for jobs
-    without their own `timeout`; 0: none. progress_extends: whether progress begins the timeout of a job anew.
+    without their own `timeout`; 0: none. progress_extends: whether progress begins the timeout of a job anew. others:
+    names whose jobs have another runner, for errors.
     """
 
     processor: JobFunction | Mapping[str, JobFunction]
     timeout_ms: int = 0
     progress_extends: bool = False
+    others: tuple[str, ...] = ()
 
     one_by_one = True
     may_end_process = True
@@ -76,8 +83,8 @@ class FunctionRunner:
         function = self.functions.get(job.name or "") or self.functions.get(ANY_NAME)
         if function is None:
             raise ProcessorMissing(
-                f"expected a processor for jobs named {job.name!r}, this worker has: {', '.join(self.functions)}; "
-                f"add one, or '{ANY_NAME}' for all other names"
+                f"expected a processor for jobs named {job.name!r}, this worker has: "
+                f"{', '.join((*self.functions, *self.others))}; add one, or '{ANY_NAME}' for all other names"
             )
         return function
 
@@ -90,16 +97,16 @@ class FunctionRunner:
     def interrupt(self, job: RunningJob) -> None:
         interrupt(job)
 
-    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Result]:
+    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
         only = None if isinstance(self.processor, Mapping) else self.processor
         for job in jobs:
             if job.claimed.id in lost:
                 continue
             if job.cancellation is not None:
-                yield Result(job, None, job.cancellation)
+                yield (Result(job, None, job.cancellation),)
                 continue
             if job.has_expired:
-                yield Result(job, None, JobExpired())
+                yield (Result(job, None, JobExpired()),)
                 continue
             limit_ms = self.begin(job)
             if job.claimed.id in lost:
@@ -109,6 +116,6 @@ class FunctionRunner:
                 value = interruptible((job,), limit_ms, only or self.function_for(job), job)
             except BaseException as error:
                 raise_if_interrupted()
-                yield Result(job, None, error)
+                yield (Result(job, None, error),)
             else:
-                yield Result(job, value, None)
+                yield (Result(job, value, None),)

@@ -26,10 +26,17 @@ def is_coroutine_function(function: Callable[..., Any]) -> bool:
 
 @dataclass(eq=False)
 class _Run:
-    """One task. `error`: why it is being cancelled."""
+    """One task. `error`: why it is being cancelled. `timer`: when it is cancelled next."""
 
     task: asyncio.Task[Result]
     error: BaseException | None = None
+    timer: asyncio.TimerHandle | None = None
+
+    def set_timer(self, timer: asyncio.TimerHandle | None) -> None:
+        """Replaces the timer; the former one is cancelled."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self.timer = timer
 
 
 class JobTasks:
@@ -77,22 +84,23 @@ class JobTasks:
 
     def _start(self, job: RunningJob, function: CoroutineFunction, limit_ms: int) -> None:
         task = self._loop.create_task(_result_of(job, function))
-        self._runs[job] = _Run(task)
+        run = self._runs[job] = _Run(task)
         task.add_done_callback(partial(self._finish, job))
         if limit_ms:
-            timer = self._loop.call_later(limit_ms / 1000, self._time_out, job, limit_ms)
-            task.add_done_callback(lambda _: timer.cancel())
+            run.set_timer(self._loop.call_later(limit_ms / 1000, self._time_out, job, limit_ms))
 
     def _finish(self, job: RunningJob, task: asyncio.Task[Result]) -> None:
         run = self._runs.pop(job)
+        run.set_timer(None)
         result = Result(job, None, asyncio.CancelledError()) if task.cancelled() else task.result()
         if run.error is not None and isinstance(result.error, asyncio.CancelledError):
             result = Result(job, None, run.error)
         self._post(result)
 
     def _time_out(self, job: RunningJob, limit_ms: int) -> None:
-        if job in self._runs and (extended_s := job.extended_s):
-            self._loop.call_later(extended_s, self._time_out, job, limit_ms)
+        run = self._runs.get(job)
+        if run is not None and (extended_s := job.extended_s):
+            run.set_timer(self._loop.call_later(extended_s, self._time_out, job, limit_ms))
         else:
             self._end(job, partial(timeout_error, limit_ms))
 
@@ -102,7 +110,7 @@ class JobTasks:
             return
         run.error = run.error or make_error()
         run.task.cancel()
-        self._loop.call_later(RAISE_AGAIN_S, self._end, job, make_error)
+        run.set_timer(self._loop.call_later(RAISE_AGAIN_S, self._end, job, make_error))
 
 
 async def _result_of(job: RunningJob, function: CoroutineFunction) -> Result:

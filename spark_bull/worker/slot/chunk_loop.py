@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ from spark_bull.errors import UnrecoverableError
 from spark_bull.model.outcomes import Claim, ClaimedJob, Outcomes
 from spark_bull.queue.process.claim import parts_to_return
 from spark_bull.worker.job.job_options import own_locks
-from spark_bull.worker.job.job_runner import Result
+from spark_bull.worker.job.job_runner import Result, Runner
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.cancel_reader import Cancelled
 from spark_bull.worker.slot.chunk_size import ChunkSize
@@ -21,8 +21,8 @@ from spark_bull.worker.slot.slot_plan import SlotPlan
 from spark_bull.worker.slot.slot_queue import SlotQueue
 from spark_bull.worker.slot.unsettled import SCRIPT_JOBS
 
-#: Interval at which a chunk of jobs that run one by one is settled in parts. Any chunk is also settled in parts when
-#: its outcomes exceed `chunk_bytes`.
+#: Interval at which a chunk is settled in parts, as its jobs end. Those of jobs that run one by one are also settled
+#: when they exceed `chunk_bytes`.
 SETTLE_S: Final = 0.5
 #: Duration after which the rest of a chunk of jobs that run one by one is returned to the queue.
 RETURN_S: Final = 2.0
@@ -56,6 +56,22 @@ class _Processed(NamedTuple):
         """Settles all parts that are left."""
         while (part := self.next_part()) is not None:
             self.queue.work(part, 0)
+
+
+class _Deferred(Runner):
+    """Fails jobs that must not be run."""
+
+    one_by_one = False
+    may_end_process = False
+
+    def __call__(self, jobs: Sequence[RunningJob], _lost: Collection[str]) -> Iterator[Sequence[Result]]:
+        yield [Result(job, None, UnrecoverableError(job.claimed.deferred_failure)) for job in jobs]
+
+    def interrupt(self, job: RunningJob) -> None:
+        """No job runs."""
+
+
+_DEFERRED: Final = _Deferred()
 
 
 class ChunkLoop(SlotLoop):
@@ -165,35 +181,46 @@ class ChunkLoop(SlotLoop):
 
     def _run(self, queue: SlotQueue, claim: Claim) -> _Processed:
         """Runs a chunk and returns the outcomes that are not settled yet, whose jobs keep their locks until then."""
-        jobs, parts = claim.jobs, [queue.unsettled.new_outcomes(claim.token)]
-        policy, dialect, one_by_one = self._plan.policy, queue.handle.dialect, self._plan.runner.one_by_one
         started = settled_at = monotonic_s()
-        done = 0
-        # Those that fail without being run are the first ones, so that the others are processed together.
-        running = sorted(queue.running(jobs, claim.token), key=lambda job: job.claimed.deferred_failure is None)
+        done, parts = 0, list[Outcomes]()
+        running = queue.running(claim.jobs, claim.token)
         self._current = _Current(claim.token, running)
-        queue.keeper.hold(claim.token, [job.id for job in jobs], claim.now, own_locks(jobs))
-        for result in self._results(queue, running):
-            now_s, outcomes = monotonic_s(), parts[-1]
-            with queue.unsettled.recording:
-                policy.record(outcomes, dialect, result, claim.now + int(1000 * (now_s - started)))
-            done += 1
-            too_long = one_by_one and now_s - settled_at > SETTLE_S
-            if (one_by_one and outcomes.limited_ms) or (too_long and now_s - started > RETURN_S):
-                self._return_rest(queue, outcomes, running[running.index(result.job) + 1 :], claim.now)
-                break
-            is_full = outcomes.is_large(self._plan.chunk_bytes) or (not one_by_one and done % SCRIPT_JOBS == 0)
-            if done < len(jobs) and (too_long or is_full):
-                if one_by_one:
-                    queue.work(parts.pop(), 0)
+        ids = [job.id for job in claim.jobs]
+        queue.keeper.hold(claim.token, ids, claim.now, own_locks(claim.jobs))
+        for runner, jobs in self._divided(running):
+            begun = monotonic_s()
+            for results in runner(jobs, queue.keeper.lost):
+                now_s = monotonic_s()
+                for result in results:
+                    self._record(queue, claim.token, parts, result, claim.now + int(1000 * (now_s - started)))
+                done += len(results)
+                is_long = now_s - settled_at > SETTLE_S
+                if runner.one_by_one and (parts[-1].limited_ms or (is_long and now_s - begun > RETURN_S)):
+                    self._return_rest(queue, parts[-1], jobs[jobs.index(results[-1].job) + 1 :], claim.now)
+                    break
+                if is_long and done < len(running):
+                    _Processed(queue, parts).settle()
                     settled_at = monotonic_s()
                     self._report.publish_now_and_then("busy", self.clients)
-                parts.append(queue.unsettled.new_outcomes(claim.token))
         # The others were settled above, or have lost their locks.
-        unsettled = set[str]().union(*(part.all_ids() for part in parts))
-        queue.keeper.release({job.id for job in jobs} - unsettled)
+        queue.keeper.release(set(ids).difference(*(part.all_ids() for part in parts)))
         self._size.update(done, monotonic_s() - started)
         return _Processed(queue, parts)
+
+    def _divided(self, jobs: Sequence[RunningJob]) -> Iterable[tuple[Runner, Sequence[RunningJob]]]:
+        """The runners of these jobs, in the order in which they are called; first, of those that must not be run."""
+        deferred = [job for job in jobs if job.claimed.deferred_failure is not None]
+        if deferred:
+            yield _DEFERRED, deferred
+            jobs = [job for job in jobs if job.claimed.deferred_failure is None]
+        yield from self._plan.runner.divided(jobs)
+
+    def _record(self, queue: SlotQueue, token: str, parts: list[Outcomes], result: Result, now: int) -> None:
+        """Adds an outcome to the last part, or to another one: a script settles SCRIPT_JOBS and `chunk_bytes`."""
+        with queue.unsettled.recording:
+            if not parts or len(parts[-1]) >= SCRIPT_JOBS or parts[-1].is_large(self._plan.chunk_bytes):
+                parts.append(queue.unsettled.new_outcomes(token))
+            self._plan.policy.record(parts[-1], queue.handle.dialect, result, now)
 
     def _return_rest(self, queue: SlotQueue, outcomes: Outcomes, jobs: Sequence[RunningJob], now: int) -> None:
         """Returns jobs that have not started to the queue; those that were cancelled fail."""
@@ -204,14 +231,6 @@ class ChunkLoop(SlotLoop):
                 outcomes.unstarted.append(job.id)
             else:
                 self._plan.policy.record(outcomes, queue.handle.dialect, Result(job, None, job.cancellation), now)
-
-    def _results(self, queue: SlotQueue, jobs: Sequence[RunningJob]) -> Iterator[Result]:
-        """Yields the results of the jobs in order, except for jobs that have lost their lock."""
-        place = 0
-        while place < len(jobs) and (reason := jobs[place].claimed.deferred_failure) is not None:
-            yield Result(jobs[place], None, UnrecoverableError(reason))
-            place += 1
-        yield from self._plan.runner(jobs[place:], queue.keeper.lost)
 
     def _cancel(self, cancelled: Cancelled) -> None:
         current = self._current

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from spark_bull.tracing.tracer import spans_of
 from spark_bull.worker.job.job_runner import FunctionRunner
 from spark_bull.worker.job.job_tasks import is_coroutine_function
+from spark_bull.worker.job.named_runner import NamedRunner
 from spark_bull.worker.job.traced import traced
 from spark_bull.worker.slot.chunk_loop import ChunkLoop
 from spark_bull.worker.slot.concurrent_loop import ConcurrentLoop
@@ -34,9 +35,12 @@ def run_slot(plan: SlotPlan, slot: int) -> SlotStats:
 def loop_of(plan: SlotPlan, slot: int, spans: Spans | None = None) -> SlotLoop:
     """Returns the loop for a plan: coroutine functions, and a concurrency above 1, need the concurrent one."""
     runner = plan.runner
-    if isinstance(runner, FunctionRunner) and spans is not None:
+    if spans is not None:
         worker = {"bullmq.worker.id": plan.worker, "bullmq.worker.name": plan.queues[0].claim_settings.worker}
-        runner = traced(runner, spans, worker)
+        if isinstance(runner, FunctionRunner):
+            runner = traced(runner, spans, worker)
+        elif isinstance(runner, NamedRunner):
+            runner = replace(runner, functions=traced(runner.functions, spans, worker))
         plan = replace(plan, runner=runner)
     loop: SlotLoop
     if isinstance(runner, FunctionRunner) and (

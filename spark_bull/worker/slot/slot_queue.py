@@ -146,12 +146,9 @@ class SlotQueue:
 
     def running(self, jobs: Sequence[ClaimedJob], token: str) -> list[RunningJob]:
         """Returns claimed jobs as processors receive them."""
-        ids, unsettled = [job.id for job in jobs], self.unsettled
-        if self._plan.runner.one_by_one:
-            # An earlier attempt, whose lock was lost, may have begun here.
-            unsettled.begun.difference_update(ids)
-        elif self._plan.runner.may_end_process:
-            unsettled.begun.update(ids)
+        unsettled = self.unsettled
+        # An earlier attempt, whose lock was lost, may have begun here.
+        unsettled.begun.difference_update(job.id for job in jobs)
         running = [
             RunningJob(job, self.handle, token, self.keeper.lost, self.state, unsettled.begun, self._expires_s(job))
             for job in jobs

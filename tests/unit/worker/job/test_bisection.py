@@ -22,7 +22,10 @@ def test_only_bad_items_fail_each_with_its_own_error(count: int, bad: set[int]) 
                 raise ValueError(f"bad {item}")
         return [10 * item for item in items]
 
-    made = run_bisected(range(count), run)
+    parts = list(run_bisected(range(count), run))
+    assert all(parts)
+    assert [n for part in parts for n, _ in part] == list(range(count))
+    made = [result for part in parts for _, result in part]
     there = {n for n in bad if n < count}
     assert [n for n, result in enumerate(made) if isinstance(result, Exception)] == sorted(there)
     assert {str(result) for result in made if isinstance(result, Exception)} == {f"bad {n}" for n in there}
