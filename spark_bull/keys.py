@@ -166,7 +166,7 @@ class QueueKeys:
         return f"{self.base}spark:outcomes:{encodable('write_id', write_id)}"
 
     def kept_ids(self, write_id: str) -> str:
-        """LIST of packed ids of the jobs of one write that keeps them, chunk by chunk."""
+        """LIST of the ids of the jobs of one write; see lua/lib/keep_ids.lua."""
         return f"{self.base}spark:ids:{write_id}"
 
     def watermark(self, app_id: str) -> str:

@@ -252,7 +252,8 @@ TABLE: Final[tuple[Option, ...]] = (
         flag,
         False,
         (WRITE,),
-        "whether the write keeps the ids of its jobs for 30 days, for `writeId` and `spark_bull.write_results`",
+        "whether the write keeps the ids of its jobs for 30 days, for `writeId` and `spark_bull.write_results`. An "
+        "exactly-once write of jobs without ids of their own needs it not: their numbers follow each other",
     ),
     Option(
         "txnAppId",
@@ -609,9 +610,10 @@ TABLE: Final[tuple[Option, ...]] = (
         "failOnDataLoss",
         flag,
         True,
-        (COLLECT, EVENTS),
+        (READ, COLLECT, EVENTS),
         "fail the query if finished jobs, events or, with a stream of results, writes to the queue may be lost, or a "
-        "job was removed before it was read; `false`: log it",
+        "job was removed before it was read; a read with `writeId`, if nothing tells how a job has ended that is gone; "
+        "`false`: log it, or a row with the state NULL",
     ),
     Option(
         "failOnDataLoss",
@@ -686,8 +688,10 @@ TABLE: Final[tuple[Option, ...]] = (
         "writeId",
         text,
         None,
-        (READ,),
-        "only the jobs of this write, which has the option `keepIds`; `state` is NULL for a job that was removed",
+        (READ, COLLECT),
+        "only the jobs of this write: one with the option `keepIds`, or an exactly-once write of jobs without ids of "
+        "their own. A job that is gone has the state and value of its last event; the state NULL if it was removed "
+        "before it had ended",
         "all",
     ),
     Option(

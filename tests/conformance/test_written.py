@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spark_bull.errors import OptionError, WaitTimeout
+from spark_bull.dialects.encode.chunks import pack
+from spark_bull.dialects.encode.codec import encode, rows_of
+from spark_bull.dialects.fields import Raw
+from spark_bull.errors import OptionError, ResultsLost, WaitTimeout
 from spark_bull.model.jobs import NewJob
+from spark_bull.model.outcomes import Failed, Outcomes
+from spark_bull.queue.core import verbs
 from spark_bull.queue.core.walk import Slice
+from spark_bull.queue.dispatch.add import add_chunk
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import roll_forward
-from spark_bull.queue.dispatch.written import check_kept, read_written, wait_for_written, written_ids
+from spark_bull.queue.dispatch.written import WrittenIds, find_written, read_written, wait_for_written, written_ids
+from spark_bull.queue.dispatch.written_ends import WrittenEnds
 from tests.support.wait import PATIENCE_S
-from tests.support.work_bench import WorkBench, completed
+from tests.support.work_bench import DIALECTS, WorkBench, completed
 from tests.support.writes import register_all, stage_all
+
+not_bullmq = pytest.mark.parametrize("bench", DIALECTS[:2], indirect=True)
 
 
 def write(bench: WorkBench, write_id: str, jobs: list[NewJob], **fields: int) -> None:
@@ -32,14 +42,91 @@ def test_a_write_keeps_the_ids_of_its_jobs_in_order_only_if_it_is_told_to(bench:
     numbers = [int(job_id) for job_id in ids if job_id.isdigit()]
     assert numbers == sorted(numbers)
     assert all(bench.queue.job(job_id) for job_id in ids)
-    assert check_kept([bench.handle], "w") == 25
+    written = find_written([bench.handle], "w")
+    assert (written.jobs, 0 <= written.since_ms <= bench.handle.connection.now_ms()) == (25, True)
     assert 0 < bench.client.pttl(bench.handle.keys.kept_ids("w")) <= 30 * 86_400_000
-    write(bench, "plain", jobs[:1])
+    write(bench, "plain", jobs[:4])
     assert not bench.client.exists(bench.handle.keys.kept_ids("plain"))
     with pytest.raises(OptionError, match=r"write plain of q to have kept the ids .* keepIds=true"):
-        check_kept([bench.handle], "plain")
+        find_written([bench.handle], "plain")
     with pytest.raises(OptionError, match="expected `writeId` to be the id of a write to q of the last 30 days"):
-        check_kept([bench.handle], "unknown")
+        find_written([bench.handle], "unknown")
+
+
+def test_numbers_that_follow_each_other_are_known_without_being_kept(bench: WorkBench) -> None:
+    jobs = [NewJob({"n": n}) for n in range(30)]
+    register_all(bench.handle, "w", [jobs], 10)
+    assert verbs.commit(bench.handle, "w", 0).position == 10
+    # Others add jobs between two chunks.
+    bench.add(3)
+    roll_forward(bench.handle, "w")
+    ids = list(written_ids(bench.handle, "w"))
+    assert ids == [str(n) for n in (*range(1, 11), *range(14, 34))]
+    assert all(bench.queue.job(job_id) for job_id in ids)
+    assert find_written([bench.handle], "w").jobs == 30
+    # The second and the third chunk are one entry.
+    assert bench.client.llen(bench.handle.keys.kept_ids("w")) == 2
+    known = WrittenIds(bench.handle, "w")
+    assert [known.has(job_id) for job_id in (b"10", b"11", b"33", b"34", b"x")] == [True, False, True, False, False]
+    parts = [list(written_ids(bench.handle, "w", Slice(number, 3))) for number in range(3)]
+    assert sorted(job_id for part in parts for job_id in part) == sorted(ids)
+
+
+@not_bullmq
+def test_a_number_that_is_the_id_of_another_job_is_no_part_of_a_range(bench: WorkBench) -> None:
+    bench.queue.add({}, job_id="7")
+    write(bench, "plain", [NewJob({"n": n}) for n in range(10)])
+    with pytest.raises(OptionError, match="keepIds=true"):
+        find_written([bench.handle], "plain")
+    write(bench, "w", [NewJob({"n": n}) for n in range(10)], keepsIds=1)
+    ids = list(written_ids(bench.handle, "w"))
+    assert len({*ids}) == 10
+    assert "7" not in ids
+
+
+def test_tasks_keep_the_ids_of_the_jobs_that_they_add(bench: WorkBench) -> None:
+    columns = encode(bench.handle.dialect, rows_of([NewJob({}, job_id="own"), NewJob({})]), {}, range(2))
+    add_chunk(bench.handle, "task", 0, 2, pack(columns), want_ids=False, write_id="w")
+    assert list(written_ids(bench.handle, "w")) == ["own", "2"]
+    assert 0 < bench.client.pttl(bench.handle.keys.kept_ids("w")) <= 30 * 86_400_000
+
+
+def test_jobs_that_are_gone_have_ended_as_their_events_tell_or_are_lost(bench: WorkBench) -> None:
+    since_ms = bench.handle.connection.now_ms()
+    write(bench, "w", [NewJob({"n": n}) for n in range(4)])
+    ids = list(written_ids(bench.handle, "w"))
+    bench.work(completed(bench.claim(1), "7", count=0))
+    claim = bench.claim(1)
+    bench.work(Outcomes(claim.token, failed=[Failed(claim.jobs[0].id, "bad", "[]", {"count": 0}, 1)]))
+    bench.queue.remove(ids[2])
+    # Bull 1 keeps all failed jobs.
+    keeps_failed = bench.queue.protocol == "bull-1"
+    assert [bench.queue.job(job_id) is None for job_id in ids] == [True, not keeps_failed, True, False]
+
+    def found(states: Sequence[str] = (), *, strict: bool = True) -> dict[str, tuple[str | None, Raw, Raw]]:
+        ends = WrittenEnds(bench.handle, since_ms, strict=strict)
+        return {
+            job_id.decode(): (state, value, reason)
+            for chunk in read_written(bench.handle, ids, states, ["returnvalue", "failedReason"], 2, ends)
+            for job_id, state, value, reason in zip(
+                chunk.ids, chunk.states, chunk.column("returnvalue"), chunk.column("failedReason"), strict=True
+            )
+        }
+
+    if bench.bullmq:
+        all_found = found()
+        assert [all_found[job_id] for job_id in ids[:3]] == [
+            ("completed", b"7", None),
+            ("failed", None, b"bad"),
+            (None, None, None),
+        ]
+        assert found(["failed"]) == {ids[1]: ("failed", None, b"bad")}
+        bench.client.xtrim(bench.key("events"), maxlen=0, approximate=False)
+    lost = "the event stream was trimmed" if bench.bullmq else "keeps no events"
+    with pytest.raises(ResultsLost, match=rf"queue q: [12] or more jobs of the write are gone, .* {lost}"):
+        found()
+    unknown = found(strict=False)
+    assert [unknown[job_id][0] for job_id in ids] == [None, "failed" if keeps_failed else None, None, "wait"]
 
 
 def test_the_jobs_of_a_write_have_their_states_and_those_that_are_gone_have_none(bench: WorkBench) -> None:
@@ -49,9 +136,10 @@ def test_the_jobs_of_a_write_have_their_states_and_those_that_are_gone_have_none
     bench.queue.remove(ids[7])
     bench.work(completed(bench.claim(3), "7"))
     found = {}
+    ends = WrittenEnds(bench.handle, 0, strict=False)
     for number in range(3):
         part = written_ids(bench.handle, "w", Slice(number, 3))
-        for chunk in read_written(bench.handle, part, (), ["returnvalue"], 10):
+        for chunk in read_written(bench.handle, part, (), ["returnvalue"], 10, ends):
             values = chunk.column("returnvalue")
             found |= {
                 job_id.decode(): (state, value)
@@ -67,9 +155,9 @@ def test_the_jobs_of_a_write_have_their_states_and_those_that_are_gone_have_none
 def test_a_write_that_is_not_finished_has_not_ended(bench: WorkBench) -> None:
     register_all(bench.handle, "w", [[NewJob({"n": n}) for n in range(12)]], 10, keepsIds=1)
     with pytest.raises(WaitTimeout, match=r"expected write w of q to add all its 12 jobs within 0\.01 s"):
-        wait_for_written(bench.handle, "w", 0.01)
+        wait_for_written([bench.handle], "w", 0.01)
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(wait_for_written, bench.handle, "w", PATIENCE_S)
+        waiting = pool.submit(wait_for_written, [bench.handle], "w", PATIENCE_S)
         roll_forward(bench.handle, "w")
         bench.work(completed(bench.claim(12)))
         waiting.result(PATIENCE_S)
@@ -78,6 +166,6 @@ def test_a_write_that_is_not_finished_has_not_ended(bench: WorkBench) -> None:
 def test_one_can_wait_until_all_jobs_of_a_write_have_ended(bench: WorkBench) -> None:
     write(bench, "w", [NewJob({"n": n}) for n in range(12)], keepsIds=1)
     with pytest.raises(WaitTimeout):
-        wait_for_written(bench.handle, "w", 0)
+        wait_for_written([bench.handle], "w", 0)
     bench.work(completed(bench.claim(12)))
-    wait_for_written(bench.handle, "w", 0)
+    wait_for_written([bench.handle], "w", 0)

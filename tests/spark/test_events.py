@@ -9,13 +9,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-import spark_bull
 from spark_bull import BullQueue
 from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.schemas import SCHEMAS
 from tests.spark.conftest import Bull
-from tests.support.wait import PATIENCE_S
-from tests.support.worker import OurWorker
 
 
 def test_events_are_rows_of_a_batch_and_each_is_once_in_a_stream_that_is_started_again(
@@ -46,27 +43,3 @@ def test_a_queue_without_kept_events_is_refused_with_what_to_use(bull: Bull) -> 
         PySparkException, match=r"bull publishes events on channels, and keeps none; .*BullQueue.events"
     ):
         bull.read(view="events", protocol="bull").collect()
-
-
-def test_the_results_of_a_write_are_rows_and_other_jobs_are_not(
-    spark: SparkSession, bull: Bull, redis_url: str
-) -> None:
-    prefix = bull.options["prefix"]
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add({"$behaviour": "return:0"})
-        jobs = [('{"$behaviour": "return:[1]"}',), ('{"$behaviour": "fail"}',), ("{}",)]
-        bull.write(spark.createDataFrame(jobs, "data STRING"), keepIds=True, protocol="bullmq")
-        (record,) = queue.writes()
-        with OurWorker(queue.handle):
-            found = spark_bull.write_results(spark, record.id, queue="q", timeout_s=PATIENCE_S, options=bull.options)
-            rows = {row.id: row for row in found.collect()}
-        queue.remove("4")
-        again = {row.id: row.state for row in found.collect()}
-    assert sorted(rows) == ["2", "3", "4"]
-    assert (rows["2"].state, rows["2"].returnvalue) == ("completed", "[1]")
-    assert (rows["3"].state, rows["3"].failedReason) == ("failed", "scripted failure 1")
-    assert again == {"2": "completed", "3": "failed", "4": None}
-    with pytest.raises(PySparkException, match="expected `writeId` to be the id of a write to q"):
-        spark_bull.write_results(spark, "unknown", queue="q", options=bull.options).collect()
-    with pytest.raises(PySparkException, match="expected no `keepIds` with delivery=at-least-once"):
-        bull.write(spark.createDataFrame(jobs, "data STRING"), keepIds=True, delivery="at-least-once")

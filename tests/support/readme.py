@@ -146,7 +146,7 @@ CASES = {
     ),
     'queue.cancel_all("maintenance")': Case(jobs={"mail": [1]}, then={"mail": {"wait": 1}}, prints=("0False00",)),
     "/lake/events/_checkpoint": Case(finished=2, prints=("|completed|2|", "|failed|2|"), files="events/*.parquet"),
-    '"keepIds", True': Case(then={"mail": {"wait": 2}}, prints=("|wait|2|",)),
+    "spark_bull.write_results(": Case(then={"mail": {"wait": 2}}, prints=("|wait|2|",)),
     "except WaitTimeout": Case(then={"mail": {"wait": 1}}, prints=("toendwithin5s",)),
     'publish("bounced"': Case(prints=("[('bounced','7','{\"code\":550}')]",)),
     "print(event.timestamp": Case(then={"mail": {"wait": 1}}, prints=("waiting1None",)),

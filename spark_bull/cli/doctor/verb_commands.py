@@ -37,9 +37,9 @@ client|list del get hexists hgetall hlen hscan hvals llen lrange psubscribe pttl
 smismember sscan subscribe unsubscribe xlen xrange xread xrevrange zcard zcount zmscore zrank zrevrange zscan zscore
 """,
     "schedule": """
-decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem ltrim persist
-pexpire pttl publish rpush sadd scard set unlink xadd xtrim zadd zcard zcount zrem zremrangebyscore zrevrangebyscore
-zscan zscore
+decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem lset ltrim
+persist pexpire pttl publish rpush sadd scard set unlink xadd xtrim zadd zcard zcount zrem zremrangebyscore
+zrevrangebyscore zscan zscore
 """,
     "manage": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush

@@ -1,4 +1,4 @@
--- @include lib: length_limit once time_ms
+-- @include lib: keep_ids length_limit once time_ms
 
 -- A reply without added jobs.
 local function dropped_rows(from, last, want_ids)
@@ -11,7 +11,7 @@ end
 
 -- Adds jobs of a chunk, unless this call was answered before.
 -- `add_jobs(key, arg, chunk, from, now)` returns {next, added, duplicates, deduplicated (nil: 0), ids, rejected (nil:
--- none)}. Nothing is added, and the call can be repeated, with the replies {'closed'} (the queue accepts no jobs), and
+-- none), is_range and by_list (see commit_once)}. With the key `kept_ids`, the ids are kept there. Nothing is added, and the call can be repeated, with the replies {'closed'} (the queue accepts no jobs), and
 -- {'full', length of the queue} (with `arg.max_length`, '': none).
 local function add_once(key, arg, add_jobs)
   return once(key.receipt, arg.number .. ':' .. arg.from, arg.ttl_ms, function()
@@ -34,6 +34,11 @@ local function add_once(key, arg, add_jobs)
       chunk.n = last
     end
     local result = add_jobs(key, arg, chunk, from, time_ms())
+    if key.kept_ids then
+      for list, part in pairs(result.by_list or {[key.kept_ids] = result}) do
+        keep_ids(list, part, true, arg.kept_ids_ttl_ms)
+      end
+    end
     local ids = arg.want_ids == '1' and result.ids or {}
     return {result.next, result.added, result.duplicates, result.deduplicated or 0, ids, result.rejected or {}}
   end)

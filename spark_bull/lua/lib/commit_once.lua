@@ -1,4 +1,4 @@
--- @include lib: is_replacing length_limit time_ms
+-- @include lib: is_replacing keep_ids length_limit time_ms
 
 -- Closes a write: it leaves `open_writes`, and its record expires later.
 local function close_write(key, arg, state, now)
@@ -47,7 +47,7 @@ end
 -- Adds the next jobs of a registered write if its position is `arg.position` (rows processed), so that a call that is
 -- sent again changes nothing. The rows leave their stage key in the same script. `add_jobs(key, arg, chunk, from, now)`
 -- returns {next, added, duplicates, deduplicated (nil: 0), rejected (nil: none), counts (nil: none; further fields of the
--- write, and what to add to them)}.
+-- write, and what to add to them), ids and is_range (see keep_ids; those of other queues are in by_list)}.
 -- Returns {state, rows processed}; state is 'open', 'finished', 'broken' (staged rows are gone) or 'unknown' (no such
 -- write). Before the first row also 'replacing' (the queue has to be emptied first), or {'behind', 0, id of the write
 -- that comes first}. With a callback also 'opening' before the first row (it has to be added), and 'closing' after the
@@ -107,9 +107,8 @@ local function commit_once(key, arg, add_jobs)
     else
       chunk.n = last
       result = add_jobs(key, arg, chunk, from, now)
-      if write[8] then
-        call('RPUSH', key.kept_ids, cmsgpack.pack(result.ids))
-        call('PEXPIRE', key.kept_ids, arg.record_ttl_ms)
+      for list, part in pairs(result.by_list or {[key.kept_ids] = result}) do
+        keep_ids(list, part, write[8], arg.record_ttl_ms)
       end
     end
     position = position + result.next - from

@@ -6,7 +6,8 @@ not shown: the time and, if the entry has it, the value come from the entry.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any, Final, NamedTuple
 
 import msgpack
@@ -39,6 +40,11 @@ class ResultChunk(NamedTuple):
 
     rows: int
     columns: Columns
+
+    def only(self, has: Callable[[bytes], bool]) -> ResultChunk:
+        """The entries of jobs with such ids."""
+        chosen = [job_id is not None and has(job_id) for job_id in self.columns["id"]]
+        return ResultChunk(sum(chosen), {name: [*compress(column, chosen)] for name, column in self.columns.items()})
 
 
 class ResultRows:

@@ -85,7 +85,16 @@ def _refusal(reply: Sequence[Any]) -> Refusal | None:
 
 def _limit_args(handle: QueueHandle, limit: LengthLimit | None) -> dict[str, str | int]:
     max_length, when_full = limit or ("", "")
-    return {"max_length": max_length, "when_full": when_full, "writes": handle.keys.writes}
+    return {
+        "max_length": max_length,
+        "when_full": when_full,
+        "writes": handle.keys.writes,
+        "kept_ids_ttl_ms": RECORD_TTL_MS,
+    }
+
+
+def _kept_ids(handle: QueueHandle, write_id: str | None) -> dict[str, str | None]:
+    return {"kept_ids": None if write_id is None else handle.keys.kept_ids(write_id)}
 
 
 def add(
@@ -98,25 +107,34 @@ def add(
     want_ids: bool,
     limit: LengthLimit | None = None,
     respects_intake: bool = True,
+    write_id: str | None = None,
 ) -> AddReply | Refusal:
     """Adds the jobs of a packed chunk from its row `first` on. `receipt` and `number` identify the call.
 
-    limit: maximum length of the queue. respects_intake: whether a closed queue refuses the jobs.
+    limit: maximum length of the queue. respects_intake: whether a closed queue refuses the jobs. write_id: the write
+    that keeps the ids.
     """
     args = {"number": number, "from": first, "chunk": packed, "want_ids": int(want_ids), "ttl_ms": RECEIPT_TTL_MS}
     args |= _limit_args(handle, limit)
-    keys: dict[str, str | None] = {} if respects_intake else {"intake_closed": None}
+    keys = _kept_ids(handle, write_id)
+    if not respects_intake:
+        keys["intake_closed"] = None
     reply = handle.run("add", args, receipt=receipt, **keys)
     return _refusal(reply) or AddReply(*reply)
 
 
 def add_flows(
-    handle: QueueHandle, receipt: str, number: int | str, packed: bytes, touched: Sequence[str]
+    handle: QueueHandle,
+    receipt: str,
+    number: int | str,
+    packed: bytes,
+    touched: Sequence[str],
+    write_id: str | None = None,
 ) -> FlowsReply | Refusal:
-    """Adds the flows of a packed chunk. `touched`: other keys that it may touch."""
+    """Adds the flows of a packed chunk. `touched`: other keys that it may touch. write_id: as in `add`."""
     args = {"number": number, "from": 1, "chunk": packed, "want_ids": 1, "ttl_ms": RECEIPT_TTL_MS}
     args |= _limit_args(handle, None)
-    reply = handle.run("add_flows", args, receipt=receipt, touched=[*touched])
+    reply = handle.run("add_flows", args, receipt=receipt, touched=[*touched], **_kept_ids(handle, write_id))
     return _refusal(reply) or FlowsReply(*reply)
 
 

@@ -23,12 +23,13 @@ def add_chunk(
     want_ids: bool,
     limit: LengthLimit | None = None,
     respects_intake: bool = True,
+    write_id: str | None = None,
 ) -> Added:
     """Adds one packed chunk of `rows` jobs, in as many calls as the script needs.
 
     `sender` and `number` identify the calls. limit: maximum length of the queue. respects_intake: whether a closed
-    queue refuses the jobs. Raises IntakeClosed and QueueFull; no job of the chunk was added, unless it took several
-    calls.
+    queue refuses the jobs. write_id: the write that keeps the ids. Raises IntakeClosed and QueueFull; no job of the
+    chunk was added, unless it took several calls.
     """
     parts: list[Added] = []
     wait = RoomWait(handle.keys.queue, limit) if limit else None
@@ -43,6 +44,7 @@ def add_chunk(
             want_ids=want_ids,
             limit=limit,
             respects_intake=respects_intake,
+            write_id=write_id,
         )
         if isinstance(reply, verbs.Refusal):
             if limit is None or wait is None or reply.reason == "closed":

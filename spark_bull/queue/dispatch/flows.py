@@ -81,10 +81,14 @@ def _columns(group: Group, keys: QueueKeys) -> dict[str, object]:
     }
 
 
-def add_flow_chunk(handle: QueueHandle, sender: str, number: int | str, chunk: FlowChunk) -> verbs.FlowsReply:
-    """Adds a chunk of flows. `sender` and `number` identify the call. Raises IntakeClosed; nothing was added."""
+def add_flow_chunk(
+    handle: QueueHandle, sender: str, number: int | str, chunk: FlowChunk, write_id: str | None = None
+) -> verbs.FlowsReply:
+    """Adds a chunk of flows. `sender` and `number` identify the call. write_id: the write that keeps the ids. Raises
+    IntakeClosed; nothing was added.
+    """
     touched = touched_keys(handle, chunk.queues, TOUCHED)
-    reply = verbs.add_flows(handle, handle.keys.receipt(sender), number, chunk.packed, touched)
+    reply = verbs.add_flows(handle, handle.keys.receipt(sender), number, chunk.packed, touched, write_id)
     if isinstance(reply, verbs.Refusal):
         raise intake_closed(handle.keys.queue)
     return reply

@@ -1,20 +1,24 @@
-"""The jobs of one write of Spark that keeps their ids (`keepIds`)."""
+"""The jobs of one write of Spark, by the ranges of their ids, or by their ids if it keeps them (`keepIds`)."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import compress, islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgpack
 
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.fields import ALWAYS_THERE
 from spark_bull.errors import JobFailed, JobMissing, OptionError, WaitTimeout
+from spark_bull.model.jobs import WriteRecord
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.core.job_fields import Columns
 from spark_bull.queue.core.walk import WHOLE, Slice
 from spark_bull.queue.dispatch.writes import read_record
+from spark_bull.queue.dispatch.written_ends import End, WrittenEnds
 from spark_bull.queue.events.waiting import wait_for_job
 from spark_bull.queue.jobs.read import Chunk, hash_fields, read_ids
 
@@ -24,8 +28,15 @@ _CHUNKS: Final = 20
 _PAUSE_S: Final = 0.2
 
 
-def check_kept(handles: Sequence[QueueHandle], write_id: str) -> int:
-    """Returns the number of jobs of a write. Raises OptionError for a write that is unknown, or has kept no ids."""
+class Written(NamedTuple):
+    """A write: its number of jobs, and when it began, ms since 1970."""
+
+    jobs: int
+    since_ms: int
+
+
+def find_written(handles: Sequence[QueueHandle], write_id: str) -> Written:
+    """Returns what is known of a write. Raises OptionError for one that is unknown, or whose ids are not known."""
     found = [(handle, record) for handle in handles if (record := read_record(handle, write_id)) is not None]
     if not found:
         queues = ", ".join(handle.keys.queue for handle in handles) or "any queue"
@@ -34,12 +45,30 @@ def check_kept(handles: Sequence[QueueHandle], write_id: str) -> int:
             "view=writes"
         )
     for handle, record in found:
-        if record.added and not handle.connection.call("EXISTS", handle.keys.kept_ids(write_id)):
+        if not _has_all_ids(handle, record):
             raise OptionError(
-                f"expected write {write_id} of {handle.keys.queue} to have kept the ids of its jobs, but it has not: "
-                "write with the option keepIds=true"
+                f"expected write {write_id} of {handle.keys.queue} to have kept the ids of its jobs, but it has not, "
+                "and they are not numbers that follow each other: write with the option keepIds=true"
             )
-    return sum(record.jobs for _, record in found)
+    starts = [record.started_on for _, record in found if record.started_on is not None]
+    return Written(sum(record.jobs for _, record in found), min(starts, default=0))
+
+
+def _has_all_ids(handle: QueueHandle, record: WriteRecord) -> bool:
+    """Whether the ids of all jobs that a write has added so far are kept."""
+    if handle.connection.call("HGET", handle.keys.write(record.id), "keepsIds"):
+        return not record.added or bool(handle.connection.call("EXISTS", handle.keys.kept_ids(record.id)))
+    return sum(len(ids) for ids in _kept(handle, record.id)) >= record.done - record.dropped
+
+
+def _kept(handle: QueueHandle, write_id: str) -> Iterator[range | list[bytes]]:
+    """The entries of the kept ids; see lua/lib/keep_ids.lua."""
+    key, start = handle.keys.kept_ids(write_id), 0
+    while packed := handle.connection.call("LRANGE", key, start, start + _CHUNKS - 1):
+        for one in packed:
+            entry = msgpack.unpackb(one, raw=True)
+            yield range(entry[b"first"], entry[b"last"] + 1) if isinstance(entry, dict) else entry
+        start += len(packed)
 
 
 def written_ids(handle: QueueHandle, write_id: str, part: Slice = WHOLE) -> Iterator[str]:
@@ -47,33 +76,75 @@ def written_ids(handle: QueueHandle, write_id: str, part: Slice = WHOLE) -> Iter
 
     part: only those of this slice.
     """
-    key, start = handle.keys.kept_ids(write_id), 0
-    while packed := handle.connection.call("LRANGE", key, start, start + _CHUNKS - 1):
-        for chunk in packed:
-            ids = [job_id for job_id in msgpack.unpackb(chunk, raw=True) if job_id]
+    for entry in _kept(handle, write_id):
+        for start in range(0, len(entry), CHUNK_SIZE):
+            some = entry[start : start + CHUNK_SIZE]
+            ids = [b"%d" % number for number in some] if isinstance(some, range) else [one for one in some if one]
             yield from (job_id.decode("utf-8", "replace") for job_id in compress(ids, part.selects(ids)))
-        start += len(packed)
+
+
+class WrittenIds:
+    """The ids of a write, to tell its jobs from others."""
+
+    def __init__(self, handle: QueueHandle, write_id: str) -> None:
+        entries = [*_kept(handle, write_id)]
+        self._ranges = [entry for entry in entries if isinstance(entry, range)]
+        self._ids = {job_id for entry in entries if not isinstance(entry, range) for job_id in entry}
+
+    def has(self, job_id: bytes) -> bool:
+        number = int(job_id) if job_id.isdigit() else -1
+        return job_id in self._ids or any(number in one for one in self._ranges)
 
 
 def read_written(
-    handle: QueueHandle, ids: Iterable[str], states: Sequence[str], columns: Sequence[str], chunk_size: int
+    handle: QueueHandle,
+    ids: Iterable[str],
+    states: Sequence[str],
+    columns: Sequence[str],
+    chunk_size: int,
+    ends: WrittenEnds,
 ) -> Iterator[Chunk]:
-    """Jobs by their ids, chunk by chunk. Those that are gone have no state and no fields; none if `states` is given."""
+    """Jobs by their ids, chunk by chunk; with `states`, those in one of these.
+
+    A job that is gone has its last event's state, value and time; none if it was removed before it had ended. Raises
+    ResultsLost.
+    """
     remaining = iter(dict.fromkeys(ids))
     while batch := list(islice(remaining, chunk_size)):
         there = set()
-        for chunk in read_ids(handle, batch, states, columns, chunk_size):
+        for chunk in read_ids(handle, batch, (), columns, chunk_size):
             there.update(chunk.ids)
-            yield chunk
-        gone = [] if states else [job_id.encode() for job_id in batch if job_id.encode() not in there]
+            yield from _in_states(chunk, states)
+        gone = [job_id.encode() for job_id in batch if job_id.encode() not in there]
         if gone:
-            nothing = [None] * len(gone)
-            yield Chunk(gone, [*nothing], [*nothing], {name: [*nothing] for name in hash_fields(columns)})
+            yield from _in_states(_gone_jobs(gone, ends.of(gone), hash_fields(columns)), states)
 
 
-def wait_for_written(handle: QueueHandle, write_id: str, timeout_s: float) -> None:
-    """Waits until a write has added its jobs, and all that exist have ended. Raises WaitTimeout."""
+def _gone_jobs(ids: list[bytes], ends: Sequence[End | None], names: Sequence[str]) -> Chunk:
+    values: Columns = {name: [end and end.fields.get(name) for end in ends] for name in names}
+    return Chunk(ids, [end and end.state for end in ends], [None] * len(ids), values)
+
+
+def _in_states(chunk: Chunk, states: Sequence[str]) -> Iterator[Chunk]:
+    some = chunk.take([place for place, state in enumerate(chunk.states) if not states or state in states])
+    if some.ids:
+        yield some
+
+
+def wait_for_written(handles: Sequence[QueueHandle], write_id: str, timeout_s: float) -> None:
+    """Waits until a write has added its jobs to all queues, and all that exist have ended. Raises WaitTimeout."""
     end_at = monotonic_s() + timeout_s
+    for handle in handles:
+        _wait_for_added(handle, write_id, timeout_s, end_at)
+    for handle in handles:
+        ids = written_ids(handle, write_id)
+        while batch := list(islice(ids, CHUNK_SIZE)):
+            for job_id in _unfinished(handle, batch):
+                with suppress(JobFailed, JobMissing):
+                    wait_for_job(handle, job_id, max(0.0, end_at - monotonic_s()))
+
+
+def _wait_for_added(handle: QueueHandle, write_id: str, timeout_s: float, end_at: float) -> None:
     while (record := read_record(handle, write_id)) is not None and record.state == "open":
         left_s = end_at - monotonic_s()
         if left_s <= 0:
@@ -84,13 +155,6 @@ def wait_for_written(handle: QueueHandle, write_id: str, timeout_s: float) -> No
                 job_id="",
             )
         time.sleep(min(left_s, _PAUSE_S))
-    ids = written_ids(handle, write_id)
-    while batch := list(islice(ids, CHUNK_SIZE)):
-        for job_id in _unfinished(handle, batch):
-            try:
-                wait_for_job(handle, job_id, max(0.0, end_at - monotonic_s()))
-            except (JobFailed, JobMissing):
-                continue
 
 
 def _unfinished(handle: QueueHandle, ids: Sequence[str]) -> list[str]:

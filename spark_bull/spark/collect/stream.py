@@ -23,6 +23,7 @@ from spark_bull.queue.collect.result_ledger import STATES, ResultLedger
 from spark_bull.queue.collect.result_rows import ResultChunk
 from spark_bull.queue.core.discovery import Horizon
 from spark_bull.queue.core.handle import open_handle
+from spark_bull.queue.dispatch.written import WrittenIds, find_written
 from spark_bull.queue.monitor.find import is_glob
 from spark_bull.queue.shards.layout import selection_of
 from spark_bull.services.collector import Collector
@@ -82,6 +83,8 @@ def result_reader(raw: Mapping[str, str], schema: StructType) -> ResultReader:
     columns = columns_of(schema, "jobs")
     named = [queue for queue in selection_of(options) if not is_glob(queue)]
     Connection(settings_of(options)).check(options["prefix"], named, write=True)
+    if options["writeId"] is not None:
+        find_written([open_handle(options, queue) for queue in named], options["writeId"])
     return ResultReader(options, schema, tuple(columns))
 
 
@@ -149,6 +152,9 @@ class ResultReader(LimitedReader):
         freeze_loaded_objects()
         schema, strict = to_arrow_schema(self._schema), self._options["failOnDataLoss"]
         chunks = self._chunks(partition, fields_of(self._columns))
+        if self._options["writeId"] is not None:
+            ids = WrittenIds(open_handle(self._options, partition.queue), self._options["writeId"])
+            chunks = (chunk.only(ids.has) for chunk in chunks)
         yield from result_batches(partition.queue, chunks, self._columns, schema, strict=strict)
 
     def _chunks(self, partition: Results, fields: list[str]) -> Iterator[ResultChunk]:

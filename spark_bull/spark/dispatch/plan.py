@@ -10,10 +10,9 @@ from pyspark.sql.types import StructType
 from spark_bull.dialects.encode.codec import check_defaults, defaults_of
 from spark_bull.dialects.priorities import PRIORITY, QueuePriority
 from spark_bull.dialects.registry import DIALECTS
-from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.errors import OptionError
 from spark_bull.keys import QueueKeys
-from spark_bull.options.parse import Options, parse_options
+from spark_bull.options.parse import parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.core.replication import check_replicas, replica_terms_of
@@ -24,7 +23,7 @@ from spark_bull.spark.dispatch.batch_callback import on_finish_of
 from spark_bull.spark.dispatch.children_column import ON_FAILURE
 from spark_bull.spark.dispatch.jobs_column import plan_jobs
 from spark_bull.spark.dispatch.priority_queues import are_named
-from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan, plan_rows
+from spark_bull.spark.dispatch.rows import CHILDREN, plan_rows
 from spark_bull.spark.dispatch.sequence import check_sequence
 from spark_bull.spark.dispatch.shards import check_shards
 from spark_bull.spark.dispatch.write_plan import WritePlan
@@ -52,7 +51,6 @@ def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = 
         on_finish.check_rows(rows, options)
     if CHILDREN in rows.columns and options["maxLength"] is not None:
         raise OptionError("expected no `maxLength` with a column `children`, got both: leave the option out")
-    _check_kept_ids(options, rows)
     column = schema.fields[rows.columns[CHILDREN]] if CHILDREN in rows.columns else None
     plan = WritePlan(
         options=options,
@@ -91,13 +89,3 @@ def _recover_shards(plan: WritePlan, layout: ShardLayout) -> None:
     unfinished = Connection(settings_of(plan.options)).pipeline([("EXISTS", one["open_writes"]) for one in keys])
     names = [one.queue for one, found in zip(keys, unfinished, strict=True) if found]
     all_together([*plan.handles_of(names).values()], recover)
-
-
-def _check_kept_ids(options: Options, rows: RowPlan) -> None:
-    """Raises OptionError for a write that can't keep the ids of its jobs."""
-    if options["keepIds"] and options[DELIVERY] == AT_LEAST_ONCE:
-        raise OptionError(
-            f"expected no `keepIds` with delivery={AT_LEAST_ONCE}, whose jobs are added by tasks: leave one out"
-        )
-    if options["keepIds"] and CHILDREN in rows.columns:
-        raise OptionError("expected no `keepIds` with a column `children`, got both: leave the option out")

@@ -67,6 +67,8 @@ class _Task:
         layout = self.plan.layout
         self.router = None if layout is None else ShardRouter(layout, self.attempt.partition)
         self.limit = length_limit_of(self.plan.options)
+        #: The write that keeps the ids of the jobs that this task adds.
+        self.keeper = self.plan.write_id if self.plan.options["keepIds"] else None
         self.callback: Callback | None = None
         self.opened = False
         #: Names the rows of this task, if they are added again when it is repeated.
@@ -177,10 +179,17 @@ class _Task:
         sent: Added | FlowsReply
         if flows is None:
             sent = add_chunk(
-                writer.handle, self.attempt.name, part.chunks, rows, packed, want_ids=False, limit=self.limit
+                writer.handle,
+                self.attempt.name,
+                part.chunks,
+                rows,
+                packed,
+                want_ids=False,
+                limit=self.limit,
+                write_id=self.keeper,
             )
         else:
-            sent = add_flow_chunk(writer.handle, self.attempt.name, part.chunks, flows)
+            sent = add_flow_chunk(writer.handle, self.attempt.name, part.chunks, flows, self.keeper)
         part.added += sent.added
         part.duplicates += sent.duplicates
         part.deduplicated += sent.deduplicated

@@ -20,7 +20,8 @@ from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle, open_handle, opening
 from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.dispatch.written import check_kept, read_written, written_ids
+from spark_bull.queue.dispatch.written import find_written, read_written, written_ids
+from spark_bull.queue.dispatch.written_ends import WrittenEnds
 from spark_bull.queue.events.event_log import span_of
 from spark_bull.queue.jobs.read import Chunk, counting, read_ids, read_jobs
 from spark_bull.queue.monitor.find import find_queues, is_glob, warn_of_missing
@@ -183,8 +184,8 @@ def slices_of(jobs: int, queues: int, count: int) -> list[Slice]:
 def _job_count(plan: ReadPlan) -> int:
     """The number of jobs that a read would find now. Raises OptionError for a write that has kept no ids."""
     options, handles = plan.options, plan.handles()
-    if options["writeId"] is not None and (written := check_kept(handles, options["writeId"])):
-        return written
+    if options["writeId"] is not None and (written := find_written(handles, options["writeId"])).jobs:
+        return written.jobs
     if options["jobIds"]:
         return len(options["jobIds"])
     found = run_all(Connection(settings_of(options)), [counting(handle) for handle in handles])
@@ -205,8 +206,10 @@ def _chunks(queue_slice: QueueSlice, plan: ReadPlan) -> Iterator[Chunk]:
     options, part = queue_slice.options, queue_slice.part
     columns = [name for name in plan.columns if name in FIELDS]
     if options["writeId"] is not None:
+        since_ms = find_written(plan.handles(), options["writeId"]).since_ms
+        ends = WrittenEnds(queue_slice.handle, since_ms, strict=options["failOnDataLoss"])
         written = written_ids(queue_slice.handle, options["writeId"], part)
-        return read_written(queue_slice.handle, written, options["states"], columns, options["chunkSize"])
+        return read_written(queue_slice.handle, written, options["states"], columns, options["chunkSize"], ends)
     if options["jobIds"]:
         ids = options["jobIds"][part.number :: part.of]
         return read_ids(queue_slice.handle, ids, options["states"], columns, options["chunkSize"])

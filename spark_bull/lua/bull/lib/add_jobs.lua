@@ -3,7 +3,7 @@
 
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the length of the list
 -- allows, unless the chunk must be added as a whole.
--- Returns {next = first row not processed, added, duplicates, deduplicated, ids}. A job that is deduplicated has the id
+-- Returns {next = first row not processed, added, duplicates, deduplicated, ids, is_range (see keep_ids)}. A job that is deduplicated has the id
 -- of the job that is kept.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
@@ -88,5 +88,7 @@ local function add_jobs(key, arg, chunk, from, now)
     duplicates = duplicates,
     deduplicated = deduplicated,
     ids = ids,
+    -- A number that is taken moves the counter.
+    is_range = not chunk.job_id and deduplicated == 0 and tonumber(call('GET', key.id)) == counter + last,
   }
 end

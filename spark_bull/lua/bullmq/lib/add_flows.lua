@@ -118,13 +118,14 @@ end
 -- at one distance from the roots, parents come before their children: {base, queue, is_root, jobs = chunk, flow and
 -- order = number of the flow and of the job, checked = rows that can be refused}.
 -- Returns {next, added, duplicates, deduplicated, ids = {order, id of the job that is kept} of deduplicated jobs,
--- rejected = {order, reason} of jobs that were not added}.
+-- rejected = {order, reason} of jobs that were not added, by_list = key for the kept ids of a queue -> {ids} of its jobs}.
+-- Without such a key in `key`, by_list is empty.
 local function add_flows(key, arg, flows, _, now)
   local places = places_of(key, arg, flows)
   local added_before = flows_added_before(places)
   local refused, is_any = refused_flows(places, added_before)
   local left_out = 0
-  local total = {next = flows.n + 1, added = 0, duplicates = 0, deduplicated = 0, ids = {}, rejected = {}}
+  local total = {next = flows.n + 1, added = 0, duplicates = 0, deduplicated = 0, ids = {}, rejected = {}, by_list = {}}
   for _, place in ipairs(places) do
     local group, chunk, rows = place.group, place.group.jobs, nil
     if is_any or next(added_before) then
@@ -144,6 +145,13 @@ local function add_flows(key, arg, flows, _, now)
       local result = add_jobs(place.keys, place.args, chunk, 1, now)
       total.added = total.added + result.added
       total.duplicates = total.duplicates + result.duplicates
+      if place.keys.kept_ids then
+        local kept = total.by_list[place.keys.kept_ids] or {ids = {}}
+        for _, id in ipairs(result.ids) do
+          kept.ids[#kept.ids + 1] = id
+        end
+        total.by_list[place.keys.kept_ids] = kept
+      end
       if result.deduplicated > 0 then
         total.deduplicated = total.deduplicated + result.deduplicated
         local given = listed(chunk, 'job_id')

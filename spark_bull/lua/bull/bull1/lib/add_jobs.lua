@@ -12,7 +12,7 @@ local function announce_added(arg, fields, id)
 end
 
 -- Adds all jobs of a chunk from row `from` on.
--- Returns {next = first row not processed, added, duplicates, ids}.
+-- Returns {next = first row not processed, added, duplicates, ids, is_range (see keep_ids)}.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
   local n = chunk.n
@@ -66,5 +66,12 @@ local function add_jobs(key, arg, chunk, from, now)
     -- Who promotes delayed jobs looks at the queue again then.
     call('PUBLISH', key.delayed, text[first_expiry()])
   end
-  return {next = n + 1, added = n - from + 1 - duplicates, duplicates = duplicates, ids = ids}
+  return {
+    next = n + 1,
+    added = n - from + 1 - duplicates,
+    duplicates = duplicates,
+    ids = ids,
+    -- A number that is taken moves the counter.
+    is_range = not chunk.job_id and tonumber(call('GET', key.id)) == counter + n,
+  }
 end

@@ -1,0 +1,77 @@
+"""The results of one write, as a table and as a stream."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spark_bull import BullQueue, write_results
+from spark_bull.spark.platform.query_start import start_query
+from tests.spark.conftest import Bull
+from tests.support.wait import PATIENCE_S
+from tests.support.worker import OurWorker
+
+each_dialect = pytest.mark.parametrize("protocol", ["bull", "bullmq"])
+
+
+@each_dialect
+def test_the_results_of_a_write_are_rows_and_other_jobs_are_not(
+    spark: SparkSession, bull: Bull, redis_url: str, tmp_path: Path, protocol: str
+) -> None:
+    prefix = bull.options["prefix"]
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        queue.add({"$behaviour": "return:0"})
+        jobs = [('{"$behaviour": "return:[1]"}',), ('{"$behaviour": "fail"}',), ("{}",)]
+        bull.write(spark.createDataFrame(jobs, "data STRING").coalesce(1), protocol=protocol)
+        (record,) = queue.writes()
+        with OurWorker(queue.handle):
+            found = write_results(spark, record.id, queue="q", timeout_s=PATIENCE_S, options=bull.options)
+            rows = {row.id: row for row in found.collect()}
+            wait = {"queue": "q", "timeout_s": PATIENCE_S, "stream": True}
+            stream = write_results(spark, record.id, **wait, options=bull.options)
+        assert sorted(rows) == ["2", "3", "4"]
+        assert (rows["2"].state, rows["2"].returnvalue) == ("completed", "[1]")
+        assert (rows["3"].state, rows["3"].failedReason) == ("failed", "scripted failure 1")
+
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "check"))
+        query: Any = start_query(lambda: writer.trigger(availableNow=True).start(str(tmp_path / "rows")))
+        query.awaitTermination()
+        streamed = spark.read.parquet(str(tmp_path / "rows")).collect()
+        assert {row.id: (row.state, row.returnvalue, row.failedReason) for row in streamed} == {
+            row.id: (row.state, row.returnvalue, row.failedReason) for row in rows.values()
+        }
+        assert len(streamed) == 3
+
+        queue.remove("4")
+        if protocol == "bull":
+            with pytest.raises(PySparkException, match=r"1 or more jobs of the write are gone.*bull keeps no events"):
+                found.collect()
+        else:
+            assert {row.id: row.state for row in found.collect()} == {"2": "completed", "3": "failed", "4": "completed"}
+    with pytest.raises(PySparkException, match="expected `writeId` to be the id of a write to q"):
+        write_results(spark, "unknown", queue="q", options=bull.options).collect()
+
+
+@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+def test_a_write_keeps_the_ids_of_flows_and_of_jobs_that_tasks_add(
+    spark: SparkSession, bull: Bull, redis_url: str, delivery: str
+) -> None:
+    prefix, options = bull.options["prefix"], {"keepIds": True, "delivery": delivery, "protocol": "bullmq"}
+    flows = [("{}", [("{}", "c")]), ("{}", [])]
+    bull.write(
+        spark.createDataFrame(flows, "data STRING, children ARRAY<STRUCT<data STRING, queue STRING>>"), **options
+    )
+    bull.write(spark.createDataFrame([("own",), (None,)], "jobId STRING").selectExpr("'{}' data", "jobId"), **options)
+    with BullQueue("q", url=redis_url, prefix=prefix) as q, BullQueue("c", url=redis_url, prefix=prefix) as c:
+        first, second = q.writes()
+        with OurWorker(q.handle), OurWorker(c.handle):
+            found = write_results(spark, first.id, queue="c,q", timeout_s=PATIENCE_S, options=bull.options).collect()
+            others = write_results(spark, second.id, queue="q", timeout_s=PATIENCE_S, options=bull.options).collect()
+    assert sorted((row.queue, row.state) for row in found) == [("c", "completed"), *[("q", "completed")] * 2]
+    assert "own" in {row.id for row in others}
+    assert [row.state for row in others] == ["completed"] * 2
+    assert not {row.id for row in others} & {row.id for row in found}
