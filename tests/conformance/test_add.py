@@ -735,7 +735,12 @@ def test_a_registered_write_does_not_expire_and_the_record_of_a_finished_one_doe
     }
     assert bench.public() == {}
     record = roll_forward(handle, "w")
-    assert bench.private() == {"spark:write:w": True, "spark:writes:finished": True, "spark:watermark:app": True}
+    assert bench.private() == {
+        "spark:write:w": True,
+        "spark:ids:w": True,
+        "spark:writes:finished": True,
+        "spark:watermark:app": True,
+    }
     assert 0 < bench.client.pttl(handle.keys.write("w")) <= RECORD_TTL_MS
     assert 0 < bench.client.pttl(handle.keys.watermark("app")) <= WATERMARK_TTL_MS
     assert (record.id, record.queue, record.state, record.delivery) == (
