@@ -47,6 +47,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "attemptsMade": Field("count", ("attemptsMade", "atm"), "attempts_made", "attempts_made", default=0),
     "attemptsStarted": Field("count", ("ats",), "attempts_started", "attempts_started"),
     "stalledCounter": Field("stalls", ("stalledCounter", "stc"), "stalled_counter", "stalled_counter", default=0),
+    "returnedCounter": Field("count", ("returned",), "returned_counter", default=0),
     "timestamp": Field("time", ("timestamp",), "timestamp", "timestamp"),
     "processedOn": Field("time", ("processedOn",), "processed_on"),
     "finishedOn": Field("time", ("finishedOn",), "finished_on"),

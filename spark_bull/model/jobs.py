@@ -186,6 +186,7 @@ class Job:
       attempts_made: attempts that have ended.
       attempts_started: attempts that have started; BullMQ only.
       stalled_counter: how often the job has stalled.
+      returned_counter: how often a processor has returned the job to its queue.
       timestamp: when the job was added.
       processed_on: when its last attempt started.
       finished_on: when it completed or failed.
@@ -211,6 +212,7 @@ class Job:
     attempts_made: int = 0
     attempts_started: int | None = None
     stalled_counter: int = 0
+    returned_counter: int = 0
     timestamp: int | None = None
     processed_on: int | None = None
     finished_on: int | None = None

@@ -166,6 +166,7 @@ def test_a_job_that_its_processor_returns_is_the_next_one_and_has_lost_no_attemp
     assert ran == [job_id for job_id in ids for _ in range(3)]
     jobs = queue.page("completed")
     assert not any(job.stacktrace for job in jobs)
+    assert {job.returned_counter for job in jobs} == {2}
     if queue.protocol == "bullmq":
         assert {(job.attempts_made, job.attempts_started) for job in jobs} == {(1, 3)}
 

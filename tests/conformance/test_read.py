@@ -466,6 +466,7 @@ def test_all_fields_of_a_job_are_read(filled: Filled) -> None:
         "deid": "once",
         "rjk": "every",
         "ats": 4,
+        "returned": 2,
     }
     counters = {"atm": 3, "stc": 1} if filled.queue.protocol == "bullmq" else {"attemptsMade": 3, "stalledCounter": 1}
     filled.put("failed", ["1"], **fields, **counters)
@@ -485,6 +486,7 @@ def test_all_fields_of_a_job_are_read(filled: Filled) -> None:
             attempts_made=3,
             attempts_started=4,
             stalled_counter=1,
+            returned_counter=2,
             timestamp=NOW,
             processed_on=NOW + 1,
             finished_on=NOW + 2,

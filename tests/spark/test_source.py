@@ -46,7 +46,7 @@ def test_the_schema_is_fixed(bull: Bull) -> None:
     assert frame.schema == SCHEMAS["jobs"]
     assert " ".join(frame.columns) == (
         "queue id state name data opts progress returnvalue failedReason stacktrace attemptsMade attemptsStarted "
-        "stalledCounter timestamp processedOn finishedOn delay runAt priority processedBy parentKey "
+        "stalledCounter returnedCounter timestamp processedOn finishedOn delay runAt priority processedBy parentKey "
         "deduplicationId repeatJobKey"
     )
     assert frame.collect() == []

@@ -98,6 +98,7 @@ def _facts(job: Job) -> list[tuple[str, str]]:
         "Priority": str(job.priority) if job.priority else "",
         "Delay": duration(job.delay) if job.delay else "",
         "Stalled": f"{job.stalled_counter} times" if job.stalled_counter else "",
+        "Returned": f"{job.returned_counter} times" if job.returned_counter else "",
         "Processed by": job.processed_by or "",
         "Deduplication id": job.deduplication_id or "",
         "Job scheduler": job.repeat_job_key or "",

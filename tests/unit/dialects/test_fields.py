@@ -38,7 +38,7 @@ def test_the_views_have_the_columns_that_the_documentation_names() -> None:
     assert SCHEMAS["jobs"].simpleString() == (
         "struct<queue:string,id:string,state:string,name:string,data:string,opts:string,progress:string,"
         "returnvalue:string,failedReason:string,stacktrace:array<string>,attemptsMade:int,attemptsStarted:int,"
-        "stalledCounter:int,timestamp:timestamp,processedOn:timestamp,finishedOn:timestamp,delay:bigint,"
+        "stalledCounter:int,returnedCounter:int,timestamp:timestamp,processedOn:timestamp,finishedOn:timestamp,delay:bigint,"
         "runAt:timestamp,priority:bigint,processedBy:string,parentKey:string,deduplicationId:string,"
         "repeatJobKey:string>"
     )

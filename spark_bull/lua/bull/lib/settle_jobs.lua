@@ -1,6 +1,6 @@
 -- @include bull/lib: delay_jobs finished_of free_debounce json_text priority_inserts save_attempt undo_starts
 -- @include bull/lib: waiting_list
--- @include lib: count_finished drop_missing finished_set group_places jobs_before limited_by outcome_columns
+-- @include lib: count_finished count_returns drop_missing finished_set group_places jobs_before limited_by outcome_columns
 -- @include lib: priority_of refill_groups release_owned settle_alone waiting_again
 -- @include {dialect}/lib: delay_job
 
@@ -87,6 +87,7 @@ local function settle_jobs(key, arg, outcomes, now)
   retry_jobs(key, base, outcomes.retried or {}, mine, lost, left, now)
   delay_jobs(key, outcomes.delayed or {}, mine, now)
   put_back(key, base, outcomes.unstarted or {}, mine)
+  count_returns(base, outcomes.returned or {}, mine)
   return_jobs(key, base, outcomes.returned or {}, mine)
   local limited_ms = limited_by(outcomes, mine)
   if limited_ms > 0 then

@@ -1,8 +1,8 @@
 -- @include bullmq/lib: allow_wrongtype delay_job enqueue_job enqueue_near event_limit family finished_of
 -- @include bullmq/lib: free_and_requeue leave_parent priority_score promote_due_jobs put_first rows_to_settle
 -- @include bullmq/lib: unlink_job wait_for_children
--- @include lib: count_finished count_up drop_missing finished_set group_places limited_by number_texts options_of
--- @include lib: outcome_columns priority_of refill_groups release_owned set_of settle_alone waiting_again whole_number
+-- @include lib: count_finished count_returns count_up drop_missing finished_set group_places limited_by number_texts
+-- @include lib: options_of outcome_columns priority_of refill_groups release_owned set_of settle_alone waiting_again whole_number
 
 -- Why a job can't complete, or nil: a child is unfinished, or has failed.
 local function barred_by_children(job_key)
@@ -287,6 +287,7 @@ local function settle_jobs(key, arg, outcomes, now)
   delay_jobs(key, arg, outcomes.delayed or {}, mine, lost, now)
   put_back(key, arg, outcomes.unstarted or {}, mine, lost)
   outcomes.returned = outcomes.returned or {}
+  count_returns(arg.base, outcomes.returned, mine)
   for _, id in ipairs(wait_for_children(key, arg, waiting, mine, now)) do
     table.insert(outcomes.returned, id)
   end

@@ -1,6 +1,6 @@
 -- @include bull/bull1/lib: announce
 -- @include bull/lib: delay_job delay_jobs json_text save_attempt undo_starts waiting_list
--- @include lib: drop_missing group_places insert_near limited_by outcome_columns refill_groups release_owned
+-- @include lib: count_returns drop_missing group_places insert_near limited_by outcome_columns refill_groups release_owned
 -- @include lib: settle_alone waiting_again
 
 local function complete_jobs(key, arg, jobs, mine, lost)
@@ -63,6 +63,7 @@ local function settle_jobs(key, arg, outcomes, now)
   delay_jobs(key, outcomes.delayed or {}, mine, now)
   undo_starts(base, outcomes.unstarted or {}, mine)
   return_jobs(target, outcomes.unstarted or {}, mine)
+  count_returns(base, outcomes.returned or {}, mine)
   return_jobs(target, outcomes.returned or {}, mine)
   local limited_ms = limited_by(outcomes, mine)
   if limited_ms > 0 then

@@ -1,0 +1,10 @@
+-- @include lib: count_up
+
+-- Counts how often the jobs `returned` were given back by their processors, in a field of their hashes that others lack.
+local function count_returns(base, returned, mine)
+  for _, id in ipairs(returned) do
+    if mine[id] then
+      count_up(base .. id, 'returned')
+    end
+  end
+end
