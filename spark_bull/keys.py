@@ -253,6 +253,11 @@ QUEUE_SIGNS = {
 }
 
 
+def queue_registry(prefix: str) -> str:
+    """ZSET of the queues with this prefix that this package has written or worked. It is no key of a queue."""
+    return f"{prefix}::spark-queues"
+
+
 #: First part of the ids of jobs that a job scheduler has made: `repeat:<scheduler>:<ms since 1970>`.
 SCHEDULED: Final = "repeat:"
 

@@ -110,13 +110,14 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                     "slot/status",
                 )
             ),
-            *("services/delayed_signal", "store/streams", LOSSES),
+            *("services/delayed_signal", "store/streams", "queue/core/queue_registry", LOSSES),
             *(f"spark/process/{name}" for name in ("loop_engine", "settle/task", "stream_engine")),
         ),
         (
             *("work", "work_and_add", "progress", "promote_due", "expire", "rescue", "age", "empty", "advance"),
             *("commit", "commit_managed", "write/open"),
             *("job/claimed", "job/start", "job/extend", "job/relock", "job/log", "job/update_data", "claims/forget"),
+            "queues/forget",
             *("job/free_deduplication", "open_callback", "close_callback"),
         ),
     ),

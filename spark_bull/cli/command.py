@@ -96,4 +96,4 @@ def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:
 def options_of(args: Namespace, **further: Any) -> Options:
     """Returns the connection arguments, and further ones, as options of the data source."""
     given = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "queue": "*", "shards": args.shards}
-    return parse_options(as_texts(given | further), READ)
+    return parse_options(as_texts(given | {"scanKeys": not args.no_scan} | further), READ)

@@ -26,7 +26,7 @@ _SUBMIT_FILE: Final = Path(__file__).with_name("__main__.py")
 
 
 #: The defaults of the arguments of all commands.
-_COMMON: Final = {"url": None, "prefix": None, "protocol": None, "shards": None, "json": False}
+_COMMON: Final = {"url": None, "prefix": None, "protocol": None, "shards": None, "no_scan": False, "json": False}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,5 +122,11 @@ def _add_common(parser: ArgumentParser, defaults: Mapping[str, Any]) -> None:
         metavar="N",
         default=defaults["shards"],
         help="number of shards of the queue, or auto (default: none)",
+    )
+    parser.add_argument(
+        "--no-scan",
+        action="store_true",
+        default=defaults["no_scan"],
+        help="find queues by the registry of those that spark_bull has written or worked, not by a scan of all keys",
     )
     parser.add_argument("--json", action="store_true", default=defaults["json"], help="print JSON")

@@ -32,6 +32,7 @@ def _promote(args: Namespace) -> Output:
         check_ms=args.check,
         max_stalled=args.max_stalled,
         prefix=args.prefix,
+        scan_keys=not args.no_scan,
         protocol=args.protocol,
         shards=args.shards,
     )

@@ -31,6 +31,7 @@ def _serve(args: Namespace) -> None:
         queues=tuple(args.queue or ["*"]),
         url=args.url,
         prefix=args.prefix,
+        scan_keys=not args.no_scan,
         protocol=args.protocol,
         host=host,
         port=port,

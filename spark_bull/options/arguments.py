@@ -52,6 +52,7 @@ class ServerArguments(TypedDict, total=False):
     retry_ms: int | None
     redis: Mapping[str, str] | None
     prefix: str | None
+    scan_keys: bool | None
     protocol: str | None
     bullmq_version: str | None
 

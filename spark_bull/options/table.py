@@ -159,6 +159,14 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     Option("prefix", text, DEFAULT_PREFIX, EVERYWHERE, "first part of every key, as in the Node library"),
     Option(
+        "scanKeys",
+        flag,
+        True,
+        EVERYWHERE,
+        "whether a glob of queues scans all keys of the database; `false`: it finds the queues that spark_bull has "
+        "written or worked, from a registry",
+    ),
+    Option(
         "queue",
         text,
         None,

@@ -12,6 +12,7 @@ from spark_bull.errors import DialectError, check_encodable
 from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.queue_registry import FORGET_MS, forget_gone
 from spark_bull.queue.monitor.find import select_queues
 from spark_bull.queue.shards.layout import Spread
 from spark_bull.store.connection import Connection
@@ -40,6 +41,7 @@ class QueueSet:
         self._handles: dict[str, QueueHandle] = {}
         self._skipped: set[str] = set()
         self._globs_at = self._missing_at = 0.0
+        self._forget_at = monotonic_s() + FORGET_MS / 1000
         self._names: list[str] = []
 
     def handles(self) -> list[QueueHandle]:
@@ -48,6 +50,9 @@ class QueueSet:
         if now >= self._globs_at:
             self._names = select_queues(self._connection, self._options["prefix"], self._spread.names())
             self._globs_at = now + GLOB_S
+        if now >= self._forget_at:
+            forget_gone(self._connection, self._options["prefix"])
+            self._forget_at = now + FORGET_MS / 1000
         missing = [name for name in self._names if not self._is_known(name)]
         if missing and now >= self._missing_at:
             for name in missing:

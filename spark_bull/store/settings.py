@@ -17,7 +17,10 @@ PASSWORD_VARIABLE: Final = "SPARK_BULL_PASSWORD"
 
 @dataclass(frozen=True)
 class RedisSettings:
-    """Connection settings. Picklable; the repr contains no secrets. assumed: whether no address was given."""
+    """Connection settings. Picklable; the repr contains no secrets.
+
+    assumed: whether no address was given. scan_keys: whether all keys are scanned to find queues.
+    """
 
     url: str = field(repr=False)
     username: str | None = field(default=None, repr=False)
@@ -26,6 +29,7 @@ class RedisSettings:
     retry_ms: int = 20_000
     extra: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     assumed: bool = False
+    scan_keys: bool = True
     where: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -58,7 +62,14 @@ def settings_of(options: Options) -> RedisSettings:
         password = os.environ.get(PASSWORD_VARIABLE) or None
     extra = tuple(sorted(options.redis.items()))
     return RedisSettings(
-        url, options["username"], password, options["callTimeoutMs"], options["retryMs"], extra, assumed
+        url,
+        options["username"],
+        password,
+        options["callTimeoutMs"],
+        options["retryMs"],
+        extra,
+        assumed,
+        options["scanKeys"],
     )
 
 

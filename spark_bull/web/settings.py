@@ -32,6 +32,7 @@ class WebSettings:
       queues: names or globs of the queues that it shows and changes; others do not exist for its users.
       url: URL of Redis; default: $SPARK_BULL_URL, else redis://localhost:6379/0.
       prefix: first part of every key; default: bull.
+      scan_keys: whether queues are found by a scan of all keys; False: those that spark_bull has written or worked.
       protocol: dialect of the queues; default: detected from Redis.
       host: address that the server listens on.
       port: port that the server listens on; 0: a free one.
@@ -47,6 +48,7 @@ class WebSettings:
     queues: tuple[str, ...] = ("*",)
     url: str | None = field(default=None, repr=False)
     prefix: str | None = None
+    scan_keys: bool = True
     protocol: str | None = None
     host: str = "127.0.0.1"
     port: int = 8080
@@ -99,6 +101,7 @@ class WebSettings:
         return {
             "url": self.url,
             "prefix": self.prefix,
+            "scan_keys": self.scan_keys,
             "protocol": self.protocol,
             "call_timeout_ms": CALL_TIMEOUT_MS,
             "retry_ms": RETRY_MS,

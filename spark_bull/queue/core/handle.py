@@ -16,6 +16,7 @@ from spark_bull.errors import OptionError
 from spark_bull.keys import SEGMENTS, QueueKeys, shard, shard_number
 from spark_bull.options.parse import Options
 from spark_bull.options.urls import urls_of
+from spark_bull.queue.core.queue_registry import note_queues
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import Steps, run
@@ -29,6 +30,13 @@ REMOVE_SIZE: Final = 100
 MOVE_SIZE: Final = 5_000
 #: TTL of the reply to a sender's last call, for when the call is repeated.
 RECEIPT_TTL_MS: Final = 3_600_000
+#: Verbs that write or work a queue, which is noted in the registry of queues then.
+_NOTING: Final = frozenset(
+    {
+        *("add", "add_flows", "commit", "commit_flows", "commit_schedules", "schedule"),
+        *("work", "work_and_add", "promote_due"),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -56,9 +64,12 @@ class QueueHandle:
 
     def run(self, verb: str, args: Mapping[str, Any] | None = None, **keys: str | list[str] | None) -> Any:
         """Runs the script of a verb with the keys and names of the queue, and these. A key that is None is absent."""
-        return self.connection.script(
+        reply = self.connection.script(
             self.dialect.script(verb), self._common_keys | keys, self._common_args | dict(args or {})
         )
+        if verb in _NOTING:
+            note_queues(self.connection, [self.keys])
+        return reply
 
     def run_once(self, verb: str, args: Mapping[str, Any], **keys: str | list[str]) -> Any:
         """Runs a script that stores its reply, so that a call repeated after a lost reply changes nothing."""

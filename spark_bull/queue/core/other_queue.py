@@ -9,6 +9,7 @@ from spark_bull.dialects.registry import checked_dialect
 from spark_bull.errors import OptionError
 from spark_bull.keys import SEGMENTS, QueueKeys, hash_tag
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.queue_registry import note_queues
 
 
 def keys_of(handle: QueueHandle, queue: str, of: str, prefix: str | None = None) -> QueueKeys:
@@ -36,6 +37,10 @@ def _checked(handle: QueueHandle, there: QueueKeys, of: str) -> QueueKeys:
 
 
 def touched_keys(handle: QueueHandle, queues: Iterable[str], names: Iterable[str] = SEGMENTS) -> list[str]:
-    """The keys of other queues that a script may touch. names: of the keys of each; by default all that have names."""
-    there = [QueueKeys(queue, handle.keys.prefix) for queue in queues]
-    return [keys[name] for keys in there if keys != handle.keys for name in names]
+    """The keys of other queues that a script may touch, which are noted in the registry of queues.
+
+    names: of the keys of each; by default all that have names.
+    """
+    there = [keys for queue in queues if (keys := QueueKeys(queue, handle.keys.prefix)) != handle.keys]
+    note_queues(handle.connection, there)
+    return [keys[name] for keys in there for name in names]

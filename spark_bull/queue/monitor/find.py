@@ -14,6 +14,7 @@ from spark_bull.dialects.fields import integer_of, text_of
 from spark_bull.keys import QUEUE_SIGNS, QueueKeys, pattern_of, queue_of
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.intake import intake_check
+from spark_bull.queue.core.queue_registry import existence_check, noted_queues
 from spark_bull.store.connection import Connection
 from spark_bull.store.steps import Steps, run
 
@@ -30,9 +31,12 @@ def is_glob(queue: str) -> bool:
 def find_queues(connection: Connection, prefix: str, glob: str = "*") -> list[str]:
     """Names of the queues that match, sorted: `*`, `?`, `[abc]`, `[!abc]`.
 
-    Scans all keys of the database, SCANNED_KEYS per call; in a cluster, of all primaries.
+    Scans all keys of the database, SCANNED_KEYS per call; in a cluster, of all primaries. Unless the settings say that
+    keys are scanned, the queues of the registry are taken.
     """
-    return sorted(set(matches(scan_queues(connection, prefix), glob)))
+    if connection.settings.scan_keys:
+        return sorted(set(matches(scan_queues(connection, prefix), glob)))
+    return sorted(matches((one.queue for one in noted_queues(connection, prefix) if one.exists), glob))
 
 
 def select_queues(connection: Connection, prefix: str, selection: Sequence[str]) -> list[str]:
@@ -72,7 +76,7 @@ def scan_queues(connection: Connection, prefix: str) -> Iterator[str]:
 
 def exists(connection: Connection, keys: QueueKeys) -> bool:
     """Whether the queue exists: it has one of its characteristic keys, or an unfinished write."""
-    return bool(connection.call("EXISTS", *[keys[name] for name in (*QUEUE_SIGNS, "open_writes")]))
+    return bool(connection.call(*existence_check(keys)))
 
 
 def warn_of_missing(connection: Connection, prefix: str, queues: Iterable[str]) -> None:
