@@ -60,11 +60,12 @@ from spark_bull.queue.manage.changes import change_job, change_jobs
 from spark_bull.queue.manage.child_removal import remove_child_dependency, remove_unprocessed_children
 from spark_bull.queue.manage.deduplication import free, holder_of
 from spark_bull.queue.manage.orphans import remove_all_orphans
+from spark_bull.queue.monitor.find import describe
 from spark_bull.queue.monitor.metrics import read_metrics
 from spark_bull.queue.monitor.stats import SAMPLE, WINDOW_MS, stats
 from spark_bull.queue.schedule import schedulers
 from spark_bull.short_errors import short_errors
-from spark_bull.tracing.tracer import TracerSource, spans_of
+from spark_bull.tracing.tracer import MeterSource, TracerSource, meter_of, spans_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -86,6 +87,8 @@ class BullQueue:
       queue: name of the queue.
       tracer: makes a span for each call that adds jobs, whose context the jobs carry, as with `telemetry` in BullMQ:
         True for the global tracer, a tracer of OpenTelemetry, or a function that returns one. BullMQ only.
+      meter: where `record_counts` records: True for the global MeterProvider, a MeterProvider of OpenTelemetry, or a
+        function that returns one.
       options: options of the connection, limits of calls and of the queue, and defaults of jobs; see QueueArguments.
 
     Raises:
@@ -99,6 +102,7 @@ class BullQueue:
         queue: str,
         *,
         tracer: TracerSource = None,
+        meter: MeterSource = None,
         **options: Unpack[QueueArguments],
     ) -> None:
         self._options = parse_arguments(options, QUEUE)
@@ -107,6 +111,7 @@ class BullQueue:
         self._limit = length_limit_of(self._options)
         self._replica_terms = replica_terms_of(self._options)
         self._spans = spans_of(tracer)
+        self._meter = meter_of(meter)
         check_defaults(self.handle.dialect, self._defaults | carrying("{}" if self._spans else ""))
 
     @property
@@ -293,6 +298,22 @@ class BullQueue:
           The number of jobs by state, for all states that the dialect has.
         """
         return counts(self.handle)
+
+    def record_counts(self) -> dict[str, int]:
+        """Counts the jobs of each state, and records the numbers as a gauge, as recordJobCountsMetric does.
+
+        Returns:
+          The number of jobs by state, as `counts()` does.
+
+        Raises:
+          OptionError: for a queue without `meter`.
+        """
+        if self._meter is None:
+            raise OptionError("expected `meter`, such as BullQueue(..., meter=True), got none: nothing can be recorded")
+        jobs = counts(self.handle)
+        states = self.handle.dialect.counted_states(jobs, describe(self.handle).version)
+        self._meter.counts(self.name, {exported: jobs[state] for state, exported in states.items()})
+        return jobs
 
     def job(self, job_id: str) -> Job | None:
         """Reads one job with its state.

@@ -7,14 +7,13 @@ default `{"traceparent":"00-<trace>-<span>-01"}`.
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
 
 from opentelemetry.context import Context, attach, detach, get_current
 from opentelemetry.propagate import extract, inject
 from opentelemetry.trace import (
+    Link,
     Span,
     SpanKind,
     Status,
@@ -27,15 +26,12 @@ from opentelemetry.trace import (
 from opentelemetry.util.types import AttributeValue
 
 from spark_bull.clock import epoch_ms
-from spark_bull.error_text import described, reason_of
-from spark_bull.errors import SparkBullError
+from spark_bull.error_text import reason_of
+from spark_bull.tracing.calls import Calls
 from spark_bull.version import VERSION
 
 __all__ = ["JobSpan", "Spans", "Tracer", "current_context", "global_tracer"]
 
-log = logging.getLogger("spark_bull")
-
-T = TypeVar("T")
 Attributes = Mapping[str, AttributeValue | None]
 #: What fails when a context cannot be injected, for the log.
 _INJECTING = "injecting a context"
@@ -48,40 +44,19 @@ def global_tracer() -> Tracer:
 
 def current_context() -> str:
     """Returns the current context as jobs carry it: JSON text; "" if there is nothing to carry."""
-    return _Calls().run("injecting the current context", _injected) or ""
-
-
-class _Calls:
-    """Calls OpenTelemetry. An error there is no error of a job: it is logged, once for each kind of call."""
-
-    def __init__(self) -> None:
-        self._failed: set[str] = set()
-
-    def run(self, what: str, call: Callable[[], T]) -> T | None:
-        """Returns what the call returns; None if it fails."""
-        try:
-            return call()
-        except SparkBullError:
-            # The timeout or the cancellation of a job, which interrupts the code that it runs.
-            raise
-        except Exception as error:
-            if what not in self._failed:
-                self._failed.add(what)
-                log.warning("traces: %s failed (%s)", what, described(error))
-            return None
+    return Calls("traces").run("injecting the current context", _injected) or ""
 
 
 class JobSpan:
     """A span of jobs; None: it could not be started. No method raises an error of OpenTelemetry."""
 
-    def __init__(self, span: Span | None, calls: _Calls) -> None:
+    def __init__(self, span: Span | None, calls: Calls) -> None:
         self._span = span
         self._calls = calls
 
     def set(self, attributes: Attributes) -> None:
         """Sets the attributes that are not None."""
-        present = {name: value for name, value in attributes.items() if value is not None}
-        self._run("setting attributes", lambda span: span.set_attributes(present))
+        self._run("setting attributes", lambda span: span.set_attributes(_present(attributes)))
 
     def record(self, error: BaseException) -> None:
         """Records that what the span stands for has failed."""
@@ -95,10 +70,17 @@ class JobSpan:
 
     def failed(self, error: BaseException, attempts_made: int) -> None:
         """Records that the attempt has failed."""
-        reason = {"bullmq.job.failed.reason": reason_of(error)}
-        self._run("adding an event", lambda span: span.add_event("job failed", reason))
+        self._add_failure({"bullmq.job.failed.reason": reason_of(error)})
         self.set({"bullmq.job.attempts.made": attempts_made})
         self.record(error)
+
+    def failed_of(self, count: int, errors: Mapping[str, BaseException]) -> None:
+        """Records that some of the `count` jobs of a batch have failed, by job id."""
+        for job_id, error in errors.items():
+            self._add_failure({"bullmq.job.id": job_id, "bullmq.job.failed.reason": reason_of(error)})
+        if errors:
+            status = Status(StatusCode.ERROR, f"{len(errors)} of {count} jobs have failed")
+            self._run("setting the status", lambda span: span.set_status(status))
 
     def carried(self) -> str:
         """Returns the context for jobs that are added within the span: that of the current span, else of this one."""
@@ -106,6 +88,9 @@ class JobSpan:
             return self._calls.run(_INJECTING, _injected) or ""
         context = set_span_in_context(self._span)
         return self._calls.run(_INJECTING, lambda: _injected(context)) or ""
+
+    def _add_failure(self, attributes: Attributes) -> None:
+        self._run("adding an event", lambda span: span.add_event("job failed", _present(attributes)))
 
     def _run(self, what: str, call: Callable[[Span], object]) -> None:
         span = self._span
@@ -118,7 +103,7 @@ class Spans:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._calls = _Calls()
+        self._calls = Calls("traces")
 
     @contextmanager
     def adding(self, queue: str, operation: str, destination: str) -> Iterator[tuple[JobSpan, str]]:
@@ -141,6 +126,26 @@ class Spans:
             finally:
                 span.set({"bullmq.job.attempt_finished_timestamp": epoch_ms()})
 
+    @contextmanager
+    def processing_batch(
+        self, queue: str, jobs: Sequence[tuple[object, Attributes]], attributes: Attributes
+    ) -> Iterator[JobSpan]:
+        """A span around a call that processes jobs, with a link to each span whose context one of them carries.
+
+        jobs: what each job carries, and the attributes of its link.
+        """
+        links = self._calls.run("extracting the contexts of jobs", lambda: list(_links(jobs)))
+        with self._span(SpanKind.CONSUMER, queue, "process", queue, None, links) as span:
+            started = {"bullmq.job.bulk.count": len(jobs), "bullmq.job.processed.timestamp": epoch_ms()}
+            span.set({**attributes, **started})
+            try:
+                yield span
+            except Exception as error:
+                span.record(error)
+                raise
+            finally:
+                span.set({"bullmq.job.attempt_finished_timestamp": epoch_ms()})
+
     def flush(self) -> None:
         """Exports the spans that have ended, if the tracer is one of the SDK of OpenTelemetry."""
         flush = getattr(getattr(self._tracer, "span_processor", None), "force_flush", None)
@@ -149,13 +154,19 @@ class Spans:
 
     @contextmanager
     def _span(
-        self, kind: SpanKind, queue: str, operation: str, destination: str, parent: Context | None
+        self,
+        kind: SpanKind,
+        queue: str,
+        operation: str,
+        destination: str,
+        parent: Context | None,
+        links: Sequence[Link] | None = None,
     ) -> Iterator[JobSpan]:
         context = get_current() if parent is None else parent
         attributes = {"bullmq.queue.name": queue, "bullmq.queue.operation": operation}
         span = self._calls.run(
             "starting a span",
-            lambda: self._tracer.start_span(f"{operation} {destination}", context, kind, attributes),
+            lambda: self._tracer.start_span(f"{operation} {destination}", context, kind, attributes, links),
         )
         token = attach(context if span is None else set_span_in_context(span, context))
         try:
@@ -171,6 +182,17 @@ def _injected(context: Context | None = None) -> str:
     carrier: dict[str, str] = {}
     inject(carrier, context)
     return json.dumps(carrier, separators=(",", ":")) if carrier else ""
+
+
+def _links(jobs: Sequence[tuple[object, Attributes]]) -> Iterator[Link]:
+    for carried, attributes in jobs:
+        context = _extracted(carried)
+        if context is not None and (linked := get_current_span(context).get_span_context()).is_valid:
+            yield Link(linked, _present(attributes))
+
+
+def _present(attributes: Attributes) -> dict[str, AttributeValue]:
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _extracted(text: object) -> Context | None:

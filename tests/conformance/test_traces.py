@@ -10,6 +10,7 @@ from dataclasses import replace
 from threading import Thread
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from opentelemetry import baggage, context
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -27,9 +28,11 @@ from spark_bull.errors import (
     UnrecoverableError,
     WaitingForChildren,
 )
+from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.tracing.otel import JobSpan
 from spark_bull.tracing.tracer import check_sendable, spans_of
-from spark_bull.worker.job.job_runner import JobFunction
+from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction
+from spark_bull.worker.job.named_runner import NamedRunner
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.slot import run_slot
 from tests.support.wait import wait_until
@@ -329,7 +332,7 @@ def test_a_slot_calls_the_function_of_its_tracer_once_and_exports_its_spans_when
     assert [span.name for span in recorder.spans] == ["process q"] * 3
 
 
-# errors of OpenTelemetry
+# batches
 
 
 def raises(*_args: object, **_kwargs: object) -> Any:
@@ -369,6 +372,93 @@ def broken(step: str, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Tr
     return recorder.tracer
 
 
+def doubles(n: Any) -> Any:
+    if (n == 13).any():
+        raise ValueError("unlucky")
+    return n * 2
+
+
+#: A UDF that fails one number.
+UDF = UdfRunner(doubles, "pandas", pa.struct([pa.field("n", pa.int64())]), pa.int64())
+
+
+def batches_of(queue: BullQueue, recorder: Recorder, count: int) -> list[ReadableSpan]:
+    """Processes the jobs of a queue with the UDF; returns the spans of its batches."""
+    with OurWorker(queue.handle, runner=UDF, chunk_size=100, tracer=recorder.tracer, worker="w"):
+        wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == count, "the jobs")
+    return [span for span in recorder.spans if span.name == "process q"]
+
+
+def test_a_batch_of_a_udf_is_a_span_with_links_to_those_that_added_its_jobs(
+    queue: BullQueue, recorder: Recorder
+) -> None:
+    first, other = queue.add({"n": 1}, name="one"), queue.add({"n": 2}, name="two")
+    queue.add({"n": 3}, opts={"telemetry": {"omitContext": True}})
+    queue.add({"n": 4}, opts={"telemetry": {"metadata": "damaged"}})
+    adds = [ids_of(span) for span in recorder.spans]
+    (batch,) = batches_of(queue, recorder, 4)
+    assert (batch.parent, batch.kind) == (None, SpanKind.CONSUMER)
+    linked = [((link.context.trace_id, link.context.span_id), dict(link.attributes or {})) for link in batch.links]
+    assert linked == [
+        (adds[0], {"bullmq.job.id": first, "bullmq.job.name": "one"}),
+        (adds[1], {"bullmq.job.id": other, "bullmq.job.name": "two"}),
+    ]
+    attributes = dict(batch.attributes or {})
+    assert (attributes["bullmq.job.bulk.count"], attributes["bullmq.queue.operation"]) == (4, "process")
+    assert attributes["bullmq.worker.name"] == "w"
+    assert (batch.status.status_code, list(batch.events)) == (StatusCode.UNSET, [])
+
+
+def test_the_span_of_a_batch_tells_which_of_its_jobs_have_failed(queue: BullQueue, recorder: Recorder) -> None:
+    queue.add_many(NewJob({"n": n}, job_id=f"job-{n}") for n in (12, 13, 14))
+    (batch,) = batches_of(queue, recorder, 3)
+    (event,) = batch.events
+    assert (event.name, dict(event.attributes or {})) == (
+        "job failed",
+        {"bullmq.job.id": "job-13", "bullmq.job.failed.reason": "unlucky"},
+    )
+    assert (batch.status.status_code, batch.status.description) == (StatusCode.ERROR, "1 of 3 jobs have failed")
+    assert len(batch.links) == 3
+
+
+def test_a_chunk_that_is_divided_by_name_has_a_span_for_each_batch_and_each_attempt(
+    queue: BullQueue, recorder: Recorder
+) -> None:
+    queue.add_many(NewJob({"n": n}, name=name) for n, name in enumerate(("a", "other", "b", "other", "a")))
+    named = NamedRunner(FunctionRunner({"*": lambda job: None}), {"a": UDF, "b": UDF})
+    with OurWorker(queue.handle, runner=named, chunk_size=100, tracer=recorder.tracer, worker="w"):
+        wait_until(lambda: queue.counts()["completed"] == 5, "the jobs")
+    spans = [span for span in recorder.spans if span.name == "process q"]
+    batches = [span for span in spans if "bullmq.job.bulk.count" in (span.attributes or {})]
+    assert [dict(span.attributes or {})["bullmq.job.bulk.count"] for span in batches] == [3]
+    assert [dict(span.attributes or {})["bullmq.job.name"] for span in spans if span not in batches] == ["other"] * 2
+
+
+@pytest.mark.parametrize("error", [DelayedError(HOUR_MS), ReturnedError()])
+def test_jobs_that_a_batch_puts_back_have_not_failed(queue: BullQueue, recorder: Recorder, error: Exception) -> None:
+    def postpones(n: Any) -> Any:
+        raise error
+
+    runner = replace(UDF, function=postpones)
+    queue.add({"n": 1})
+    with OurWorker(queue.handle, runner=runner, chunk_size=100, tracer=recorder.tracer, worker="w"):
+        wait_until(lambda: any(span.name == "process q" for span in recorder.spans), "the batch")
+    span = next(span for span in recorder.spans if span.name == "process q")
+    assert (span.status.status_code, list(span.events)) == (StatusCode.UNSET, [])
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_an_error_of_the_tracer_changes_no_outcome_of_a_batch(
+    queue: BullQueue, recorder: Recorder, broken: Tracer, step: str
+) -> None:
+    queue.add_many(NewJob({"n": n}) for n in (12, 13, 14))
+    batches_of(queue, recorder, 3)
+    assert sorted(job.returnvalue for job in queue.page("completed")) == [24, 28]
+
+
+# errors of OpenTelemetry
+
+
 @each_way
 @pytest.mark.parametrize("step", STEPS)
 def test_an_error_of_the_tracer_is_logged_once_and_changes_no_outcome(
@@ -387,7 +477,6 @@ def test_an_error_of_the_tracer_is_logged_once_and_changes_no_outcome(
     ours = worker(queue, processor, way, broken)
     with ours:
         wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == 6, "all jobs")
-    spans_of(broken).flush()  # type: ignore[union-attr]
     assert {job.returnvalue for job in queue.page("completed")} == {"sent"}
     assert [job.failed_reason for job in queue.page("failed")] == ["no address"] * 3
     messages = [record.getMessage() for record in caplog.records if "traces" in record.getMessage()]

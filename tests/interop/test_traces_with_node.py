@@ -100,6 +100,50 @@ def test_node_processes_a_follow_up_in_the_trace_of_our_job(
     assert (process["traceId"], process["parentSpanId"]) == hex_ids(our_span(exporter, "process q"))
 
 
+OMITS = {"telemetry": {"omitContext": True}}
+
+
+@each_bullmq
+@pytest.mark.parametrize("command", ["add", "addBulk"])
+def test_our_attempt_of_a_job_of_node_that_omits_the_context_begins_a_trace(
+    theirs: NodePeer, queue: BullQueue, exporter: InMemorySpanExporter, command: str
+) -> None:
+    theirs.call(command, queue="q", jobs=[{"name": "send", "data": {}, "opts": OMITS | {"attempts": 2}}])
+    tracer = queue._spans._tracer  # type: ignore[union-attr]
+    with OurWorker(queue.handle, fails_once, tracer=tracer, worker="w"):
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
+    attempts = [span for span in exporter.get_finished_spans() if span.name == "process q"]
+    assert [span.parent for span in attempts] == [None, None]
+    assert len({hex_ids(span)[0] for span in attempts}) == 2
+
+
+@each_bullmq
+@pytest.mark.parametrize("bulk", [False, True])
+def test_nodes_attempt_of_our_job_that_omits_the_context_begins_a_trace(
+    theirs: NodePeer, queue: BullQueue, bulk: bool
+) -> None:
+    job: dict[str, Any] = {"name": "send", "attempts": 2, "opts": OMITS}
+    if bulk:
+        queue.add_many([NewJob({"$behaviour": "fail:1"}, **job)])
+    else:
+        queue.add({"$behaviour": "fail:1"}, **job)
+    theirs.call("process", queue="q")
+    wait_until(lambda: queue.counts()["completed"] == 1, "the job")
+    wait_until(lambda: len(attempts_of(theirs)) == 2, "Node's spans")
+    first, second = attempts_of(theirs)
+    assert (first["parentSpanId"], second["parentSpanId"]) == (None, None)
+    assert first["traceId"] != second["traceId"]
+
+
+def attempts_of(theirs: NodePeer) -> list[Event]:
+    return [span for span in theirs.events("span") if span["name"] == "process q"]
+
+
+def fails_once(job: RunningJob) -> None:
+    if job.attempts_made == 0:
+        raise ValueError("the first time")
+
+
 @each_bullmq
 def test_spans_have_the_names_kinds_and_attributes_of_node(
     theirs: NodePeer, queue: BullQueue, exporter: InMemorySpanExporter

@@ -9,6 +9,7 @@
 //   crash          kill this process           child:mail    add a child to that queue, unless one has completed
 //   wait           wait for the children       values        return the results of the children (BullMQ)
 //   prune          remove unprocessed children (BullMQ)
+//   postpone:delay|limit|giveBack          at the first start: run again later (BullMQ)
 //
 // Without a `return` step the job returns {"echo": <its data>}.
 
@@ -32,11 +33,13 @@ const STEPS = {
   child: (queue, job) => job.addChild(queue),
   wait: (_, job) => job.waitForChildren(),
   prune: (_, job) => job.removeUnprocessedChildren(),
+  postpone: (how, job) => (job.attemptsStarted === 1 ? job[how](1) : undefined),
   values: async (_, job) => ({ value: [await job.childrenValues(), await job.childrenFailures()] }),
 };
 
 // `job` is the adapter's neutral view: data, attemptsMade, progress(value), log(row), discard(); in BullMQ also
-// addChild(queue), waitForChildren(), removeUnprocessedChildren(), childrenValues(), childrenFailures().
+// addChild(queue), waitForChildren(), removeUnprocessedChildren(), childrenValues(), childrenFailures(),
+// attemptsStarted, delay(ms), limit(ms), giveBack().
 async function behave(job) {
   const script = (job.data && job.data.$behaviour) || '';
   let result = { value: { echo: job.data } };

@@ -27,7 +27,7 @@ const COMMANDS = new Set([
   'retry', 'promote', 'remove',
   'pause', 'resume', 'clean', 'empty', 'obliterate',
   'process', 'stop', 'listen', 'publish', 'invoke',
-  'claim', 'settle', 'rescue', 'promoteDue', 'trace',
+  'claim', 'settle', 'rescue', 'promoteDue', 'trace', 'measure', 'exported',
 ]);
 
 // Standard output belongs to the protocol; whatever a library prints goes to standard error.

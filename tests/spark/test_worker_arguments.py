@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pandas as pd
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.trace import TracerProvider
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
@@ -227,10 +228,9 @@ def test_an_argument_has_an_effect_or_is_refused(
         )
 
 
-def test_a_tracer_is_refused_where_it_has_no_effect_or_cannot_be_sent(spark: SparkSession, redis_url: str) -> None:
-    double = f.udf(lambda n: 2 * n, "long")
-    for processor, engine in ((double, "loop"), (double, "stream"), (print, "stream")):
-        with pytest.raises(OptionError, match="`tracer` has no effect on UDFs and functions of DataFrames"):
-            Worker(spark, "q", processor, engine=engine, payload_schema="n LONG", tracer=True, url=redis_url)
-    with pytest.raises(OptionError, match="got a Tracer, which cannot be sent to the executors"):
-        Worker(spark, "q", print, tracer=TracerProvider().get_tracer("driver"), url=redis_url)
+def test_telemetry_is_refused_where_it_has_no_effect_or_cannot_be_sent(spark: SparkSession, redis_url: str) -> None:
+    for name, one in (("tracer", TracerProvider().get_tracer("driver")), ("meter", MeterProvider())):
+        with pytest.raises(OptionError, match=f"`{name}` has no effect here: engine='stream'"):
+            Worker(spark, "q", print, engine="stream", url=redis_url, **{name: True})
+        with pytest.raises(OptionError, match="which cannot be sent to the executors"):
+            Worker(spark, "q", print, url=redis_url, **{name: one})

@@ -65,7 +65,9 @@ NOT_RUN = {
     "spark-submit --master k8s": "needs a cluster that no test has",
     "FROM apache/spark": "is the description of an image",
     "spark.executor.decommission.forceKillTimeout  60s": "is a part of the configuration of Spark",
-    "scrape_configs:": "is a part of the configuration of Prometheus",
+    "scrape_configs:\n  - job_name": "is a part of the configuration of Prometheus",
+    "exporters: [carbon]": "is the configuration of a collector",
+    "otelcol-contrib validate": "needs a collector that no test has",
     "spark-bull reshard": "needs a queue with shards; test_shards.py runs it",
     "[*] --> staged": "is a diagram",
     "delayed --> wait : Promoter": "is a diagram",
@@ -190,6 +192,9 @@ CASES = {
         then={"orders": {"completed": 3}},
     ),
     "def enrich(": Case(jobs={"orders": [{"sku": "tea", "amount": 2}]}, then={"orders": {"completed": 1}}),
+    "ConsoleMetricExporter(": Case(
+        jobs={"mail": [{"to": "ada@example.org"}]}, then={"mail": {"completed": 1}}, prints=("'completed':1",)
+    ),
     "ConsoleSpanExporter(": Case(jobs={"mail": [{"to": "ada@example.org"}]}, then={"mail": {"completed": 1}}),
     '[("morning", ': Case(then={"reports": {"delayed": 1, "wait": 1}}, prints=("|morning|summary|", "|sync|")),
     'upsert_scheduler("nightly"': Case(then={"reports": {"delayed": 1}}, prints=("nightly03***", "poll60000")),

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from spark_bull.errors import UnrecoverableError, WaitingForChildren
+from spark_bull.errors import DelayedError, RateLimitError, ReturnedError, UnrecoverableError, WaitingForChildren
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.tracing.tracer import TracerSource, spans_of
+from spark_bull.tracing.tracer import MeterSource, TracerSource
 from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction, Runner
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
@@ -24,6 +24,8 @@ from spark_bull.worker.slot.slot_state import Setup
 from spark_bull.worker.slot.slot_stats import SlotStats
 from spark_bull.worker.slot.start_limit import start_limit
 from tests.support.wait import PATIENCE_S
+
+_POSTPONING = {"delay": DelayedError(1), "limit": RateLimitError(1), "giveBack": ReturnedError()}
 
 
 def behave(job: RunningJob) -> Any:
@@ -47,6 +49,8 @@ def behave(job: RunningJob) -> Any:
             job.add_child(NewJob({"$behaviour": "return:7"}, "child", job_id=f"child-of-{job.id}"), queue=rest)
         if name == "wait" and job.handle.connection.call("EXISTS", job.handle.keys.children(job.id)):
             raise WaitingForChildren
+        if name == "postpone" and job.attempts_started == 1:
+            raise _POSTPONING[rest]
         if name == "prune":
             job.remove_unprocessed_children()
         if name == "values":
@@ -72,6 +76,7 @@ class OurWorker:
         runner: Runner | None = None,
         policy: OutcomePolicy | None = None,
         tracer: TracerSource = None,
+        meter: MeterSource = None,
         setup: Setup | None = None,
         **claim_settings: Any,
     ) -> None:
@@ -100,10 +105,11 @@ class OurWorker:
             min_chunk=min_chunk,
             chunk_wait_ms=chunk_wait_ms,
             tracer=tracer,
+            meter=meter,
             setup=setup,
         )
         self.control = SlotControl(plan)
-        self.loop = loop_of(plan, 0, spans_of(tracer))
+        self.loop = loop_of(plan, 0)
         self.stats: SlotStats | None = None
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)

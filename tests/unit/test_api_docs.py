@@ -110,6 +110,7 @@ WORKER_ONLY = {
     "setup",
     "env",
     "tracer",
+    "meter",
     "redis",
 }
 
@@ -117,7 +118,7 @@ WORKER_ONLY = {
 @pytest.mark.parametrize(
     ("kind", "scope", "others"),
     [
-        (spark_bull.BullQueue, QUEUE, {"queue", "tracer", "redis"}),
+        (spark_bull.BullQueue, QUEUE, {"queue", "tracer", "meter", "redis"}),
         (spark_bull.Promoter, SERVICE, {"queues", "redis", "rescue", "ageing"}),
         (spark_bull.Rescuer, SERVICE, {"queues", "redis"}),
         (spark_bull.Worker, WORK, WORKER_ONLY),

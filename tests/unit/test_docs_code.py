@@ -170,13 +170,31 @@ def test_diagrams_have_the_states_of_the_code() -> None:
             assert states <= {*STATES, "staged"}
 
 
+#: Components of the collector of OpenTelemetry, in the distribution otelcol-contrib.
+COMPONENTS = {
+    "receivers": {"otlp", "prometheus", "statsd"},
+    "processors": {"batch"},
+    "exporters": {"carbon"},
+}
+
+
+def test_the_configuration_of_the_collector_has_pipelines_of_components_that_exist() -> None:
+    (text,) = (block.text for block in BLOCKS if block.language == "yaml" and "pipelines:" in block.text)
+    configuration = yaml.safe_load(text)
+    pipelines = configuration.pop("service")["pipelines"]
+    assert {kind: set(components) for kind, components in configuration.items()} == COMPONENTS
+    assert {kind: set(used) for kind, used in pipelines["metrics"].items()} == COMPONENTS
+    (scraped,) = configuration["receivers"]["prometheus"]["config"]["scrape_configs"]
+    assert scraped["static_configs"][0]["targets"]
+
+
 def test_examples_of_output_and_configuration_are_true() -> None:
     """The findings of `spark-bull doctor` exist; Prometheus would accept its configuration."""
     sources = "\n".join(
         path.read_text("utf-8") for path in sorted((ROOT / "spark_bull" / "cli" / "doctor").glob("*.py"))
     )
     for block in BLOCKS:
-        if block.language == "yaml":
+        if block.language == "yaml" and block.text.startswith("scrape_configs:"):
             (job,) = yaml.safe_load(block.text)["scrape_configs"]
             assert job["static_configs"][0]["targets"]
         if block.text.startswith("problem"):

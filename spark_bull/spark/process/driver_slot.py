@@ -8,7 +8,6 @@ from spark_bull.errors import WorkerFailed
 from spark_bull.spark.platform.job_tags import add_tag
 from spark_bull.spark.process.frame_runner import WrongFrame, frame_runners
 from spark_bull.spark.process.slot_group import SlotGroup
-from spark_bull.tracing.tracer import spans_of
 from spark_bull.worker.slot.slot import loop_of
 from spark_bull.worker.slot.termination import return_jobs
 
@@ -20,8 +19,7 @@ class DriverSlot(SlotGroup):
         frame_runners(self._plan.runner)[0].check_spark()
         add_tag(self._spark, self._tag)
         (number,) = self._numbers
-        spans = spans_of(self._plan.tracer)
-        loop = loop_of(replace(self._plan, run=self.restarts), number, spans)
+        loop = loop_of(replace(self._plan, run=self.restarts), number)
         try:
             loop.run()
         except BaseException as error:
@@ -29,5 +27,3 @@ class DriverSlot(SlotGroup):
             if isinstance(error, WrongFrame):
                 raise WorkerFailed(f"worker {self._plan.worker} failed: {error}") from error
             raise
-        finally:
-            loop.flush()

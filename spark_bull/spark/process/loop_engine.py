@@ -69,7 +69,11 @@ class LoopEngine:
             self._follower.start()
             return
         check_picklable(
-            processor=plan.runner, setup=plan.setup, tracer=plan.tracer, backoff_strategy=plan.policy.strategy
+            processor=plan.runner,
+            setup=plan.setup,
+            tracer=plan.tracer,
+            meter=plan.meter,
+            backoff_strategy=plan.policy.strategy,
         )
         warn_of_speculation(self._spark)
         if is_remote(self._spark):

@@ -73,6 +73,7 @@ def plan_loop(
         min_chunk=options["minChunk"],
         chunk_wait_ms=options["chunkWaitMs"],
         tracer=processing.tracer,
+        meter=processing.meter,
         setup=processing.setup,
         env=processing.env,
         max_stalled=options["maxStalled"],

@@ -32,13 +32,13 @@ from spark_bull.spark.process.worker_options import (
     PayloadSchema,
     Processing,
     check_setup,
-    check_tracer,
+    check_telemetry,
     checked_env,
     worker_options,
 )
 from spark_bull.spark.process.worker_progress import WorkerProgress
 from spark_bull.spark.process.worker_queues import opened, worked_queues
-from spark_bull.tracing.tracer import TracerSource
+from spark_bull.tracing.tracer import MeterSource, TracerSource
 from spark_bull.worker.job.interrupts import exiting_on_sigterm, interrupted_once, killed_by_interrupts
 from spark_bull.worker.job.outcome_policy import BackoffStrategy
 from spark_bull.worker.slot.slot_state import Setup
@@ -83,11 +83,14 @@ class Worker:
       setup: a function without parameters that each slot calls once, before it claims jobs; `job.state` is what it
         returns or yields, or the value of the context manager that it returns. That is closed when the slot ends. May
         be a coroutine function if the processor is one. For functions only.
-      env: environment variables of the slots, such as {"OMP_NUM_THREADS": "1"}; set before `setup` and `tracer` are
-        called, but after the modules of a pickled function were imported. Engine loop only.
-      tracer: makes a span for each attempt of a job, in the trace of the span that added it: True for the global tracer
-        of the executor's process, or a function that each slot calls once, and that returns a tracer of OpenTelemetry.
-        For functions only.
+      env: environment variables of the slots, such as {"OMP_NUM_THREADS": "1"}; set before `setup`, `tracer` and
+        `meter` are called, but after the modules of a pickled function were imported. Engine loop only.
+      tracer: makes a span for each attempt of a job, in the trace of the span that added it, or for each batch of a UDF
+        or a function of DataFrames, with links to those spans: True for the global tracer of the process, or a function
+        that each slot calls once, and that returns a tracer of OpenTelemetry. Engine loop only.
+      meter: counts jobs by what becomes of them, and records how long they are processed, as BullMQ does: True for the
+        global MeterProvider of the process, or a function that each slot calls once, and that returns a MeterProvider
+        of OpenTelemetry, which is shut down when the slot ends. Engine loop only.
       options: options of the connection, the slots and the jobs; see WorkerArguments.
 
     Raises:
@@ -109,16 +112,17 @@ class Worker:
         setup: Setup | None = None,
         env: Mapping[str, str] | None = None,
         tracer: TracerSource = None,
+        meter: MeterSource = None,
         **options: Unpack[WorkerArguments],
     ) -> None:
         if processor is None:
             raise OptionError("expected `processor`: a function of a job, functions by name, or a UDF; got none")
         parsed = worker_options(options, processor)
         engine = parsed["engine"]
-        check_tracer(tracer, engine, processor)
+        check_telemetry(tracer, meter, engine)
         check_setup(setup, engine, processor)
         variables = checked_env(env, engine, processor)
-        processing = Processing(processor, payload_schema, backoff_strategy, setup, variables, tracer)
+        processing = Processing(processor, payload_schema, backoff_strategy, setup, variables, tracer, meter)
         worked = opened(parsed, worked_queues(queue, queues, weights, engine))
         self.handles = [one.handle for one in worked]
         self.handle: QueueHandle = self.handles[0]

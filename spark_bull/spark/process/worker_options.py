@@ -14,7 +14,7 @@ from spark_bull.options.parse import Options, parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.spark.process.kinds import Processor, by_name, kind_of, kinds_of
 from spark_bull.store.settings import resolved
-from spark_bull.tracing.tracer import TracerSource, check_sendable
+from spark_bull.tracing.tracer import MeterSource, TracerSource, check_sendable
 from spark_bull.worker.job.job_tasks import is_coroutine_function
 from spark_bull.worker.job.outcome_policy import BackoffStrategy
 from spark_bull.worker.slot.slot_state import Setup
@@ -33,6 +33,7 @@ class Processing:
     setup: Setup | None
     env: Mapping[str, str]
     tracer: TracerSource
+    meter: MeterSource
 
 
 #: Arguments without effect for an engine, and the reason.
@@ -113,14 +114,15 @@ def check_combinations(options: Options) -> None:
         raise OptionError("`chunk_wait_ms` has no effect without `min_chunk`: give both, or leave it out")
 
 
-def check_tracer(tracer: TracerSource, engine: str, processor: Processor | Mapping[str, Processor]) -> None:
-    """Raises OptionError for a tracer that cannot be sent to the executors, or has no effect."""
-    check_sendable(tracer)
-    if tracer and not _has_functions(engine, processor):
-        raise OptionError(
-            "`tracer` has no effect on UDFs and functions of DataFrames, which get many jobs at a time: "
-            "leave it out, or use a function of a job"
-        )
+def check_telemetry(tracer: TracerSource, meter: MeterSource, engine: str) -> None:
+    """Raises OptionError for a tracer or a meter that cannot be sent to the executors, or has no effect."""
+    check_sendable(tracer, meter)
+    for name, given in (("tracer", tracer), ("meter", meter)):
+        if given and engine == "stream":
+            raise OptionError(
+                f"`{name}` has no effect here: engine='stream' runs in the tasks of queries; leave it out, or use "
+                "engine='loop'"
+            )
 
 
 def check_setup(setup: Setup | None, engine: str, processor: Processor | Mapping[str, Processor]) -> None:

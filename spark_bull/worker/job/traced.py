@@ -1,25 +1,72 @@
-"""Functions of jobs, each call in a span."""
+"""Runners in spans: one for each call of a function of a job, one for each batch of the others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spark_bull.errors import POSTPONING
 from spark_bull.model.job_json import parsed_opts
-from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction
+from spark_bull.worker.job.ending import outcome_of
+from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction, Result, Runner
 from spark_bull.worker.job.job_tasks import is_coroutine_function
+from spark_bull.worker.job.named_runner import NamedRunner
 from spark_bull.worker.job.running_job import RunningJob
 
 if TYPE_CHECKING:
     from spark_bull.tracing.otel import Spans
 
 
-def traced(runner: FunctionRunner, spans: Spans, worker: Mapping[str, str]) -> FunctionRunner:
-    """Returns a runner whose functions run in spans. worker: attributes of the worker."""
+def traced(runner: Runner, spans: Spans, worker: Mapping[str, str]) -> Runner:
+    """Returns a runner that does the same in spans. worker: attributes of the worker."""
+    if isinstance(runner, NamedRunner):
+        # Names that share a runner must do so again.
+        batches = {id(one): _TracedBatches(one, spans, worker) for one in runner.batches.values()}
+        named = {name: batches[id(one)] for name, one in runner.batches.items()}
+        return replace(runner, functions=_traced_functions(runner.functions, spans, worker), batches=named)
+    if isinstance(runner, FunctionRunner):
+        return _traced_functions(runner, spans, worker)
+    return _TracedBatches(runner, spans, worker)
+
+
+@dataclass(frozen=True)
+class _TracedBatches(Runner):
+    """Runs each batch in a span with links to those that added its jobs, as it belongs to the traces of all of them."""
+
+    runner: Runner
+    spans: Spans
+    worker: Mapping[str, str]
+
+    one_by_one = False
+
+    @property
+    def may_end_process(self) -> bool:
+        return self.runner.may_end_process
+
+    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
+        if not jobs:
+            return
+        linked = [(_carried(job), {"bullmq.job.id": job.id, "bullmq.job.name": job.name}) for job in jobs]
+        errors: dict[str, BaseException] = {}
+        with self.spans.processing_batch(jobs[0].queue, linked, self.worker) as span:
+            for results in self.runner(jobs, lost):
+                errors |= _failures_of(results)
+                yield results
+            span.failed_of(len(jobs), errors)
+
+    def interrupt(self, job: RunningJob) -> None:
+        self.runner.interrupt(job)
+
+
+def _failures_of(results: Sequence[Result]) -> dict[str, BaseException]:
+    """The errors of attempts that have failed, by job id."""
+    return {job.id: error for job, _, error in results if error is not None and outcome_of(error).error is not None}
+
+
+def _traced_functions(runner: FunctionRunner, spans: Spans, worker: Mapping[str, str]) -> FunctionRunner:
     functions = {name: _traced(function, spans, worker) for name, function in runner.functions.items()}
     return replace(runner, processor=functions)
 
@@ -38,12 +85,16 @@ def _traced(function: JobFunction, spans: Spans, worker: Mapping[str, str]) -> J
     return call_coroutine if is_coroutine_function(function) else call
 
 
+def _carried(job: RunningJob) -> object:
+    """The trace context that a job carries."""
+    return (parsed_opts(job.claimed.opts) or {}).get("tm")
+
+
 @contextmanager
 def _attempt(spans: Spans, worker: Mapping[str, str], job: RunningJob) -> Iterator[None]:
     """The span of one attempt. It has failed, unless the job is to run again without having lost an attempt."""
-    carried = (parsed_opts(job.claimed.opts) or {}).get("tm")
     attributes = {**worker, "bullmq.job.id": job.id, "bullmq.job.name": job.name}
-    with spans.processing(job.queue, carried, attributes) as span:
+    with spans.processing(job.queue, _carried(job), attributes) as span:
         if job.handle.dialect.has("telemetry"):
             job.trace(span.carried)
         try:

@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from spark_bull.tracing.tracer import meter_of
 from spark_bull.worker.job.alarm import handling_alarms
 from spark_bull.worker.job.interrupts import recording_interrupts
 from spark_bull.worker.job.job_runner import Result
@@ -21,6 +22,9 @@ from spark_bull.worker.slot.slot_queue import SlotQueue
 from spark_bull.worker.slot.slot_state import SlotState
 from spark_bull.worker.slot.slot_stats import SlotReport, SlotStats
 from spark_bull.worker.slot.termination import returning_jobs
+
+if TYPE_CHECKING:
+    from spark_bull.tracing.otel import Spans
 
 
 class StateEnded:
@@ -45,17 +49,19 @@ class SlotLoop(ABC):
         self._inbox: SimpleQueue[Event] = SimpleQueue()
         self._is_stopping = False
         self._close_state: Callable[[], None] = lambda: None
-        #: Exports the spans of the slot.
-        self.flush: Callable[[], object] = lambda: None
+        #: Makes the spans of the slot.
+        self.spans: Spans | None = None
+        self._meter = meter_of(plan.meter)
+        post = self._inbox.put if waits_in_thread else None
         self.queues: Sequence[SlotQueue] = [
-            SlotQueue(plan, queue, slot, self._stats, failures, self._inbox.put if waits_in_thread else None, at_once)
-            for queue in plan.queues
+            SlotQueue(plan, queue, slot, self._stats, failures, post, at_once, self._meter) for queue in plan.queues
         ]
 
     def run(self) -> SlotStats:
         """Runs until it is to stop; what is claimed by then is finished. Raises only what no job has caused."""
         self._report.publish("starting", [])
         with ExitStack() as stack:
+            stack.callback(self._export)
             for queue in self.queues:
                 stack.enter_context(queue)
             stack.enter_context(recording_interrupts())
@@ -88,9 +94,16 @@ class SlotLoop(ABC):
             yield value
 
     def _close_early(self) -> None:
-        """Exports spans and closes the state, as the process is to end; called in another thread."""
-        self.flush()
+        """Exports spans and metrics, and closes the state, as the process is to end; called in another thread."""
+        self._export()
         self._close_state()
+
+    def _export(self) -> None:
+        """Exports the spans that have ended, and the metrics."""
+        if self.spans is not None:
+            self.spans.flush()
+        if self._meter is not None:
+            self._meter.end()
 
     @abstractmethod
     def _loop(self) -> None:

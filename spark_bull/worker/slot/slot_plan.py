@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.tracing.tracer import TracerSource
+from spark_bull.tracing.tracer import MeterSource, TracerSource
 from spark_bull.worker.job.job_runner import Runner
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.slot.slot_state import Setup
@@ -45,6 +45,7 @@ class SlotPlan:
       min_chunk: number of jobs for which a UDF waits, `chunk_wait_ms` at most.
       chunk_wait_ms: see `min_chunk`; ms.
       tracer: the tracer of the slots: see `spark_bull.tracing.tracer.spans_of`.
+      meter: the provider of the slots' meters: see `spark_bull.tracing.tracer.meter_of`.
       setup: makes the state of a slot: see `spark_bull.worker.slot.slot_state`.
       env: environment variables of the slots' processes.
       run: number of the start of the slots; each starts all slots of the worker.
@@ -62,6 +63,7 @@ class SlotPlan:
     min_chunk: int = 1
     chunk_wait_ms: int = 0
     tracer: TracerSource = None
+    meter: MeterSource = None
     setup: Setup | None = None
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     run: int = 0

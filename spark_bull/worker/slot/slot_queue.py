@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
@@ -21,9 +21,13 @@ from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.blocked_parents import fail_blocked
 from spark_bull.worker.slot.failures import Failures
 from spark_bull.worker.slot.job_wait import JobWait, Signalled
+from spark_bull.worker.slot.queue_meter import QueueMeter
 from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.worker.slot.slot_stats import SlotStats
 from spark_bull.worker.slot.unsettled import Unsettled
+
+if TYPE_CHECKING:
+    from spark_bull.tracing.meter import JobMeter
 
 log = logging.getLogger("spark_bull")
 
@@ -57,7 +61,7 @@ def _held_for(lock: Lock, timeout_s: float) -> Iterator[None]:
 class SlotQueue:
     """One queue as one slot works on it: `keeper` has the locks of its jobs, `unsettled` the jobs, `wait` its waits.
 
-    post: see JobWait. at_once: how many of the claimed jobs start at once; None: all.
+    post: see JobWait. at_once: how many of the claimed jobs start at once; None: all. meter: None records nothing.
 
     Three locks, taken in this order: `_calling`, `unsettled.recording`, that of the keeper; see
     docs/develop/threads-and-locks.md.
@@ -72,6 +76,7 @@ class SlotQueue:
         failures: Failures,
         post: Callable[[Signalled], None] | None,
         at_once: int | None,
+        meter: JobMeter | None = None,
     ) -> None:
         self.handle: QueueHandle = queue.handle
         self.weight = queue.weight
@@ -79,7 +84,8 @@ class SlotQueue:
         self.state: Any = None
         settings = self._claim_settings = replace(queue.claim_settings, sender=f"{plan.worker}:{slot}", at_once=at_once)
         self.keeper = LockKeeper(self.handle, settings.lock_ms)
-        self.unsettled = Unsettled(self.handle, plan, settings, self.keeper, self._warn)
+        self._meter = None if meter is None else QueueMeter(meter, self.handle.keys.queue)
+        self.unsettled = Unsettled(self.handle, plan, settings, self.keeper, self._warn, self._meter)
         self.wait = JobWait(self.handle, plan.worker, settings.worker or plan.worker, post, self._warn)
         self._start_limit = queue.start_limit
         self._plan = plan
@@ -137,6 +143,8 @@ class SlotQueue:
         self._clock = _Clock(claim.now, sent_s, monotonic_s())
         self._since = self._since or claim.now
         self._stats.add(claim.counted)
+        if self._meter is not None:
+            self._meter.add(outcomes, claim)
         if outcomes:
             self._failures.add(self.handle.keys.queue, outcomes)
             self._process_reply(outcomes, claim)

@@ -16,6 +16,7 @@ from spark_bull.queue.process.claim import parts_to_return, work
 from spark_bull.worker.claims.lock_keeper import LockKeeper
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.worker.slot.queue_meter import QueueMeter
 from spark_bull.worker.slot.slot_plan import SlotPlan
 
 #: Number of jobs of a UDF's chunk that one script claims, settles or returns, so that it does not block Redis for long.
@@ -36,6 +37,7 @@ class Unsettled:
         claim_settings: ClaimSettings,
         keeper: LockKeeper,
         warn: Callable[[str, object], None],
+        meter: QueueMeter | None = None,
     ) -> None:
         self._handle = handle
         self._plan = plan
@@ -43,6 +45,7 @@ class Unsettled:
         self._claim_settings = replace(claim_settings, sender=f"{claim_settings.sender}:end")
         self._keeper = keeper
         self._warn = warn
+        self._meter = meter
         #: Ids of the jobs for which the processor was called.
         self.begun: set[str] = set()
         #: Jobs that must never run twice.
@@ -114,7 +117,9 @@ class Unsettled:
         return outcomes
 
     def _settle(self, outcomes: Outcomes) -> None:
-        work(self._handle, self._claim_settings, outcomes, 0)
+        claim = work(self._handle, self._claim_settings, outcomes, 0)
+        if self._meter is not None:
+            self._meter.add(outcomes, claim)
 
     def _stall(self, token: str, ids: Sequence[str], since: int) -> None:
         reply = stall(self._handle, token, ids, max_stalled=self._plan.max_stalled, since=since)

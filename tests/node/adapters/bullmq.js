@@ -27,6 +27,12 @@ class BullMQAdapter extends Adapter {
     this.telemetry = telemetryOf((span) => this.emit({ event: 'span', ...span }));
   }
 
+  // Queues and workers that are opened from now on record metrics; `exported` returns them.
+  measure() {
+    const { telemetry, exported } = require('../metrics').metered();
+    Object.assign(this, { telemetry, exported });
+  }
+
   openQueue(name) {
     return new this.library.Queue(name, this.options);
   }
@@ -125,6 +131,19 @@ class BullMQAdapter extends Adapter {
         if (Object.keys(await job.getChildrenValues()).length) return;
         const parent = { id: job.id, queue: job.queueQualifiedName };
         await this.queue(name).add('child', { $behaviour: 'return:7' }, { parent, jobId: `child-of-${job.id}` });
+      },
+      attemptsStarted: job.attemptsStarted,
+      delay: async (ms) => {
+        await job.moveToDelayed(Date.now() + ms, token);
+        throw new this.library.DelayedError();
+      },
+      limit: async (ms) => {
+        await this.queue(job.queueName).rateLimit(ms);
+        throw new this.library.RateLimitError();
+      },
+      giveBack: async () => {
+        await job.moveToWait(token);
+        throw new this.library.WaitingError();
       },
       waitForChildren: async () => {
         if (await job.moveToWaitingChildren(token)) throw new this.library.WaitingChildrenError();

@@ -17,7 +17,7 @@ from spark_bull.spark.process.loop_plan import largest_chunk
 from spark_bull.spark.process.slot_group import task_tries
 from spark_bull.spark.process.worker_options import (
     check_setup,
-    check_tracer,
+    check_telemetry,
     checked_env,
     worker_options,
 )
@@ -127,15 +127,13 @@ def test_dialects_that_count_no_starts_refuse_max_started(dialect: str) -> None:
     DIALECTS["bullmq"].check_options(options)
 
 
-@pytest.mark.parametrize(
-    ("processor", "engine"), [(of_frames, "stream"), (of_frames, "loop"), (udf, "loop"), (udf, "stream")]
-)
-def test_a_tracer_is_for_functions_of_a_job(processor: Callable[..., Any], engine: str) -> None:
-    check_tracer(True, "loop", of_a_job)
-    check_tracer(True, "loop", {"send": of_a_job})
-    check_tracer(False, engine, processor)
-    with pytest.raises(OptionError, match="`tracer` has no effect on UDFs and functions of DataFrames"):
-        check_tracer(True, engine, processor)
+@pytest.mark.parametrize("name", ["tracer", "meter"])
+def test_telemetry_is_for_the_engine_loop(name: str) -> None:
+    given = {"tracer": None, "meter": None, name: True}
+    check_telemetry(**given, engine="loop")
+    check_telemetry(tracer=False, meter=None, engine="stream")
+    with pytest.raises(OptionError, match=f"`{name}` has no effect here: engine='stream' runs in the tasks of queries"):
+        check_telemetry(**given, engine="stream")
 
 
 @pytest.mark.parametrize(
