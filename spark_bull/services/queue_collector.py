@@ -66,7 +66,8 @@ class QueueCollector:
         if not lease.start <= position <= lease.end:
             self._lost(
                 f"the query is at position {position:,} of its results, but Redis has {lease.start:,} to "
-                f"{lease.end:,}: an older checkpoint was used, or Redis was restored from an older state"
+                f"{lease.end:,}: an older checkpoint was used, Redis was restored from an older state, or a replica "
+                "that lagged has become the primary"
             )
             if position > lease.end:
                 lease = self.ledger.open("earliest", create=True, base=position, recreate=True)
@@ -158,8 +159,8 @@ class QueueCollector:
                 return None
             more, cursor = True, ""
             while more:
-                found = self.ledger.discover(strict=self._strict, events_only=True)
-                if found.state != "ok" or found.end < self.end:
+                found = self.ledger.discover(strict=self._strict, events_only=True, known_end=self.end)
+                if found.state != "ok":
                     return None
                 self.end, more, cursor = found.end, found.remaining is Remaining.EVENTS, found.cursor
             return cursor
@@ -170,21 +171,22 @@ class QueueCollector:
             self._closed = True
 
     def _discover_once(self) -> DiscoverResult:
-        found = self.ledger.discover(self._horizon, strict=self._strict)
+        found = self._next()
         if found.state == "recreated":
             self._lost("the queue was deleted and created again")
-            found = self.ledger.discover(self._horizon, strict=self._strict, accept_recreated=True)
+            found = self._next(accept_recreated=True)
         if found.state == "lost":
             self._recreate(self.end)
-            found = self.ledger.discover(self._horizon, strict=self._strict)
-        if found.state == "taken":
-            raise self._in_use(found.owner)
-        if found.end < self.end:
+            found = self._next()
+        if found.state == "behind":
             self._lost(
-                f"Redis was restored from an older state: its results end at {found.end:,} instead of {self.end:,}"
+                "Redis was restored from an older state, or a replica that lagged has become the primary: its results "
+                f"end at {found.end:,} instead of {self.end:,}"
             )
             self.ledger.open("earliest", create=True, base=self.end, recreate=True)
-            found = self.ledger.discover(self._horizon, strict=self._strict)
+            found = self._next()
+        if found.state == "taken":
+            raise self._in_use(found.owner)
         if found.missed:
             number = f"about {found.missed:,}" if found.missed > 0 else "an unknown number of"
             self._lost(
@@ -193,6 +195,11 @@ class QueueCollector:
                 "more events (streams.events.maxLen of the Queue)"
             )
         return found
+
+    def _next(self, *, accept_recreated: bool = False) -> DiscoverResult:
+        return self.ledger.discover(
+            self._horizon, accept_recreated=accept_recreated, strict=self._strict, known_end=self.end
+        )
 
     def release(self, position: int, *, remove: bool) -> None:
         """Removes the entries before `position`, which are committed. remove: also deletes their jobs from Redis."""

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Any, Final, TypeVar
 
@@ -173,7 +174,10 @@ class Servers:
         """The answers of the servers that can be reached, with their URLs. Raises the last error if none can."""
 
         def asked(url: str) -> tuple[str, T]:
-            return url, ask(self._client(url))
+            if not self._may_be_replaced:
+                return url, ask(self._client(url))
+            with new_client(self._settings, url) as client:
+                return url, ask(client)
 
         return _answers(urls, asked)
 
@@ -206,8 +210,34 @@ class Servers:
 
     def _client(self, url: str) -> redis.Redis:
         if url not in self._clients:
-            self._clients[url] = new_client(self._settings, url)
+            client = new_client(self._settings, url)
+            if self._may_be_replaced:
+                client.connection_pool.connection_kwargs["redis_connect_func"] = partial(self._on_connect, url)
+            self._clients[url] = client
         return self._clients[url]
+
+    @property
+    def _may_be_replaced(self) -> bool:
+        """Whether another server may become the primary that has the calls; a cluster redirects them itself."""
+        return self._slots is None and (self._sentinels is not None or len(self._given) > 1)
+
+    def _on_connect(self, url: str, connection: Any) -> None:
+        """Prepares a new connection. Raises ConnectionError if the server is not the primary any more.
+
+        redis-py opens idle connections again that a server has closed: it may have been killed, and may be back as a
+        replica, which answers reads, or as a primary that nobody replicates.
+        """
+        connection.on_connect()
+        if not self._may_be_replaced:
+            return
+        if self._sentinels is not None:
+            primary = at_address(self._settings.url, *self._ask(self._sentinels.service))
+        else:
+            connection.send_command("HELLO")
+            said = _by_name(connection.read_response(disable_decoding=True))
+            primary = url if said.get(b"role") == b"master" else ""
+        if primary != url:
+            raise redis.ConnectionError("the server is not the primary any more")
 
 
 def _answers(servers: Iterable[S], ask: Callable[[S], T]) -> Iterator[T]:
@@ -234,6 +264,11 @@ def _hello(client: redis.Redis) -> dict[bytes, Any]:
         if "unknown command" not in str(error):
             raise
         return {}
+    return _by_name(reply)
+
+
+def _by_name(reply: Any) -> dict[bytes, Any]:
+    """A map, which RESP2 sends as a list of names and values."""
     return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 

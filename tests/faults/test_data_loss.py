@@ -15,16 +15,21 @@ from pyspark.sql.types import IntegerType, StructType
 from redis import Redis
 
 from spark_bull import BullQueue, DataLost, EmbeddedRedis, NewJob, Promoter, Worker
+from spark_bull.errors import ResultsLost
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import COLLECT
+from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.lost_writes import KnownWrites
 from spark_bull.queue.dispatch.writes import Identity, roll_forward
+from spark_bull.queue.process.claim import work
 from spark_bull.services.collector import Collector
 from spark_bull.spark.staging import commit
+from tests.support.finisher import entries
 from tests.support.redis_cluster import RedisCluster
 from tests.support.sink import ManageSink, ScheduleSink, Sink
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.work_bench import CLAIM_SETTINGS, completed
 from tests.support.writes import register_all
 
 OwnRedis = Callable[..., EmbeddedRedis]
@@ -290,6 +295,51 @@ def test_a_query_of_results_ends_or_logs_a_loss(
                 assert collector.advance(done, None) == done
                 (text,) = said(caplog)
                 assert "queue q: expected write first" in text
+
+
+def finish(queue: BullQueue, job_id: str) -> None:
+    """Adds a job and completes it."""
+    queue.add({}, job_id=job_id)
+    claim = work(queue.handle, CLAIM_SETTINGS, None, 1)
+    assert [job.id for job in claim.jobs] == [job_id]
+    work(queue.handle, CLAIM_SETTINGS, completed(claim), 0)
+
+
+@pytest.mark.parametrize("protocol", DIALECTS)
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_query_of_results_does_not_pass_over_positions_that_are_taken_again(
+    servers: Servers, caplog: pytest.LogCaptureFixture, protocol: str, strict: bool
+) -> None:
+    url = servers.queue.handle.connection.settings.url
+    options = parse_options({"url": url, "queue": "q", "failOnDataLoss": str(strict).lower()}, COLLECT)
+    with open_queue(url, protocol=protocol) as queue:
+        finish(queue, "kept")
+        with closing(Collector(options, "mine")) as collector:
+            done = collector.advance({}, None)
+            servers.replicate()
+            servers.end_replication()
+            finish(queue, "gone")
+            done = collector.advance(done, None)
+            assert done == {"q": 2}
+            servers.primary.kill()
+            # They would take the positions 1 and 2.
+            finish(queue, "later")
+            finish(queue, "last")
+            if strict:
+                for _ in range(2):
+                    with pytest.raises(ResultsLost, match="results end at 1 instead of 2"):
+                        collector.advance(done, None)
+            else:
+                wait_until(lambda: collector.advance(done, None)["q"] == 5, "all finished jobs to be found again")
+                ledger = ResultLedger(queue.handle, "mine")
+                assert {job_id for job_id, _ in entries(ledger, done["q"])} == {"kept", "later", "last"}
+                assert "results end at 1 instead of 2" in caplog.text
+        if strict:
+            with (
+                closing(Collector(options, "mine")) as restarted,
+                pytest.raises(ResultsLost, match="the query is at position 2 of its results, but Redis has 1 to 1"),
+            ):
+                restarted.advance(done, None)
 
 
 # Writers

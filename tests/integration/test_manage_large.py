@@ -100,11 +100,28 @@ def test_every_second_job_of_a_large_list_is_cleaned_in_chunks(server: Server, q
         for number in range(first, first + 20_000, 2):
             pipeline.hset(f"{queue.handle.keys.base}w{number}", "timestamp", now)
         pipeline.execute()
-    with server.in_pieces(JOBS):
+    # A call looks at two jobs for each one that it removes.
+    with server.in_pieces(JOBS // 2, each=2 * ELEMENTS_PER_JOB):
         ids = queue.clean(3_600_000, state="wait")
     assert ids == [f"w{number}" for number in range(2, JOBS + 1, 2)]
     left = server.client.lrange(queue.handle.keys["wait"], 0, -1)[::-1]
     assert left == [b"w%d" % number for number in range(1, JOBS, 2)]
+
+
+def test_few_old_jobs_among_many_are_cleaned_with_few_walks(server: Server, queue: BullQueue) -> None:
+    server.fill(queue, "wait")
+    wait, now = queue.handle.keys["wait"], queue.handle.connection.now_ms()
+    old = [f"w{number}" for number in range(50, JOBS + 1, 50)]
+    with server.client.pipeline(transaction=False) as pipeline:
+        for job_id in {f"w{number}" for number in range(1, JOBS + 1)} - set(old):
+            pipeline.hset(f"{queue.handle.keys.base}{job_id}", "timestamp", now)
+        pipeline.execute()
+    with script_work(server.client) as scripts:
+        ids = queue.clean(3_600_000, state="wait")
+    assert ids == old
+    assert server.client.lrange(wait, 0, -1)[::-1] == [b"w%d" % n for n in range(1, JOBS + 1) if n % 50]
+    # One walk through the list removes all old jobs among 500.
+    assert sum(script.walks for script in scripts) <= JOBS / 500 + 1
 
 
 def test_a_large_queue_is_drained_in_chunks(server: Server, queue: BullQueue) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob, Promoter
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
 from spark_bull.cli import main
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options.parse import parse_options
@@ -54,6 +56,49 @@ def test_a_primary_that_becomes_a_replica_is_left_at_once(tmp_path: Path) -> Non
         wait_until(lambda: servers.primary is not old, "the fail-over")
         queue.add({})
         wait_until(lambda: queue.counts()["completed"] == 2, "the job of the new primary")
+
+
+@pytest.mark.parametrize("kind", ["sentinel", "list"])
+def test_an_idle_connection_is_not_opened_again_to_a_server_that_is_no_longer_the_primary(
+    kind: str, tmp_path: Path, own_redis: Callable[..., EmbeddedRedis]
+) -> None:
+    """redis-py connects again without a word when it finds that a server has closed an idle connection."""
+    with ExitStack() as stack:
+        if kind == "sentinel":
+            servers = stack.enter_context(sentinels(tmp_path))
+            url, replace_primary = servers.url, servers.replace_primary
+        else:
+            primary, other = own_redis(), own_redis()
+            follow(other, primary)
+            url = f"redis://127.0.0.1:{primary.port},127.0.0.1:{other.port}/0"
+
+            def replace_primary() -> EmbeddedRedis:
+                primary.kill()
+                lead(other)
+                return primary
+
+        connection = Connection(RedisSettings(url))
+        asks = [lambda: connection.replies([("INFO", "server")])[0], lambda: connection.call("INFO", "server")]
+        for ask in asks:
+            ask()
+        old = replace_primary().start()
+        if kind == "list":
+            follow(old, other)
+        for ask in asks:
+            said = ask()
+            port = said["tcp_port"] if isinstance(said, dict) else int(said.split(b"tcp_port:")[1].split()[0])
+            assert port != old.port
+
+
+def follow(replica: EmbeddedRedis, primary: EmbeddedRedis) -> None:
+    with Redis.from_url(replica.url) as client:
+        client.replicaof("127.0.0.1", str(primary.port))
+        wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
+
+
+def lead(server: EmbeddedRedis) -> None:
+    with Redis.from_url(server.url) as client:
+        client.replicaof("NO", "ONE")
 
 
 def test_sentinels_have_a_password_of_their_own(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 -- @keys completed failed seen_completed seen_failed slices_completed slices_failed
 -- @args states...
 -- @returns {'ok', position after the last entry, 1 if the scan is incomplete}, {'lost'} without a ledger, {'taken',
--- owner} by another query, or {'recreated', old id counter, new one} unless `accept_recreated`
+-- owner} by another query, {'behind', position after the last entry} if that is before `known_end`, or {'recreated', old
+-- id counter, new one} unless `accept_recreated`
 -- @include lib: check_owner follow_sorted found_results results_clock
 
 local refused = check_owner(key, arg, function() end)

@@ -9,7 +9,8 @@
 -- @returns {'ok', position after the last entry, 0 if the scan is complete, 1 if jobs are left, 2 if events are left,
 -- id of the last event read, number of ended jobs that are unaccounted for because events were trimmed unread (-1:
 -- unknown; with `strict` it is reported until a call without it)}, {'lost'} without a ledger, {'taken', owner} by
--- another query, or {'recreated', old id counter, new one} unless `accept_recreated`
+-- another query, {'behind', position after the last entry} if that is before `known_end`, or {'recreated', old id
+-- counter, new one} unless `accept_recreated`
 -- @include bullmq/lib: follow_events results_balance
 -- @include lib: check_owner follow_sorted found_results is_behind last_event results_clock
 

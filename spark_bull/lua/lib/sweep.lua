@@ -1,3 +1,7 @@
+-- Ids of a list that a call looks at for each one that it may remove: to remove ids from within a list, Redis compares
+-- all ids between them and an end of the list, so fewer calls remove as many.
+local LOOKS = 5
+
 -- The next slice of a state, at most `size` ids: those that are claimed next, due next or finished longest ago come
 -- first. `position`: number of jobs kept so far; for a SET, which has no order, the cursor of SSCAN. Returns ids,
 -- scores (of a ZSET) and the next cursor (of a SET).
@@ -25,19 +29,20 @@ local slice_of_state = {
 
 -- Removes the ids at some places of a slice from their state. Returns those that were in it.
 local leave_state = {
-  -- In the middle of a list, ids are overwritten by a mark that is no id, and one LREM removes all marks.
+  -- Within a list, ids are overwritten by a mark that is no id, and one LREM removes all marks, from the nearer end.
   list = function(state, position, ids, places)
     local gone = {}
     for i, place in ipairs(places) do
       gone[i] = ids[place]
     end
-    if position == 0 and #gone == #ids then
-      redis.call('LTRIM', state, 0, -#ids - 1)
+    if position == 0 and places[#places] == #places then
+      redis.call('LTRIM', state, 0, -#gone - 1)
     else
       for _, place in ipairs(places) do
         redis.call('LSET', state, -position - place, '')
       end
-      redis.call('LREM', state, -#gone, '')
+      local is_nearer_head = 2 * position > redis.call('LLEN', state)
+      redis.call('LREM', state, is_nearer_head and #gone or -#gone, '')
     end
     return gone
   end,
@@ -61,14 +66,15 @@ local leave_state = {
   end,
 }
 
--- Removes those of a state's next `arg.size` jobs from it for which `matches(job_id, score)` is true, at most
--- `arg.limit`. Nil means that neither this job nor a later one matches, 'again' that the next call goes on with this job.
--- Returns the next position, or '' at the end, and the ids.
+-- Removes those of a state's next jobs from it for which `matches(job_id, score)` is true, at most `arg.size`, and no more
+-- after `arg.limit`. Nil means that neither this job nor a later one matches, 'again' that the next call goes on with
+-- this job. Returns the next position, or '' at the end, and the ids.
 local function sweep(key, arg, matches)
   local size, limit = tonumber(arg.size), tonumber(arg.limit)
+  local window = arg.kind == 'list' and LOOKS * size or size
   local position = arg.kind == 'set' and arg.position or tonumber(arg.position)
-  local ids, scores, cursor = slice_of_state[arg.kind](key.state, position, size)
-  local places, seen, over = {}, #ids, cursor == '0' or (not cursor and #ids < size)
+  local ids, scores, cursor = slice_of_state[arg.kind](key.state, position, window)
+  local places, seen, over = {}, #ids, cursor == '0' or (not cursor and #ids < window)
   for place, job_id in ipairs(ids) do
     local is_match = matches(job_id, scores[place])
     if is_match == 'again' then
@@ -80,6 +86,10 @@ local function sweep(key, arg, matches)
     end
     if is_match == nil or #places == limit then
       over = true
+      break
+    end
+    if not cursor and #places == size and place < #ids then
+      seen, over = place, false
       break
     end
   end

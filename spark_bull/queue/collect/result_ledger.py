@@ -103,12 +103,14 @@ class ResultLedger:
         accept_recreated: bool = False,
         strict: bool = False,
         events_only: bool = False,
+        known_end: int = 0,
         most: int = LOOKED_AT,
     ) -> DiscoverResult:
         """Examines about `most` events and jobs.
 
         accept_recreated: continues with a queue that has been deleted since. strict: the next call reports jobs that
-        are unaccounted for again. events_only: leaves the sets of finished jobs to a later call.
+        are unaccounted for again. events_only: leaves the sets of finished jobs to a later call. known_end: position
+        after the last entry that was found so far.
         """
         settings = DiscoverSettings(
             self.owner,
@@ -118,6 +120,7 @@ class ResultLedger:
             accept_recreated=accept_recreated,
             strict=strict,
             events_only=events_only,
+            known_end=known_end,
         )
         return verbs.discover(self.handle, self._keys, settings, horizon, most=most)
 

@@ -27,7 +27,7 @@ class DiscoverSettings(NamedTuple):
 
     accept_recreated: continues with a queue that has been deleted since. strict: the next call reports jobs that are
     unaccounted for again. events_only: leaves the sets of finished jobs to a later call. slice_ms: the look-back
-    window is checked in slices of this size.
+    window is checked in slices of this size. known_end: position after the last entry that the query knows.
     """
 
     owner: str
@@ -37,6 +37,7 @@ class DiscoverSettings(NamedTuple):
     accept_recreated: bool = False
     strict: bool = False
     events_only: bool = False
+    known_end: int = 0
 
 
 class Remaining(IntEnum):
@@ -50,9 +51,9 @@ class Remaining(IntEnum):
 class DiscoverResult(NamedTuple):
     """Result of a call of `discover`. `end`: position after the last entry.
 
-    `state`: ok, lost, taken (by `owner`) or recreated (the queue has been deleted since). `missed`: approximate number
-    of ended jobs that are unaccounted for because events were trimmed before they were read; -1: unknown. `cursor`: id
-    of the last event read.
+    `state`: ok, lost, taken (by `owner`), recreated (the queue has been deleted since) or behind (Redis has lost
+    entries before the known end: nothing was examined). `missed`: approximate number of ended jobs that are unaccounted
+    for because events were trimmed before they were read; -1: unknown. `cursor`: id of the last event read.
     """
 
     state: str

@@ -315,7 +315,7 @@ def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes], states: Sequen
 
 
 class Sweep(NamedTuple):
-    """The part of a state that a call processes: `size` ids from a position, which is b"0" at the beginning."""
+    """The part of a state that a call processes: it removes about `size` ids from a position, b"0" at the beginning."""
 
     store: StateKey
     position: bytes
@@ -684,6 +684,8 @@ def discover(
         end, remaining, *of_events = rest
         cursor, missed = of_events or (b"", 0)
         return DiscoverResult("ok", end, Remaining(remaining), missed, cursor=cursor.decode())
+    if state == b"behind":
+        return DiscoverResult("behind", rest[0])
     return DiscoverResult(state.decode(), owner=rest[0].decode() if state == b"taken" else "")
 
 

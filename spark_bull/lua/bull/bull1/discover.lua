@@ -3,7 +3,8 @@
 -- @keys slices_completed slices_failed
 -- @args states...
 -- @returns {'ok', position after the last entry, 1 if the scan is incomplete}, {'lost'} without a ledger, {'taken',
--- owner} by another query, or {'recreated', old id counter, new one} unless `accept_recreated`
+-- owner} by another query, {'behind', position after the last entry} if that is before `known_end`, or {'recreated', old
+-- id counter, new one} unless `accept_recreated`
 -- @include bull/bull1/lib: follow_set sign_of
 -- @include lib: check_owner found_results
 
