@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,6 +28,7 @@ from spark_bull.queue.jobs.counts_by import BY
 from spark_bull.queue.jobs.flow_tree import DEFAULT_DEPTH, DEFAULT_JOBS
 from spark_bull.queue.jobs.read import counting, counts
 from spark_bull.queue.monitor.find import describing, find_queues, is_glob, workers
+from spark_bull.queue.monitor.queue_filter import QueueFilter, filter_of, selecting
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import Steps, run_all
@@ -38,7 +40,21 @@ if TYPE_CHECKING:
 def _queues(args: Namespace) -> Output:
     options = options_of(args)
     connection = Connection(settings_of(options))
-    return run_all(connection, [_row(options, one) for one in find_queues(connection, options["prefix"], args.glob)])
+    found = _selected(args, find_queues(connection, options["prefix"], args.glob))
+    return run_all(connection, [_row(options, one) for one in found])
+
+
+def _selected(args: Namespace, queues: Sequence[str]) -> list[str]:
+    """The queues that the filters select; without filters, all of them."""
+    options, wanted = options_of(args), filter_of(vars(args))
+    if wanted == QueueFilter():
+        return [*queues]
+
+    def fits(queue: str) -> Steps[bool]:
+        return (yield from selecting((yield from opening(options, queue)), wanted))
+
+    fit = run_all(Connection(settings_of(options)), [fits(queue) for queue in queues])
+    return [queue for queue, is_selected in zip(queues, fit, strict=True) if is_selected]
 
 
 def _row(options: Options, queue: str) -> Steps[dict[str, Any]]:
@@ -52,20 +68,23 @@ def _counts(args: Namespace) -> Output:
     if args.watch is not None:
         if args.by is not None:
             raise OptionError("expected one of --watch and --by, got both")
+        if filter_of(vars(args)) != QueueFilter():
+            raise OptionError("expected no filter of queues with --watch, got one: leave it out")
         from spark_bull.cli.watch import watch
 
         return watch(args)
     if args.by is not None:
         return [
             {"queue": queue, "state": state, args.by: value, "jobs": jobs}
-            for queue in queues_of(args, args.queues)
+            for queue in _selected(args, queues_of(args, args.queues))
             for state, values in existing_queue(args, queue).counts_by(args.by).items()
             for value, jobs in values.items()
         ]
-    if len(args.queues) == 1 and not is_glob(args.queues[0]):
+    if len(args.queues) == 1 and not is_glob(args.queues[0]) and filter_of(vars(args)) == QueueFilter():
         found = counts(existing_handle(args, args.queues[0]))
         return [{"state": state, "jobs": jobs} for state, jobs in found.items()]
-    by_queue = {queue: counts(existing_handle(args, queue)) for queue in queues_of(args, args.queues)}
+    selected = _selected(args, queues_of(args, args.queues))
+    by_queue = {queue: counts(existing_handle(args, queue)) for queue in selected}
     states = [state for state in STATES if any(state in found for found in by_queue.values())]
     if args.logical:
         sums = {state: sum(found.get(state, 0) for found in by_queue.values()) for state in states}
@@ -144,6 +163,32 @@ def records_of(queue: BullQueue, records: list[WriteRecord]) -> Output:
     return [{**asdict(record), "duration_ms": record.duration_ms} for record in records]
 
 
+_FILTERS: Final = (
+    argument(
+        "--min-length",
+        dest="minLength",
+        type=int,
+        metavar="JOBS",
+        help="only queues with at least so many jobs that are not active and have not ended",
+    ),
+    argument("--max-length", dest="maxLength", type=int, metavar="JOBS", help="only queues with at most so many"),
+    argument(
+        "--min-added-per-second",
+        dest="minAddedPerSecond",
+        type=float,
+        metavar="JOBS",
+        help="only queues to which at least so many jobs per second were added in the last minute (BullMQ)",
+    ),
+    argument(
+        "--min-finished-per-second",
+        dest="minFinishedPerSecond",
+        type=float,
+        metavar="JOBS",
+        help="only queues of which at least so many jobs per second have ended in the last minute",
+    ),
+    duration("--min-idle", "only queues in which nothing has happened for so long", dest="minIdleMs"),
+)
+
 SHOW: Final = (
     command(
         "queues",
@@ -151,6 +196,7 @@ SHOW: Final = (
         "queues 'mail*'",
         _queues,
         argument("glob", nargs="?", default="*", help="glob of queues (default: all)"),
+        *_FILTERS,
         of_queue=False,
     ),
     command(
@@ -167,6 +213,7 @@ SHOW: Final = (
             nargs="?",
             const=2.0,
         ),
+        *_FILTERS,
         of_queue=False,
     ),
     command(

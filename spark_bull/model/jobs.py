@@ -21,6 +21,8 @@ STATES = (
 )
 #: States of jobs that have ended.
 ENDED = frozenset({"completed", "failed"})
+#: States of jobs that are neither active nor have ended: those that the length of a queue counts.
+NOT_STARTED = frozenset(STATES) - ENDED - {"active"}
 
 #: The period that metrics of workers count, ms.
 MINUTE_MS = 60_000
@@ -414,6 +416,8 @@ class JobStats:
       timed: number of finished jobs whose times `wait` and `run` are about.
       wait: from when jobs were added until their last attempt started, delays included; None: no such jobs are kept.
       run: the duration of their last attempts; None: no such jobs are kept.
+      work_ms: the sum of these durations of all jobs that have ended in the window and are kept: an estimate if not all
+        of them were read; None: the dialect keeps no times.
       added_per_s: jobs added per second; None: nothing that is kept tells it.
       added_over_ms: the time of which that is the average, ms.
       finished_per_s: jobs completed or failed for good per second; None: as above.
@@ -430,6 +434,7 @@ class JobStats:
     timed: int
     wait: Percentiles | None
     run: Percentiles | None
+    work_ms: int | None
     added_per_s: float | None
     added_over_ms: int | None
     finished_per_s: float | None

@@ -14,12 +14,18 @@ from typing import Any, Final
 
 from spark_bull.deprecated import warn_renamed
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.options.table import PYTHON_SCOPES, SCOPE_TITLES, TABLE, WORK, Option
+from spark_bull.options.table import PYTHON_SCOPES, READ, SCOPE_TITLES, TABLE, WORK, Option
 from spark_bull.options.urls import check_url
 
 #: Keys that Spark adds to the options of a source.
 SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname"})
 REDIS_PREFIX: Final = "redis."
+#: Options of reads -> the view that they are for.
+_VIEW_OF: Final = {
+    "by": "counts",
+    **dict.fromkeys(("windowMs", "sample"), "stats"),
+    **dict.fromkeys(("minLength", "maxLength", "minAddedPerSecond", "minFinishedPerSecond", "minIdleMs"), "queues"),
+}
 #: Options that can have secrets.
 _NOT_SHOWN: Final = frozenset({"password", "url", "shardUrls", "resultPath"})
 #: Settings of redis-py that have an option of this package.
@@ -182,8 +188,8 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
         raise OptionError("expected one of `writeId` and `jobIds`, got both: leave one out")
     if "startingOffsets" in given and "startingTimestamp" in given:
         raise OptionError("expected one of `startingOffsets` and `startingTimestamp`, got both: leave one out")
-    for name, view in (("by", "counts"), ("windowMs", "stats"), ("sample", "stats")):
-        if given.get(name) and given.get("view") != view:
+    for name, view in _VIEW_OF.items():
+        if scope == READ and given.get(name) is not None and given.get("view") != view:
             raise OptionError(
                 f"expected `{name}` with `view={view}`, got: view={given.get('view', 'jobs')}; leave `{name}` out"
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
+from math import inf
 from typing import Any, Final
 
 from spark_bull.errors import OptionError, did_you_mean, encodable, expected
@@ -67,6 +68,17 @@ def integer(low: int, high: int | None = None) -> Parser:
         return number
 
     return parse
+
+
+def number(name: str, value: str) -> float:
+    """A number that is not negative."""
+    try:
+        found = float(value.strip())
+    except ValueError:
+        found = -1
+    if not 0 <= found < inf:
+        raise expected(name, "a number >= 0", value)
+    return found
 
 
 def choice(*choices: str) -> Parser:

@@ -174,6 +174,7 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "oldestWaitingMs": LongType(),
             "timed": LongType(),
             **{f"{time}P{percent}": DoubleType() for time in ("wait", "run") for percent in (50, 95, 99)},
+            "workMs": LongType(),
             "addedPerSecond": DoubleType(),
             "addedOverMs": LongType(),
             "finishedPerSecond": DoubleType(),

@@ -122,12 +122,15 @@ def test_times_are_those_of_jobs_that_ended_in_the_window(filled: Filled) -> Non
     )
     found = by_name(filled)
     if not filled.queue.handle.dialect.has("finish-times"):
-        assert {(one.timed, one.wait, one.run, one.finished_per_s) for one in found.values()} == {(0, None, None, None)}
+        known = {(one.timed, one.wait, one.run, one.work_ms, one.finished_per_s) for one in found.values()}
+        assert known == {(0, None, None, None, None)}
         return
     assert (found[None].timed, found["send"].timed, found["resize"].timed) == (4, 3, 1)
     assert found["send"].wait == Percentiles(2_000, pytest.approx(2_900), pytest.approx(2_980))
     assert found["send"].run == Percentiles(20, pytest.approx(29), pytest.approx(29.8))
     assert found["resize"].run == Percentiles(40, 40, 40)
+    assert (found[None].work_ms, found["send"].work_ms, found["resize"].work_ms) == (100, 60, 40)
+    assert by_name(filled, window_ms=24 * HOUR)["send"].work_ms == 60 + HOUR
     assert by_name(filled, window_ms=24 * HOUR)[None].timed == 5
 
 

@@ -70,6 +70,10 @@ def test_counts_are_a_table_for_people_and_json_for_programs(run: Run, queue: Bu
     for n in range(3):
         queue.add({"n": n})
     assert as_data(run, "counts", "mail")[0] == {"state": "wait", "jobs": 3}
+    for command in (["counts", "*"], ["queues"]):
+        assert [row["queue"] for row in as_data(run, *command, "--min-length", "3", "--max-length", "3")] == ["mail"]
+        assert as_data(run, *command, "--min-length", "4") == []
+        assert as_data(run, *command, "--min-idle", "1h") == []
     lines = run("counts", "mail").splitlines()
     assert lines[0].split() == ["state", "jobs"]
     assert lines[1].split() == ["wait", "3"]

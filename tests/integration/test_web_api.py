@@ -67,6 +67,18 @@ def test_queues_are_listed_with_their_numbers_of_jobs(web: Web, queue: BullQueue
     assert details["counts"] == queue.counts()
 
 
+def test_queues_are_listed_by_their_length_and_idleness(web: Web, queue: BullQueue) -> None:
+    queue.add_many(NewJob({}) for _ in range(3))
+
+    def found(filters: str) -> list[str]:
+        return [one["queue"] for one in web.get(f"/queues?{filters}")["queues"]]
+
+    assert found("minLength=3&maxLength=3") == [queue.name]
+    assert found("minLength=4") == found("minIdleMs=3600000") == found("minFinishedPerSecond=1") == []
+    assert found("minAddedPerSecond=0.04") == ([queue.name] if queue.protocol == "bullmq" else [])
+    assert "minLength" in web.get("/queues?minLength=4&maxLength=3", code=400)["detail"]
+
+
 def test_only_selected_queues_exist(redis_url: str, prefix: str) -> None:
     for name in ("mail", "mail-late", "secret"):
         BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq").add(1)

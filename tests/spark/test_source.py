@@ -332,6 +332,15 @@ def test_the_view_stats_has_a_row_per_queue_and_name(bull: Bull, queue: OpenQueu
         bull.read("b", view="stats", windowsMs=5)
 
 
+def test_the_view_queues_shows_those_that_the_options_select(bull: Bull, queue: OpenQueue) -> None:
+    for name, jobs in (("few", 1), ("many", 5)):
+        queue(name).add_many(NewJob({}) for _ in range(jobs))
+    for options, names in (({"minLength": 2}, ["many"]), ({"maxLength": 2}, ["few"]), ({"minIdleMs": 3_600_000}, [])):
+        assert [row.queue for row in bull.read(None, view="queues", **options).collect()] == names
+    with pytest.raises(PySparkException, match="expected `minLength` with `view=queues`, got: view=counts"):
+        bull.read("few", view="counts", minLength=1)
+
+
 def test_the_view_queues_has_a_row_per_queue(bull: Bull, queue: OpenQueue, client: Redis) -> None:
     queue("a", "bull").add(1)
     queue("b").add(1)

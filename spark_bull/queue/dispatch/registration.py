@@ -16,6 +16,7 @@ import msgpack
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.keys import logical_queue
+from spark_bull.model.jobs import NOT_STARTED
 from spark_bull.queue.core.length_limit import intake_closed, queue_full
 from spark_bull.queue.core.verbs import RECORD_TTL_MS
 from spark_bull.queue.dispatch.writes import (
@@ -28,8 +29,6 @@ from spark_bull.queue.dispatch.writes import (
 )
 from spark_bull.store.together import all_together, batches_together, groups_of
 
-#: The states that count for the length of a queue.
-_WAITING: Final = frozenset({"wait", "paused", "prioritized", "delayed", "waiting-children"})
 #: The field of the write of the first shard: the epoch of the shards that its rows were written for.
 SHARDS_EPOCH: Final = "shardsEpoch"
 #: Time between the first portion of a large write and its commit point, ms, after which it is given up.
@@ -243,7 +242,7 @@ def _limit(plan: QueuePlan, jobs: int) -> _Limit | None:
     if plan.fields.get("whenFull") != "fail":
         return None
     keys, states = plan.handle.keys, plan.handle.dialect.states
-    waiting = [state for name, state in states.items() if name in _WAITING]
+    waiting = [state for name, state in states.items() if name in NOT_STARTED]
     return {
         "max_length": int(plan.fields["maxLength"]),
         "jobs": jobs,

@@ -66,6 +66,7 @@ class _Tally:
     runs: list[int] = field(default_factory=list)
     added: float = 0
     finished: float = 0
+    work_ms: float = 0
 
     def count(self, state: str, job: _Sampled) -> None:
         self.jobs[state] = self.jobs.get(state, 0) + job.weight
@@ -81,6 +82,7 @@ class _Tally:
             # The clocks of the machines can differ.
             self.waits.append(max(0, job.started_on - job.created_on))
             self.runs.append(max(0, job.finished_on - job.started_on))
+            self.work_ms += job.weight * self.runs[-1]
 
 
 def stats(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE) -> list[JobStats]:
@@ -140,6 +142,7 @@ def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAM
             len(tally.runs),
             percentiles(tally.waits),
             percentiles(tally.runs),
+            round(tally.work_ms) if has_times else None,
             added.per_s,
             added.over_ms,
             finished and finished.per_s,

@@ -19,8 +19,10 @@ from spark_bull.queue.jobs.read import counts, read_ids, read_jobs
 from spark_bull.queue.monitor.activity import activity
 from spark_bull.queue.monitor.find import describe, workers
 from spark_bull.queue.monitor.metrics import COUNTED_STATES, read_metrics
+from spark_bull.queue.monitor.queue_filter import filter_of, selecting
 from spark_bull.queue.monitor.stats import stats
 from spark_bull.queue.schedule.schedulers import schedulers
+from spark_bull.store.steps import run
 
 Row = Mapping[str, Any]
 
@@ -54,6 +56,8 @@ def count_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 
 def queue_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     handle = queue_slice.handle
+    if not run(handle.connection, selecting(handle, filter_of(queue_slice.options.values))):
+        return
     yield {
         "queue": handle.keys.queue,
         "protocol": handle.dialect.name,
@@ -167,6 +171,7 @@ def stats_rows(queue_slice: QueueSlice) -> Iterator[Row]:
             "timed": found.timed,
             **_percentile_columns("wait", found.wait),
             **_percentile_columns("run", found.run),
+            "workMs": found.work_ms,
             "addedPerSecond": found.added_per_s,
             "addedOverMs": found.added_over_ms,
             "finishedPerSecond": found.finished_per_s,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.jobs.read import counting
 from spark_bull.queue.monitor.activity import activity
 from spark_bull.queue.monitor.find import describing
+from spark_bull.queue.monitor.queue_filter import QueueFilter, selecting
 from spark_bull.queue.monitor.stats import computing
 from spark_bull.store.steps import Steps, run
 from spark_bull.web.cursors import Position, cursor_of, position_of
@@ -35,12 +36,25 @@ from spark_bull.web.shown import document
 
 router = APIRouter(tags=["queues"])
 
+Found = TypeVar("Found")
+
 Window = Annotated[int, Query(ge=1_000, le=30 * 86_400_000, description="period of rates and ended jobs, ms")]
 Sample = Annotated[int, Query(ge=1, le=10_000, description="maximum number of jobs read of each state")]
 Limit = Annotated[int, Query(ge=1, le=1_000, description="maximum number of queues")]
 Cursor = Annotated[
     str | None, Query(max_length=2_000, description="`next` of the page before, with the same parameters")
 ]
+
+
+def _filter(
+    minLength: Annotated[int | None, Query(ge=0, description="least number of jobs not active and not ended")] = None,
+    maxLength: Annotated[int | None, Query(ge=0, description="greatest number of these jobs")] = None,
+    minAddedPerSecond: Annotated[float | None, Query(ge=0, description="jobs added, in the last minute")] = None,
+    minFinishedPerSecond: Annotated[float | None, Query(ge=0, description="jobs ended, in the last minute")] = None,
+    minIdleMs: Annotated[int | None, Query(ge=0, description="for how long nothing has happened, ms")] = None,
+) -> QueueFilter:
+    """Dependency: which queues are listed. Raises OptionError, which is answered by 400."""
+    return QueueFilter(minLength, maxLength, minAddedPerSecond, minFinishedPerSecond, minIdleMs)
 
 
 def _first(request: Request, cursor: str | None) -> str:
@@ -54,7 +68,7 @@ def _page(request: Request, part: QueuePart[Any]) -> dict[str, Any]:
     return {"next": following, "partial": part.is_partial}
 
 
-def _or_errors(part: QueuePart[dict[str, Any]]) -> list[dict[str, Any]]:
+def _or_errors(part: QueuePart[Found]) -> list[Found | dict[str, Any]]:
     """What was read of each queue, or why it could not be read."""
     return [
         {"queue": name, "error": str(found)} if isinstance(found, SparkBullError) else found
@@ -69,13 +83,24 @@ def _query(request: Request) -> dict[str, str]:
 
 
 @router.get("/queues", response_model=QueueList)
-def list_queues(request: Request, queues: AllQueues, limit: Limit = 100, cursor: Cursor = None) -> Json:
+def list_queues(
+    request: Request,
+    queues: AllQueues,
+    wanted: Annotated[QueueFilter, Depends(_filter)],
+    limit: Limit = 100,
+    cursor: Cursor = None,
+) -> Json:
     """Lists queues with their numbers of jobs. A new queue appears after 15 s, or longer.
 
-    A page ends after about 2 s, also with fewer queues than asked for: go on until `next` is null.
+    A page ends after about 2 s, also with fewer queues than asked for: go on until `next` is null. With filters, a page
+    has those of the next `limit` queues that fit.
     """
-    part = queues.read_some(_summary, _first(request, cursor), limit)
-    return Json({"queues": _or_errors(part), **_page(request, part)})
+
+    def summary_if_selected(handle: QueueHandle) -> Steps[dict[str, Any] | None]:
+        return (yield from _summary(handle)) if (yield from selecting(handle, wanted)) else None
+
+    part = queues.read_some(summary_if_selected, _first(request, cursor), limit)
+    return Json({"queues": [one for one in _or_errors(part) if one is not None], **_page(request, part)})
 
 
 @router.get("/queues/{queue}", response_model=QueueDetails)
