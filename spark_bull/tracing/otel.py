@@ -74,12 +74,14 @@ class JobSpan:
         self.set({"bullmq.job.attempts.made": attempts_made})
         self.record(error)
 
-    def failed_of(self, count: int, errors: Mapping[str, BaseException]) -> None:
-        """Records that some of the `count` jobs of a batch have failed, by job id."""
-        for job_id, error in errors.items():
-            self._add_failure({"bullmq.job.id": job_id, "bullmq.job.failed.reason": reason_of(error)})
-        if errors:
-            status = Status(StatusCode.ERROR, f"{len(errors)} of {count} jobs have failed")
+    def failed_job(self, job_id: str, error: BaseException) -> None:
+        """Records that a job of a batch has failed."""
+        self._add_failure({"bullmq.job.id": job_id, "bullmq.job.failed.reason": reason_of(error)})
+
+    def failed_of(self, count: int, failed: int) -> None:
+        """Records how many of the `count` jobs of a batch have failed."""
+        if failed:
+            status = Status(StatusCode.ERROR, f"{failed} of {count} jobs have failed")
             self._run("setting the status", lambda span: span.set_status(status))
 
     def carried(self) -> str:

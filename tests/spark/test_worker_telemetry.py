@@ -22,12 +22,17 @@ from tests.support.wait import wait_until
 
 
 def processor_of(kind: str) -> Any:
+    """Doubles numbers; fails 13."""
+
     @f.pandas_udf("long")  # type: ignore[call-overload]
     def double(n: pd.Series) -> pd.Series:
+        if (n == 13).any():
+            raise ValueError("unlucky")
         return n * 2
 
     def double_frame(jobs: DataFrame) -> DataFrame:
-        return jobs.select("id", "token", (f.col("data.n") * 2).alias("returnvalue"))
+        error = f.when(f.col("data.n") == 13, "unlucky").alias("error")
+        return jobs.select("id", "token", (f.col("data.n") * 2).alias("returnvalue"), error)
 
     return double if kind == "UDF" else double_frame
 
@@ -36,11 +41,12 @@ def lines_of(file: Path) -> list[Any]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+@pytest.mark.parametrize("engine", ["loop", "stream"])
 @pytest.mark.parametrize("kind", ["UDF", "DataFrame"])
 def test_batches_export_a_span_with_links_and_the_metrics_of_their_jobs(
-    spark: SparkSession, redis_url: str, prefix: str, tmp_path: Path, kind: str
+    spark: SparkSession, redis_url: str, prefix: str, tmp_path: Path, kind: str, engine: str
 ) -> None:
-    spans, metrics = str(tmp_path / "spans"), str(tmp_path / "metrics")
+    spans, metrics = tmp_path / "spans", tmp_path / "metrics"
 
     def tracer() -> Tracer:
         out = open(spans, "a")  # noqa: SIM115 - until the slot ends
@@ -58,15 +64,22 @@ def test_batches_export_a_span_with_links_and_the_metrics_of_their_jobs(
     options: dict[str, Any] = {"url": redis_url, "prefix": prefix}
     with BullQueue("q", protocol="bullmq", tracer=program, **options) as queue:
         with program.start_as_current_span("request") as request:
-            queue.add_many(NewJob({"n": n}, name="double") for n in range(5))
-        given = {"payload_schema": "n LONG", "engine": "loop", "slots": 1, "progress": False}
-        with Worker(spark, "q", processor_of(kind), tracer=tracer, meter=meter, **given, **options):
-            wait_until(lambda: queue.counts()["completed"] == 5, "the jobs")
-    batches = [span for span in lines_of(Path(spans)) if span["name"] == "process q"]
+            queue.add_many(NewJob({"n": n}, name="double") for n in range(11, 16))
+        given: dict[str, Any] = {"payload_schema": "n LONG", "engine": engine, "slots": 1, "progress": False}
+        given["meter"] = meter if engine == "loop" else None
+        with Worker(spark, "q", processor_of(kind), tracer=tracer, **given, **options):
+            wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == 5, "the jobs")
+    batches = [span for span in lines_of(spans) if span["name"] == "process q"]
     links = [link["context"]["trace_id"] for batch in batches for link in batch["links"]]
     assert links == [f"0x{request.get_span_context().trace_id:032x}"] * 5
     assert sum(batch["attributes"]["bullmq.job.bulk.count"] for batch in batches) == 5
-    (scope,) = lines_of(Path(metrics))[-1]["resource_metrics"][0]["scope_metrics"]
-    (completed,) = (metric for metric in scope["metrics"] if metric["name"] == "bullmq.jobs.completed")
-    (point,) = completed["data"]["data_points"]
-    assert (point["value"], point["attributes"]["bullmq.job.name"]) == (5, "double")
+    (failed,) = (batch["status"] for batch in batches if batch["status"]["status_code"] == "ERROR")
+    assert "1 of" in failed["description"]
+    if engine == "loop":
+        (scope,) = lines_of(metrics)[-1]["resource_metrics"][0]["scope_metrics"]
+        counted = {one["name"]: one["data"]["data_points"][0] for one in scope["metrics"]}
+        assert {name: point["value"] for name, point in counted.items() if "value" in point} == {
+            "bullmq.jobs.completed": 4,
+            "bullmq.jobs.failed": 1,
+        }
+        assert counted["bullmq.jobs.completed"]["attributes"]["bullmq.job.name"] == "double"

@@ -54,6 +54,8 @@ class BatchProcessor:
         self._plan = plan
         self._stopping = stopping or Event()
         self._failures = FailureLog(plan.reader)
+        #: How many attempts have failed.
+        self.failed = 0
 
     def __reduce__(self) -> tuple[object, ...]:
         return BatchProcessor, (self._plan,)
@@ -148,6 +150,7 @@ class BatchProcessor:
             counts.update(row.counts)
             for one in failures_of(row):
                 self._failures.log(one)
+        self.failed += counts["failed"] + counts["retried"]
         return counts
 
     def _pending(self, claimed: Sequence[_Claimed]) -> list[_Claimed]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,6 +25,7 @@ from spark_bull.spark.platform.spark_errors import first_line, reason_line
 from spark_bull.spark.process.batch_processor import BatchProcessor, extend_locked
 from spark_bull.spark.process.picklable import check_picklable
 from spark_bull.spark.process.stream_plan import StreamPlan
+from spark_bull.spark.process.traced_batches import TracedBatches
 from spark_bull.spark.provider import register
 from spark_bull.threads import DaemonThread
 
@@ -49,11 +51,15 @@ class StreamEngine:
         self._stopping = Event()
         self._ended = Event()
         self.error: BaseException | None = None
+        #: Exports the spans of this process.
+        self._flush: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Starts the query. Raises OptionError if a function of the plan cannot be sent to a Connect server."""
         if is_remote(self._spark):
-            check_picklable(processor=self._plan.transform, backoff_strategy=self._plan.strategy)
+            check_picklable(
+                processor=self._plan.transform, backoff_strategy=self._plan.strategy, tracer=self._plan.tracer
+            )
         register(self._spark)
         checkpoint = self._plan.checkpoint
         # The folder of a Connect server is on another machine: Spark makes one there.
@@ -61,7 +67,7 @@ class StreamEngine:
             self._folder = TemporaryDirectory(prefix="spark-bull-", ignore_cleanup_errors=True)
             checkpoint = str(Path(self._folder.name) / "checkpoint")
         jobs = self._spark.readStream.format("bull").options(**self._plan.claim, mode="claim").load()
-        writer = jobs.writeStream.foreachBatch(BatchProcessor(self._plan, self._stopping))
+        writer = jobs.writeStream.foreachBatch(self._processor())
         if checkpoint is not None:
             writer = writer.option("checkpointLocation", checkpoint)
         writer = writer.queryName(f"spark_bull-{self._plan.reader}")
@@ -73,6 +79,14 @@ class StreamEngine:
 
         self._query = start_query(start)
         DaemonThread("query", partial(self._watch, self._query)).start()
+
+    def _processor(self) -> BatchProcessor | TracedBatches:
+        processor = BatchProcessor(self._plan, self._stopping)
+        if not self._plan.tracer:
+            return processor
+        traced = TracedBatches(processor, self._plan)
+        self._flush = traced.flush
+        return traced
 
     @property
     def running(self) -> bool:
@@ -92,6 +106,7 @@ class StreamEngine:
                     f"the streaming query of worker {self._plan.reader} failed: {reason_line(error)}"
                 )
                 self.error.__cause__ = error
+        self._flush()
         self._ended.set()
 
     def stop(self, timeout_s: float) -> bool:

@@ -18,6 +18,7 @@ from spark_bull.spark.process.kinds import is_udf
 from spark_bull.spark.process.udf_runner import frame_schema, udf_runner
 from spark_bull.spark.process.udf_transform import UdfTransformation
 from spark_bull.spark.process.worker_options import Processing
+from spark_bull.tracing.tracer import TracerSource
 from spark_bull.worker.claims.batch_size import LEAST
 from spark_bull.worker.job.outcome_policy import BackoffStrategy
 
@@ -32,7 +33,7 @@ class StreamPlan:
     """The configuration of a query. claim, settle: options of the read and the write, including the connection.
 
     lock_ms: duration of the jobs' locks. strategy: computes backoff of types that are not built in. checkpoint: the
-    user's checkpoint folder; None: a temporary one.
+    user's checkpoint folder; None: a temporary one. tracer: see `spark_bull.tracing.tracer.spans_of`.
     """
 
     handle: QueueHandle
@@ -44,6 +45,7 @@ class StreamPlan:
     lock_ms: int
     strategy: BackoffStrategy | None = None
     checkpoint: str | None = None
+    tracer: TracerSource = None
 
 
 def plan_stream(
@@ -81,6 +83,7 @@ def plan_stream(
         options["lockMs"],
         processing.backoff_strategy,
         options["checkpoint"],
+        processing.tracer,
     )
 
 

@@ -87,7 +87,7 @@ class Worker:
         `meter` are called, but after the modules of a pickled function were imported. Engine loop only.
       tracer: makes a span for each attempt of a job, in the trace of the span that added it, or for each batch of a UDF
         or a function of DataFrames, with links to those spans: True for the global tracer of the process, or a function
-        that each slot calls once, and that returns a tracer of OpenTelemetry. Engine loop only.
+        that each slot, or the query of the engine stream, calls once, and that returns a tracer of OpenTelemetry.
       meter: counts jobs by what becomes of them, and records how long they are processed, as BullMQ does: True for the
         global MeterProvider of the process, or a function that each slot calls once, and that returns a MeterProvider
         of OpenTelemetry, which is shut down when the slot ends. Engine loop only.

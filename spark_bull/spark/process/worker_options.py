@@ -117,12 +117,11 @@ def check_combinations(options: Options) -> None:
 def check_telemetry(tracer: TracerSource, meter: MeterSource, engine: str) -> None:
     """Raises OptionError for a tracer or a meter that cannot be sent to the executors, or has no effect."""
     check_sendable(tracer, meter)
-    for name, given in (("tracer", tracer), ("meter", meter)):
-        if given and engine == "stream":
-            raise OptionError(
-                f"`{name}` has no effect here: engine='stream' runs in the tasks of queries; leave it out, or use "
-                "engine='loop'"
-            )
+    if meter and engine == "stream":
+        raise OptionError(
+            "`meter` has no effect here: engine='stream' settles jobs in short tasks of queries; leave it out, or use "
+            "engine='loop'"
+        )
 
 
 def check_setup(setup: Setup | None, engine: str, processor: Processor | Mapping[str, Processor]) -> None:

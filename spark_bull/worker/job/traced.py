@@ -49,21 +49,21 @@ class _TracedBatches(Runner):
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
         if not jobs:
             return
-        linked = [(_carried(job), {"bullmq.job.id": job.id, "bullmq.job.name": job.name}) for job in jobs]
-        errors: dict[str, BaseException] = {}
+        linked = [
+            (carried_in(job.claimed.opts), {"bullmq.job.id": job.id, "bullmq.job.name": job.name}) for job in jobs
+        ]
+        failed = 0
         with self.spans.processing_batch(jobs[0].queue, linked, self.worker) as span:
             for results in self.runner(jobs, lost):
-                errors |= _failures_of(results)
+                for job, _, error in results:
+                    if error is not None and outcome_of(error).error is not None:
+                        span.failed_job(job.id, error)
+                        failed += 1
                 yield results
-            span.failed_of(len(jobs), errors)
+            span.failed_of(len(jobs), failed)
 
     def interrupt(self, job: RunningJob) -> None:
         self.runner.interrupt(job)
-
-
-def _failures_of(results: Sequence[Result]) -> dict[str, BaseException]:
-    """The errors of attempts that have failed, by job id."""
-    return {job.id: error for job, _, error in results if error is not None and outcome_of(error).error is not None}
 
 
 def _traced_functions(runner: FunctionRunner, spans: Spans, worker: Mapping[str, str]) -> FunctionRunner:
@@ -85,16 +85,16 @@ def _traced(function: JobFunction, spans: Spans, worker: Mapping[str, str]) -> J
     return call_coroutine if is_coroutine_function(function) else call
 
 
-def _carried(job: RunningJob) -> object:
-    """The trace context that a job carries."""
-    return (parsed_opts(job.claimed.opts) or {}).get("tm")
+def carried_in(opts: str) -> object:
+    """The trace context that a job with these options, JSON text, carries."""
+    return (parsed_opts(opts) or {}).get("tm")
 
 
 @contextmanager
 def _attempt(spans: Spans, worker: Mapping[str, str], job: RunningJob) -> Iterator[None]:
     """The span of one attempt. It has failed, unless the job is to run again without having lost an attempt."""
     attributes = {**worker, "bullmq.job.id": job.id, "bullmq.job.name": job.name}
-    with spans.processing(job.queue, _carried(job), attributes) as span:
+    with spans.processing(job.queue, carried_in(job.claimed.opts), attributes) as span:
         if job.handle.dialect.has("telemetry"):
             job.trace(span.carried)
         try:
