@@ -34,7 +34,7 @@ from benchmarks.trials import (
     resume_and_wait,
     wait_until,
 )
-from benchmarks.workers import PEERS, QUEUE, Working, function, peer_process, peers, stream
+from benchmarks.workers import PEERS, QUEUE, Working, frames, function, peer_process, peers
 
 #: Our 99 % as a ratio to that of the better BullMQ worker, and that of PING as a ratio to that beside BullMQ.
 LOAD_TARGET: Final = 1.0
@@ -79,7 +79,7 @@ class Pinged:
 
 def run_load(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
     workings = {f"{BULLMQ}, concurrency {n}": peers("bullmq_process.js", 1, n, "clock") for n in size.concurrencies}
-    workings |= {LOOP: by_default(spark, "clock"), STREAM: stream(spark, "clock")}
+    workings |= {LOOP: by_default(spark, "clock"), STREAM: frames(spark, "stream", "clock")}
     trials = {name: partial(load_latency, working, size.per_second, size.seconds) for name, working in workings.items()}
     runs = in_turns(trials, size.rounds, _shown_load)
     found = medians(runs)

@@ -30,11 +30,13 @@ from benchmarks.trials import (
     work_scripts,
     yardstick,
 )
-from benchmarks.workers import CANCELLED, function, peers, stream, vectorised
+from benchmarks.workers import CANCELLED, frames, function, peers, vectorised
 from spark_bull.worker.slot.cancel_reader import READ_S
 
 #: Targets of benchmarks/README.md.
 LOOP_TARGET, PANDAS_TARGET, STREAM_TARGET = 3.5, 4.0, 2.5
+#: Rate of slots with a function of DataFrames, as a ratio to that of a query.
+FRAMES_TARGET = 0.9
 IDLE_TARGET = 2.0
 LATENESS_TARGET = 0.5
 #: Rate of jobs that wait for 100 ms, CONCURRENCY at a time, as a ratio to BullMQ's.
@@ -129,7 +131,7 @@ def throughputs(spark: SparkSession, size: Size) -> dict[str, tuple[Trial[Proces
         sides[f"Bull, {processes} x 50"] = (partial(throughput, bull, size.jobs, "bull"), size.jobs)
     python = peers("bullmq_process.py", 2, 50)
     sides["Python bullmq, 2 x 50"] = (partial(throughput, python, size.python_jobs), size.python_jobs)
-    for name, make in ((LOOP, function), (PANDAS, vectorised), (STREAM, stream)):
+    for name, make in ((LOOP, function), (PANDAS, vectorised), (STREAM, partial(frames, engine="stream"))):
         sides[name] = (partial(throughput, make(spark), size.jobs), size.jobs)
     return sides
 
@@ -203,6 +205,24 @@ def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], lis
             f"{run.script_p50_ms:12.2f} ms{run.script_longest_ms:8.2f} ms"
         )
     return by_side(runs) | {"jobs_per_second": rates}, throughput_verdicts(rates)
+
+
+def run_frames(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    """A function of DataFrames that does nothing, and one that joins the payloads with a table, in both engines."""
+    kinds, engines = ("noop", "join"), ("loop", "stream")
+    sides = [(kind, engine) for kind in kinds for engine in engines]
+    trials = {
+        f"{kind}, {engine}": partial(throughput, frames(spark, engine, kind), size.jobs) for kind, engine in sides
+    }
+    for trial in trials.values():
+        trial()
+    runs = in_turns(trials, size.rounds, lambda _, run: f"{size.jobs / run.seconds:9,.0f} jobs/s")
+    rates = {name: size.jobs / run.seconds for name, run in medians(runs).items()}
+    verdicts = [
+        at_least(f"{kind}, slots, x query", FRAMES_TARGET, rates[f"{kind}, loop"] / rates[f"{kind}, stream"])
+        for kind in kinds
+    ]
+    return by_side(runs) | {"jobs_per_second": rates}, verdicts
 
 
 def run_waiting(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
@@ -313,6 +333,7 @@ def by_side(runs: Mapping[str, Sequence[T]]) -> dict[str, Any]:
 
 PARTS: Mapping[str, Part[Size]] = {
     "throughput": run_throughput,
+    "frames": run_frames,
     "waiting": run_waiting,
     "tenants": run_tenants,
     "cancel": run_cancel,

@@ -145,8 +145,8 @@ def vectorised(spark: SparkSession, **options: Any) -> Working:
     return _ours(spark, noop, payload_schema=PAYLOAD, slots=SLOTS, **options)
 
 
-def stream(spark: SparkSession, kind: str = "noop", **options: Any) -> Working:
-    """Runs the stream engine. kind: noop or clock."""
+def frames(spark: SparkSession, engine: str, kind: str = "noop", **options: Any) -> Working:
+    """Runs an engine with a function of DataFrames. kind: noop or clock; join, which parses and joins the payloads."""
 
     @pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
     def now(ids: pd.Series) -> pd.Series:
@@ -158,8 +158,14 @@ def stream(spark: SparkSession, kind: str = "noop", **options: Any) -> Working:
     def clock(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", now("id").alias("returnvalue"))
 
-    processor = {"noop": noop, "clock": clock}[kind]
-    return _ours(spark, processor, engine="stream", **options)
+    def join(jobs: DataFrame) -> DataFrame:
+        carriers = spark.createDataFrame([("UA", 1), ("AA", 2)], "carrier STRING, rank INT")
+        joined = jobs.join(f.broadcast(carriers), jobs.data.carrier == carriers.carrier, "left")
+        return joined.select("id", "token", f.struct("rank", "data.delay").alias("returnvalue"))
+
+    processor = {"noop": noop, "clock": clock, "join": join}[kind]
+    schema = {"payload_schema": PAYLOAD} if kind == "join" else {}
+    return _ours(spark, processor, engine=engine, **schema, **options)
 
 
 def _ours(spark: SparkSession, processor: Any, *, fails: bool = False, **options: Any) -> Working:

@@ -746,7 +746,8 @@ TABLE: Final[tuple[Option, ...]] = (
         choice("auto", "loop", "stream"),
         "auto",
         (WORK,),
-        "`loop`: long tasks; `stream`: micro-batches; `auto`: `stream` for functions of DataFrames, else `loop`",
+        "`loop`: slots; `stream`: micro-batches of a query; `auto`: `stream` for a function of DataFrames with a "
+        "`checkpoint`, else `loop`",
     ),
     Option(
         "slots",
@@ -778,7 +779,8 @@ TABLE: Final[tuple[Option, ...]] = (
         None,
         (WORK,),
         "maximum number of jobs per claim of a slot, and per call of a UDF",
-        "100; UDFs: 200, or `minChunk` if that is larger; engine `stream`: 500",
+        "100; UDFs: 200, or `minChunk` if that is larger; functions of DataFrames: see `maxJobsPerTrigger`; engine "
+        "`stream`: 500",
     ),
     Option(
         "timeoutMs",
@@ -828,7 +830,7 @@ TABLE: Final[tuple[Option, ...]] = (
         integer(1),
         None,
         (WORK,),
-        "maximum number of jobs per micro-batch; of the engine `loop`: per DataFrame, 10,000 by default",
+        "maximum number of jobs per DataFrame: in slots 10,000 by default, or 1,000 with `timeoutMs`",
         BATCH_SIZE,
     ),
     Option(

@@ -222,7 +222,7 @@ def _in_slots(spark: SparkSession, options: Options) -> Any:
     def double(jobs: DataFrame) -> DataFrame:
         return jobs.withColumn("returnvalue", f.col("data.n") * 2)
 
-    with Worker(spark, "q", double, engine="loop", payload_schema="n INT", progress=False, **options) as worker:
+    with Worker(spark, "q", double, payload_schema="n INT", progress=False, **options) as worker:
         wait_until(lambda: has_finished(worker, 10), "all jobs to finish")
         assert worker.stop(PATIENCE_S)
 
@@ -231,6 +231,35 @@ def test_slots_of_dataframes_run_in_the_client(connect: ConnectClient, queue: Bu
     queue.add_many(NewJob({"n": n}) for n in range(10))
     connect(_in_slots, options)
     assert sorted(job.parsed("returnvalue") for job in queue.page("completed")) == [2 * n for n in range(10)]
+
+
+def _by_name(spark: SparkSession, options: Options, frames: bool) -> Any:
+    @f.pandas_udf("bigint")
+    def double(n: pd.Series) -> pd.Series:
+        return 2 * n
+
+    def triple(jobs: DataFrame) -> DataFrame:
+        return jobs.withColumn("returnvalue", f.col("data.n") * 3)
+
+    def other(job: Any) -> str:
+        return f"{job.name} {job.data['n']}"
+
+    processors = {"double": double, "*": other, **({"triple": triple} if frames else {})}
+    with Worker(spark, "q", processors, payload_schema="n BIGINT", slots=1, progress=False, **options) as worker:
+        wait_until(lambda: has_finished(worker, 9), "all jobs to finish")
+        assert worker.stop(PATIENCE_S)
+
+
+@pytest.mark.parametrize("frames", [False, True])
+def test_processors_of_several_kinds_have_jobs_by_name(
+    connect: ConnectClient, queue: BullQueue, options: Options, frames: bool
+) -> None:
+    queue.add_many(NewJob({"n": n}, name) for n in range(3) for name in ("double", "triple", "other"))
+    connect(_by_name, options, frames)
+    made = {(job.name, job.data["n"]): job.parsed("returnvalue") for job in queue.page("completed")}
+    expected: dict[tuple[str | None, int], Any] = {("double", n): 2 * n for n in range(3)}
+    expected |= {("other", n): f"other {n}" for n in range(3)}
+    assert made == expected | {("triple", n): 3 * n if frames else f"triple {n}" for n in range(3)}
 
 
 def _stop_in_a_batch(spark: SparkSession, options: Options, folder: str) -> Any:

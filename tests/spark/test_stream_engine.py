@@ -88,7 +88,7 @@ def test_a_job_that_may_run_once_is_refused_by_a_micro_batch(queue: BullQueue, s
     ((portion, *_),) = ClaimLedger(queue.handle, "reader").claim(ClaimSettings("reader", HOUR_MS), 2)
     rows = claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed)).to_pylist()
     assert [(row["id"] == once, row["deferredFailure"] is not None) for row in rows] == [(True, True), (False, False)]
-    assert "process it with engine='loop'" in rows[0]["deferredFailure"]
+    assert "process it with a function of a job" in rows[0]["deferredFailure"]
 
 
 @pytest.mark.parametrize("protocol", ["bull", "bullmq"])

@@ -952,7 +952,7 @@ def test_slots_of_dataframes_take_several_queues_pause_and_count_starts(
         started = other.add("b", attempts=3)
         client.hset(other.handle.keys.job(started), "ats", 5)
         given: dict[str, Any] = {"queues": ["q", "other"], "weights": {"other": 2}, "max_started": 5}
-        worker = start(transform, queue=None, engine="loop", group={"by": "none", "concurrency": 1}, **given)
+        worker = start(transform, queue=None, group={"by": "none", "concurrency": 1}, **given)
         wait_until(lambda: queue.counts()["failed"] == other.counts()["failed"] == 1, "the jobs of both queues to fail")
         assert [job.failed_reason for job in queue.page("failed")] == ['q"a"']
         assert [job.failed_reason for job in other.page("failed")] == ["job started more than allowable limit"]
@@ -986,7 +986,7 @@ def test_a_job_of_a_dataframe_is_ended_alone(queue: BullQueue, start: Start, tmp
     quick = 2 if ends == "cancel" else 0
     ids = queue.add_many(NewJob(data) for data in ("slow", *["quick"] * quick)).ids
     queue.resume()
-    worker = start(transform, engine="loop", timeout_ms=500 if ends == "timeout" else 0)
+    worker = start(transform, timeout_ms=500 if ends == "timeout" else 0)
     if ends == "cancel":
         wait_until((tmp_path / "begun").exists, "the slow job to begin")
         worker.cancel(ids[0], "enough")
@@ -1010,7 +1010,7 @@ def test_a_stop_returns_the_jobs_of_a_dataframe(queue: BullQueue, start: Start, 
         return jobs.select("id", "token", slow("data").alias("returnvalue"))
 
     queue.add_many(NewJob(n) for n in range(3))
-    worker = start(transform, engine="loop", lock_ms=3_600_000, promoter=False)
+    worker = start(transform, lock_ms=3_600_000, promoter=False)
     wait_until((tmp_path / "begun").exists, "the jobs to begin")
     assert not worker.stop(0.1)
     assert {state: count for state, count in queue.counts().items() if count} == {"wait": 3}
@@ -1158,7 +1158,7 @@ def test_a_stopped_stream_releases_unsettled_jobs(queue: BullQueue, start: Start
         return jobs.select("id", "token", slow("data.n").alias("returnvalue"))
 
     queue.add_many(NewJob({"n": n}) for n in range(60))
-    worker = start(transform, payload_schema="n INT", max_jobs_per_trigger=20)
+    worker = start(transform, payload_schema="n INT", engine="stream", max_jobs_per_trigger=20)
     wait_until(lambda: queue.counts()["completed"] >= 20, "a batch to be settled")
     worker.stop(PATIENCE_S)
     wait_until(lambda: queue.counts()["active"] == 0, "the rest to be released")

@@ -17,10 +17,10 @@ from spark_bull.spark.schemas import CLAIM_FIELDS, CLAIM_SCHEMA
 from spark_bull.worker.job.job_options import runs_at_most_once
 from spark_bull.worker.job.running_job import RunningJob
 
-#: Why a micro-batch refuses a job.
+#: Why a DataFrame has no such job.
 NOT_ONCE: Final = (
-    "a job that may run at most once can't be in a micro-batch, which Spark may repeat: process it with engine='loop' "
-    "and a function of a job or a UDF"
+    "a job that may run at most once can't be in a DataFrame, which Spark may compute again: process it with a "
+    "function of a job, or with a UDF in a worker with engine='loop' and without functions of DataFrames"
 )
 _ARROW: Final = to_arrow_schema(CLAIM_SCHEMA)
 #: Attributes of ClaimedJob, by column.

@@ -84,7 +84,8 @@ class Worker:
         returns or yields, or the value of the context manager that it returns. That is closed when the slot ends. May
         be a coroutine function if the processor is one. For functions only.
       env: environment variables of the slots, such as {"OMP_NUM_THREADS": "1"}; set before `setup`, `tracer` and
-        `meter` are called, but after the modules of a pickled function were imported. Engine loop only.
+        `meter` are called, but after the modules of a pickled function were imported. Not with functions of DataFrames,
+        nor with the engine stream.
       tracer: makes a span for each attempt of a job, in the trace of the span that added it, or for each batch of a UDF
         or a function of DataFrames, with links to those spans: True for the global tracer of the process, or a function
         that each slot, or the query of the engine stream, calls once, and that returns a tracer of OpenTelemetry.

@@ -56,7 +56,7 @@ _PROMOTER_ARGUMENTS: Final = {"auto": ("checkMs",), "loop": ("checkMs",), "strea
 def worker_options(arguments: Mapping[str, Any], processor: Processor | Mapping[str, Processor]) -> Options:
     """Parses the arguments and resolves `engine`. Raises OptionError for an invalid argument or one without effect."""
     options = resolved(parse_arguments(arguments, WORK))
-    engine = _engine_of(options["engine"], processor)
+    engine = _engine_of(options, processor)
     options = replace(options, values={**options.values, "engine": engine})
     check_combinations(options)
     if engine == "loop":
@@ -173,7 +173,8 @@ def checked_env(
     return dict(env)
 
 
-def _engine_of(given: str, processor: Processor | Mapping[str, Processor]) -> str:
+def _engine_of(options: Options, processor: Processor | Mapping[str, Processor]) -> str:
+    given = options["engine"]
     if isinstance(processor, Mapping):
         if given == "stream":
             raise OptionError(
@@ -181,8 +182,9 @@ def _engine_of(given: str, processor: Processor | Mapping[str, Processor]) -> st
             )
         return "loop"
     if given != "auto":
-        return given
-    return "stream" if kind_of(processor) == "frames" else "loop"
+        return str(given)
+    # Only a query continues from a checkpoint.
+    return "stream" if options["checkpoint"] is not None and kind_of(processor) == "frames" else "loop"
 
 
 def _has_functions(engine: str, processor: Processor | Mapping[str, Processor]) -> bool:

@@ -130,9 +130,11 @@ class ChunkLoop(SlotLoop):
             return claim
         deadline = monotonic_s() + self._plan.chunk_wait_ms / 1000
         most = max(self._plan.min_chunk, 1 if self._isolating else self._plan.chunk_size)
-        last, jobs = claim, claim.jobs
+        # By their ids, as a job that has lost its lock meanwhile may be claimed again.
+        last, jobs = claim, {job.id: job for job in claim.jobs}
+        claimed_bytes, parents = _size_of(claim.jobs), _parents_of(claim.jobs)
         while len(jobs) < most and not any(job.stalled_counter for job in last.jobs):
-            left_s, claimed_bytes = deadline - monotonic_s(), sum(len(job.data) for job in jobs)
+            left_s = deadline - monotonic_s()
             if last.stop or last.paused or claimed_bytes >= self._plan.most_bytes:
                 break
             if len(jobs) >= self._plan.min_chunk:
@@ -146,14 +148,16 @@ class ChunkLoop(SlotLoop):
                     queue.wait.begin(last, left_s)
                 self._wait(left_s)
             last = queue.work(processed.next_part(), min(most - len(jobs), SCRIPT_JOBS), claim.token, claimed_bytes)
-            if _have_parents(queue, jobs, last.jobs):
+            if parents and any(queue.handle.keys.job(job.id) in parents for job in last.jobs):
+                # They need the results of jobs of the chunk. No claim has both by itself.
                 _return_unstarted(queue, claim.token, [job.id for job in last.jobs])
                 break
-            # A job that has lost its lock meanwhile may be claimed again.
-            jobs = [*{job.id: job for job in (*jobs, *last.jobs)}.values()]
+            jobs.update((job.id, job) for job in last.jobs)
+            claimed_bytes += _size_of(last.jobs)
+            parents |= _parents_of(last.jobs)
         processed.settle()
         self._is_stopping = last.stop
-        return replace(claim, jobs=jobs)
+        return replace(claim, jobs=[*jobs.values()])
 
     def _wait(self, timeout_s: float | None = None) -> None:
         """Waits until there may be a job in one of the queues, `timeout_s` at most if they wait in threads."""
@@ -192,8 +196,8 @@ class ChunkLoop(SlotLoop):
             for results in runner(jobs, queue.keeper.lost):
                 now_s = monotonic_s()
                 for result in results:
-                    self._record(queue, claim.token, parts, result, claim.now + int(1000 * (now_s - started)))
-                done += len(results)
+                    self._record(queue, claim.token, parts, done, result, claim.now + int(1000 * (now_s - started)))
+                    done += 1
                 is_long = now_s - settled_at > SETTLE_S
                 if runner.one_by_one and (parts[-1].limited_ms or (is_long and now_s - begun > RETURN_S)):
                     self._return_rest(queue, parts[-1], jobs[jobs.index(results[-1].job) + 1 :], claim.now)
@@ -215,10 +219,13 @@ class ChunkLoop(SlotLoop):
             jobs = [job for job in jobs if job.claimed.deferred_failure is None]
         yield from self._plan.runner.divided(jobs)
 
-    def _record(self, queue: SlotQueue, token: str, parts: list[Outcomes], result: Result, now: int) -> None:
-        """Adds an outcome to the last part, or to another one: a script settles SCRIPT_JOBS and `chunk_bytes`."""
+    def _record(self, queue: SlotQueue, token: str, parts: list[Outcomes], done: int, result: Result, now: int) -> None:
+        """Adds an outcome to the last part, or to another one: a script settles SCRIPT_JOBS and `chunk_bytes` at most.
+
+        done: how many outcomes the chunk has.
+        """
         with queue.unsettled.recording:
-            if not parts or len(parts[-1]) >= SCRIPT_JOBS or parts[-1].is_large(self._plan.chunk_bytes):
+            if not parts or done % SCRIPT_JOBS == 0 or parts[-1].is_large(self._plan.chunk_bytes):
                 parts.append(queue.unsettled.new_outcomes(token))
             self._plan.policy.record(parts[-1], queue.handle.dialect, result, now)
 
@@ -243,10 +250,14 @@ class ChunkLoop(SlotLoop):
                 self._plan.runner.interrupt(job)
 
 
-def _have_parents(queue: SlotQueue, jobs: Sequence[ClaimedJob], others: Sequence[ClaimedJob]) -> bool:
-    """Whether a parent of these jobs, which needs their results, is among the others. No claim has both by itself."""
-    parents = {job.parent_key for job in jobs if job.parent_key is not None}
-    return bool(parents) and any(queue.handle.keys.job(job.id) in parents for job in others)
+def _size_of(jobs: Sequence[ClaimedJob]) -> int:
+    """The size of the payloads of jobs."""
+    return sum(len(job.data) for job in jobs)
+
+
+def _parents_of(jobs: Sequence[ClaimedJob]) -> set[str]:
+    """The keys of the parents of jobs."""
+    return {job.parent_key for job in jobs if job.parent_key is not None}
 
 
 def _return_unstarted(queue: SlotQueue, token: str, ids: Sequence[str]) -> None:

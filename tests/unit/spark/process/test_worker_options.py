@@ -41,14 +41,20 @@ def udf(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
     [
         (of_a_job, "auto", "loop"),
         (of_a_job, "stream", "stream"),
-        (of_frames, "auto", "stream"),
-        (of_frames, "loop", "loop"),
+        (of_frames, "auto", "loop"),
+        (of_frames, "stream", "stream"),
         (udf, "auto", "loop"),
         (udf, "stream", "stream"),
     ],
 )
 def test_the_engine_follows_the_processor(processor: Callable[..., Any], given: str, engine: str) -> None:
     assert worker_options({"engine": given}, processor)["engine"] == engine
+
+
+def test_a_checkpoint_needs_the_engine_stream() -> None:
+    assert worker_options({"checkpoint": "/data"}, of_frames)["engine"] == "stream"
+    with pytest.raises(OptionError, match="`checkpoint` has no effect here"):
+        worker_options({"checkpoint": "/data"}, udf)
 
 
 @pytest.mark.parametrize(
@@ -78,15 +84,24 @@ def test_a_chunk_of_a_udf_is_larger_by_default(
         (udf, {"max_jobs_per_trigger": 10}, "`max_jobs_per_trigger`"),
         (of_a_job, {"checkpoint": "/data"}, "`checkpoint`"),
         (of_a_job, {"max_jobs_per_trigger": 10}, "`max_jobs_per_trigger`"),
-        (of_frames, {"promoter": False, "max_stalled": 2}, "`max_stalled`"),
+        (of_frames, {"engine": "stream", "promoter": False, "max_stalled": 2}, "`max_stalled`"),
         (of_a_job, {"promoter": False, "check_ms": 2}, "`check_ms`"),
-        (of_frames, {"timeout_ms": 5}, "`timeout_ms`"),
+        (of_frames, {"engine": "stream", "timeout_ms": 5}, "`timeout_ms`"),
+        (of_frames, {"checkpoint": "/data", "timeout_ms": 5}, "`timeout_ms`"),
+        (of_frames, {"max_jobs_per_trigger": 5, "chunk_size": 5}, "one of `max_jobs_per_trigger` and `chunk_size`"),
+        (of_frames, {"max_jobs_per_trigger": 5, "min_chunk": 6}, "`min_chunk` to be at most `max_jobs_per_trigger`"),
+        ({"a": of_frames, "*": of_a_job}, {"max_jobs_per_trigger": 5}, "`max_jobs_per_trigger`"),
+        ({"a": of_frames}, {"checkpoint": "/data"}, "`checkpoint`"),
         (of_frames, {"extend_timeout_on_progress": True}, "`extend_timeout_on_progress`"),
-        (of_frames, {"max_started": 5}, "`max_started` has no effect here: engine='stream' does not count starts"),
+        (
+            of_frames,
+            {"engine": "stream", "max_started": 5},
+            "`max_started` has no effect here: engine='stream' does not count starts",
+        ),
     ],
 )
 def test_an_argument_that_would_have_no_effect_is_refused(
-    processor: Callable[..., Any], arguments: dict[str, Any], named: str
+    processor: Callable[..., Any] | dict[str, Any], arguments: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(OptionError, match=named):
         worker_options(arguments, processor)
