@@ -164,7 +164,7 @@ def frames(spark: SparkSession, engine: str, kind: str = "noop", **options: Any)
         return joined.select("id", "token", f.struct("rank", "data.delay").alias("returnvalue"))
 
     processor = {"noop": noop, "clock": clock, "join": join}[kind]
-    schema = {"payload_schema": PAYLOAD} if kind == "join" else {}
+    schema: dict[str, Any] = {"payload_schema": PAYLOAD} if kind == "join" else {}
     return _ours(spark, processor, engine=engine, **schema, **options)
 
 
