@@ -24,7 +24,7 @@ SparkBullError
 ├── UnrecoverableError raised by a processor: the job fails without a further attempt
 │   └── JobCancelled       the job was cancelled
 ├── DelayedError       raised by a processor: the job runs again later
-├── RateLimitError     raised by a processor: the queue is rate limited
+├── RateLimitError     raised by a processor: the queue, or the group of the job, is rate limited
 ├── ReturnedError      raised by a processor: the job returns to the queue
 ├── WaitingForChildren raised by a processor: the job runs again when its children have ended
 └── JobError           an operation on a job failed
@@ -248,6 +248,8 @@ class JobCancelled(UnrecoverableError):
 
 
 _AT: Final = "to run again at "
+#: Start of the text of a RateLimitError of a group.
+_GROUP: Final = "group "
 
 
 @with_old_names
@@ -292,12 +294,14 @@ class RateLimitError(SparkBullError):
 
     Parameters:
       duration_ms: duration of the rate limit, ms.
+      group: whether it is for the group of the job only, in a Worker with `group`; a job in no group is delayed.
     """
 
     @with_old_arguments
-    def __init__(self, duration_ms: int) -> None:
-        super().__init__(f"rate limited for {duration_ms} ms")
+    def __init__(self, duration_ms: int, *, group: bool = False) -> None:
+        super().__init__(f"{_GROUP if group else ''}rate limited for {duration_ms} ms")
         self.duration_ms = _milliseconds("duration_ms", duration_ms)
+        self.group = group
 
     def rest(self) -> int:
         """Returns the duration of the rate limit.
@@ -381,7 +385,7 @@ def control_error(trace: str) -> SparkBullError | None:
     if number is None:
         return None
     if kind == "RateLimitError":
-        return RateLimitError(int(number[0]))
+        return RateLimitError(int(number[0]), group=message.startswith(_GROUP))
     return DelayedError(until=int(number[0])) if message.startswith(_AT) else DelayedError(int(number[0]))
 
 

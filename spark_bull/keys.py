@@ -65,6 +65,8 @@ SEGMENTS = {
     "group_started": "spark:group:started",
     "group_windows": "spark:group:windows",
     "group_settings": "spark:group:settings",
+    "group_own": "spark:group:own",
+    "group_checks": "spark:group:checks",
     "shard_layout": "spark:shards:layout",
     "shard_server": "spark:shards:server",
 }

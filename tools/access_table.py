@@ -91,7 +91,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             ),
             "spark/inspect/views",
         ),
-        ("read/find", "read/jobs", "read/metrics"),
+        ("read/find", "read/groups", "read/jobs", "read/metrics"),
     ),
     "process": (
         (
@@ -160,7 +160,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             ),
             *("store/streams", "worker/slot/status"),
         ),
-        ("read/after", "read/find", "read/jobs", "read/metrics"),
+        ("read/after", "read/find", "read/groups", "read/jobs", "read/metrics"),
     ),
     "schedule": (
         ("queue/schedule/schedulers", "queue/schedule/advance", "queue/dispatch/writes", LOSSES),
@@ -169,6 +169,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "manage": (
         (
             *(f"queue/{name}" for name in ("manage/changes", "manage/deduplication", "core/intake", "manage/limits")),
+            "queue/manage/groups",
             *(f"queue/{name}" for name in ("core/report", "events/publish", "manage/orphans", "monitor/keyspace")),
             *(
                 f"queue/{name}"
@@ -179,6 +180,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         (
             *("manage", "check_managed", "commit_managed", *WRITING),
             "set_limits",
+            "change_groups",
             "pause",
             "resume",
             "promote",
@@ -192,7 +194,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "job/cancel",
             "job/remove_orphans",
             "job/free_deduplication",
-            *("read/find", "read/jobs", "read/unplaced"),
+            *("read/find", "read/groups", "read/jobs", "read/unplaced"),
         ),
     ),
     "doctor": (

@@ -18,11 +18,24 @@ from spark_bull.capacity.costs import VERBS as COSTS
 from spark_bull.cli.commands import all_commands
 from spark_bull.dialects.features import FEATURES, HOLDERS, FeatureColumn
 from spark_bull.options.parse import shown_in
-from spark_bull.options.table import CLAIM, COLLECT, EVENTS, MANAGE, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE, Option
+from spark_bull.options.table import (
+    CLAIM,
+    COLLECT,
+    EVENTS,
+    LIMITS,
+    MANAGE,
+    READ,
+    SCHEDULE,
+    SETTLE,
+    TABLE,
+    WORK,
+    WRITE,
+    Option,
+)
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 
 PAGES: Final = Path(__file__).parent.parent / "docs"
-VERBS: Final = frozenset({WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, COLLECT, EVENTS})
+VERBS: Final = frozenset({WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, LIMITS, COLLECT, EVENTS})
 _BLOCK: Final = re.compile(r"(<!-- (options: \w+|commands|features|pyspark|costs) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

@@ -56,5 +56,6 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 ID: Final = argument("id", help="id of the job")
 IDS: Final = argument("ids", metavar="id", nargs="*", help="ids of jobs")
+GROUP: Final = argument("--group", metavar="NAME", help="only for this group of jobs, see Worker(group=...)")
 QUEUES: Final = argument("queues", metavar="queue", nargs="+", help="names or globs of queues")
 YES: Final = flag("--yes", "do not ask for confirmation")

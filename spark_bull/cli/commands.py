@@ -23,7 +23,7 @@ NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
         *("clear-logs", "trim-events", "clean", "drain", "obliterate", "recover"),
     ),
     ("reshard", "RESHARD"): ("reshard",),
-    ("limits", "LIMITS"): ("limits", "rate-limit"),
+    ("limits", "LIMITS"): ("limits", "groups", "rate-limit"),
     ("promote", "PROMOTE"): ("promote",),
     ("metrics", "METRICS"): ("metrics",),
     ("doctor.command", "DOCTOR"): ("doctor",),

@@ -1,4 +1,4 @@
-"""Commands for the limits of a BullMQ queue over all its workers."""
+"""Commands for the limits of a BullMQ queue over all its workers, and for those of groups of jobs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import Final
 
-from spark_bull.cli.arguments import argument, duration, flag
+from spark_bull.cli.arguments import GROUP, argument, duration, flag
 from spark_bull.cli.command import Output, command, existing_queue, open_queue
 from spark_bull.errors import OptionError
 
 
 def _limits(args: Namespace) -> Output:
     """Sets or removes limits if there are arguments; shows them."""
+    if args.group is not None:
+        return _group_limits(args)
     given = {"concurrency": args.concurrency, "max": args.max, "duration_ms": args.duration}
     is_setting = any(value is not None for value in given.values())
     if args.remove and is_setting:
@@ -24,6 +26,23 @@ def _limits(args: Namespace) -> Output:
     elif args.remove:
         queue.remove_limits()
     return asdict(queue.limits())
+
+
+def _group_limits(args: Namespace) -> Output:
+    given = {"concurrency": args.concurrency, "max": args.max, "duration_ms": args.duration}
+    is_setting = any(value is not None for value in given.values())
+    if args.remove == is_setting:
+        raise OptionError("expected either limits or --remove with --group, got both or neither")
+    queue = existing_queue(args)
+    if is_setting:
+        queue.set_group_limit(args.group, **given)
+    else:
+        queue.remove_group_limit(args.group)
+    return {"done": args.command, "queue": args.queue, "group": args.group}
+
+
+def _groups(args: Namespace) -> Output:
+    return [asdict(group) for group in existing_queue(args).groups()]
 
 
 def _rate_limit(args: Namespace) -> Output:
@@ -40,14 +59,16 @@ def _rate_limit(args: Namespace) -> Output:
 LIMITS: Final = (
     command(
         "limits",
-        "show, set or remove the limits of a BullMQ queue over all workers",
+        "show, set or remove the limits of a BullMQ queue over all workers, or of a group of jobs",
         "limits mail --concurrency 10 --max 100 --duration 1s",
         _limits,
+        GROUP,
         argument("--concurrency", type=int, metavar="JOBS", help="maximum number of active jobs"),
         argument("--max", type=int, metavar="JOBS", help="maximum number of jobs that start in --duration"),
         duration("--duration", "period of --max: 500ms, 30s, 5m"),
         flag("--remove", "remove all limits"),
     ),
+    command("groups", "list the groups of jobs of a queue, with their limits", "groups mail", _groups),
     command(
         "rate-limit",
         "keep workers of a BullMQ queue from starting jobs for a time",

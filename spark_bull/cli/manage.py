@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Final
 
-from spark_bull.cli.arguments import ID, YES, argument, duration, flag
+from spark_bull.cli.arguments import GROUP, ID, YES, argument, duration, flag
 from spark_bull.cli.change import CHANGE, change_each
 from spark_bull.cli.command import Output, command, existing_queue, open_queue
 from spark_bull.cli.confirm import confirm
@@ -21,6 +21,20 @@ def _run(action: Callable[[BullQueue], None]) -> Callable[[Namespace], Output]:
     def run(args: Namespace) -> Output:
         action(existing_queue(args))
         return {"done": args.command, "queue": args.queue}
+
+    return run
+
+
+def _run_for(
+    of_queue: Callable[[BullQueue], None], of_group: Callable[[BullQueue, str], None]
+) -> Callable[[Namespace], Output]:
+    """The same for a queue and for one of its groups."""
+
+    def run(args: Namespace) -> Output:
+        if args.group is None:
+            return _run(of_queue)(args)
+        of_group(existing_queue(args), args.group)
+        return {"done": args.command, "queue": args.queue, "group": args.group}
 
     return run
 
@@ -86,8 +100,20 @@ def _recover(args: Namespace) -> Output:
 
 
 MANAGE: Final = (
-    command("pause", "pause a queue: workers claim no jobs", "pause mail", _run(BullQueue.pause)),
-    command("resume", "resume a paused queue", "resume mail", _run(BullQueue.resume)),
+    command(
+        "pause",
+        "pause a queue, or a group of jobs: workers claim no jobs of it",
+        "pause mail",
+        _run_for(BullQueue.pause, BullQueue.pause_group),
+        GROUP,
+    ),
+    command(
+        "resume",
+        "resume a paused queue or group",
+        "resume mail --group ada",
+        _run_for(BullQueue.resume, BullQueue.resume_group),
+        GROUP,
+    ),
     command(
         "close-intake",
         "let a queue accept no jobs from Spark and this command; workers go on",

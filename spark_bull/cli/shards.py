@@ -17,7 +17,7 @@ from spark_bull.store.settings import settings_of
 #: Commands that run for each shard.
 EACH: Final = frozenset(
     {"page", "workers", "writes", "schedulers", "pause", "resume", "close-intake", "open-intake", "retry", "manage"}
-    | {"clean", "drain", "obliterate", "recover", "trim-events", "remove-orphans"}
+    | {"groups", "clean", "drain", "obliterate", "recover", "trim-events", "remove-orphans"}
 )
 #: Commands that have several queues: they take the shards.
 SEVERAL: Final = frozenset({"counts", "tail", "metrics", "doctor"})

@@ -68,6 +68,13 @@ class Delayed(NamedTuple):
     until: int
 
 
+class Rested(NamedTuple):
+    """A job that its processor gave back; its group rests for `ms`. One in no group is delayed by them instead."""
+
+    id: str
+    ms: int
+
+
 class FollowUp(NamedTuple):
     """A job that is added in the step that settles the job `of`, if that has the outcome `on`.
 
@@ -103,6 +110,7 @@ class Outcomes:
     failed_after: list[int] = field(default_factory=list)
     retried: list[Retried] = field(default_factory=list)
     delayed: list[Delayed] = field(default_factory=list)
+    rested: list[Rested] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
     unstarted: list[str] = field(default_factory=list)
     waiting_for_children: list[str] = field(default_factory=list)
@@ -112,16 +120,20 @@ class Outcomes:
     tokens: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        others = (self.failed, self.retried, self.delayed)
-        return sum(len(jobs) for jobs in others) + sum(len(ids) for ids in (self.completed_ids, *self._postponed_ids))
+        return sum(len(jobs) for jobs in self._others) + sum(
+            len(ids) for ids in (self.completed_ids, *self._postponed_ids)
+        )
+
+    @property
+    def _others(self) -> tuple[Sequence[Failed | Retried | Delayed | Rested], ...]:
+        return self.failed, self.retried, self.delayed, self.rested
 
     @property
     def _postponed_ids(self) -> tuple[list[str], ...]:
         return self.returned, self.unstarted, self.waiting_for_children
 
     def all_ids(self) -> set[str]:
-        others = (self.failed, self.retried, self.delayed)
-        return {*self.completed_ids, *chain(*self._postponed_ids), *(job.id for jobs in others for job in jobs)}
+        return {*self.completed_ids, *chain(*self._postponed_ids), *(job.id for jobs in self._others for job in jobs)}
 
     def complete(self, job_id: str, returnvalue: str, keep: Keep = None) -> None:
         """Adds a completed job; `returnvalue` is JSON text."""
@@ -160,6 +172,7 @@ class Outcomes:
             "failed_after": self.failed_after,
             "retried": [job._asdict() for job in self.retried],
             "delayed": [job._asdict() for job in self.delayed],
+            "rested": [job._asdict() for job in self.rested],
             "returned": self.returned,
             "unstarted": self.unstarted,
             "waiting_for_children": self.waiting_for_children,

@@ -40,6 +40,7 @@ CLAIM: Final = "claim"
 SETTLE: Final = "settle"
 SCHEDULE: Final = "schedule"
 MANAGE: Final = "manage"
+LIMITS: Final = "limits"
 COLLECT: Final = "collect"
 EVENTS: Final = "events"
 WORK: Final = "work"
@@ -57,6 +58,7 @@ SCOPE_TITLES: Final = {
     SETTLE: "writes with mode=settle",
     SCHEDULE: "writes with mode=schedule",
     MANAGE: "writes with mode=manage",
+    LIMITS: "writes with mode=limits",
     COLLECT: "streaming reads",
     EVENTS: "streaming reads with view=events",
     WORK: "a Worker",
@@ -74,6 +76,7 @@ VIEWS: Final = (
     "dependencies",
     "flows",
     "schedulers",
+    "groups",
     "workers",
     "metrics",
     "stats",
@@ -114,7 +117,7 @@ class Option:
 
 #: See worker/claims/batch_size.py.
 BATCH_SIZE: Final = "10,000; with a backlog up to 100,000, while batches take less than 5 s"
-ALL: Final = (WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, COLLECT, EVENTS)
+ALL: Final = (WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, LIMITS, COLLECT, EVENTS)
 #: Scopes of the options that locate a queue and connect to Redis.
 EVERYWHERE: Final = (*ALL, WORK, QUEUE, SERVICE)
 
@@ -213,7 +216,8 @@ TABLE: Final[tuple[Option, ...]] = (
         None,
         ALL,
         "`claim`: a streaming read claims jobs to be processed; `settle`: a write records the outcomes of claimed "
-        "jobs; `schedule`: a write creates or changes job schedulers; `manage`: a write changes existing jobs",
+        "jobs; `schedule`: a write creates or changes job schedulers; `manage`: a write changes existing jobs; "
+        "`limits`: a write sets limits of groups of jobs",
         "none: jobs are added or inspected",
     ),
     # how a write works
@@ -646,7 +650,7 @@ TABLE: Final[tuple[Option, ...]] = (
         "jobs",
         (READ, EVENTS),
         "table to read: `jobs`, `counts`, `queues`, `writes`, `logs`, `dependencies`, `flows`, `schedulers`, "
-        "`workers`, `metrics`, `stats` or `events`, which is also a stream (BullMQ)",
+        "`groups`, `workers`, `metrics`, `stats` or `events`, which is also a stream (BullMQ)",
     ),
     Option(
         "payloadSchema",

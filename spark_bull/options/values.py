@@ -189,4 +189,4 @@ def _json_or_none(value: str) -> Any:
 
 
 #: Parser of `mode`.
-choose_mode: Final = choice("claim", "settle", "schedule", "manage")
+choose_mode: Final = choice("claim", "settle", "schedule", "manage", "limits")

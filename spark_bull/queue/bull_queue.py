@@ -16,6 +16,7 @@ from spark_bull.dialects.encode.codec import carrying, check_defaults, data_text
 from spark_bull.dialects.encode.flows import Flows
 from spark_bull.dialects.terms import SPREAD_SEED
 from spark_bull.errors import OptionError, did_you_mean
+from spark_bull.model.group_limits import Group
 from spark_bull.model.jobs import (
     Added,
     AddedFlow,
@@ -54,7 +55,7 @@ from spark_bull.queue.jobs.counts_by import counts_by
 from spark_bull.queue.jobs.dependencies import dependency_counts, read_dependencies
 from spark_bull.queue.jobs.flow_tree import DEFAULT_DEPTH, DEFAULT_JOBS, read_flow
 from spark_bull.queue.jobs.read import counts, logs, page, read_job
-from spark_bull.queue.manage import limits, manage
+from spark_bull.queue.manage import groups, limits, manage
 from spark_bull.queue.manage.cancel import request_cancel, request_cancel_all
 from spark_bull.queue.manage.changes import change_job, change_jobs
 from spark_bull.queue.manage.child_removal import remove_child_dependency, remove_unprocessed_children
@@ -738,6 +739,70 @@ class BullQueue:
           DialectError: for a queue of Bull.
         """
         limits.remove_rate_limit(self.handle)
+
+    def set_group_limit(
+        self,
+        group: str,
+        *,
+        concurrency: int | None = None,
+        max: int | None = None,
+        duration_ms: int | None = None,
+    ) -> None:
+        """Sets limits of one group of jobs, for the workers of Spark that have `group`. Its other limits stay.
+
+        Parameters:
+          group: name of the group.
+          concurrency: maximum number of its jobs that run at the same time.
+          max: maximum number of its jobs that start in `duration_ms`.
+          duration_ms: the period of `max`, ms.
+
+        Raises:
+          OptionError: for an argument that is wrong, `max` without `duration_ms`, and a queue without groups.
+        """
+        groups.set_group_limit(self.handle, group, concurrency=concurrency, max=max, duration_ms=duration_ms)
+
+    def remove_group_limit(self, group: str, *, concurrency: bool = True, rate: bool = True) -> None:
+        """Removes limits of one group of jobs, which has those of the workers then.
+
+        Parameters:
+          group: name of the group.
+          concurrency: whether to remove the limit of running jobs.
+          rate: whether to remove the rate limit, `max` and `duration_ms`.
+
+        Raises:
+          OptionError: for a queue without groups.
+        """
+        groups.remove_group_limit(self.handle, group, concurrency=concurrency, rate=rate)
+
+    def pause_group(self, group: str) -> None:
+        """Keeps workers of Spark from starting jobs of a group, until it is resumed; its active jobs continue.
+
+        Parameters:
+          group: name of the group.
+
+        Raises:
+          OptionError: for a queue without groups.
+        """
+        groups.pause_group(self.handle, group)
+
+    def resume_group(self, group: str) -> None:
+        """Lets workers start jobs of a group again.
+
+        Parameters:
+          group: name of the group.
+
+        Raises:
+          OptionError: for a queue without groups.
+        """
+        groups.resume_group(self.handle, group)
+
+    def groups(self) -> Iterator[Group]:
+        """Reads the groups of jobs that workers of Spark have met, 100 per call.
+
+        Returns:
+          Those with waiting or active jobs, or with limits, a pause or a rest of their own.
+        """
+        return groups.read_groups(self.handle)
 
     def manage(self, changes: Iterable[Change]) -> Iterator[Changed]:
         """Changes many jobs, `chunk_size` per script call; write a DataFrame with mode=manage to do so exactly once.

@@ -48,6 +48,7 @@ class BullDataSource(DataSource):
         self._refuse_mode("claim", "it requires readStream; leave the option out to inspect jobs")
         self._refuse_mode("schedule", "it requires write or writeStream; `view=schedulers` reads job schedulers")
         self._refuse_mode("manage", "it requires write or writeStream")
+        self._refuse_mode("limits", "it requires write or writeStream; `view=groups` reads the limits of groups")
         from spark_bull.spark.inspect.source import batch_reader
 
         return batch_reader(self.options, schema)
@@ -65,6 +66,7 @@ class BullDataSource(DataSource):
             self._refuse_mode("settle", "it requires write or writeStream")
             self._refuse_mode("schedule", "it requires write or writeStream")
             self._refuse_mode("manage", "it requires write or writeStream")
+            self._refuse_mode("limits", "it requires write or writeStream")
             if shows_events(self.options):
                 from spark_bull.spark.collect.events import event_reader
 
@@ -104,6 +106,10 @@ class BullDataSource(DataSource):
             from spark_bull.spark.schedule.sink import schedule_steps
 
             return schedule_steps(self.options, schema, overwrite, is_stream=is_stream)
+        if mode_of(self.options) == "limits":
+            from spark_bull.spark.limits.sink import limits_steps
+
+            return limits_steps(self.options, schema, overwrite, is_stream=is_stream)
         self._refuse_mode("claim", "it requires readStream")
         from spark_bull.spark.dispatch.sink import write_steps
 

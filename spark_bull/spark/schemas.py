@@ -163,6 +163,19 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "opts": TEXT,
         }
     ),
+    "groups": _table(
+        {
+            "queue": TEXT,
+            "group": TEXT,
+            "waiting": LongType(),
+            "active": LongType(),
+            "max": LongType(),
+            "duration": LongType(),
+            "concurrency": LongType(),
+            "paused": BooleanType(),
+            "restsUntil": TIME,
+        }
+    ),
     "workers": _table({"queue": TEXT, "name": TEXT, "address": TEXT, "age": LongType(), "idle": LongType()}),
     "metrics": _table({"queue": TEXT, "state": TEXT, "minute": TIME, "jobs": LongType(), "total": LongType()}),
     "stats": _table(
@@ -275,7 +288,7 @@ def shows_events(raw: Mapping[str, str]) -> bool:
 
 
 def mode_of(raw: Mapping[str, str]) -> str | None:
-    """Parses the option `mode`: claim, settle, schedule, manage, or None if not given. Raises OptionError otherwise."""
+    """Parses the option `mode`, None if it is not given. Raises OptionError for an unknown one."""
     given = next((value for name, value in raw.items() if name.lower() == "mode"), None)
     return None if given is None else str(choose_mode("mode", given))
 

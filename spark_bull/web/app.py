@@ -6,7 +6,7 @@ from fastapi import Depends, FastAPI
 
 from spark_bull.version import VERSION
 from spark_bull.web.access import Access, authorize
-from spark_bull.web.api import activity, changes, events, jobs, queues
+from spark_bull.web.api import activity, changes, events, groups, jobs, queues
 from spark_bull.web.api.description import router as description
 from spark_bull.web.api.parameters import known_parameters
 from spark_bull.web.event_streams import StreamSlots
@@ -48,7 +48,7 @@ def create_app(settings: WebSettings) -> FastAPI:
     handle_errors(app, error_page)
     for router in (health, description):
         app.include_router(router)
-    for router in (queues.router, jobs.router, changes.router, activity.router, events.router):
+    for router in (queues.router, jobs.router, changes.router, activity.router, groups.router, events.router):
         app.include_router(router, prefix="/api", dependencies=[Depends(authorize), Depends(known_parameters)])
     add_page(app)
     app.add_middleware(Guard, settings=settings)

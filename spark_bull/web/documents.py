@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from spark_bull.model.group_limits import Group
 from spark_bull.model.jobs import Job, JobStats, NewJob, Percentiles, QueueLimits, QueueMetrics, Scheduler, WriteRecord
 from spark_bull.queue.monitor.private_keys import Ledger
 from spark_bull.web.shown import Shown
@@ -209,6 +210,13 @@ class SchedulerList(BaseModel):
     schedulers: list[Annotated[Scheduler, Shown()]]
 
 
+class GroupList(BaseModel):
+    """Groups of jobs that workers of Spark have met. `next`: the group to go on after, null at the end."""
+
+    groups: list[Annotated[Group, Shown()]]
+    next: str | None
+
+
 class KeepDocument(Strict):
     """How many ended jobs to keep. `age`: s; `count`: jobs."""
 
@@ -371,7 +379,7 @@ class NextDocument(BaseModel):
 
 
 class LimitsPut(Strict):
-    """Limits of a queue over all its workers; those that are null, or missing, stay."""
+    """Limits of a queue over all its workers, or of a group of jobs; those that are null, or missing, stay."""
 
     concurrency: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
     max: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(default=None, description="jobs per `durationMs`")

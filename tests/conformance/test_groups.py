@@ -7,10 +7,9 @@ lost.
 from __future__ import annotations
 
 import json
-import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,27 +17,39 @@ import pytest
 from spark_bull.errors import OptionError
 from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.jobs import NewJob
-from spark_bull.model.outcomes import Claim, Delayed, Failed, Outcomes, Retried
+from spark_bull.model.outcomes import Claim, Outcomes, Rested, Retried
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.verbs import promote_due
-from spark_bull.queue.process.claim import rescue
 from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.services.promoter import Promoter
 from spark_bull.worker.job.running_job import RunningJob
+from tests.support.groups import (
+    ALL_GROUP_KEYS,
+    FIVE_AT_ONCE,
+    GROUP_KEYS,
+    HOUR_MS,
+    THREE_PER_HOUR,
+    TWO_AT_ONCE,
+    add,
+    claim,
+    claim_and_complete,
+    delayed,
+    due_times,
+    end_windows,
+    ids_of,
+    move_back,
+    outcomes_of,
+    rescue_all,
+    settings,
+)
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS, WorkBench, completed, not_bull_1
 from tests.support.worker import OurWorker
-
-HOUR_MS = 3_600_000
-TWO_AT_ONCE = GroupLimits("tenant", concurrency=2)
-FIVE_AT_ONCE = GroupLimits("tenant", concurrency=5)
-THREE_PER_HOUR = GroupLimits("tenant", max=3, duration_ms=HOUR_MS)
-GROUP_KEYS = ("group_active", "group_delayed", "group_promoted", "group_started", "group_windows", "group_settings")
 
 each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
 
@@ -47,58 +58,6 @@ each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
 def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
         yield queue
-
-
-def add(queue: BullQueue, tenants: Sequence[str | None], **options: Any) -> list[str]:
-    """Adds a job for each tenant; None: without that field."""
-    jobs = [NewJob({"n": n} | ({"tenant": one} if one else {}), **options) for n, one in enumerate(tenants)]
-    return queue.add_many(jobs).ids
-
-
-def settings(group: GroupLimits | None = TWO_AT_ONCE, at_once: int | None = None) -> ClaimSettings:
-    return ClaimSettings("slot", lock_ms=HOUR_MS, group=group, at_once=at_once)
-
-
-def claim(bench: WorkBench, limit: int = 10, group: GroupLimits = TWO_AT_ONCE) -> Claim:
-    """Claims as a slot does: again for as long as there is more."""
-    found = bench.claim(limit, claim_settings=settings(group))
-    while not found.jobs and found.more:
-        found = bench.claim(limit, claim_settings=settings(group))
-    return found
-
-
-def claim_and_complete(bench: WorkBench, limit: int, group: GroupLimits) -> Claim:
-    found = claim(bench, limit, group)
-    bench.work(completed(found), claim_settings=settings(group))
-    return found
-
-
-def ids_of(found: Claim) -> list[str]:
-    return [job.id for job in found.jobs]
-
-
-def delayed(bench: WorkBench) -> list[str]:
-    return [member.decode() for member in bench.client.zrange(bench.key("delayed"), 0, -1)]
-
-
-def due_times(bench: WorkBench, ids: Sequence[str]) -> list[int]:
-    return [int(bench.client.zscore(bench.key("delayed"), one)) // 4096 for one in ids]
-
-
-def move_back(bench: WorkBench, name: str, back: int) -> None:
-    for member in bench.client.zrange(bench.key(name), 0, -1):
-        bench.client.zincrby(bench.key(name), -back, member)
-
-
-def end_windows(bench: WorkBench, hours: int = 2) -> None:
-    """Moves the windows of all groups, and the due times of all jobs, back."""
-    move_back(bench, "group_windows", hours * HOUR_MS)
-    move_back(bench, "delayed", hours * HOUR_MS * 4096)
-    # The members of delayed jobs end with their scores in `delayed`.
-    for member in bench.client.zrange(bench.key("group_delayed"), 0, -1):
-        place, _, score = member.rpartition(b"\0")
-        bench.client.zrem(bench.key("group_delayed"), member)
-        bench.client.zadd(bench.key("group_delayed"), {place + b"\0%d" % (int(score) - hours * HOUR_MS * 4096): 0})
 
 
 # concurrency
@@ -123,18 +82,6 @@ def test_a_delayed_job_of_a_group_is_as_if_it_had_not_been_claimed(bench: WorkBe
         assert int(bench.field(last, "delay") or 0) == HOUR_MS
         events = [fields[b"event"] for _, fields in bench.client.xrange(bench.key("events")) if b"jobId" in fields]
         assert events.count(b"delayed") == 2
-
-
-def outcomes_of(found: Claim, job_id: str) -> list[Outcomes]:
-    """Each way in which a job can end."""
-    ended = Outcomes(found.token)
-    ended.complete(job_id, "1")
-    return [
-        ended,
-        Outcomes(found.token, failed=[Failed(job_id, "no", "[]", None, 1)]),
-        Outcomes(found.token, retried=[Retried(job_id, "no", "[]", HOUR_MS, False)]),
-        Outcomes(found.token, delayed=[Delayed(job_id, found.now + HOUR_MS)]),
-    ]
 
 
 @pytest.mark.parametrize("way", range(4), ids=["completed", "failed", "retried", "delayed"])
@@ -489,12 +436,6 @@ def lose_locks(bench: WorkBench, found: Claim) -> None:
     bench.client.delete(*(bench.handle.keys.lock(job.id) for job in found.jobs))
 
 
-def rescue_all(bench: WorkBench) -> None:
-    for _ in range(2):
-        bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
-        rescue(bench.handle, max_stalled=5)
-
-
 @pytest.mark.parametrize("rescued_first", [True, False])
 def test_the_places_of_a_killed_worker_are_free_again(bench: WorkBench, rescued_first: bool) -> None:
     ids = add(bench.queue, ["a"] * 6)
@@ -630,7 +571,7 @@ def test_a_claim_without_limits_of_groups_writes_no_counters(bench: WorkBench) -
     found = bench.claim(10)
     assert len(found.jobs) == 5
     bench.work(completed(found))
-    assert bench.client.exists(*(bench.key(name) for name in GROUP_KEYS)) == 0
+    assert bench.client.exists(*(bench.key(name) for name in ALL_GROUP_KEYS)) == 0
 
 
 def test_a_claiming_query_has_the_limits_too(bench: WorkBench) -> None:
@@ -642,57 +583,13 @@ def test_a_claiming_query_has_the_limits_too(bench: WorkBench) -> None:
 
 def test_obliterate_removes_the_counters(bench: WorkBench) -> None:
     add(bench.queue, ["a"] * 5)
-    claim(bench, 10, GroupLimits("tenant", max=3, duration_ms=HOUR_MS, concurrency=2))
-    assert bench.client.exists(*(bench.key(name) for name in GROUP_KEYS)) == 5
+    both = GroupLimits("tenant", max=3, duration_ms=HOUR_MS, concurrency=2)
+    found = claim(bench, 10, both)
+    bench.work(Outcomes(found.token, rested=[Rested(found.jobs[0].id, HOUR_MS)]))
+    claim(bench, 10, both)
+    assert bench.client.exists(*(bench.key(name) for name in ALL_GROUP_KEYS)) == 7
     bench.queue.obliterate(force=True)
-    assert bench.client.exists(*(bench.key(name) for name in GROUP_KEYS)) == 0
-
-
-# any mix
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_in_any_mix_of_claims_outcomes_and_losses_the_limit_holds_and_all_jobs_end(bench: WorkBench, seed: int) -> None:
-    draw = random.Random(seed)
-    tenants = [draw.choice(["a", "a", "a", "b", "c", None]) for _ in range(60)]
-    ids = add(bench.queue, tenants)
-    tenant_of = dict(zip(ids, tenants, strict=True))
-    held: dict[str, Claim] = {}
-
-    def act() -> None:
-        what = draw.random()
-        if what < 0.5 or not held:
-            found = claim(bench, draw.choice([1, 3, 10]))
-            held.update((job.id, found) for job in found.jobs)
-            return
-        job_id = draw.choice(list(held))
-        found = held.pop(job_id)
-        if what < 0.6:
-            bench.client.delete(bench.handle.keys.lock(job_id))
-        elif what < 0.7:
-            bench.work(Outcomes(found.token, **{draw.choice(["returned", "unstarted"]): [job_id]}))
-        else:
-            bench.work(outcomes_of(found, job_id)[0])
-
-    for _ in range(100):
-        act()
-        running = Counter(tenant_of[job_id] for job_id in held)
-        assert all(count <= 2 for tenant, count in running.items() if tenant), running
-    for found_id, found in held.items():
-        bench.work(outcomes_of(found, found_id)[0])
-    for _ in range(200):
-        found = claim(bench)
-        bench.work(completed(found))
-        if not found.jobs:
-            for _ in range(2):
-                bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
-                rescue(bench.handle, max_stalled=100)
-            end_windows(bench)
-            promote_due(bench.handle)
-        if bench.counts() == {"completed": 60}:
-            break
-    assert bench.counts() == {"completed": 60}
-    assert bench.client.exists(bench.key("group_active")) == 0
+    assert bench.client.exists(*(bench.key(name) for name in ALL_GROUP_KEYS)) == 0
 
 
 # workers
@@ -810,7 +707,6 @@ def test_a_node_worker_promotes_and_processes_what_was_delayed(
 @pytest.mark.parametrize(
     "value",
     [
-        {"by": "tenant"},
         {"concurrency": 2},
         {"by": "", "concurrency": 2},
         {"by": "a..b", "concurrency": 2},

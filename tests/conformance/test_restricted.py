@@ -19,6 +19,7 @@ FILES = (
     "test_flows.py",
     "test_follow_ups.py",
     "test_groups.py",
+    "test_groups_own.py",
     "test_manage.py",
     "test_parents.py",
     "test_read.py",

@@ -23,11 +23,15 @@ from spark_bull.cli.main import parser
 from spark_bull.cli.tables import as_table
 from spark_bull.cli.times import milliseconds, seconds
 from spark_bull.embedded.redis import EmbeddedRedis
+from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.process.claim import work
 from spark_bull.time_text import duration, relative, utc
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.finisher import Finisher
+from tests.support.groups import add
 from tests.support.terminal import Shown, in_terminal
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -262,6 +266,22 @@ def test_limits_of_a_queue_are_set_and_removed(run: Run, queue: BullQueue) -> No
     assert "expected either limits or --remove" in run("limits", "mail", "--max", "1", "--remove", code=1)
     assert "expected either a duration or --remove" in run("rate-limit", "mail", code=1)
     assert "got no `duration_ms`" in run("limits", "mail", "--max", "1", code=1)
+
+
+def test_groups_are_limited_paused_resumed_and_listed(run: Run, queue: BullQueue) -> None:
+    add(queue, ["ada", "ada"])
+    assert "expected queue mail to have groups of jobs" in run("pause", "mail", "--group", "ada", code=1)
+    work(queue.handle, ClaimSettings("slot", group=GroupLimits("tenant", concurrency=1)), None, 10)
+    run("limits", "mail", "--group", "ada", "--concurrency", "3", "--max", "5", "--duration", "1s")
+    run("pause", "mail", "--group", "ada")
+    row = {"queue": "mail", "group": "ada", "waiting": 1, "active": 1, "max": 5, "duration_ms": 1_000}
+    assert as_data(run, "groups", "mail") == [row | {"concurrency": 3, "is_paused": True, "rests_until": None}]
+    assert not queue.is_paused()
+    assert as_data(run, "resume", "mail", "--group", "ada") == {"done": "resume", "queue": "mail", "group": "ada"}
+    run("limits", "mail", "--group", "ada", "--remove")
+    row |= {"max": None, "duration_ms": None, "concurrency": None, "is_paused": False, "rests_until": None}
+    assert as_data(run, "groups", "mail") == [row]
+    assert "expected either limits or --remove with --group" in run("limits", "mail", "--group", "ada", code=1)
 
 
 def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:

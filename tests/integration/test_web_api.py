@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import msgpack
@@ -14,6 +15,7 @@ from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import ConnectionLost
+from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import READ
@@ -21,12 +23,15 @@ from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.families import READABLE
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.collect.result_ledger import ResultLedger
+from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.report import add_log
 from spark_bull.queue.dispatch.writes import roll_forward
+from spark_bull.queue.process.claim import work
 from spark_bull.web import scans, settings
 from spark_bull.web.event_streams import MAX_STREAMS
 from spark_bull.worker.slot.failures import Failures
 from spark_bull.worker.slot.slot_stats import SlotReport, SlotStats
+from tests.support.groups import add
 from tests.support.wait import wait_until
 from tests.support.web import READING, WRITING, Web, serving
 from tests.support.work_bench import DIALECTS, WorkBench, failed_for
@@ -182,6 +187,29 @@ def test_delayed_jobs_are_promoted_one_by_one_and_together(web: Web, queue: Bull
     web.post(f"/queues/mail/jobs/{ids[0]}/promote", code=409)
     assert web.post("/queues/mail/promote", {}, code=200)["jobs"] == 3
     assert queue.counts()["wait"] == 4
+
+
+def test_groups_are_listed_limited_paused_and_resumed(web: Web, queue: BullQueue) -> None:
+    add(queue, ["ada", "a/b", "c", "c"])
+    assert "to have groups of jobs" in web.post("/queues/mail/groups/ada/pause", code=400)["detail"]
+    work(queue.handle, ClaimSettings("slot", group=GroupLimits("tenant", concurrency=1)), None, 10)
+    web.ask("PUT", "/queues/mail/groups/a%2Fb/limits", code=204, json={"concurrency": 2}, headers=WRITING)
+    web.post("/queues/mail/groups/ada/pause")
+    first = web.get("/queues/mail/groups?limit=2")
+    rest = web.get(f"/queues/mail/groups?limit=2&after={quote(first['next'], safe='')}")
+    assert rest["next"] is None
+    found = {one["group"]: one for one in [*first["groups"], *rest["groups"]]}
+    assert {name: (one["active"], one["waiting"], one["isPaused"]) for name, one in found.items()} == {
+        "ada": (1, 0, True),
+        "a/b": (1, 0, False),
+        "c": (1, 1, False),
+    }
+    assert (found["a/b"]["concurrency"], found["c"]["concurrency"]) == (2, None)
+    web.post("/queues/mail/groups/ada/resume")
+    web.ask("DELETE", "/queues/mail/groups/a%2Fb/limits", code=204, headers=WRITING)
+    assert [(one["concurrency"], one["isPaused"]) for one in web.get("/queues/mail/groups")["groups"]] == [
+        (None, False)
+    ] * 3
 
 
 def test_a_queue_is_paused_resumed_closed_opened_cleaned_and_drained(web: Web, queue: BullQueue) -> None:

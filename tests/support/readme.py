@@ -12,8 +12,11 @@ from pyspark.sql import DataFrameReader, DataFrameWriter
 from pyspark.sql.streaming import DataStreamReader, DataStreamWriter
 from redis import Redis
 
+from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.process.claim import work
 from tests.support.finisher import Finisher
 from tests.support.snippets import Block, blocks
 
@@ -31,7 +34,7 @@ class Case:
     `finished`: so many jobs of the queue `mail` are completed, and as many failed, before it runs. `then`: expected
     counts by queue and state. `prints`: texts that it prints, without spaces. `files`: a pattern of files that it
     writes. `caller`: Python that runs behind it, for one that only defines a function. `capability`: what not every
-    PySpark can do."""
+    PySpark can do. `grouped`: whether a worker has claimed jobs of the queue `mail` by groups before it runs."""
 
     jobs: Mapping[str, list[Any]] = field(default_factory=dict)
     finished: int = 0
@@ -40,6 +43,7 @@ class Case:
     files: str = ""
     caller: str = ""
     capability: str = ""
+    grouped: bool = False
 
 
 _STARTS_SPARK = "each command starts a JVM; test_zip.py runs the scripts of jobs/, which call the same programs"
@@ -206,6 +210,12 @@ CASES = {
     '"data STRING, priority STRING"': Case(then={"mail": {"prioritized": 2}}),
     "promoter.once().aged": Case(jobs={"mail": [{"n": 1}]}, then={"mail": {"wait": 1}}, prints=("0",)),
     '"thumbnails").option("maxLength", 100)': Case(then={"thumbnails": {"wait": 100}}, prints=("|100|200|",)),
+    "SELECT 'ada' AS group, 100 AS max": Case(grouped=True, prints=("|mail|ada|0|0|100|60000|10|false|NULL|",)),
+    "queue.set_group_limit(": Case(jobs={"mail": [{}]}, grouped=True, prints=("['ada']",)),
+    "def call_tenant(": Case(
+        jobs={"mail": [{"to": "ada", "tenant": "a"}, {"to": "alan", "tenant": "b", "busy": True}]},
+        then={"mail": {"completed": 1, "delayed": 1}},
+    ),
     "queue.set_limits(concurrency=20": Case(then={"mail": {"wait": 1}}, prints=("concurrency=20,max=100",)),
     "def total(": Case(caller=_CALL_TOTAL, then={"sums": {"completed": 2, "failed": 1}}),
     "async def call(": Case(jobs={"mail": [{"to": "ada"}, {"to": "alan"}]}, then={"mail": {"completed": 2}}),
@@ -273,6 +283,9 @@ def prepare(case: Case, url: str) -> None:
         for name, payloads in case.jobs.items():
             with BullQueue(name, url=url, protocol="bullmq") as queue:
                 queue.add_many(one if isinstance(one, NewJob) else NewJob(one) for one in payloads)
+        if case.grouped:
+            with BullQueue("mail", url=url, protocol="bullmq") as queue:
+                work(queue.handle, ClaimSettings("slot", group=GroupLimits("tenant")), None, 1)
         if case.finished:
             with BullQueue("mail", url=url, protocol="bullmq") as queue:
                 finisher = Finisher(queue, client, twice=False)

@@ -11,12 +11,12 @@ client|id client|setname eval evalsha exists hello hget hmget info lindex ping s
     "dispatch": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
 lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set setnx sismember spop
-srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount zmscore zpopmin zrangebylex zrangebyscore zrem
-zremrangebyscore zrevrangebyscore zscore
+srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore
+zrem zremrangebyscore zrevrangebyscore zscore
 """,
     "inspect": """
 client|list get hexists hgetall hlen hscan llen lrange scard sismember smismember sscan xlen xrange xrevrange zcard
-zcount zmscore zrangebyscore zrevrange zscore
+zcount zlexcount zmscore zrangebylex zrangebyscore zrevrange zscore
 """,
     "process": """
 blmove blpop bzpopmin client|unblock decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset hsetnx
@@ -34,7 +34,8 @@ get hset psubscribe set sismember subscribe unsubscribe xadd xinfo xrange xread 
 """,
     "serve": """
 client|list del get hexists hgetall hlen hscan hvals llen lrange psubscribe pttl scard set sismember smembers
-smismember sscan subscribe unsubscribe xlen xrange xread xrevrange zcard zcount zmscore zrank zrevrange zscan zscore
+smismember sscan subscribe unsubscribe xlen xrange xread xrevrange zcard zcount zlexcount zmscore zrangebylex
+zrangebyscore zrank zrevrange zscan zscore
 """,
     "schedule": """
 decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem lset ltrim
@@ -44,8 +45,8 @@ zrevrangebyscore zscan zscore
     "manage": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
 lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set setnx sismember smismember
-spop srandmember srem sscan unlink xadd xtrim zadd zcard zcount zmscore zpopmin zrangebylex zrangebyscore zrem
-zremrangebyscore zrevrange zrevrangebyscore zscore
+spop srandmember srem sscan unlink xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore
+zrem zremrangebyscore zrevrange zrevrangebyscore zscore
 """,
     "doctor": """
 command|info config|get get hexists hgetall hlen llen lrange multi pttl scard sismember xlen zcard zcount zscan zscore

@@ -1,9 +1,11 @@
--- @include lib: group_of group_queue group_room
+-- @include lib: group_checks group_digits group_name group_place group_queue group_room
 
 -- Jobs that one call moves to `delayed` at most, and that it reads at a time.
 local MAX_HELD = 150
 -- Groups whose jobs are promoted by one call, as their windows have ended.
 local MAX_ENDED = 100
+-- When jobs of a paused group are due, ms: no worker promotes them meanwhile, and resuming the group promotes them.
+local PAUSE_MS = 31536000000
 
 -- Deletes the counters of windows that have ended; returns their groups.
 local function drop_windows(key, now)
@@ -15,30 +17,33 @@ local function drop_windows(key, now)
   return over
 end
 
--- When a job is due that has `before` delayed jobs of its group before it: in the first window with a place for it, if
--- there is a rate limit. A running job that ends promotes the next one; jobs that wait for that are due when a job of a
--- dead worker has lost its lock, as many at a time as a group may run, ten at least.
-local function due_of(settings, room, before, now, lock_ms)
-  local due, ahead = now, room.promoted + before
-  if settings.concurrency and room.running + ahead >= settings.concurrency or not settings.max then
-    due = now + lock_ms * (1 + math.floor(before / math.max(10, settings.concurrency)))
+-- When a job is due that has `before` delayed jobs of its group before it: after the rest of the group, in the first
+-- window with a place for it, if there is a rate limit. A running job that ends promotes the next one; jobs that wait for
+-- that are due when a job of a dead worker has lost its lock, as many at a time as a group may run, ten at least.
+local function due_of(room, before, now, lock_ms)
+  if room.rests_until == math.huge then
+    return now + PAUSE_MS
   end
-  if settings.max then
-    local late = room.started + ahead - settings.max
+  local from, ahead = room.rests_until or now, room.promoted + before
+  local due = from
+  if room.concurrency and room.running + ahead >= room.concurrency or not room.max then
+    due = from + lock_ms * (1 + math.floor(before / math.max(10, room.concurrency or 0)))
+  end
+  if room.max then
+    local late = room.started + ahead - room.max
     if late >= 0 then
-      due = math.max(due, room.window_end + math.floor(late / settings.max) * settings.duration_ms)
+      due = math.max(due, room.window_end + math.floor(late / room.max) * room.duration_ms)
     end
   end
   -- At least a few ms, so that a job is not moved back and forth without a pause.
   return math.max(due, now + 5)
 end
 
-local function count_start(key, settings, group, room, id)
-  if settings.concurrency then
-    room.running = room.running + 1
-    redis.call('ZADD', key.group_active, group, id)
-  end
-  if settings.max then
+local function count_start(key, group, room, id)
+  -- Also without a limit, which the group may get while the job runs.
+  room.running = room.running + 1
+  redis.call('ZADD', key.group_active, group, id)
+  if room.max then
     room.started = room.started + 1
     redis.call('HSET', key.group_started, group, room.started)
     if room.started == 1 then
@@ -52,7 +57,8 @@ end
 -- which returns its score, as it must wait) or, unless `may_start`, 'ready'. `refill()` promotes delayed jobs of groups
 -- in which jobs may start, and returns whether there were any. `may_hold()`: whether the call may
 -- delay further jobs. `next_due(due)`: the earlier one of `due` and the time at which `refill` can promote jobs again,
--- as a window ends. The first jobs for windows that have ended are promoted at once.
+-- as a window or a rest ends. The first jobs of groups whose window or rest has ended are promoted at once. The settings
+-- are kept: settling calls that have none read them, and the groups of a queue that has some can get limits.
 local function group_limits(key, arg, allowed, now, delay)
   if arg.group == '' or allowed <= 0 then
     return nil
@@ -80,18 +86,15 @@ local function group_limits(key, arg, allowed, now, delay)
 
   local function hold(id, group, place)
     local known = room(group)
-    local score = delay(id, due_of(settings, known, before_of(known, group, place), now, lock_ms))
+    local score = delay(id, due_of(known, before_of(known, group, place), now, lock_ms))
     call('ZADD', key.group_delayed, 0, place .. score)
     known.count = known.count + 1
-    if held == 0 then
-      call('SET', key.group_settings, arg.group)
-    end
     held, has_delayed = held + 1, true
   end
 
   -- Whether a job is the next one of its group. A place is reserved for a promoted one.
   local function is_next(known, group, place, is_promoted)
-    local free = group_room.free_in(settings, known)
+    local free = group_room.free_in(known)
     if free <= 0 then
       return false
     end
@@ -110,11 +113,12 @@ local function group_limits(key, arg, allowed, now, delay)
   end
 
   function limits.admit(may_start, id, rank, timestamp, opts, data)
-    local group = group_of(settings.path, opts, data)
-    if not group then
+    local name = group_name.of(settings.path, opts, data)
+    if not name then
       return may_start and 'started' or 'ready'
     end
-    local known, place = room(group), group_queue.place_of(group, rank, timestamp, id)
+    local group = group_digits(name)
+    local known, place = room(group), group_place.of(group, rank, timestamp, id)
     local is_promoted = has_promoted and call('ZSCORE', key.group_promoted, id)
     local may = is_next(known, group, place, is_promoted)
     if may and not may_start then
@@ -131,14 +135,14 @@ local function group_limits(key, arg, allowed, now, delay)
     if has_delayed then
       call('ZREMRANGEBYLEX', key.group_delayed, '[' .. place, '(' .. place .. '\255')
     end
-    count_start(key, settings, group, known, id)
+    count_start(key, group, known, id)
     return 'started'
   end
 
   function limits.refill()
     local groups = refillable
     refillable = {}
-    return group_room.promote(key, arg, settings, groups)
+    return group_room.promote(key, arg, groups)
   end
 
   function limits.may_hold()
@@ -146,19 +150,29 @@ local function group_limits(key, arg, allowed, now, delay)
   end
 
   function limits.next_due(due)
-    local window_end = settings.max and has_delayed
-      and tonumber(call('ZRANGE', key.group_windows, 0, 0, 'WITHSCORES')[2])
-    return window_end and due and math.min(window_end, due) or window_end or due
+    for _, times in ipairs(has_delayed and {key.group_windows, key.group_checks} or {}) do
+      local first = tonumber(call('ZRANGE', times, 0, 0, 'WITHSCORES')[2])
+      due = first and due and math.min(first, due) or first or due
+    end
+    return due
   end
 
-  local ended = drop_windows(key, now)
+  if call('GET', key.group_settings) ~= arg.group then
+    call('SET', key.group_settings, arg.group)
+  end
+  local ended, checked = drop_windows(key, now), group_checks.take_due(key, now)
   if has_delayed then
-    for _, group in ipairs(ended) do
-      refillable[group] = room(group)
+    for _, groups in ipairs({ended, checked}) do
+      for _, group in ipairs(groups) do
+        refillable[group] = room(group)
+      end
     end
     limits.refill()
   else
-    call('DEL', key.group_promoted, key.group_settings)
+    call('DEL', key.group_promoted)
+  end
+  for _, group in ipairs(checked) do
+    group_checks.plan_next(key, group, now)
   end
   has_promoted = call('EXISTS', key.group_promoted) == 1
   return limits

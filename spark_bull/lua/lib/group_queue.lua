@@ -1,22 +1,9 @@
--- @include lib: group_places
+-- @include lib: group_place group_places
 -- @include {dialect}/lib: waits
 
--- The jobs that are delayed because of the limits of their group are in the ZSET `group_delayed`, all with one score. A
--- member is the group, the job's rank, creation time and length of its id (so that members are sorted by all of them),
--- then its id, a zero byte, and its score in `delayed`.
-local PLACE = '^' .. string.rep('.', 50) .. '(.*)%z([^%z]*)$'
--- The rank of jobs that come after all others of their group.
-local LAST_RANK = 9007199254740992
 -- Maximum number of members that one search reads, and of jobs that it looks up among the waiting ones.
 local MAX_EXAMINED = 1000
 local MAX_LOOKED_UP = 10
-
--- The start of the member of a job. `rank`: jobs of a lower one come first.
-local function place_of(group, rank, timestamp, id)
-  local created = math.max(0, math.min(tonumber(timestamp) or 0, 999999999999999))
-  local order = math.max(0, math.min(rank, LAST_RANK))
-  return string.format('%s%016.0f%015.0f%03.0f', group, order, created, math.min(#id, 999)) .. id .. '\0'
-end
 
 -- The number of promoted jobs of a group that have not started. When they fill all `places`, members that no longer
 -- wait are removed: others have started or deleted these jobs.
@@ -40,7 +27,7 @@ local function remove_outdated(key, group, outdated, looked_up)
   local waiting = {}
   redis.call('ZREM', key.group_delayed, unpack(outdated))
   for i = 1, math.min(#outdated, MAX_LOOKED_UP - looked_up) do
-    local id = string.match(outdated[i], PLACE)
+    local id = group_place.job_of(outdated[i])
     if not redis.call('ZSCORE', key.group_promoted, id) and waits(key, id) then
       waiting[#waiting + 1] = id
     end
@@ -62,10 +49,10 @@ local function first_delayed(key, group, count, before)
     end
     local found_ids, outdated = {}, {}
     for i, member in ipairs(found) do
-      found_ids[i] = string.match(member, PLACE)
+      found_ids[i] = group_place.job_of(member)
     end
     for i, score in ipairs(call('ZMSCORE', key.delayed, unpack(found_ids))) do
-      if score ~= select(2, string.match(found[i], PLACE)) then
+      if score ~= select(2, group_place.job_of(found[i])) then
         outdated[#outdated + 1] = found[i]
       elseif #ids < count then
         ids[#ids + 1], members[#members + 1] = found_ids[i], found[i]
@@ -80,9 +67,4 @@ local function first_delayed(key, group, count, before)
   return ids, members, promoted
 end
 
-local group_queue = {
-  LAST_RANK = LAST_RANK,
-  place_of = place_of,
-  promoted_of = promoted_of,
-  first_delayed = first_delayed,
-}
+local group_queue = {promoted_of = promoted_of, first_delayed = first_delayed}

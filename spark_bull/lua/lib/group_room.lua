@@ -1,4 +1,4 @@
--- @include lib: group_places group_queue
+-- @include lib: group_own group_places group_queue
 -- @include {dialect}/lib: promote_group
 
 -- Jobs that one call promotes, over all groups, but one of each group at least.
@@ -28,26 +28,39 @@ local function running_of(key, base, group, limit)
 end
 
 -- How many further jobs of a group may start.
-local function free_in(settings, room)
-  return math.min((settings.concurrency or math.huge) - room.running, (settings.max or math.huge) - room.started)
+local function free_in(room)
+  if room.rests_until then
+    return 0
+  end
+  return math.min((room.concurrency or math.huge) - room.running, (room.max or math.huge) - room.started)
 end
 
--- What a group may start, as this call knows it: {running, started, window_end, promoted}. `promoted`: jobs that wait
--- for places that are reserved for them.
+-- What a group may start, as this call knows it: {concurrency, max, duration_ms, rests_until, running, started,
+-- window_end, promoted}. Limits that the group has not of its own are those in `settings`. `rests_until`: without an end
+-- for a paused group, nil for one that does not rest. `promoted`: jobs that wait for places that are reserved for them.
 local function room_of(key, base, settings, group, now)
-  local room = {running = 0, started = 0, promoted = 0}
-  if settings.concurrency then
-    room.running = running_of(key, base, group, settings.concurrency)
+  local own = group_own.of(key, group)
+  local room = {
+    concurrency = own.concurrency or settings.concurrency,
+    max = own.max or settings.max,
+    duration_ms = own.max and own.duration_ms or settings.duration_ms,
+    rests_until = own.paused and math.huge or (own.rests_until or 0) > now and own.rests_until or nil,
+    running = 0,
+    started = 0,
+    promoted = 0,
+  }
+  if room.concurrency then
+    room.running = running_of(key, base, group, room.concurrency)
   end
-  if settings.max then
+  if room.max then
     local window_end = tonumber(redis.call('ZSCORE', key.group_windows, group))
     if window_end and window_end > now then
       room.window_end, room.started = window_end, tonumber(redis.call('HGET', key.group_started, group)) or 0
     else
-      room.window_end = now + settings.duration_ms
+      room.window_end = now + room.duration_ms
     end
   end
-  local free = free_in(settings, room)
+  local free = free_in(room)
   if free > 0 then
     room.promoted = group_queue.promoted_of(key, group, free)
   end
@@ -56,7 +69,7 @@ end
 
 -- Promotes the first delayed jobs of these groups {group -> room} for which there is a place. Returns whether
 -- there were any.
-local function promote_of_groups(key, arg, settings, rooms)
+local function promote_of_groups(key, arg, rooms)
   local promoted, groups = {}, 0
   for _ in pairs(rooms) do
     groups = groups + 1
@@ -64,7 +77,7 @@ local function promote_of_groups(key, arg, settings, rooms)
   -- Claims and settlements of these jobs promote further ones.
   local share = math.max(1, math.floor(MAX_PROMOTED / math.max(1, groups)))
   for group, room in pairs(rooms) do
-    local places = math.min(free_in(settings, room) - room.promoted, share)
+    local places = math.min(free_in(room) - room.promoted, share)
     if places > 0 then
       local ids, members, by_others = group_queue.first_delayed(key, group, places)
       local ready, taken = {}, {}

@@ -5,7 +5,7 @@ local function outcome_columns(base, outcomes)
   for i = 1, #ids do
     keys[i] = base .. ids[i]
   end
-  for _, group in ipairs({'failed', 'retried', 'delayed'}) do
+  for _, group in ipairs({'failed', 'retried', 'delayed', 'rested'}) do
     for _, job in ipairs(outcomes[group] or {}) do
       others[#others + 1] = job.id
     end

@@ -14,6 +14,6 @@ local function refill_groups(key, arg, now, left, waiting)
     for _, group in pairs(left) do
       rooms[group] = rooms[group] or group_room.room_of(key, arg.base, settings, group, now)
     end
-    group_room.promote(key, arg, settings, rooms)
+    group_room.promote(key, arg, rooms)
   end
 end

@@ -243,6 +243,20 @@ def set_limits(handle: QueueHandle, limits: Mapping[str, int], removed: Sequence
     return int(handle.run("set_limits", packed))
 
 
+class GroupChange(NamedTuple):
+    """What a group gets of its own, and what it has no longer; see lua/lib/group_record.lua."""
+
+    group: str
+    set: Mapping[str, int | bool]
+    removed: Sequence[str] = ()
+
+
+def change_groups(handle: QueueHandle, changes: Sequence[GroupChange]) -> bool:
+    """Changes what groups have of their own. False: no worker has claimed by groups; nothing was changed."""
+    packed = msgpack.packb([change._asdict() for change in changes], use_bin_type=False)
+    return bool(handle.run_once("change_groups", {"changes": packed}))
+
+
 def retry(handle: QueueHandle, job_id: str, keys: JobKeys, state: str, *, resets: bool) -> JobReply:
     """Moves a job of `state`, completed or failed, to the waiting ones. resets: whether its attempts count from 0."""
     args = {"job_id": job_id, "from": state, "resets": int(resets)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from spark_bull.clock import LAST_ETA_MS
@@ -13,6 +14,8 @@ from spark_bull.queue.core.handle import QueueHandle
 
 #: Number of started jobs that exhausts every rate limit, as in BullMQ: the largest integer of JavaScript.
 _EXHAUSTED: Final = 2**53 - 1
+#: Field of `meta` with a limit that has another name.
+_FIELDS: Final = {"duration_ms": "duration"}
 
 
 def set_limits(
@@ -24,16 +27,24 @@ def set_limits(
 ) -> None:
     """Sets the limits that are given. Raises OptionError or DialectError."""
     handle.dialect.require("queue-limits")
-    if concurrency is None and max is None and duration_ms is None:
-        raise OptionError("expected `concurrency`, or `max` and `duration_ms`, got none")
-    if (max is None) != (duration_ms is None):
-        missing = "duration_ms" if duration_ms is None else "max"
-        raise OptionError(f"expected `max` and `duration_ms` together, got no `{missing}`")
-    given = {"concurrency": concurrency, "max": max, "duration": duration_ms}
-    for name, value in (("concurrency", concurrency), ("max", max), ("duration_ms", duration_ms)):
-        if value is not None:
-            _check_positive(name, value)
-    verbs.set_limits(handle, {name: value for name, value in given.items() if value is not None}, ())
+    given = given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
+    verbs.set_limits(handle, {_FIELDS.get(name, name): value for name, value in given.items()}, ())
+
+
+def given_limits(limits: Mapping[str, int | None], duration: str = "duration_ms") -> dict[str, int]:
+    """The limits that are given: `concurrency`, `max` and a duration. Raises OptionError for none, and wrong ones.
+
+    duration: the name of the duration, ms.
+    """
+    given = {name: value for name, value in limits.items() if value is not None}
+    if not given:
+        raise OptionError(f"expected `concurrency`, or `max` and `{duration}`, got none")
+    if ("max" in given) != (duration in given):
+        missing = duration if "max" in given else "max"
+        raise OptionError(f"expected `max` and `{duration}` together, got no `{missing}`")
+    for name, value in given.items():
+        _check_positive(name, value)
+    return given
 
 
 def remove_limits(handle: QueueHandle, *, concurrency: bool = True, rate: bool = True) -> None:

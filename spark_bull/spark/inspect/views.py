@@ -16,6 +16,7 @@ from spark_bull.queue.jobs.counts_by import counts_by
 from spark_bull.queue.jobs.dependencies import dependencies_of
 from spark_bull.queue.jobs.flow_tree import read_flow, roots_among
 from spark_bull.queue.jobs.read import counts, read_ids, read_jobs
+from spark_bull.queue.manage.groups import read_groups
 from spark_bull.queue.monitor.activity import activity
 from spark_bull.queue.monitor.find import describe, workers
 from spark_bull.queue.monitor.metrics import COUNTED_STATES, read_metrics
@@ -144,6 +145,11 @@ def scheduler_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     yield from map(in_camel_case, schedulers(queue_slice.handle))
 
 
+def group_rows(queue_slice: QueueSlice) -> Iterator[Row]:
+    for found in read_groups(queue_slice.handle):
+        yield {**in_camel_case(found), "duration": found.duration_ms, "paused": found.is_paused}
+
+
 def worker_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     handle = queue_slice.handle
     for worker in workers(handle.connection, handle.keys):
@@ -192,6 +198,7 @@ ROWS: Final[dict[str, Callable[[QueueSlice], Iterator[Row]]]] = {
     "dependencies": dependency_rows,
     "flows": flow_rows,
     "schedulers": scheduler_rows,
+    "groups": group_rows,
     "workers": worker_rows,
     "metrics": metrics_rows,
     "stats": stats_rows,

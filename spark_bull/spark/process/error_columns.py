@@ -18,6 +18,7 @@ ERROR_SCHEMA: Final = StructType(
         StructField("delay", LongType()),
         StructField("runAt", TimestampType()),
         StructField("rateLimit", LongType()),
+        StructField("groupRateLimit", LongType()),
         StructField("waitForChildren", BooleanType()),
     ]
 )
@@ -28,6 +29,8 @@ def error_columns(error: BaseException, reason: str = "", stack: str = "") -> di
     ending = outcome_of(error)
     if ending.kind == "returned":
         return {"rateLimit": ending.ms}
+    if ending.kind == "rested":
+        return {"groupRateLimit": ending.ms}
     if ending.kind == "delayed by":
         return {"delay": ending.ms}
     if ending.kind == "delayed until":

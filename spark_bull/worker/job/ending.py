@@ -7,17 +7,25 @@ from typing import Literal, NamedTuple
 from spark_bull.clock import LAST_ETA_MS
 from spark_bull.error_text import trace_of
 from spark_bull.errors import FINAL, DelayedError, RateLimitError, ReturnedError, WaitingForChildren
-from spark_bull.model.outcomes import Delayed, Outcomes
+from spark_bull.model.outcomes import Delayed, Outcomes, Rested
 from spark_bull.worker.job.job_runner import JobExpired
 
 #: `failed`: it may be retried. `unstarted`: it has expired. Only the two failures count the attempt.
 EndingKind = Literal[
-    "failed", "failed for good", "delayed by", "delayed until", "returned", "waiting for children", "unstarted"
+    "failed",
+    "failed for good",
+    "delayed by",
+    "delayed until",
+    "returned",
+    "rested",
+    "waiting for children",
+    "unstarted",
 ]
 
 
 class Ending(NamedTuple):
-    """What becomes of a job. ms: the delay, its end (since 1970), or the rate limit of a returned job.
+    """What becomes of a job. ms: the delay, its end (since 1970), or the rate limit of a returned job; that of
+    its group for a `rested` one.
 
     error: why the attempt failed, else None.
     """
@@ -35,6 +43,8 @@ class Ending(NamedTuple):
         elif self.kind == "returned":
             outcomes.returned.append(job_id)
             outcomes.limited_ms = max(outcomes.limited_ms, self.ms)
+        elif self.kind == "rested":
+            outcomes.rested.append(Rested(job_id, self.ms))
         else:
             until = self.ms if self.kind == "delayed until" else now + self.ms
             outcomes.delayed.append(Delayed(job_id, min(until, LAST_ETA_MS)))
@@ -72,7 +82,7 @@ def outcome_of(error: BaseException) -> Ending:
         if isinstance(error, DelayedError):
             return Ending("delayed by" if error.until is None else "delayed until", error.due(0))
         if isinstance(error, RateLimitError):
-            return Ending("returned", error.rest())
+            return Ending("rested" if error.group else "returned", error.rest())
         if isinstance(error, ReturnedError):
             return Ending("returned")
         if isinstance(error, WaitingForChildren):

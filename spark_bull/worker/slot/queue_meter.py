@@ -52,5 +52,5 @@ def _by_state(outcomes: Outcomes) -> Iterator[tuple[State, Iterable[str]]]:
     yield "failed", (job.id for job in outcomes.failed)
     yield "retried", (job.id for job in outcomes.retried if not job.delay)
     yield "delayed", [*(job.id for job in outcomes.retried if job.delay), *(job.id for job in outcomes.delayed)]
-    yield "waiting", outcomes.returned
+    yield "waiting", [*outcomes.returned, *(job.id for job in outcomes.rested)]
     yield "waiting-children", outcomes.waiting_for_children

@@ -1,5 +1,5 @@
 -- @include bull/lib: waiting_list
--- @include lib: group_limits group_queue has_expired job_row lock_durations next_due_of positions_of set_aside
+-- @include lib: group_limits group_place has_expired job_row lock_durations next_due_of positions_of set_aside
 -- @include lib: start_limit take_passes walk_waiting
 -- @include {dialect}/lib: claim_fields delay_job leave_wait unrun_failures
 
@@ -46,7 +46,7 @@ local function claim_jobs(key, arg, now, limit, limits, start)
     bytes = bytes + #(row[at.data] or '')
     if groups then
       local rank = tonumber(row[at.priority]) or 0
-      rank = rank > 0 and math.min(rank, group_queue.LAST_RANK - 1) or group_queue.LAST_RANK
+      rank = rank > 0 and math.min(rank, group_place.LAST_RANK - 1) or group_place.LAST_RANK
       local answer = groups.admit(#ids < allowed, id, rank, row[at.timestamp], row[at.opts], row[at.data])
       if answer == 'ready' then
         return false

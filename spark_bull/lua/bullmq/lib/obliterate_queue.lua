@@ -34,6 +34,7 @@ local function obliterate_queue(key, arg)
     key.id, key.pc, key.meta, key.events, key.marker, key.stalled, key.stalled_check, key.limiter,
     key.rate_limited,
     key.group_active, key.group_delayed, key.group_promoted, key.group_started, key.group_windows, key.group_settings,
+    key.group_own, key.group_checks,
     key.sequence_tails, key.expiry,
     key.metrics_completed, key.metrics_completed_data, key.metrics_failed, key.metrics_failed_data,
   }, tonumber(arg.limit))

@@ -2,7 +2,8 @@
 -- @include bullmq/lib: free_and_requeue leave_parent priority_score promote_due_jobs put_first rows_to_settle
 -- @include bullmq/lib: unlink_job wait_for_children
 -- @include lib: count_finished count_returns count_up drop_missing finished_set group_places limited_by number_texts
--- @include lib: options_of outcome_columns priority_of refill_groups release_owned set_of settle_alone waiting_again whole_number
+-- @include lib: options_of outcome_columns priority_of refill_groups release_owned rest_groups set_of settle_alone
+-- @include lib: waiting_again whole_number
 
 -- Why a job can't complete, or nil: a child is unfinished, or has failed.
 local function barred_by_children(job_key)
@@ -277,6 +278,7 @@ local function settle_jobs(key, arg, outcomes, now)
   local parents, barred = parents_in(jobs), barred_from_waiting(arg.base, waiting)
   local others = #parents == 0 and jobs.all or without(jobs.all, parents)
   local mine, lost, left = release_owned(key, arg.base, outcomes, others, barred)
+  rest_groups(key, arg, outcomes, left, now)
   local rows = rows_to_settle(key, jobs, mine, lost)
   drop_missing(arg.base, jobs.others, mine, lost)
   if next(mine) then

@@ -41,11 +41,12 @@ _COLUMNS: Final[Mapping[str, ColumnRule]] = {
     "delay": MS,
     "runAt": column("TIMESTAMP", TimestampType),
     "rateLimit": MS,
+    "groupRateLimit": MS,
     "waitForChildren": column("BOOLEAN", BooleanType),
     THEN: column("ARRAY<STRUCT<data, …>>", ArrayType),
 }
 #: Columns that say when a job runs again without counting the attempt.
-POSTPONING: Final = ("delay", "runAt", "rateLimit", "waitForChildren")
+POSTPONING: Final = ("delay", "runAt", "rateLimit", "groupRateLimit", "waitForChildren")
 #: Columns of which at least one is required.
 OUTCOMES: Final = ("returnvalue", "error", *POSTPONING)
 #: All columns that settling reads.

@@ -103,12 +103,18 @@ def _postponed(columns: Mapping[str, pa.Array], count: int) -> list[Ending | Non
 
 
 def _ending_of(
-    delay: int | None, run_at: datetime | None, rate_limit: int | None, waits_for_children: bool | None
+    delay: int | None,
+    run_at: datetime | None,
+    rate_limit: int | None,
+    group_rate_limit: int | None,
+    waits_for_children: bool | None,
 ) -> Ending | None:
     if waits_for_children:
         return Ending("waiting for children")
     if rate_limit is not None:
         return Ending("returned", rate_limit)
+    if group_rate_limit is not None:
+        return Ending("rested", group_rate_limit)
     if run_at is not None:
         return Ending("delayed until", round(run_at.timestamp() * 1000))
     return None if delay is None else Ending("delayed by", max(0, delay))

@@ -16,7 +16,7 @@ from spark_bull.errors import (
     UnrecoverableError,
     WaitingForChildren,
 )
-from spark_bull.model.outcomes import Delayed, Outcomes
+from spark_bull.model.outcomes import Delayed, Outcomes, Rested
 from spark_bull.worker.job.ending import Ending, outcome_of
 from spark_bull.worker.job.job_runner import JobExpired
 
@@ -26,6 +26,7 @@ POSTPONED = [
     (DelayedError(50), Ending("delayed by", 50), {"delayed": [Delayed("1", NOW + 50)]}),
     (DelayedError(LAST_ETA_MS), Ending("delayed by", LAST_ETA_MS), {"delayed": [Delayed("1", LAST_ETA_MS)]}),
     (DelayedError(until=70), Ending("delayed until", 70), {"delayed": [Delayed("1", 70)]}),
+    (RateLimitError(60, group=True), Ending("rested", 60), {"rested": [Rested("1", 60)]}),
     (RateLimitError(60), Ending("returned", 60), {"returned": ["1"], "limited_ms": 60}),
     (ReturnedError(), Ending("returned"), {"returned": ["1"]}),
     (WaitingForChildren(), Ending("waiting for children"), {"waiting_for_children": ["1"]}),

@@ -1,7 +1,7 @@
 -- @include bull/bull1/lib: announce
 -- @include bull/lib: delay_job delay_jobs json_text save_attempt undo_starts waiting_list
 -- @include lib: count_returns drop_missing group_places insert_near limited_by outcome_columns refill_groups release_owned
--- @include lib: settle_alone waiting_again
+-- @include lib: rest_groups settle_alone waiting_again
 
 local function complete_jobs(key, arg, jobs, mine, lost)
   local call, done = redis.call, {}
@@ -40,6 +40,7 @@ local function settle_jobs(key, arg, outcomes, now)
   local call, base, target = redis.call, arg.base, waiting_list(key)
   local jobs = outcome_columns(base, outcomes)
   local mine, lost, left = release_owned(key, base, outcomes, jobs.all, {})
+  rest_groups(key, arg, outcomes, left, now)
   drop_missing(base, jobs.all, mine, lost)
   complete_jobs(key, arg, jobs, mine, lost)
   for _, job in ipairs(outcomes.failed or {}) do

@@ -13,16 +13,19 @@ local function value_at(text, path)
   return type(value) == 'string' and value or nil
 end
 
--- The groups that this call has met: name -> digits.
-local digits_of = {}
-
--- The group of a job, `opts.group.id` or else the value at `path` in its payload, as 16 digits; nil for none. The
--- digits are a hash, which is also an integer that the score of a ZSET holds exactly.
-local function group_of(path, opts, data)
+-- The name of the group of a job, `opts.group.id` or else the value at `path` in its payload; nil for none.
+local function name_of(path, opts, data)
   local group = opts and string.find(opts, '"group"', 1, true) and value_at(opts, {'group', 'id'})
-  group = group or data and value_at(data, path)
-  if group and not digits_of[group] then
-    digits_of[group] = string.format('%016.0f', tonumber(string.sub(redis.sha1hex(group), 1, 13), 16))
-  end
-  return group and digits_of[group]
+  return group or data and value_at(data, path)
 end
+
+-- The same of a job by its key, and the length of its payload.
+local function name_of_job(path, job_key)
+  local row = redis.pcall('HMGET', job_key, 'opts', 'data')
+  if row.err then
+    return nil, 0
+  end
+  return name_of(path, row[1], row[2]), #(row[2] or '')
+end
+
+local group_name = {of = name_of, of_job = name_of_job}

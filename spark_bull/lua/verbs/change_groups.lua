@@ -1,0 +1,30 @@
+-- Changes what groups have of their own, and promotes the delayed jobs of these groups that may start now, once per call
+-- of a sender. `changes`: a list of {group = name, set = {name -> value}, removed = {name...}}; see group_record.
+-- @returns 1, or 0: no worker has claimed jobs of the queue by groups, and nothing was changed
+-- @include lib: group_checks group_digits group_own group_room once time_ms
+
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local packed = redis.call('GET', key.group_settings)
+  if not packed then
+    return 0, true
+  end
+  local settings, now, rooms = cmsgpack.unpack(packed), time_ms(), {}
+  for _, change in ipairs(cmsgpack.unpack(arg.changes)) do
+    local group = group_digits(change.group)
+    local own = group_own.of(key, group)
+    own.name = change.group
+    for name, value in pairs(change.set) do
+      own[name] = value
+    end
+    for _, name in ipairs(change.removed) do
+      own[name] = nil
+    end
+    group_own.save(key, group, own)
+    rooms[group] = group_room.room_of(key, arg.base, settings, group, now)
+  end
+  group_room.promote(key, arg, rooms)
+  for group in pairs(rooms) do
+    group_checks.plan_next(key, group, now)
+  end
+  return 1
+end)

@@ -1,0 +1,1 @@
+"""Writes with mode=limits: rows set and remove limits of groups of jobs."""

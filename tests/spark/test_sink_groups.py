@@ -1,0 +1,127 @@
+"""mode=limits: limits of groups of jobs from a DataFrame, and view=groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from redis import Redis
+
+from spark_bull.model.group_limits import GroupLimits
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.process.claim import work
+from tests.spark.conftest import Bull
+from tests.support.dump import dump
+from tests.support.groups import add
+from tests.support.wait import PATIENCE_S
+
+
+@pytest.fixture
+def queue(bull: Bull) -> Iterator[BullQueue]:
+    """A queue from which a worker has claimed by groups."""
+    with BullQueue("q", **bull.options, protocol="bullmq") as queue:  # type: ignore[arg-type]
+        add(queue, ["a", "a", "b"])
+        work(queue.handle, ClaimSettings("slot", group=GroupLimits("tenant", concurrency=1)), None, 10)
+        yield queue
+
+
+def limit(bull: Bull, sql: str, **options: object) -> None:
+    bull.write(bull.spark.sql(sql), mode="limits", **options)
+
+
+def own(queue: BullQueue) -> dict[str, tuple[int | None, int | None, int | None]]:
+    return {one.group: (one.max, one.duration_ms, one.concurrency) for one in queue.groups()}
+
+
+def test_rows_set_and_remove_limits(bull: Bull, queue: BullQueue) -> None:
+    limit(
+        bull,
+        "SELECT * FROM VALUES ('a', 5, 1000L, 2), ('b', NULL, NULL, 3), ('c', 7, 60000, NULL)"
+        " AS t(group, max, duration, concurrency)",
+    )
+    assert own(queue) == {"a": (5, 1_000, 2), "b": (None, None, 3), "c": (7, 60_000, None)}
+    limit(bull, "SELECT 'a' AS group, CAST(NULL AS INT) AS concurrency")
+    limit(bull, "SELECT 'c' AS group, CAST(NULL AS INT) AS max, CAST(NULL AS INT) AS duration")
+    assert own(queue) == {"a": (5, 1_000, None), "b": (None, None, 3)}
+
+
+def test_the_view_shows_the_groups(bull: Bull, queue: BullQueue) -> None:
+    queue.set_group_limit("a", max=5, duration_ms=1_000)
+    queue.pause_group("b")
+    rows = bull.read(view="groups").orderBy("group").collect()
+    assert rows == [("q", "a", 1, 1, 5, 1_000, None, False, None), ("q", "b", 0, 1, None, None, None, True, None)]
+    # The view can be written again.
+    queue.remove_group_limit("a")
+    frame = bull.spark.createDataFrame(rows, bull.read(view="groups").schema)
+    bull.write(frame.select("group", "max", "duration", "concurrency"), mode="limits")
+    assert own(queue)["a"] == (5, 1_000, None)
+
+
+def test_a_stream_writes_limits(bull: Bull, queue: BullQueue, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text('{"group": "a", "concurrency": 4}', "utf-8")
+    rows = bull.spark.readStream.schema("group STRING, concurrency INT").json(str(tmp_path / "in"))
+    writer = rows.writeStream.format("bull").options(**bull.options, queue="q", mode="limits")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+    assert own(queue)["a"] == (None, None, 4)
+
+
+BAD = {
+    "SELECT 'a' AS group, 5 AS n, 5 AS concurrency": "unknown column `n` with mode=limits: drop it",
+    "SELECT 5 AS concurrency": "expected a column `group` with mode=limits, got none",
+    "SELECT 'a' AS group": "expected a column `concurrency`, or `max` and `duration`, with mode=limits, got none",
+    "SELECT 'a' AS group, 5 AS max": "expected columns `max` and `duration` together with mode=limits, got one of them",
+    "SELECT 'a' AS group, 1.5 AS concurrency": "expected column `concurrency` to be an integer",
+    "SELECT concat('a', id) AS group, id - 1 AS max, 5 AS duration FROM range(3)": (
+        "expected `max` to be an integer from 1 to"
+    ),
+    "SELECT 'a' AS group, 5 AS max, CAST(NULL AS INT) AS duration": (
+        "row 0: expected `max` and `duration` together, got no `duration`"
+    ),
+    "SELECT CAST(NULL AS STRING) AS group, 5 AS concurrency": (
+        "row 0: expected `group` to be the name of a group, a text, got: None"
+    ),
+    "SELECT concat('a', id % 2) AS group, 5 AS concurrency FROM range(0, 3, 1, 3)": (
+        "expected each `group` once, got 'a0' twice: keep one of the rows, as their order is not defined"
+    ),
+}
+
+
+@pytest.mark.parametrize("sql", BAD)
+def test_bad_rows_change_nothing(bull: Bull, queue: BullQueue, sql: str) -> None:
+    with pytest.raises(PySparkException) as caught:
+        limit(bull, sql)
+    assert BAD[sql] in str(caught.value)
+    assert set(own(queue).values()) == {(None, None, None)}
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def test_a_queue_without_groups_is_refused(bull: Bull, client: Redis, protocol: str) -> None:
+    with pytest.raises(PySparkException, match="expected queue q to have groups of jobs, got one from which no worker"):
+        limit(bull, "SELECT 'a' AS group, 5 AS concurrency", protocol=protocol)
+    assert dump(client, bull.options["prefix"], "q") == {}
+
+
+def test_a_queue_of_another_dialect_is_refused(bull: Bull, queue: BullQueue) -> None:
+    with pytest.raises(PySparkException, match="protocol"):
+        limit(bull, "SELECT 'a' AS group, 5 AS concurrency", protocol="bull")
+    assert own(queue)["a"] == (None, None, None)
+
+
+def test_modes_that_do_not_fit_are_refused(bull: Bull) -> None:
+    frame = bull.spark.sql("SELECT 'a' AS group, 5 AS concurrency")
+    with pytest.raises(PySparkException, match="mode=limits is not supported here: it requires write"):
+        bull.read(mode="limits").collect()
+    with pytest.raises(PySparkException, match='expected mode\\("append"\\), got mode\\("overwrite"\\)'):
+        frame.write.format("bull").options(**bull.options, queue="q", mode="limits").mode("overwrite").save()
+
+
+def test_groups_of_a_glob_of_queues_are_read(bull: Bull, queue: BullQueue) -> None:
+    assert bull.read("*", view="groups").select("queue", "group", "active").orderBy("group").collect() == [
+        ("q", "a", 1),
+        ("q", "b", 1),
+    ]

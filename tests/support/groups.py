@@ -1,0 +1,105 @@
+"""Claims by groups of jobs, as slots of workers make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgpack
+
+from spark_bull.model.group_limits import GroupLimits
+from spark_bull.model.jobs import NewJob
+from spark_bull.model.outcomes import Claim, Delayed, Failed, Outcomes, Retried
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.process.claim import rescue
+from tests.support.work_bench import WorkBench, completed
+
+HOUR_MS = 3_600_000
+TWO_AT_ONCE = GroupLimits("tenant", concurrency=2)
+FIVE_AT_ONCE = GroupLimits("tenant", concurrency=5)
+THREE_PER_HOUR = GroupLimits("tenant", max=3, duration_ms=HOUR_MS)
+GROUP_KEYS = ("group_active", "group_delayed", "group_promoted", "group_started", "group_windows")
+#: All keys of groups.
+ALL_GROUP_KEYS = (*GROUP_KEYS, "group_settings", "group_own", "group_checks")
+
+
+def add(queue: BullQueue, tenants: Sequence[str | None], **options: Any) -> list[str]:
+    """Adds a job for each tenant; None: without that field."""
+    jobs = [NewJob({"n": n} | ({"tenant": one} if one else {}), **options) for n, one in enumerate(tenants)]
+    return queue.add_many(jobs).ids
+
+
+def settings(group: GroupLimits | None = TWO_AT_ONCE, at_once: int | None = None) -> ClaimSettings:
+    return ClaimSettings("slot", lock_ms=HOUR_MS, group=group, at_once=at_once)
+
+
+def claim(bench: WorkBench, limit: int = 10, group: GroupLimits = TWO_AT_ONCE) -> Claim:
+    """Claims as a slot does: again for as long as there is more."""
+    found = bench.claim(limit, claim_settings=settings(group))
+    while not found.jobs and found.more:
+        found = bench.claim(limit, claim_settings=settings(group))
+    return found
+
+
+def claim_and_complete(bench: WorkBench, limit: int, group: GroupLimits) -> Claim:
+    found = claim(bench, limit, group)
+    bench.work(completed(found), claim_settings=settings(group))
+    return found
+
+
+def ids_of(found: Claim) -> list[str]:
+    return [job.id for job in found.jobs]
+
+
+def delayed(bench: WorkBench) -> list[str]:
+    return [member.decode() for member in bench.client.zrange(bench.key("delayed"), 0, -1)]
+
+
+def due_times(bench: WorkBench, ids: Sequence[str]) -> list[int]:
+    return [int(bench.client.zscore(bench.key("delayed"), one)) // 4096 for one in ids]
+
+
+def move_back(bench: WorkBench, name: str, back: int) -> None:
+    for member in bench.client.zrange(bench.key(name), 0, -1):
+        bench.client.zincrby(bench.key(name), -back, member)
+
+
+def end_windows(bench: WorkBench, hours: int = 2) -> None:
+    """Moves the windows of all groups, and the due times of all jobs, back."""
+    move_back(bench, "group_windows", hours * HOUR_MS)
+    move_back(bench, "delayed", hours * HOUR_MS * 4096)
+    # The members of delayed jobs end with their scores in `delayed`.
+    for member in bench.client.zrange(bench.key("group_delayed"), 0, -1):
+        place, _, score = member.rpartition(b"\0")
+        bench.client.zrem(bench.key("group_delayed"), member)
+        bench.client.zadd(bench.key("group_delayed"), {place + b"\0%d" % (int(score) - hours * HOUR_MS * 4096): 0})
+
+
+def end_rests(bench: WorkBench, hours: int = 2) -> None:
+    """Moves the ends of all rests, and the next checks of groups, back."""
+    move_back(bench, "group_checks", hours * HOUR_MS)
+    for member in bench.client.zrange(bench.key("group_own"), 0, -1):
+        own = msgpack.unpackb(member[16:])
+        if "rests_until" in own:
+            own["rests_until"] -= hours * HOUR_MS
+            bench.client.zrem(bench.key("group_own"), member)
+            bench.client.zadd(bench.key("group_own"), {member[:16] + msgpack.packb(own): 0})
+
+
+def outcomes_of(found: Claim, job_id: str) -> list[Outcomes]:
+    """Each way in which a job can end."""
+    ended = Outcomes(found.token)
+    ended.complete(job_id, "1")
+    return [
+        ended,
+        Outcomes(found.token, failed=[Failed(job_id, "no", "[]", None, 1)]),
+        Outcomes(found.token, retried=[Retried(job_id, "no", "[]", HOUR_MS, False)]),
+        Outcomes(found.token, delayed=[Delayed(job_id, found.now + HOUR_MS)]),
+    ]
+
+
+def rescue_all(bench: WorkBench, max_stalled: int = 5) -> None:
+    for _ in range(2):
+        bench.client.delete(bench.key("stalled_check"), bench.key("rescue_check"))
+        rescue(bench.handle, max_stalled=max_stalled)
