@@ -5,6 +5,7 @@ The functions that begin with `_` run in the process of the client. What they de
 
 from __future__ import annotations
 
+import json
 import os
 import sysconfig
 import time
@@ -16,6 +17,9 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+from opentelemetry.trace import Tracer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -186,7 +190,14 @@ def test_results_of_a_write_come_from_a_udf(connect: ConnectClient, options: Opt
     assert connect(_results, options) == [0, 2, 4, 6]
 
 
-def _transform(spark: SparkSession, options: Options, from_environment: bool) -> Any:
+def _transform(spark: SparkSession, options: Options, from_environment: bool, spans: str) -> Any:
+    def tracer() -> Tracer:
+        out = open(spans, "a")  # noqa: SIM115 - until the process of the server ends
+        exporter = ConsoleSpanExporter(out=out, formatter=lambda span: f"{span.to_json(indent=None)}\n")
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        return provider.get_tracer("server")
+
     @f.udf("string")
     def checked(n: int) -> str:
         if n == 7:
@@ -199,7 +210,8 @@ def _transform(spark: SparkSession, options: Options, from_environment: bool) ->
     with BullQueue("q", **options) as queue, pytest.MonkeyPatch.context() as environment:
         if from_environment:
             environment.setenv("SPARK_BULL_URL", options.pop("url"))
-        worker = Worker(spark, "q", double, engine="stream", payload_schema="n INT", progress=False, **options)
+        given: Options = {"payload_schema": "n INT", "progress": False, "tracer": tracer}
+        worker = Worker(spark, "q", double, engine="stream", **given, **options)
         with worker:
             for finished in (11, 21):
                 queue.add_many(NewJob({"n": n}) for n in range(finished - 11, finished - 1))
@@ -208,12 +220,19 @@ def _transform(spark: SparkSession, options: Options, from_environment: bool) ->
     return worker.status().completed
 
 
+def jobs_in(spans: Path) -> int:
+    batches = [json.loads(line) for line in spans.read_text().splitlines()]
+    return sum(batch["attributes"]["bullmq.job.bulk.count"] for batch in batches)
+
+
 def test_the_engine_stream_transforms_batches_on_the_server(
-    connect: ConnectClient, queue: BullQueue, options: Options, server_log: Path
+    connect: ConnectClient, queue: BullQueue, options: Options, server_log: Path, tmp_path: Path
 ) -> None:
     """The client has the address in its environment, which the server has not."""
     damaged = queue.add({"n": "no number"})
-    assert connect(_transform, options, True) == 18
+    spans = tmp_path / "spans"
+    assert connect(_transform, options, True, str(spans)) == 18
+    wait_until(lambda: jobs_in(spans) == 21, "the spans of all batches")
     said = f"job {damaged} of queue q failed: expected the payload to be JSON"
     wait_until(lambda: said in server_log.read_text(), "the server to log why jobs fail")
 
