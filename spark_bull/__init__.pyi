@@ -58,6 +58,7 @@ from spark_bull.queue.shards.layout import shard_names as shard_names
 from spark_bull.services.promoter import Promoter as Promoter
 from spark_bull.services.promoter import PromoterStats as PromoterStats
 from spark_bull.services.rescuer import Rescuer as Rescuer
+from spark_bull.spark.call.call import call as call
 from spark_bull.spark.process.worker import Worker as Worker
 from spark_bull.spark.provider import BullDataSource as BullDataSource
 from spark_bull.spark.provider import register as register

@@ -67,6 +67,7 @@ SEGMENTS = {
     "group_settings": "spark:group:settings",
     "group_own": "spark:group:own",
     "group_checks": "spark:group:checks",
+    "open_callers": "spark:call:open",
     "shard_layout": "spark:shards:layout",
     "shard_server": "spark:shards:server",
 }
@@ -186,6 +187,15 @@ class QueueKeys:
     def pending(self, job_id: str) -> str:
         """Member of the dependencies of a write's callback until all jobs of the queue are added. Never a key."""
         return f"{self.base}spark:pending:{job_id}"
+
+    @property
+    def never_ends(self) -> str:
+        """Member of the dependencies of the parents of calls that is no job, so that they never start. Never a key."""
+        return self.pending("call")
+
+    def call_parent_id(self, caller: str, number: int) -> str:
+        """Id of a parent of the calls of a caller: `job` gives its key, and `children_values`, … those of results."""
+        return f"spark:call:{encodable('caller', caller)}:{number}"
 
     def control(self, worker: str) -> str:
         """STRING that tells the slots of a worker to stop, to return their jobs or to pause."""

@@ -110,7 +110,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                     "slot/status",
                 )
             ),
-            *("services/delayed_signal", "store/streams", "queue/core/queue_registry", LOSSES),
+            *("services/delayed_signal", "store/streams", "queue/call/sweep", "queue/core/queue_registry", LOSSES),
             *(f"spark/process/{name}" for name in ("loop_engine", "settle/task", "stream_engine")),
         ),
         (
@@ -118,12 +118,16 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *("commit", "commit_managed", "write/open"),
             *("job/claimed", "job/start", "job/extend", "job/relock", "job/log", "job/update_data", "claims/forget"),
             "queues/forget",
-            *("job/free_deduplication", "open_callback", "close_callback"),
+            *("job/free_deduplication", "open_callback", "close_callback", "sweep_calls"),
         ),
     ),
     "collect": (
         ("queue/core/job_fields", "queue/collect/result_ledger", "services/queue_collector", "store/streams", LOSSES),
         ("discover", "archive", "results/open", "results/horizon", "results/cut"),
+    ),
+    "call": (
+        ("queue/call/caller", "queue/call/sweep"),
+        ("add_calls", "hold_calls", "end_calls", "sweep_calls"),
     ),
     "events": (
         ("queue/events/events", "queue/events/waiting", "store/streams"),

@@ -1,4 +1,4 @@
-"""Finishes the interrupted writes of queues for a service, in its rounds."""
+"""Finishes the interrupted writes and calls of queues for a service, in its rounds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.model.jobs import WriteRecord
+from spark_bull.queue.call.sweep import sweep
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import RoomPauses
 from spark_bull.queue.dispatch.writes import advance_all
 
 log = logging.getLogger("spark_bull")
 
-#: Interval of the check for interrupted writes, s.
+#: Interval of the check for interrupted writes and calls, s.
 RECOVER_S: Final = 30.0
 
 
@@ -29,7 +30,9 @@ class _Waiting:
 
 
 class Recovery:
-    """Looks for interrupted writes at an interval, and again and again at those that wait for room in their queue."""
+    """Looks for interrupted writes and calls at an interval, and again and again at writes that wait for room in their
+    queue. The jobs that a call has left are removed.
+    """
 
     def __init__(self) -> None:
         self._all_at = 0.0
@@ -49,6 +52,9 @@ class Recovery:
             for record in self._advance(handle):
                 yield handle, record
         if is_check:
+            for handle in handles:
+                if removed := sweep(handle):
+                    log.warning("queue %s: removed %d jobs that an ended call() has left", handle.keys.queue, removed)
             self._all_at = now + RECOVER_S
 
     def _advance(self, handle: QueueHandle) -> list[WriteRecord]:

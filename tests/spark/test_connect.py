@@ -24,12 +24,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_bull import BullQueue, NewJob, Worker, write_results
+from spark_bull import BullQueue, NewJob, Worker, call, write_results
 from spark_bull.errors import OptionError
 from tests.conftest import need
 from tests.support.connect_session import ConnectClient, connect_server
 from tests.support.fork_server import VARIABLE
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
 
 Options = dict[str, Any]
 
@@ -98,6 +99,18 @@ def test_rows_become_jobs_that_sql_and_views_show(connect: ConnectClient, queue:
     assert views["writes"] >= 1
     assert views["counts"] > 0
     assert queue.counts()["wait"] == 19
+
+
+def _called(spark: SparkSession, options: Options) -> Any:
+    found = call(spark.range(3), "q", return_schema="INT", **options)
+    return sorted((row["id"], row["result"], row["error"]) for row in found.collect())
+
+
+def test_rows_come_back_with_the_results_of_their_jobs(
+    connect: ConnectClient, queue: BullQueue, options: Options
+) -> None:
+    with OurWorker(queue.handle, lambda job: job.data["id"] + 1):
+        assert connect(_called, options) == [(0, 1, None), (1, 2, None), (2, 3, None)]
 
 
 def _sql(spark: SparkSession, options: Options) -> Any:

@@ -152,6 +152,10 @@ CASES = {
     'queue.cancel_all("maintenance")': Case(jobs={"mail": [1]}, then={"mail": {"wait": 1}}, prints=("0False00",)),
     "/lake/events/_checkpoint": Case(finished=2, prints=("|completed|2|", "|failed|2|"), files="events/*.parquet"),
     "spark_bull.write_results(": Case(then={"mail": {"wait": 2}}, prints=("|wait|2|",)),
+    "new Worker('translate'": Case(jobs={"translate": [{"text": "hello"}]}, then={"translate": {"completed": 1}}),
+    "spark_bull.call(questions": Case(
+        then={"translate": {"completed": 0}}, prints=("|1|HELLO|NULL|", "|GOODDAY|NULL|")
+    ),
     "except WaitTimeout": Case(then={"mail": {"wait": 1}}, prints=("toendwithin5s",)),
     'publish("bounced"': Case(prints=("[('bounced','7','{\"code\":550}')]",)),
     "print(event.timestamp": Case(then={"mail": {"wait": 1}}, prints=("waiting1None",)),

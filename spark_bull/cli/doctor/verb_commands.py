@@ -20,14 +20,18 @@ zcount zlexcount zmscore zrangebylex zrangebyscore zrevrange zscore
 """,
     "process": """
 blmove blpop bzpopmin client|unblock decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset hsetnx
-hvals incr incrby linsert llen lpop lpos lpush lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop
-rpush sadd scard set setnx sismember smismember spop srandmember srem sscan subscribe unlink unsubscribe xadd xread
-xrevrange xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem zremrangebylex
+hvals incr incrby linsert llen lpop lpos lpush lrange lrem lset ltrim mget persist pexpire pexpireat pttl publish
+rename rpop rpush sadd scard set setnx sismember smismember spop srandmember srem sscan subscribe unlink unsubscribe
+xadd xread xrevrange xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem zremrangebylex
 zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zscore
 """,
     "collect": """
 client|list del get hdel hexists hgetall hincrby hkeys hset hsetnx incr llen lrange ltrim pexpire rpush sadd scard
 smismember srem sscan unlink xadd xinfo xlen xrange xread zadd zcard zcount zmscore zrem zremrangebyrank zscore
+""",
+    "call": """
+decrby del get hdel hrandfield hset incr incrby llen lpos lpush lrange lrem persist pexpire pexpireat pttl rpush sadd
+scard set sismember smismember srem sscan unlink xadd xtrim zadd zrangebyscore zrem zrevrangebyscore zscore
 """,
     "events": """
 get hset psubscribe set sismember subscribe unsubscribe xadd xinfo xrange xread xrevrange zscore

@@ -28,6 +28,10 @@ RECORD_TTL_MS: Final = 30 * 86_400_000
 RESULTS_TTL_MS: Final = 7 * 86_400_000
 #: TTL of a ledger of claims after the last claim or batch of its query.
 CLAIMS_TTL_MS: Final = 7 * 86_400_000
+#: TTL of the lease of a caller: jobs of one without a lease are removed as long as they wait.
+CALL_LEASE_MS: Final = 60_000
+#: How long the parents of a caller outlive its results until the jobs that it has left are removed.
+_SWEPT_WITHIN_MS: Final = 86_400_000
 
 
 #: The settings of a worker for jobs that end without one: no limits of groups, and no metrics.
@@ -202,6 +206,77 @@ def _callback_keys(handle: QueueHandle, job_id: str) -> dict[str, str]:
         "children_values": keys.children_values(job_id),
         "children_failures": keys.children_failures(job_id),
     }
+
+
+# Calls
+
+
+class KnownOutcome(NamedTuple):
+    """The outcome of a call that has ended before. row: its number in the chunk, from 0."""
+
+    row: int
+    completed: bool
+    text: bytes
+
+
+class AddedCalls(NamedTuple):
+    """The number of jobs that were added, and the outcomes of the calls that have ended."""
+
+    added: int
+    outcomes: list[KnownOutcome]
+
+
+def add_calls(handle: QueueHandle, caller: str, packed: bytes, *, keep_ms: int) -> AddedCalls | None:
+    """Adds the calls of a packed chunk that are neither pending nor ended. None: the queue accepts no jobs."""
+    args = {
+        "caller": caller,
+        "chunk": packed,
+        "pending": handle.keys.never_ends,
+        "keep_ms": keep_ms,
+        "lease_ms": CALL_LEASE_MS,
+        "open_ms": keep_ms + _SWEPT_WITHIN_MS,
+    }
+    reply = handle.run("add_calls", args)
+    if reply[0] == b"closed":
+        return None
+    return AddedCalls(reply[0], [KnownOutcome(row - 1, completed == 1, text) for row, completed, text in reply[1]])
+
+
+def hold_calls(handle: QueueHandle, caller: str, parents: Sequence[str], *, keep_ms: int, ended: bool) -> None:
+    """Renews the lease of a caller, or gives it up, and keeps its results. parents: the keys of its parents."""
+    keep_for = keep_ms if ended else keep_ms + _SWEPT_WITHIN_MS
+    args = {"caller": caller, "keep_ms": keep_for, "lease_ms": "" if ended else CALL_LEASE_MS, "parents": parents}
+    handle.run("hold_calls", args)
+
+
+def end_calls(handle: QueueHandle, job_ids: Sequence[str], parent_ids: Sequence[str], reason: str) -> int:
+    """Ends pending calls with a reason, and removes their jobs; returns how many of the first calls are done."""
+    calls = msgpack.packb([[*job_ids], [*parent_ids]], use_bin_type=False)
+    return int(handle.run("end_calls", {"calls": calls, "reason": reason}))
+
+
+class Swept(NamedTuple):
+    """The position to go on from, b"" at the end; how many jobs were removed, and how many stay."""
+
+    position: bytes
+    removed: int
+    stay: int
+
+
+def sweep_calls(
+    handle: QueueHandle, caller: str, parent: str, position: bytes, *, left: int, is_last: bool
+) -> Swept | None:
+    """Removes pending jobs of one parent of a caller whose lease has lapsed. None: it has not."""
+    args = {
+        "caller": caller,
+        "position": position,
+        "limit": REMOVE_SIZE,
+        "left": left,
+        "is_last": int(is_last),
+        "lease_ms": CALL_LEASE_MS,
+    }
+    reply = handle.run("sweep_calls", args, parent=parent)
+    return None if reply[0] == b"held" else Swept(*reply)
 
 
 # Operators

@@ -223,6 +223,15 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
     return _plan(schema, plan)
 
 
+def call_rows(schema: StructType) -> RowPlan:
+    """The payload of each row, for `call`: the column `data`, or the whole row. Raises OptionError as `plan_rows`."""
+    index = next((i for i, name in enumerate(schema.names) if name.lower() == DATA), None)
+    if index is None:
+        return _plan(schema, RowPlan({}, payload=tuple(range(len(schema)))))
+    column_indexes(StructType([schema.fields[index]]), {DATA: JSON})
+    return _plan(schema, RowPlan({DATA: index}))
+
+
 def plan_fields(schema: StructType) -> RowPlan:
     """Maps the fields of a STRUCT with `data` to settings of jobs, as `plan_rows` does with columns."""
     if not _has_data(schema):

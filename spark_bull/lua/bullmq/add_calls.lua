@@ -1,0 +1,68 @@
+-- Adds the calls of a chunk that are neither pending nor ended, and returns the outcomes of those that have ended. A call
+-- is a job whose parent keeps its value or its reason; the parent is no job of the queue, and never starts: `pending` is
+-- a dependency that stays. In a chunk, calls of one parent are next to each other.
+-- @keys open_callers intake_closed
+-- @returns {number of jobs added, {row, 1 or 0 (failed), value or reason} of each call that has ended}, or {'closed'}
+-- @include bullmq/lib: add_jobs
+-- @include lib: listed only_rows time_ms
+
+local call, now = redis.call, time_ms()
+local chunk = cmsgpack.unpack(arg.chunk)
+local ids, parent_ids = listed(chunk, 'job_id'), listed(chunk, 'parent_id')
+
+local function open_parent(parent_key)
+  if call('EXISTS', parent_key .. ':dependencies') == 1 then
+    return
+  end
+  call('HSET', parent_key, 'name', 'call', 'data', '{}', 'opts', '{}', 'timestamp', now, 'delay', 0, 'priority', 0,
+    'keepMs', arg.keep_ms)
+  call('SADD', parent_key .. ':dependencies', arg.pending)
+  -- So all keys exist, and expire together.
+  for _, name in ipairs({':processed', ':failed'}) do
+    call('HSET', parent_key .. name, arg.pending, '1')
+  end
+  for _, name in ipairs({'', ':dependencies', ':processed', ':failed'}) do
+    call('PEXPIREAT', parent_key .. name, now + arg.open_ms)
+  end
+end
+
+-- Appends the rows from `first` to `last`, calls of one parent, to the new ones or to the outcomes.
+local function divide(parent_key, first, last, new, outcomes)
+  local members = {}
+  for row = first, last do
+    members[#members + 1] = arg.base .. ids[row]
+  end
+  local waits = call('SMISMEMBER', parent_key .. ':dependencies', unpack(members))
+  local values = call('HMGET', parent_key .. ':processed', unpack(members))
+  local reasons = call('HMGET', parent_key .. ':failed', unpack(members))
+  for i = 1, #members do
+    local row = first + i - 1
+    if values[i] then
+      outcomes[#outcomes + 1] = {row, 1, values[i]}
+    elseif reasons[i] then
+      outcomes[#outcomes + 1] = {row, 0, reasons[i]}
+    elseif waits[i] == 0 then
+      new[#new + 1] = row
+    end
+  end
+end
+
+local new, outcomes, first = {}, {}, 1
+for row = 1, chunk.n do
+  if row == chunk.n or parent_ids[row + 1] ~= parent_ids[first] then
+    local parent_key = arg.base .. parent_ids[first]
+    open_parent(parent_key)
+    divide(parent_key, first, row, new, outcomes)
+    first = row + 1
+  end
+end
+if #new > 0 and call('EXISTS', key.intake_closed) == 1 then
+  return {'closed'}
+end
+call('ZADD', key.open_callers, now + arg.lease_ms, arg.caller)
+local added = 0
+if #new > 0 then
+  chunk.parents_exist = true
+  added = add_jobs(key, arg, only_rows(chunk, new), 1, now).added
+end
+return {added, outcomes}

@@ -1,0 +1,19 @@
+-- Keeps the results of a caller, and renews its lease; without `lease_ms` it has ended, and its results are kept for a
+-- last time.
+-- @keys open_callers
+-- @args parents...
+-- @returns nothing
+-- @include lib: time_ms
+
+local call, now = redis.call, time_ms()
+
+if arg.lease_ms == '' then
+  call('ZREM', key.open_callers, arg.caller)
+else
+  call('ZADD', key.open_callers, now + arg.lease_ms, arg.caller)
+end
+for _, parent_key in ipairs(arg.parents) do
+  for _, name in ipairs({'', ':dependencies', ':processed', ':failed'}) do
+    call('PEXPIREAT', parent_key .. name, now + arg.keep_ms)
+  end
+end

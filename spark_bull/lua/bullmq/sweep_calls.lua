@@ -1,0 +1,32 @@
+-- Removes the pending jobs of one parent of a caller whose lease has lapsed, of those that one SSCAN from `position`
+-- returns. Jobs that a worker has locked stay. With the last parent (`is_last`) the caller has ended, or is looked at
+-- again when `left` jobs, or some of this parent, stay.
+-- @keys completed delayed failed open_callers prioritized waiting_children
+-- @returns {next position, '' at the end, number of removed jobs, number of jobs that stay}, or {'held'}
+-- @include bullmq/lib: remove_unfinished
+-- @include lib: time_ms walk_steps
+
+local call, now = redis.call, time_ms()
+local lapses = call('ZSCORE', key.open_callers, arg.caller)
+if not lapses or tonumber(lapses) > now then
+  return {'held'}
+end
+local removed = 0
+local position = ''
+if call('EXISTS', key.parent) == 1 then
+  local share = {jobs = tonumber(arg.limit), steps = WALK_STEPS, seen = {}}
+  position, removed = remove_unfinished(key, arg, key.parent, arg.position, arg.limit, share)
+end
+local stay = math.max(0, call('SCARD', key.parent .. ':dependencies') - 1)
+if position == '' then
+  local keep_ms = call('HGET', key.parent, 'keepMs')
+  for _, name in ipairs(keep_ms and {'', ':dependencies', ':processed', ':failed'} or {}) do
+    call('PEXPIREAT', key.parent .. name, now + keep_ms)
+  end
+  if arg.is_last == '1' and stay + arg.left == 0 then
+    call('ZREM', key.open_callers, arg.caller)
+  elseif arg.is_last == '1' then
+    call('ZADD', key.open_callers, now + arg.lease_ms, arg.caller)
+  end
+end
+return {position, removed, stay}

@@ -1,0 +1,148 @@
+"""The calls of one task that have not ended: adds them, and looks for their outcomes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Final, NamedTuple
+
+from spark_bull.clock import monotonic_s
+from spark_bull.errors import ConnectionLost, PermissionDenied
+from spark_bull.queue.call.caller import Call, Caller, Outcome
+from spark_bull.queue.core.verbs import CALL_LEASE_MS
+from spark_bull.queue.monitor.find import workers
+from spark_bull.threads import PollingThread
+
+log = logging.getLogger("spark_bull")
+
+#: One look reads the oldest calls, and some others in turn.
+_OLDEST: Final = 256
+_OTHERS: Final = 64
+#: Pauses between two looks, s: longer after a look that has found few outcomes.
+_MIN_PAUSE_S: Final = 0.002
+_MAX_PAUSE_S: Final = 0.2
+#: Interval of the looks for removed jobs, s.
+_REMOVED_S: Final = 2.0
+#: After so long without an outcome, s, the workers are counted, and again after the second time.
+_IDLE_S: Final = 5.0
+_COUNT_AGAIN_S: Final = 60.0
+
+REMOVED: Final = "the job was removed before it had ended"
+
+
+class Ended(NamedTuple):
+    """A call and its outcome."""
+
+    call: Call
+    outcome: Outcome
+
+
+class Lease(PollingThread):
+    """Renews the lease of a caller in a block, also while the task waits for rows, or for its results to be read."""
+
+    def __init__(self, caller: Caller) -> None:
+        super().__init__("call-lease", CALL_LEASE_MS / 4_000)
+        self._caller = caller
+
+    def poll(self) -> bool:
+        try:
+            self._caller.hold()
+        except ConnectionLost as error:
+            log.warning("the lease of a call is not renewed: %s", error)
+        return False
+
+
+class Flight:
+    """timeout_ms: how long each call may take, from when it is added."""
+
+    def __init__(self, caller: Caller, *, timeout_ms: int) -> None:
+        self._caller, self._timeout_ms = caller, timeout_ms
+        self._calls: dict[str, Call] = {}
+        self._deadlines: dict[str, float] = {}
+        self._next_other = 0
+        self._pause_s = _MIN_PAUSE_S
+        now = monotonic_s()
+        self._removed_at = now + _REMOVED_S
+        self._count_at = now + _IDLE_S
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def add(self, texts: Sequence[str], rows: Sequence[int]) -> list[Ended]:
+        """Adds calls; returns those that have ended before, as an earlier attempt of the task has added them."""
+        calls = self._caller.calls(texts, rows)
+        _, known = self._caller.add(calls)
+        deadline = monotonic_s() + self._timeout_ms / 1000
+        for call in calls:
+            self._calls[call.job_id] = call
+            self._deadlines[call.job_id] = deadline
+        return self._taken(known)
+
+    def look(self) -> list[Ended]:
+        """Reads outcomes, and pauses when there were few; returns the calls that have ended."""
+        looked = self._looked_at()
+        ended = self._taken(self._caller.outcomes(looked))
+        now = monotonic_s()
+        if ended:
+            self._count_at = now + _IDLE_S
+        elif now >= self._count_at:
+            self._warn_without_workers()
+            self._count_at = now + _COUNT_AGAIN_S
+        if now >= self._removed_at:
+            gone = self._caller.removed([*self._calls.values()])
+            ended += self._taken({call.job_id: Outcome(None, REMOVED) for call in gone})
+            self._removed_at = now + _REMOVED_S
+        ended += self._timed_out(now)
+        self._pause(len(ended), len(looked))
+        return ended
+
+    def _looked_at(self) -> list[Call]:
+        calls = [*self._calls.values()]
+        oldest, others = calls[:_OLDEST], calls[_OLDEST:]
+        if self._next_other >= len(others):
+            self._next_other = 0
+        start, self._next_other = self._next_other, self._next_other + _OTHERS
+        return oldest + others[start : start + _OTHERS]
+
+    def _taken(self, outcomes: dict[str, Outcome]) -> list[Ended]:
+        for job_id in outcomes:
+            del self._deadlines[job_id]
+        return [Ended(self._calls.pop(job_id), outcome) for job_id, outcome in outcomes.items()]
+
+    def _timed_out(self, now: float) -> list[Ended]:
+        """Ends the calls whose time is over. They are the oldest ones."""
+        late = [self._calls[job_id] for job_id, _ in takewhile(lambda one: one[1] <= now, self._deadlines.items())]
+        if not late:
+            return []
+        reason = f"timeout: the job has not ended within {self._timeout_ms:,} ms"
+        if self._workers() == 0:
+            reason += f"; {self._no_workers}"
+        self._caller.end(late, reason)
+        return self._taken(self._caller.outcomes(late))
+
+    def _pause(self, ended: int, looked: int) -> None:
+        share = ended / max(1, looked)
+        if share < 0.15:
+            self._pause_s = min(_MAX_PAUSE_S, self._pause_s * 1.3)
+        elif share > 0.4:
+            self._pause_s = max(_MIN_PAUSE_S, self._pause_s / 1.3)
+        if share < 0.75 and self._calls:
+            time.sleep(self._pause_s)
+
+    @property
+    def _no_workers(self) -> str:
+        return f"0 workers are connected to queue {self._caller.handle.keys.queue}"
+
+    def _workers(self) -> int | None:
+        """The number of connected workers; None if Redis does not tell it."""
+        handle = self._caller.handle
+        try:
+            return len(workers(handle.connection, handle.keys))
+        except PermissionDenied:
+            return None
+
+    def _warn_without_workers(self) -> None:
+        if self._calls and self._workers() == 0:
+            log.warning("%s: %d calls wait for one", self._no_workers, len(self._calls))

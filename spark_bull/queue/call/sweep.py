@@ -1,0 +1,44 @@
+"""Removes the jobs that callers have left: those of a cancelled query, or of a program that was killed."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Final
+
+from spark_bull.queue.call.caller import parent_ids
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.verbs import Swept, sweep_calls
+from spark_bull.store.connection import ms_of
+
+#: Callers that are looked at in one round.
+_CALLERS: Final = 1_000
+
+
+def sweep(handle: QueueHandle) -> int:
+    """Removes the pending jobs of callers whose lease has lapsed, and that no worker has; returns their number."""
+    if not handle.dialect.has("calls"):
+        return 0
+    return sum(_sweep_caller(handle, caller) for caller in _lapsed(handle))
+
+
+def _lapsed(handle: QueueHandle) -> list[str]:
+    connection, key = handle.connection, handle.keys["open_callers"]
+    # Few queues have callers.
+    if not connection.call("EXISTS", key):
+        return []
+    now = ms_of(connection.call("TIME"))
+    return [caller.decode() for caller in connection.call("ZRANGEBYSCORE", key, "-inf", now, "LIMIT", 0, _CALLERS)]
+
+
+def _sweep_caller(handle: QueueHandle, caller: str) -> int:
+    removed = left = 0
+    for parent_id, following in pairwise([*parent_ids(handle.keys, caller), ""]):
+        parent, is_last = handle.keys.job(parent_id), not following
+        swept = Swept(b"0", 0, 0)
+        while swept.position:
+            reply = sweep_calls(handle, caller, parent, swept.position, left=left, is_last=is_last)
+            if reply is None:
+                return removed
+            swept, removed = reply, removed + reply.removed
+        left += swept.stay
+    return removed

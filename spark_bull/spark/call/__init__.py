@@ -1,0 +1,1 @@
+"""Calls the services behind a queue for the rows of a DataFrame."""

@@ -1,0 +1,122 @@
+"""call: the services behind a queue as a transformation of a DataFrame."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import DataType, StructType
+
+from spark_bull.dialects.encode.codec import check_defaults, defaults_of
+from spark_bull.errors import OptionError, did_you_mean, expected
+from spark_bull.options.arguments import ConnectionArguments, JobDefaults, with_options
+from spark_bull.options.parse import parse_arguments
+from spark_bull.options.table import QUEUE
+from spark_bull.queue.core.handle import open_handle
+from spark_bull.spark.call.results import output_schema
+from spark_bull.spark.call.task import CallPlan
+from spark_bull.spark.dispatch.rows import call_rows
+from spark_bull.spark.json.ddl import parse_type
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+ON_ERROR: Final = ("column", "fail", "drop")
+#: Properties of jobs that a call sets itself, or that a child can't have.
+_OWN: Final = ("deduplication", "delivery", "remove_on_complete", "remove_on_fail")
+_OWN_OPTS: Final = ("deduplication", "jobId", "parent", "removeOnComplete", "removeOnFail")
+
+
+@with_options(ConnectionArguments, QUEUE)
+def call(
+    df: DataFrame,
+    queue: str,
+    *,
+    return_schema: str | DataType = "string",
+    timeout_ms: int = 600_000,
+    in_flight: int = 1_000,
+    on_error: str = "column",
+    keep_ms: int = 600_000,
+    job: JobDefaults | None = None,
+    **options: Unpack[ConnectionArguments],
+) -> DataFrame:
+    """Adds a job for each row of a DataFrame, and gives the rows back with the results of their jobs.
+
+        answers = spark_bull.call(questions, "translate", return_schema="text STRING, score DOUBLE")
+
+    Any worker of the queue may process the jobs, in Node or in Spark. The payload is the column `data`, or else the
+    whole row. Rows come back as their jobs end, in any order, while others are still computed; each action on the
+    result calls again, unless it is cached. Attempts of one task share their jobs. For queues of BullMQ.
+
+    Parameters:
+      df: the rows, of a batch or a stream.
+      queue: name of the queue.
+      return_schema: type of the results, such as "text STRING, score DOUBLE". "string": the text of a string, any other
+        value as JSON.
+      timeout_ms: how long a job may take from when it is added, ms. One that takes longer is removed.
+      in_flight: maximum number of jobs of each task that have not ended.
+      on_error: what happens to rows whose job fails, takes too long or is removed, or whose result does not match:
+        "column" keeps them, with the reason in `error`; "drop" leaves them out; "fail" fails the task.
+      keep_ms: how long results are kept after the end of a task, for when Spark repeats it, ms.
+      job: properties of all jobs, such as {"name": "translate", "attempts": 3, "priority": 1}.
+      options: where the queue is.
+
+    Returns:
+      The rows with the columns `result`, `error` (NULL for a job that has completed) and `jobId`.
+
+    Raises:
+      OptionError: for an invalid argument, or columns that can't be a payload.
+      DialectError: for a queue that is not of BullMQ.
+      ConnectionLost: if Redis cannot be reached.
+    """
+    for name, value, least in (("timeout_ms", timeout_ms, 1), ("in_flight", in_flight, 1), ("keep_ms", keep_ms, 0)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise expected(name, f"an integer >= {least}", value)
+    if on_error not in ON_ERROR:
+        raise expected("on_error", f"one of {', '.join(ON_ERROR)}", on_error)
+    given = dict(job or {})
+    _check_job(given)
+    parsed = parse_arguments({**options, **given}, QUEUE)
+    handle = open_handle(parsed, queue)
+    handle.dialect.require("calls")
+    defaults = defaults_of(parsed)
+    check_defaults(handle.dialect, defaults)
+    result = return_schema if isinstance(return_schema, DataType) else parse_type("return_schema", return_schema)
+    plan = CallPlan(
+        handle=handle,
+        rows=call_rows(df.schema),
+        call_id=uuid4().hex,
+        shared_id=_shared_id(handle.keys.base, given, df.schema),
+        result=result,
+        on_error=on_error,
+        timeout_ms=timeout_ms,
+        in_flight=in_flight,
+        keep_ms=keep_ms,
+        defaults=defaults,
+    )
+    return df.mapInArrow(plan, output_schema(df.schema, result))
+
+
+def _check_job(job: Mapping[str, Any]) -> None:
+    """Raises OptionError for a property that the jobs of a call can't have."""
+    allowed = [name for name in JobDefaults.__annotations__ if name not in _OWN]
+    for name in job:
+        if name not in allowed:
+            raise OptionError(
+                f"expected the properties of `job` to be some of {', '.join(allowed)}, got: {name!r}"
+                f"{did_you_mean(name, allowed)}"
+            )
+    opts = job.get("opts")
+    for name in opts if isinstance(opts, Mapping) else ():
+        if name in _OWN_OPTS:
+            raise OptionError(f"expected no `{name}` in `opts` of `job`, as call() sets it: leave it out")
+
+
+def _shared_id(base: str, job: Mapping[str, Any], schema: StructType) -> str:
+    """The same for the same call in the next program that runs a stream."""
+    text = json.dumps([base, job, schema.json()], sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

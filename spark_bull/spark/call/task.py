@@ -1,0 +1,148 @@
+"""One task of a call: the function of mapInArrow, and the rows whose jobs have not ended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark import TaskContext
+from pyspark.sql.types import DataType
+
+from spark_bull.clock import monotonic_s
+from spark_bull.errors import JobFailed
+from spark_bull.queue.call.caller import Caller
+from spark_bull.queue.call.flight import Ended, Flight, Lease
+from spark_bull.queue.call.sweep import sweep
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.spark.call.results import parsed, with_outcomes
+from spark_bull.spark.dispatch.rows import RowPlan
+from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.spark.staging.attempt import this_attempt, this_batch
+
+#: Calls of one script, and characters of their payloads.
+_CHUNK: Final = 100
+_MOST_BYTES: Final = 1 << 20
+#: A task gives so many rows at once, or fewer after this time, s.
+_MOST_ROWS: Final = 1_000
+_EMIT_S: Final = 0.2
+
+
+@dataclass(frozen=True)
+class CallPlan:
+    """What each task of a call does. Picklable.
+
+    call_id: identifies the call, in all actions. shared_id: the same in each program that makes this call, for streams.
+    result: type of the results. defaults: properties of all jobs, as `encode` takes them.
+    """
+
+    handle: QueueHandle
+    rows: RowPlan
+    call_id: str
+    shared_id: str
+    result: DataType
+    on_error: str
+    timeout_ms: int
+    in_flight: int
+    keep_ms: int
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The function of mapInArrow."""
+        sweep(self.handle)
+        caller = Caller(self.handle, self._caller_name(), keep_ms=self.keep_ms, defaults=self.defaults)
+        with Lease(caller):
+            yield from _Task(self, Flight(caller, timeout_ms=self.timeout_ms)).run(batches)
+            caller.close()
+
+    def _caller_name(self) -> str:
+        """The same for all attempts of a task, and when the micro-batch of a stream is repeated."""
+        context, batch = TaskContext.get(), this_batch()
+        if batch is not None:
+            scope: tuple[object, ...] = (self.shared_id, batch.app_id, batch.version)
+        else:
+            execution = context and context.getLocalProperty("spark.sql.execution.id")
+            stage = context.stageId() if context and execution is None else None
+            scope = (self.call_id, execution, stage)
+        digest = hashlib.blake2b(json.dumps(scope).encode(), digest_size=8).hexdigest()
+        return f"{digest}-{this_attempt('').partition}"
+
+
+class _Task:
+    def __init__(self, plan: CallPlan, flight: Flight) -> None:
+        self._plan, self._flight = plan, flight
+        self._added = 0
+        #: The rows whose calls have no result yet, by their numbers: batch and place.
+        self._rows: dict[int, tuple[pa.RecordBatch, int]] = {}
+        self._ended: list[Ended] = []
+        self._emit_at = monotonic_s() + _EMIT_S
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for part in self._plan.rows.slices(batch):
+                yield from self._add(part)
+        yield from self._look_until(0)
+        yield from self._emit()
+
+    def _add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        numbers = range(self._added, self._added + batch.num_rows)
+        self._added += batch.num_rows
+        texts = self._plan.rows.rows(batch, numbers)["data"]
+        for start, stop in _chunks(texts, min(_CHUNK, self._plan.in_flight)):
+            yield from self._look_until(self._plan.in_flight - (stop - start))
+            self._rows |= {numbers[place]: (batch, place) for place in range(start, stop)}
+            self._ended += self._flight.add(texts[start:stop], numbers[start:stop])
+
+    def _look_until(self, most: int) -> Iterator[pa.RecordBatch]:
+        """Looks for outcomes until at most so many calls have none; gives rows from time to time."""
+        while len(self._flight) > most:
+            self._ended += self._flight.look()
+            if len(self._ended) >= _MOST_ROWS or (self._ended and monotonic_s() >= self._emit_at):
+                yield from self._emit()
+
+    def _emit(self) -> Iterator[pa.RecordBatch]:
+        """Gives the rows whose calls have ended, of each batch together."""
+        ended, self._ended = self._ended, []
+        self._emit_at = monotonic_s() + _EMIT_S
+        of_batch: dict[int, list[Ended]] = defaultdict(list)
+        for one in ended:
+            of_batch[id(self._rows[one.call.row][0])].append(one)
+        for group in of_batch.values():
+            yield from self._given(group)
+
+    def _given(self, group: Sequence[Ended]) -> Iterator[pa.RecordBatch]:
+        places = [self._rows.pop(one.call.row) for one in group]
+        outcomes = parsed([one.outcome for one in group], self._plan.result)
+        rows = with_outcomes(
+            places[0][0].take(pa.array([place for _, place in places])), outcomes, [one.call.job_id for one in group]
+        )
+        if self._plan.on_error == "fail":
+            for one, error in zip(group, outcomes.errors, strict=True):
+                if error is not None:
+                    raise self._failed(one, error)
+        yield rows.filter(pa.array([error is None for error in outcomes.errors])) if self._drops else rows
+
+    @property
+    def _drops(self) -> bool:
+        return self._plan.on_error == "drop"
+
+    def _failed(self, one: Ended, error: str) -> JobFailed:
+        queue = self._plan.handle.keys.queue
+        where = f"row {one.call.row} of partition {this_attempt('').partition}"
+        message = f"{where} (job {one.call.job_id} of queue {queue}): {error}"
+        return JobFailed(message, queue=queue, job_id=one.call.job_id, reason=error)
+
+
+def _chunks(texts: Sequence[str], most: int) -> Iterator[tuple[int, int]]:
+    """Splits rows into chunks of limited number and size: their first rows, and the rows after their last ones."""
+    start = size = 0
+    for stop, text in enumerate(texts):
+        if stop > start and (stop - start == most or size + len(text or "") > _MOST_BYTES):
+            yield start, stop
+            start, size = stop, 0
+        size += len(text or "")
+    if start < len(texts):
+        yield start, len(texts)

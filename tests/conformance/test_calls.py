@@ -1,0 +1,239 @@
+"""Calls: jobs whose outcomes are in private parents. Every test runs with each script sent once, and sent again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spark_bull.errors import IntakeClosed
+from spark_bull.keys import QueueKeys
+from spark_bull.model.outcomes import Claim, Failed, Outcomes, Retried
+from spark_bull.queue.call.caller import Call, Caller, Outcome, parent_ids
+from spark_bull.queue.call.sweep import sweep
+from spark_bull.queue.core.verbs import CALL_LEASE_MS
+from tests.support.work_bench import WorkBench, completed, only_bullmq
+
+pytestmark = only_bullmq
+
+DAY_MS = 86_400_000
+NAME = "aa-0"
+
+
+@pytest.fixture
+def new_caller(bench: WorkBench) -> Callable[..., Caller]:
+    def new_caller(name: str = NAME, **defaults: Any) -> Caller:
+        return Caller(bench.handle, name, keep_ms=DAY_MS, defaults=defaults)
+
+    return new_caller
+
+
+@pytest.fixture
+def caller(new_caller: Callable[..., Caller]) -> Caller:
+    return new_caller()
+
+
+def texts(count: int) -> list[str]:
+    return [json.dumps({"n": n}) for n in range(count)]
+
+
+def complete(bench: WorkBench, claim: Claim, value: str = "1") -> None:
+    """A worker completes jobs that are not kept."""
+    bench.work(completed(claim, value, count=0))
+
+
+def fail(bench: WorkBench, claim: Claim, reason: str) -> None:
+    bench.work(Outcomes(claim.token, failed=[Failed(job.id, reason, "[]", {"count": 0}, 1) for job in claim.jobs]))
+
+
+def added(caller: Caller, payloads: list[str]) -> list[Call]:
+    calls = caller.calls(payloads, range(len(payloads)))
+    caller.add(calls)
+    return calls
+
+
+def parent_keys(keys: QueueKeys) -> list[str]:
+    return [
+        key
+        for parent in parent_ids(keys, NAME)
+        for key in (
+            keys.job(parent),
+            keys.children(parent),
+            keys.children_values(parent),
+            keys.children_failures(parent),
+        )
+    ]
+
+
+def lapse(bench: WorkBench, name: str = NAME) -> None:
+    """The lease of a caller lapses."""
+    bench.client.zadd(bench.key("open_callers"), {name: 1}, xx=True)
+
+
+def test_each_call_is_a_job_whose_outcome_the_caller_reads(bench: WorkBench, caller: Caller) -> None:
+    calls = added(caller, texts(30))
+    assert bench.counts() == {"wait": 30}
+    assert caller.outcomes(calls) == {}
+    claim = bench.claim(10)
+    complete(bench, claim, '{"ok":true}')
+    other = bench.claim(1)
+    fail(bench, other, "no such address")
+    done = {job.id: Outcome(b'{"ok":true}', None) for job in claim.jobs}
+    assert caller.outcomes(calls) == done | {other.jobs[0].id: Outcome(None, "no such address")}
+    assert bench.counts() == {"wait": 19}
+    assert caller.removed(calls) == []
+
+
+def test_equal_payloads_are_calls_of_their_own(bench: WorkBench, caller: Caller) -> None:
+    calls = added(caller, ["1", "1", "2", "1"])
+    assert len({call.job_id for call in calls}) == 4
+    assert bench.counts() == {"wait": 4}
+
+
+def test_two_attempts_share_their_calls(bench: WorkBench, new_caller: Callable[..., Caller]) -> None:
+    one, other = new_caller(), new_caller()
+    first = added(one, texts(20))
+    complete(bench, bench.claim(5), "1")
+    fail(bench, bench.claim(2), "no")
+    # The rows of a task that is repeated may come in another order.
+    calls = other.calls([*reversed(texts(25))], range(25))
+    count, outcomes = other.add(calls)
+    assert count == (5 if not bench.twice else 0)
+    assert outcomes == one.outcomes(first)
+    assert len(outcomes) == 7
+    assert bench.counts() == {"wait": 18}
+    claim = bench.claim(100)
+    complete(bench, claim, "2")
+    assert len(other.outcomes(calls)) == 25
+    assert len(one.outcomes(first)) == 20
+
+
+def test_a_job_that_is_retried_is_pending_until_its_last_attempt(
+    bench: WorkBench, new_caller: Callable[..., Caller]
+) -> None:
+    caller = new_caller(attempts=2)
+    calls = added(caller, texts(1))
+    claim = bench.claim(1)
+    bench.work(Outcomes(claim.token, retried=[Retried(claim.jobs[0].id, "busy", "[]", 0, False)]))
+    assert (caller.outcomes(calls), caller.removed(calls)) == ({}, [])
+    complete(bench, bench.claim(1), "7")
+    assert caller.outcomes(calls) == {calls[0].job_id: Outcome(b"7", None)}
+
+
+def test_a_removed_job_is_found(bench: WorkBench, caller: Caller) -> None:
+    calls = added(caller, texts(20))
+    for call in calls[3:5]:
+        bench.queue.remove(call.job_id)
+    assert sorted(caller.removed(calls)) == sorted(calls[3:5])
+    bench.queue.drain()
+    assert sorted(caller.removed(calls)) == sorted(calls)
+
+
+def test_calls_are_ended_with_a_reason(bench: WorkBench, new_caller: Callable[..., Caller]) -> None:
+    caller = new_caller()
+    calls = added(caller, texts(20))
+    claim = bench.claim(3)
+    started = {job.id for job in claim.jobs}
+    done = bench.claim(1)
+    complete(bench, done, "1")
+    caller.end(calls, "timeout")
+    outcomes = caller.outcomes(calls)
+    assert outcomes.pop(done.jobs[0].id) == Outcome(b"1", None)
+    assert set(outcomes.values()) == {Outcome(None, "timeout")}
+    assert bench.counts() == {"active": 3}
+    # The jobs that have started run to their end, which changes nothing.
+    complete(bench, claim, "2")
+    assert bench.counts() == {}
+    assert {caller.outcomes(calls)[job_id] for job_id in started} == {Outcome(None, "timeout")}
+    # A repeated task gets the same.
+    assert new_caller().add(calls) == (0, caller.outcomes(calls))
+
+
+@pytest.mark.parametrize("defaults", [{"priority": 3}, {"delay": 3_600_000}], ids=str)
+def test_jobs_in_other_states_are_ended(
+    bench: WorkBench, new_caller: Callable[..., Caller], defaults: dict[str, int]
+) -> None:
+    caller = new_caller(**defaults)
+    calls = added(caller, texts(5))
+    assert "wait" not in bench.counts()
+    caller.end(calls, "timeout")
+    assert bench.counts() == {}
+    assert len(caller.outcomes(calls)) == 5
+
+
+def test_what_waits_for_a_caller_without_a_lease_is_removed(bench: WorkBench, caller: Caller) -> None:
+    calls = added(caller, texts(300))
+    claim = bench.claim(2)
+    complete(bench, bench.claim(1), "1")
+    assert sweep(bench.handle) == 0
+    lapse(bench)
+    caller.hold()
+    assert sweep(bench.handle) == 0
+    assert bench.counts() == {"active": 2, "wait": 297}
+    lapse(bench)
+    sweep(bench.handle)
+    assert bench.counts() == {"active": 2}
+    # Two jobs have a worker: the caller is looked at again, until they have ended.
+    assert bench.client.zcard(bench.key("open_callers")) == 1
+    complete(bench, claim, "2")
+    lapse(bench)
+    sweep(bench.handle)
+    assert bench.client.exists(bench.key("open_callers")) == 0
+    # The outcomes are kept for a task that is repeated, which adds the others again.
+    assert len(caller.outcomes(calls)) == 3
+    caller.add(calls)
+    assert bench.counts() == {"wait": 297}
+
+
+def test_a_caller_leaves_nothing_for_ever(bench: WorkBench, caller: Caller) -> None:
+    added(caller, texts(100))
+    keys = parent_keys(bench.handle.keys)
+    assert all(bench.client.pttl(key) > DAY_MS for key in keys)
+    complete(bench, bench.claim(100), "1")
+    assert all(bench.client.pttl(key) > DAY_MS for key in keys)
+    caller.close()
+    assert all(0 < bench.client.pttl(key) <= DAY_MS for key in keys)
+    assert bench.client.exists(bench.key("open_callers")) == 0
+
+
+def test_a_swept_caller_keeps_its_results_no_longer_than_others(bench: WorkBench, caller: Caller) -> None:
+    added(caller, texts(100))
+    lapse(bench)
+    sweep(bench.handle)
+    assert all(0 < bench.client.pttl(key) <= DAY_MS for key in parent_keys(bench.handle.keys))
+
+
+def test_parents_never_start(bench: WorkBench, caller: Caller) -> None:
+    added(caller, texts(10))
+    complete(bench, bench.claim(10), "1")
+    assert bench.counts() == {}
+    assert bench.claim(10).jobs == []
+
+
+def test_a_lease_lasts(bench: WorkBench, caller: Caller) -> None:
+    added(caller, texts(1))
+    seconds, micros = bench.client.time()
+    lapses = bench.client.zscore(bench.key("open_callers"), NAME)
+    assert lapses is not None
+    assert 0 < lapses - seconds * 1000 - micros / 1000 <= CALL_LEASE_MS
+
+
+def test_a_queue_that_accepts_no_jobs_refuses_new_calls_only(bench: WorkBench, caller: Caller) -> None:
+    calls = added(caller, texts(2))
+    bench.queue.close_intake()
+    assert caller.add(calls) == (0, {})
+    with pytest.raises(IntakeClosed):
+        caller.add(caller.calls(["7"], [2]))
+    assert bench.counts() == {"wait": 2}
+
+
+def test_a_job_whose_parents_have_expired_is_taken_over(bench: WorkBench, caller: Caller) -> None:
+    calls = added(caller, texts(5))
+    bench.client.delete(*parent_keys(bench.handle.keys))
+    assert sorted(caller.removed(calls)) == sorted(calls)
+    assert caller.add(calls) == (0, {})
+    assert bench.counts() == {"wait": 5}
+    complete(bench, bench.claim(5), "1")
+    assert len(caller.outcomes(calls)) == 5

@@ -1,0 +1,157 @@
+"""Calls while tasks, workers, connections and Redis fail: each row has one result, and one job."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, EmbeddedRedis
+from spark_bull.queue.call.caller import Caller, Outcome
+from spark_bull.queue.call.flight import Flight, Lease
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.worker.job.running_job import RunningJob
+from tests.support.losing_proxy import losing_proxy
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
+
+OwnRedis = Callable[..., EmbeddedRedis]
+ROOT = Path(__file__).parents[2]
+HOUR_MS = 3_600_000
+BULLMQ = [peer.alias for peer in PEERS if peer.dialect == "bullmq"]
+
+
+class Task:
+    """An attempt of a task, in a thread: calls for numbers, and their outcomes."""
+
+    def __init__(self, handle: QueueHandle, rows: int, *, in_flight: int = 50) -> None:
+        self.found: list[tuple[int, Outcome]] = []
+        self._handle, self._rows, self._in_flight = handle, rows, in_flight
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        caller = Caller(self._handle, "aa-0", keep_ms=HOUR_MS, defaults={})
+        flight = Flight(caller, timeout_ms=HOUR_MS)
+        with Lease(caller):
+            for start in range(0, self._rows, 10):
+                while len(flight) > self._in_flight - 10:
+                    self._keep(flight.look())
+                rows = range(start, min(start + 10, self._rows))
+                self._keep(flight.add([json.dumps({"n": n}) for n in rows], rows))
+            while len(flight):
+                self._keep(flight.look())
+            caller.close()
+
+    def _keep(self, ended: list) -> None:  # type: ignore[type-arg]
+        self.found += [(one.call.row, one.outcome) for one in ended]
+
+    def results(self) -> list[tuple[int, Outcome]]:
+        """Waits until the task has ended."""
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+        return sorted(self.found)
+
+
+class Counting:
+    """A processor that counts the jobs that it has run, by their numbers."""
+
+    def __init__(self) -> None:
+        self.runs: Counter[int] = Counter()
+
+    def __call__(self, job: RunningJob) -> int:
+        self.runs[job.data["n"]] += 1
+        return int(job.data["n"])
+
+
+def values(count: int) -> list[tuple[int, Outcome]]:
+    return [(n, Outcome(b"%d" % n, None)) for n in range(count)]
+
+
+def test_two_attempts_at_once_run_one_job_per_row(own_redis: OwnRedis) -> None:
+    with BullQueue("q", url=own_redis().url, protocol="bullmq") as queue:
+        processor = Counting()
+        with OurWorker(queue.handle, processor, chunk_size=5):
+            tasks = [Task(queue.handle, 1_000) for _ in range(2)]
+            assert [task.results() for task in tasks] == [values(1_000)] * 2
+        assert processor.runs == dict.fromkeys(range(1_000), 1)
+
+
+def test_lost_replies_repeat_no_call(own_redis: OwnRedis) -> None:
+    server = own_redis()
+    with BullQueue("q", url=server.url, protocol="bullmq") as queue, losing_proxy(server.port, each=3) as proxy:
+        processor = Counting()
+        with OurWorker(queue.handle, processor), BullQueue("q", url=proxy.url, protocol="bullmq") as there:
+            assert Task(there.handle, 300).results() == values(300)
+        assert proxy.lost >= 5
+        assert processor.runs == dict.fromkeys(range(300), 1)
+
+
+def test_calls_continue_after_a_restart_of_redis(own_redis: OwnRedis) -> None:
+    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
+    with BullQueue("q", url=server.url, protocol="bullmq", retry_ms=int(PATIENCE_S * 1000)) as queue:
+        killed = threading.Event()
+        counting = Counting()
+
+        def processor(job: RunningJob) -> int:
+            assert job.data["n"] < 100 or killed.wait(PATIENCE_S)
+            return counting(job)
+
+        with OurWorker(queue.handle, processor, chunk_size=10, lock_ms=HOUR_MS):
+            task = Task(queue.handle, 400)
+            wait_until(lambda: len(task.found) > 20, "some jobs to end")
+            server.kill()
+            killed.set()
+            server.restart()
+            assert task.results() == values(400)
+        assert counting.runs == dict.fromkeys(range(400), 1)
+
+
+@pytest.mark.interop
+@pytest.mark.parametrize("alias", BULLMQ)
+def test_jobs_of_a_killed_worker_of_node_have_one_result(
+    node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str, alias: str
+) -> None:
+    """Node may run such a job twice."""
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        dying = node(alias, prefix=prefix, alone=True)
+        dying.call("process", queue="q", concurrency=5)
+        task = Task(queue.handle, 1_000)
+        dying.wait_for_events("completed", 100)
+        dying.kill()
+        for kept in ("*:lock", "stalled-check"):
+            for key in client.scan_iter(f"{prefix}:q:{kept}"):
+                client.delete(key)
+        stalled = {"stalledInterval": 200, "maxStalledCount": 5}
+        node(alias, prefix=prefix).call("process", queue="q", concurrency=20, opts=stalled)
+        found = task.results()
+    assert [row for row, _ in found] == list(range(1_000))
+    echoes = [json.loads(outcome.value or b"null") for _, outcome in found]
+    assert echoes == [{"echo": {"n": n}} for n in range(1_000)]
+
+
+@pytest.mark.interop
+def test_a_killed_python_process_repeats_no_call(
+    node: Callable[..., NodePeer], redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    worker = node(BULLMQ[-1], prefix=prefix)
+    worker.call("process", queue="q", concurrency=5)
+    plan = {"url": redis_url, "prefix": prefix, "rows": 3_000, "found": str(tmp_path / "found")}
+    command = [sys.executable, "-m", "tests.support.calling_driver", json.dumps(plan)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert "crashed" in ran.stderr
+    found = json.loads((tmp_path / "found").read_text())
+    assert sorted(row for row, _, _ in found) == list(range(3_000))
+    assert {error for _, error, _ in found} == {None}
+    assert all(json.loads(result) == {"echo": {"id": row}} for row, _, result in found)
+    assert len(worker.events("completed", source="worker")) == 3_000

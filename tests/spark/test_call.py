@@ -1,0 +1,286 @@
+"""call(): a job for each row of a DataFrame, and the rows back with their results."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as f
+
+import spark_bull
+from spark_bull import BullQueue, Promoter
+from spark_bull.errors import DialectError, OptionError
+from spark_bull.queue.call.flight import REMOVED
+from spark_bull.worker.job.running_job import RunningJob
+from tests.spark.conftest import Bull
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+Call = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def queue(bull: Bull) -> Iterator[BullQueue]:
+    with BullQueue("q", protocol="bullmq", **bull.options) as queue:
+        yield queue
+
+
+@pytest.fixture
+def call(bull: Bull) -> Call:
+    def call(frame: DataFrame, **arguments: Any) -> DataFrame:
+        return spark_bull.call(frame, "q", **{"protocol": "bullmq", **bull.options, **arguments})
+
+    return call
+
+
+def square(job: RunningJob) -> Any:
+    n = job.data["n"]
+    if n < 0:
+        raise ValueError(f"{n} is negative")
+    return n * n
+
+
+@pytest.fixture
+def squares(queue: BullQueue) -> Iterator[OurWorker]:
+    with OurWorker(queue.handle, square, chunk_size=20) as worker:
+        yield worker
+
+
+def numbers(bull: Bull, *given: int) -> DataFrame:
+    return bull.spark.createDataFrame([(n,) for n in given], "n INT")
+
+
+def by_n(frame: DataFrame) -> list[Row]:
+    return sorted(frame.collect(), key=lambda row: row["n"])
+
+
+def jobs(queue: BullQueue) -> int:
+    return sum(queue.counts().values())
+
+
+def test_the_whole_row_is_the_payload(bull: Bull, call: Call, queue: BullQueue, squares: OurWorker) -> None:
+    found = call(numbers(bull, 1, 2, 3), return_schema="INT")
+    assert found.schema.simpleString() == "struct<n:int,result:int,error:string,jobId:string>"
+    assert [(row["n"], row["result"], row["error"]) for row in by_n(found)] == [
+        (1, 1, None),
+        (2, 4, None),
+        (3, 9, None),
+    ]
+    assert jobs(queue) == 0
+
+
+def test_the_column_data_is_the_payload_and_the_others_pass(bull: Bull, call: Call, squares: OurWorker) -> None:
+    frame = numbers(bull, 4, 5).withColumn("data", f.struct((f.col("n") + 1).alias("n"))).withColumn("at", f.lit("x"))
+    found = by_n(call(frame, return_schema="BIGINT"))
+    assert [(row["n"], row["at"], row["data"]["n"], row["result"]) for row in found] == [
+        (4, "x", 5, 25),
+        (5, "x", 6, 36),
+    ]
+
+
+def test_an_empty_frame_gives_no_rows(bull: Bull, call: Call) -> None:
+    assert call(numbers(bull)).collect() == []
+
+
+def test_rows_that_fail_are_dropped(bull: Bull, call: Call, squares: OurWorker) -> None:
+    assert [row["n"] for row in by_n(call(numbers(bull, 3, -1, 1, -7), on_error="drop"))] == [1, 3]
+
+
+def test_a_row_that_fails_fails_the_task_and_is_named(bull: Bull, call: Call, squares: OurWorker) -> None:
+    frame = numbers(bull, 3, -1).coalesce(1)
+    with pytest.raises(PySparkException, match=r"row 1 of partition 0 \(job call-\S+ of queue q\): .*-1 is negative"):
+        call(frame, on_error="fail").collect()
+    with pytest.raises(PySparkException, match=r"row 0 of partition 0 .*return_schema: expected the payload to match"):
+        call(numbers(bull, 3).coalesce(1), on_error="fail", return_schema="ARRAY<INT>").collect()
+
+
+def test_jobs_that_take_too_long_are_removed(bull: Bull, call: Call, queue: BullQueue) -> None:
+    found = call(numbers(bull, 1, 2, 2), timeout_ms=200).collect()
+    reason = "timeout: the job has not ended within 200 ms; 0 workers are connected to queue q"
+    assert [row["error"] for row in found] == [reason] * 3
+    assert jobs(queue) == 0
+
+
+def test_a_job_that_is_removed_is_an_error_at_once(bull: Bull, call: Call, queue: BullQueue) -> None:
+    found: list[Row] = []
+    calling = threading.Thread(target=lambda: found.extend(call(numbers(bull, 1, 2)).collect()))
+    calling.start()
+    wait_until(lambda: jobs(queue) == 2, "the jobs to be added")
+    queue.drain()
+    calling.join()
+    assert [row["error"] for row in found] == [REMOVED] * 2
+
+
+def test_jobs_have_properties(bull: Bull, call: Call, queue: BullQueue) -> None:
+    seen = []
+
+    def processor(job: RunningJob) -> Any:
+        seen.append((job.name, job.attempts_made))
+        if job.attempts_made == 0:
+            raise ValueError("not yet")
+        return job.name
+
+    with OurWorker(queue.handle, processor):
+        found = call(numbers(bull, 1), job={"name": "translate", "attempts": 2}).collect()
+    assert [row["result"] for row in found] == ["translate"]
+    assert len(seen) == 2
+
+
+def test_each_action_calls_again_unless_it_is_cached(bull: Bull, call: Call, queue: BullQueue) -> None:
+    calls: Counter[int] = Counter()
+
+    def processor(job: RunningJob) -> None:
+        calls[job.data["n"]] += 1
+
+    with OurWorker(queue.handle, processor):
+        frame = call(numbers(bull, 1, 2))
+        frame.collect()
+        frame.collect()
+        assert calls == {1: 2, 2: 2}
+        cached = call(numbers(bull, 1, 2)).cache()
+        cached.collect()
+        cached.collect()
+        cached.unpersist()
+    assert calls == {1: 3, 2: 3}
+
+
+def test_few_jobs_are_in_flight(bull: Bull, call: Call, queue: BullQueue) -> None:
+    most: list[int] = []
+
+    def processor(job: RunningJob) -> None:
+        most.append(jobs(queue))
+
+    with OurWorker(queue.handle, processor, chunk_size=5):
+        frame = bull.spark.range(200).coalesce(1)
+        assert len({row["id"] for row in call(frame, in_flight=7).collect()}) == 200
+    assert max(most) <= 7
+
+
+def test_micro_batches_are_called(bull: Bull, call: Call, squares: OurWorker, tmp_path: Any) -> None:
+    source, rows = tmp_path / "source", []
+    source.mkdir()
+    for number, batch in enumerate([(1, 2), (3, -4)]):
+        (source / f"{number}.json").write_text("\n".join(json.dumps({"n": n}) for n in batch))
+    stream = bull.spark.readStream.schema("n INT").option("maxFilesPerTrigger", 1).json(str(source))
+
+    def keep(frame: DataFrame, batch: int) -> None:
+        rows.extend((batch, row["n"], row["result"], row["error"]) for row in frame.collect())
+
+    query = call(stream, return_schema="INT").writeStream.foreachBatch(keep).trigger(availableNow=True)
+    query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    assert sorted((n, result) for _, n, result, _ in rows) == [(-4, None), (1, 1), (2, 4), (3, 9)]
+    assert {batch for batch, *_ in rows} == {0, 1}
+
+
+def test_a_micro_batch_that_is_repeated_gets_the_results_of_its_jobs(
+    bull: Bull, call: Call, queue: BullQueue, tmp_path: Any
+) -> None:
+    """Also in another program, which makes the same call."""
+    source, runs = tmp_path / "source", []
+    source.mkdir()
+    (source / "0.json").write_text('{"n": 1}\n{"n": 2}\n')
+
+    def run(keep: Callable[[DataFrame, int], None]) -> None:
+        stream = bull.spark.readStream.schema("n INT").json(str(source))
+        query = call(stream).writeStream.foreachBatch(keep).trigger(availableNow=True)
+        query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+    def fail(frame: DataFrame, batch: int) -> None:
+        frame.collect()
+        raise ArithmeticError("the batch fails after its calls")
+
+    found: list[Any] = []
+    with OurWorker(queue.handle, lambda job: runs.append(job.data["n"])):
+        with pytest.raises(PySparkException, match="the batch fails"):
+            run(fail)
+        run(lambda frame, batch: found.extend(row["error"] for row in frame.collect()))
+    assert sorted(runs) == [1, 2]
+    assert found == [None, None]
+
+
+def test_a_limit_is_reached_before_the_other_jobs_end_and_what_waits_is_removed(
+    bull: Bull, call: Call, queue: BullQueue
+) -> None:
+    """Here by a promoter, when the lease has lapsed."""
+    over = threading.Event()
+
+    def processor(job: RunningJob) -> str:
+        if job.data["id"] >= 300:
+            over.wait()
+        # Spark gets rows when Python has some of 64 KiB.
+        return "x" * 1_000
+
+    with OurWorker(queue.handle, processor, chunk_size=1, concurrency=1):
+        frame = call(bull.spark.range(1_000).coalesce(1), in_flight=500)
+        assert len(frame.limit(5).collect()) == 5
+        key = queue.handle.keys["open_callers"]
+
+        def swept() -> bool:
+            for caller in queue.handle.connection.call("ZRANGE", key, 0, -1):
+                queue.handle.connection.call("ZADD", key, "XX", 1, caller)
+            with Promoter(queues="q", protocol="bullmq", **bull.options):
+                return queue.counts()["wait"] == 0
+
+        try:
+            wait_until(swept, "the waiting jobs to be removed")
+        finally:
+            over.set()
+
+
+def test_the_next_call_removes_what_waits_for_a_cancelled_query(bull: Bull) -> None:
+    with BullQueue("idle", protocol="bullmq", **bull.options) as idle:
+
+        def collect() -> None:
+            with pytest.raises(Exception, match="cancel"):
+                spark_bull.call(numbers(bull, 1, 2), "idle", protocol="bullmq", **bull.options).collect()
+
+        calling = threading.Thread(target=collect)
+        calling.start()
+        wait_until(lambda: jobs(idle) == 2, "the jobs to be added")
+        bull.spark.sparkContext.cancelAllJobs()
+        calling.join()
+        handle = idle.handle
+        for caller in handle.connection.call("ZRANGE", handle.keys["open_callers"], 0, -1):
+            handle.connection.call("ZADD", handle.keys["open_callers"], "XX", 1, caller)
+        with OurWorker(handle, square):
+            found = spark_bull.call(numbers(bull, 7), "idle", protocol="bullmq", **bull.options).collect()
+        assert [row["result"] for row in found] == ["49"]
+        assert jobs(idle) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"timeout_ms": 0}, "expected `timeout_ms` to be an integer >= 1, got: 0"),
+        ({"in_flight": 0}, "expected `in_flight` to be an integer >= 1, got: 0"),
+        ({"keep_ms": -1}, "expected `keep_ms` to be an integer >= 0, got: -1"),
+        ({"on_error": "ignore"}, "expected `on_error` to be one of column, fail, drop, got: 'ignore'"),
+        ({"return_schema": "text STRIN"}, "expected `return_schema` to be columns as DDL"),
+        ({"job": {"remove_on_fail": 3}}, "expected the properties of `job` to be some of name, "),
+        ({"job": {"opts": {"removeOnComplete": True}}}, "expected no `removeOnComplete` in `opts` of `job`"),
+        ({"job": {"priority": -1}}, "priority"),
+        ({"colour": 1}, "unknown option `colour`"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_errors(bull: Bull, call: Call, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        call(numbers(bull, 1), **arguments)
+    assert message in str(caught.value)
+
+
+def test_a_frame_has_no_column_of_a_result(bull: Bull, call: Call) -> None:
+    with pytest.raises(OptionError, match="expected no column `Error`: call\\(\\) adds result, error, jobId"):
+        call(numbers(bull, 1).withColumn("Error", f.lit(1)))
+
+
+@pytest.mark.parametrize("protocol", ["bull-1", "bull"])
+def test_queues_of_bull_are_refused(bull: Bull, call: Call, protocol: str) -> None:
+    with pytest.raises(DialectError, match=f"expected a queue of BullMQ: {protocol} has no parents, which keep the"):
+        call(numbers(bull, 1), protocol=protocol)
