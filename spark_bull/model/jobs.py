@@ -188,7 +188,7 @@ class Job:
       attempts_made: attempts that have ended.
       attempts_started: attempts that have started; BullMQ only.
       stalled_counter: how often the job has stalled.
-      returned_counter: how often a processor has returned the job to its queue.
+      returned_counter: how often a processor has returned the job to its queue, by ReturnedError.
       timestamp: when the job was added.
       processed_on: when its last attempt started.
       finished_on: when it completed or failed.

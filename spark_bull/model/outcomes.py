@@ -96,9 +96,10 @@ class Outcomes:
 
     `token`: the token of the jobs' locks; `tokens`: another one, by the id of a job that was claimed with it. Completed
     jobs have a return value (JSON text) and a rule for how many completed jobs to keep. `returned`: jobs that their
-    processors gave back; with `limited_ms` > 0 the queue is rate limited for that time. `unstarted`: jobs that go back
-    in their order, as if they had not been claimed. `waiting_for_children`: jobs that run again when their children
-    have ended. `follow_ups`: of all jobs; the ones for another outcome than that of their job are not sent.
+    processors gave back; with `limited_ms` > 0 the queue is rate limited for that time. `counted_returns`: those of
+    `returned` that limit nothing; Node counts no returns, so those by a rate limit are not counted. `unstarted`: jobs
+    that go back in their order, as if they had not been claimed. `waiting_for_children`: jobs that run again when their
+    children have ended. `follow_ups`: of all jobs; the ones for another outcome than that of their job are not sent.
     `failed_after`: for each failed job, how many had completed before. `size`: number of characters of the texts.
     """
 
@@ -112,6 +113,7 @@ class Outcomes:
     delayed: list[Delayed] = field(default_factory=list)
     rested: list[Rested] = field(default_factory=list)
     returned: list[str] = field(default_factory=list)
+    counted_returns: list[str] = field(default_factory=list)
     unstarted: list[str] = field(default_factory=list)
     waiting_for_children: list[str] = field(default_factory=list)
     limited_ms: int = 0
@@ -174,6 +176,7 @@ class Outcomes:
             "delayed": [job._asdict() for job in self.delayed],
             "rested": [job._asdict() for job in self.rested],
             "returned": self.returned,
+            "counted_returns": self.counted_returns,
             "unstarted": self.unstarted,
             "waiting_for_children": self.waiting_for_children,
             "limited_ms": self.limited_ms,

@@ -1,6 +1,7 @@
 -- @include lib: count_up
 
--- Counts how often the jobs `returned` were given back by their processors, in a field of their hashes that others lack.
+-- Counts how often jobs were given back by their processors without a rate limit, in a field of
+-- their hashes that others lack.
 local function count_returns(base, returned, mine)
   for _, id in ipairs(returned) do
     if mine[id] then

@@ -42,7 +42,10 @@ class Ending(NamedTuple):
             outcomes.waiting_for_children.append(job_id)
         elif self.kind == "returned":
             outcomes.returned.append(job_id)
-            outcomes.limited_ms = max(outcomes.limited_ms, self.ms)
+            if self.ms:
+                outcomes.limited_ms = max(outcomes.limited_ms, self.ms)
+            else:
+                outcomes.counted_returns.append(job_id)
         elif self.kind == "rested":
             outcomes.rested.append(Rested(job_id, self.ms))
         else:

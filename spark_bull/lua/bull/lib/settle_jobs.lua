@@ -88,7 +88,7 @@ local function settle_jobs(key, arg, outcomes, now)
   retry_jobs(key, base, outcomes.retried or {}, mine, lost, left, now)
   delay_jobs(key, outcomes.delayed or {}, mine, now)
   put_back(key, base, outcomes.unstarted or {}, mine)
-  count_returns(base, outcomes.returned or {}, mine)
+  count_returns(base, outcomes.counted_returns or {}, mine)
   return_jobs(key, base, outcomes.returned or {}, mine)
   local limited_ms = limited_by(outcomes, mine)
   if limited_ms > 0 then

@@ -289,7 +289,7 @@ local function settle_jobs(key, arg, outcomes, now)
   delay_jobs(key, arg, outcomes.delayed or {}, mine, lost, now)
   put_back(key, arg, outcomes.unstarted or {}, mine, lost)
   outcomes.returned = outcomes.returned or {}
-  count_returns(arg.base, outcomes.returned, mine)
+  count_returns(arg.base, outcomes.counted_returns or {}, mine)
   for _, id in ipairs(wait_for_children(key, arg, waiting, mine, now)) do
     table.insert(outcomes.returned, id)
   end

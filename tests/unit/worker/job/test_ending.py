@@ -28,7 +28,7 @@ POSTPONED = [
     (DelayedError(until=70), Ending("delayed until", 70), {"delayed": [Delayed("1", 70)]}),
     (RateLimitError(60, group=True), Ending("rested", 60), {"rested": [Rested("1", 60)]}),
     (RateLimitError(60), Ending("returned", 60), {"returned": ["1"], "limited_ms": 60}),
-    (ReturnedError(), Ending("returned"), {"returned": ["1"]}),
+    (ReturnedError(), Ending("returned"), {"returned": ["1"], "counted_returns": ["1"]}),
     (WaitingForChildren(), Ending("waiting for children"), {"waiting_for_children": ["1"]}),
     (JobExpired(), Ending("unstarted"), {"unstarted": ["1"]}),
 ]
@@ -74,3 +74,4 @@ def test_the_longest_rate_limit_of_a_chunk_counts() -> None:
     for position, ms in enumerate((10, 30, 20)):
         Ending("returned", ms).postpone(outcomes, str(position), NOW)
     assert (outcomes.returned, outcomes.limited_ms) == (["0", "1", "2"], 30)
+    assert not outcomes.counted_returns

@@ -64,7 +64,7 @@ local function settle_jobs(key, arg, outcomes, now)
   delay_jobs(key, outcomes.delayed or {}, mine, now)
   undo_starts(base, outcomes.unstarted or {}, mine)
   return_jobs(target, outcomes.unstarted or {}, mine)
-  count_returns(base, outcomes.returned or {}, mine)
+  count_returns(base, outcomes.counted_returns or {}, mine)
   return_jobs(target, outcomes.returned or {}, mine)
   local limited_ms = limited_by(outcomes, mine)
   if limited_ms > 0 then
