@@ -56,6 +56,12 @@ SEGMENTS = {
     "interrupted": "spark:stalled:interrupted",
     "cancels": "spark:cancel:requests",
     "sequence_tails": "spark:sequence:tails",
+    # the queue of the relays between jobs and several ones that depend on them, by its name and its keys
+    "relays": "spark:relay",
+    "relay_wait": "spark:relay:wait",
+    "relay_waiting_children": "spark:relay:waiting-children",
+    "relay_events": "spark:relay:events",
+    "relay_marker": "spark:relay:marker",
     "expiry": "spark:expiry:times",
     "expired": "spark:expiry:waiting",
     "expiry_position": "spark:expiry:position",

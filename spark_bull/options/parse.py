@@ -224,9 +224,7 @@ def _check_on_failure(given: Mapping[str, Any]) -> None:
     on_failure = given.get("onFailure")
     if on_failure is None or "onFinish" in given:
         return
-    if not given.get("sequenceBy"):
-        raise OptionError("expected `onFinish` or `sequenceBy` with `onFailure`, got none: leave `onFailure` out")
-    if on_failure not in ("ignore", "fail"):
+    if given.get("sequenceBy") and on_failure not in ("ignore", "fail"):
         raise OptionError(f"expected `onFailure` to be ignore or fail with `sequenceBy`, got: {on_failure!r}")
 
 

@@ -427,7 +427,7 @@ TABLE: Final[tuple[Option, ...]] = (
         (WRITE,),
         "what a job that fails for good does to the job of `onFinish`: `wait`, until it is retried; `ignore` and "
         "`remove` go on; `fail` fails it; `continue` starts it at once. With `sequenceBy`, to the next job of its "
-        "sequence: `ignore` or `fail`",
+        "sequence: `ignore` or `fail`. With a column `dependsOn`, to the jobs that depend on it: not `continue`",
         "`wait`; with `sequenceBy` `ignore`",
     ),
     Option(

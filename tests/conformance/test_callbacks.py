@@ -326,10 +326,10 @@ def test_a_wrong_option_is_an_error_before_anything_is_written(
     assert not list(bench.client.scan_iter(match=f"{bench.handle.keys.prefix}:*"))
 
 
-def test_on_failure_requires_on_finish(bench: WorkBench, options: Any) -> None:
+def test_on_failure_requires_on_finish_or_another_use(bench: WorkBench, options: Any) -> None:
     without = options(onFailure="fail")
     del without["onFinish"]
-    with pytest.raises(OptionError, match="expected `onFinish` or `sequenceBy` with `onFailure`"):
+    with pytest.raises(OptionError, match="expected `onFinish`, `sequenceBy` or a column `dependsOn` with `onFailure`"):
         Sink(without, ROWS)
 
 

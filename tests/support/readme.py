@@ -127,6 +127,7 @@ CASES = {
     'FlowJob({"book": 1}, "bind"': Case(then={"books": {"waiting-children": 1}, "pages": {"wait": 3}}, prints=("33",)),
     'with BullQueue("books") as books': Case(then={"books": {"wait": 1}, "pages": {"wait": 1}}, prints=("1",)),
     "remove_deduplication_key()": Case(then={"pages": {"completed": 1, "wait": 0}}),
+    '"jobId STRING, dependsOn ARRAY<STRING>"': Case(then={"steps": {"wait": 1, "waiting-children": 3}}),
     '"sequenceBy", "customer"': Case(then={"orders": {"completed": 4}}),
     'queue="shop", shards=4': Case(
         then={"shop{1}": {"completed": 2}, "shop{2}": {"completed": 1}}, prints=("|wait|3|",)

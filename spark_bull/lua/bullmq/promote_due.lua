@@ -1,8 +1,11 @@
 -- Moves delayed jobs that are due to the waiting ones, in the order in which they are due. While jobs have expired, it
--- does so only after the script `expire` (`after_expiry`), as it would move some of them.
+-- does so only after the script `expire` (`after_expiry`), as it would move some of them. Before, it lets jobs go on that
+-- depend on ended ones by relays.
 -- @returns {number of promoted jobs, when the next one is due or expires, ms, or '', now in ms}
--- @include bullmq/lib: promote_due_jobs waiting_list
--- @include lib: promote_due_once
+-- @include bullmq/lib: promote_due_jobs run_relays waiting_list
+-- @include lib: promote_due_once time_ms
+
+local more_relays = run_relays(key, arg, time_ms())
 
 return promote_due_once(key, arg, function(now)
   local _, paused_or_full = waiting_list(key, arg.bullmq_version)
@@ -10,5 +13,5 @@ return promote_due_once(key, arg, function(now)
   if next_due and not paused_or_full then
     redis.call('ZADD', key.marker, next_due, '1')
   end
-  return next_due, moved
+  return more_relays and now or next_due, moved
 end)

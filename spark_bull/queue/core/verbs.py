@@ -157,8 +157,8 @@ def commit(
 ) -> CommitReply:
     """Adds or changes the next staged jobs of a registered write, at most one chunk; see lua/lib/commit_once.lua.
 
-    verb: commit, commit_flows, commit_schedules, or commit_managed for a write that changes jobs. touched: other keys
-    that it may touch.
+    verb: commit, commit_flows, commit_graph, commit_schedules, or commit_managed for a write that changes jobs.
+    touched: other keys that it may touch.
     """
     state, reached, *detail = handle.run(
         verb,

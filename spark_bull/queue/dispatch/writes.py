@@ -10,7 +10,7 @@ the other queues of their children. Those of a write with the field `mode` = sch
 with `mode` = manage change jobs: the field `moves` names the other queues that jobs are moved to, and with the field
 `outcomes` it keeps what became of each. A write with the field `maxLength` and `whenFull` = fail is registered only if
 all of its jobs fit; with wait and drop, each step adds those that fit. With the field `keepsIds`, each step keeps the
-ids of its jobs.
+ids of its jobs. The jobs of a write with the field `graph` depend on each other; see `graph`.
 """
 
 from __future__ import annotations
@@ -171,12 +171,12 @@ def roll_forward(
     Redis.
     """
     position = 0
-    names = ("jobs", "dialect", "flows", "mode", "moves", "maxLength", "unkept")
+    names = ("jobs", "dialect", "flows", "mode", "moves", "graph", "maxLength", "unkept")
     values = handle.connection.call("HMGET", handle.keys.write(write_id), *names)
-    jobs, dialect, flows, mode, moves, max_length, unkept = values
+    jobs, dialect, flows, mode, moves, graph, max_length, unkept = values
     if unkept is not None:
         open_prepared([handle], write_id)
-    verb, touched = _committing(handle, flows, mode, moves)
+    verb, touched = _committing(handle, flows, mode, moves, graph)
     total = int(jobs or 0)
     wait = RoomWait(handle.keys.queue, LengthLimit(int(max_length or 0), "wait"))
     if dialect:
@@ -220,7 +220,7 @@ def roll_forward(
 
 
 def _committing(
-    handle: QueueHandle, flows: bytes | None, mode: bytes | None, moves: bytes | None
+    handle: QueueHandle, flows: bytes | None, mode: bytes | None, moves: bytes | None, graph: bytes | None
 ) -> tuple[str, list[str]]:
     """The verb that commits a write with these fields, and the other keys that it may touch."""
     if mode == b"manage":
@@ -229,7 +229,7 @@ def _committing(
         return "commit_schedules", []
     if flows is not None:
         return "commit_flows", touched_keys(handle, json.loads(flows), TOUCHED)
-    return "commit", []
+    return "commit" if graph is None else "commit_graph", []
 
 
 def _lost_write(queue: str, write_id: str, position: int, total: int) -> str:

@@ -10,6 +10,7 @@ from spark_bull.model.jobs import WriteRecord
 from spark_bull.queue.core.replication import record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.dispatch.callbacks import drop_callback
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, open_writes, read_record, roll_forward
+from spark_bull.spark.dispatch.depends_on import with_graph
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.commit import commit_nothing, commit_staged, discard_stages
 from spark_bull.spark.staging.messages import Written
@@ -22,6 +23,7 @@ def commit_write(plan: WritePlan, written: list[Written]) -> None:
 
     A micro-batch that has nothing, as it was committed before, keeps its terms: it waits for room, and for replicas.
     """
+    written = with_graph(plan, written)
     identity = plan.identity_in(written)
     if plan.has_nothing(written):
         commit_nothing(plan, written)

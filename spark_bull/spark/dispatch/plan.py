@@ -21,6 +21,7 @@ from spark_bull.queue.shards.layout import ShardLayout, of_dialect
 from spark_bull.queue.shards.reshard import settled_layout
 from spark_bull.spark.dispatch.batch_callback import on_finish_of
 from spark_bull.spark.dispatch.children_column import ON_FAILURE
+from spark_bull.spark.dispatch.depends_on import check_depends_on
 from spark_bull.spark.dispatch.jobs_column import plan_jobs
 from spark_bull.spark.dispatch.priority_queues import are_named
 from spark_bull.spark.dispatch.rows import CHILDREN, plan_rows
@@ -42,6 +43,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = 
     rows = plan_rows(schema, options)
     check_sequence(options, rows)
     check_shards(options, rows)
+    check_depends_on(options, rows)
     rows.check_delivery(options)
     started_on = check_write(options, is_stream=is_stream)
     terms = replica_terms_of(options)

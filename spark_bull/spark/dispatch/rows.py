@@ -32,6 +32,7 @@ from spark_bull.dialects.terms import (
 )
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options.parse import Options
+from spark_bull.queue.dispatch.graph import DEPENDS_ON
 from spark_bull.spark.json.json_text import to_json, to_json_arrays
 from spark_bull.spark.json.payload_check import PayloadCheck, payload_check
 from spark_bull.spark.platform.lazy_arrow import pa
@@ -119,6 +120,10 @@ _COLUMNS: Final[Mapping[str, ColumnRule]] = {
         "ARRAY<STRUCT<data, …>> of jobs for which the job waits",
         lambda kind: isinstance(kind, ArrayType) and isinstance(kind.elementType, StructType),
     ),
+    DEPENDS_ON: ColumnRule(
+        "ARRAY<STRING> of ids of jobs of the same write",
+        lambda kind: isinstance(kind, ArrayType) and isinstance(kind.elementType, StringType),
+    ),
     "opts": JSON_OBJECT,
 }
 _BY_LOWER: Final = {one.lower(): name for name, rule in _COLUMNS.items() for one in (name, rule.old) if one}
@@ -146,7 +151,7 @@ class RowPlan:
         """Raises OptionError for a column type that the dialect does not accept, DialectError for a column."""
         if self.unique_by or DEDUPLICATION in self.columns:
             dialect.require("deduplication", "option `uniqueBy`" if self.unique_by else f"column `{DEDUPLICATION}`")
-        for name in (PARENT, CHILDREN):
+        for name in (PARENT, CHILDREN, DEPENDS_ON):
             if name in self.columns:
                 dialect.require("flows", f"column `{name}`")
         if self.integer_ids is not None and not dialect.has("integer-ids"):
@@ -237,7 +242,7 @@ def plan_fields(schema: StructType) -> RowPlan:
     if not _has_data(schema):
         raise OptionError(f"expected a field `data`, got: {_listed(schema.names)}")
     for name in schema.names:
-        if name.lower() == CHILDREN:
+        if name.lower() in (CHILDREN, DEPENDS_ON.lower()):
             raise OptionError(f"expected no field `{name}`: a flow can't be added here; drop it")
     return _plan(schema, RowPlan(_data_and_settings(schema)))
 

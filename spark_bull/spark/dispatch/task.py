@@ -19,9 +19,11 @@ from spark_bull.queue.core.verbs import FlowsReply
 from spark_bull.queue.dispatch.add import add_chunk
 from spark_bull.queue.dispatch.callbacks import Callback, open_callback
 from spark_bull.queue.dispatch.flows import FlowChunk, add_flow_chunk, check_flows, flow_chunks
+from spark_bull.queue.dispatch.graph import DEPENDS_ON
 from spark_bull.queue.dispatch.parents import check_parents
 from spark_bull.queue.dispatch.writes import Identity, StagedChunk, stage_chunks
 from spark_bull.spark.dispatch.children_column import levels_of
+from spark_bull.spark.dispatch.depends_on import held
 from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
 from spark_bull.spark.dispatch.sequence import in_sequences
@@ -119,7 +121,7 @@ class _Task:
         writer = self._writer(queue)
         if writer.was_committed:
             return
-        sequences = rows.pop(SEQUENCE, None)
+        sequences, depends_on = rows.pop(SEQUENCE, None), rows.pop(DEPENDS_ON, None)
         columns = encode(writer.handle.dialect, rows, self.defaults, numbers)
         if self.router is not None:
             check_encoded(columns, self.plan.rows, numbers)
@@ -132,6 +134,8 @@ class _Task:
             columns = with_own_ids(columns, rows, queue, numbers, self.source)
         if sequences is not None:
             columns = in_sequences(columns, sequences, self.plan.options["onFailure"], numbers)
+        if depends_on is not None:
+            columns = held(columns, depends_on, writer.part, numbers)
         for count, packed in writer.builder.add(columns):
             self._send(writer, count, packed)
 

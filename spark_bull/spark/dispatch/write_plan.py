@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import length_limit_of
+from spark_bull.queue.dispatch.graph import DEPENDS_ON
 from spark_bull.queue.dispatch.registration import SHARDS_EPOCH
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan
 from spark_bull.queue.shards.layout import ShardLayout
@@ -61,6 +62,8 @@ class WritePlan(StagedPlan):
         fields: dict[str, str | int] = {"jobs": jobs}
         if self.children is not None:
             fields["flows"] = json.dumps(sorted({queue for part in parts for queue in part.flow_queues}))
+        if DEPENDS_ON in self.rows.columns:
+            fields["graph"] = 1
         if self.options["keepIds"]:
             fields["keepsIds"] = 1
         if not self.exactly_once:

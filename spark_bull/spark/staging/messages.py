@@ -13,7 +13,8 @@ from spark_bull.queue.dispatch.writes import Identity, StagedPart, stage_chunk
 @dataclass(kw_only=True)
 class TaskPart(StagedPart):
     """The rows that a task has written to one queue. `stage` is empty if they are added directly. `flow_queues`: the
-    other queues that have children of these jobs, or that jobs are moved to. `schedulers`: the ids of the rows' job
+    other queues that have children of these jobs, or that jobs are moved to. `graph`: the ids of the jobs, each with
+    those that it depends on. `schedulers`: the ids of the rows' job
     schedulers; `frequent`: the ids of the ones with very short intervals.
     """
 
@@ -28,6 +29,7 @@ class TaskPart(StagedPart):
     rejected: int = 0
     dropped: int = 0
     flow_queues: set[str] = field(default_factory=set)
+    graph: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     schedulers: tuple[str, ...] = ()
     frequent: tuple[str, ...] = ()
 

@@ -15,7 +15,7 @@ PACKAGE = Path(verbs.__file__).parents[2]
 #: Functions of the module, besides those that run a script.
 HELPERS = {"unpack_work"}
 #: Scripts that the function of another verb may run instead of that.
-VARIANTS = {"work_and_add", "commit_flows", "commit_managed", "commit_schedules"}
+VARIANTS = {"work_and_add", "commit_flows", "commit_graph", "commit_managed", "commit_schedules"}
 
 
 def functions() -> dict[str, object]:

@@ -125,7 +125,7 @@ def test_columns_of_the_right_types_are_taken(schema: StructType) -> None:
 
 
 def test_every_property_can_be_a_column() -> None:
-    assert set(rows_module._COLUMNS) == {*NAMES, "queue", "children"}
+    assert set(rows_module._COLUMNS) == {*NAMES, "queue", "children", "dependsOn"}
 
 
 @pytest.mark.parametrize(

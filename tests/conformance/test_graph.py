@@ -1,0 +1,167 @@
+"""Writes of jobs that depend on each other (`dependsOn`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import pytest
+
+from spark_bull.errors import DialectError, OptionError
+from spark_bull.queue.core.verbs import promote_due
+from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.writes import recover
+from spark_bull.services.promoter import Promoter
+from spark_bull.spark.dispatch.depends_on import with_graph
+from tests.support.graphs import check_order, graph_sink, random_graph, rows_of
+from tests.support.sequences import keep_events
+from tests.support.wait import wait_until
+from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
+from tests.support.worker import OurWorker
+
+pytestmark = only_bullmq
+
+DIAMOND = {"last": ["left", "right"], "left": ["first"], "first": [], "right": ["first"], "alone": None}
+
+
+def options(bench: WorkBench, **given: str) -> dict[str, str]:
+    settings = bench.handle.connection.settings
+    return {"url": settings.url, "prefix": bench.handle.keys.prefix, "protocol": bench.queue.protocol, **given}
+
+
+def write(bench: WorkBench, graph: Mapping[str, Any], **given: str) -> None:
+    graph_sink(options(bench, **given), rows_of(graph)).commit()
+
+
+def relay_keys(bench: WorkBench) -> list[bytes]:
+    return sorted(bench.client.scan_iter(match=f"{bench.handle.keys['relays']}*"))
+
+
+def test_a_job_runs_after_all_that_it_depends_on(bench: WorkBench) -> None:
+    write(bench, DIAMOND)
+    assert bench.counts() == {"wait": 2, "waiting-children": 3}
+    (record,) = bench.queue.writes()
+    assert (record.state, record.jobs, record.done, record.added) == ("finished", 5, 5, 5)
+    claim = bench.claim()
+    assert sorted(job.id for job in claim.jobs) == ["alone", "first"]
+    bench.work(completed(claim, "7"))
+    assert bench.counts() == {"completed": 2, "waiting-children": 3}
+    promote_due(bench.handle)
+    assert relay_keys(bench) == []
+    first = bench.handle.keys.job("first").encode()
+    claim = bench.claim()
+    assert sorted(job.id for job in claim.jobs) == ["left", "right"]
+    assert bench.client.hgetall(bench.handle.keys.children_values("left")) == {first: b"7"}
+    bench.work(completed(claim))
+    # The one job that depends on others is their parent.
+    claim = bench.claim()
+    assert [job.id for job in claim.jobs] == ["last"]
+    bench.work(completed(claim))
+    assert bench.counts() == {"completed": 5}
+
+
+@pytest.mark.parametrize("policy", ["wait", "fail", "ignore", "remove"])
+def test_a_failed_job_does_to_its_dependents_what_the_option_says(bench: WorkBench, policy: str) -> None:
+    write(bench, {"a": [], "b": ["a"], "c": ["a"], "d": ["c"]}, onFailure=policy)
+    bench.work(failed_for(bench.claim(), "bad"))
+    promote_due(bench.handle)
+    if policy == "wait":
+        assert bench.counts() == {"failed": 1, "waiting-children": 3}
+        bench.queue.retry("a")
+        bench.work(completed(bench.claim()))
+        promote_due(bench.handle)
+        assert bench.counts() == {"completed": 1, "wait": 2, "waiting-children": 1}
+        return
+    assert bench.counts() == {"failed": 1, "wait": 2, "waiting-children": 1}
+    assert relay_keys(bench) == []
+    deferred = bench.field("b", "defa")
+    assert deferred == (f"child {bench.handle.keys.job('a')} failed" if policy == "fail" else None)
+    failures = bench.client.hgetall(bench.handle.keys.children_failures("b"))
+    assert failures == ({bench.handle.keys.job("a").encode(): b"bad"} if policy == "ignore" else {})
+    with OurWorker(bench.handle):
+        wait_until(lambda: not bench.counts().keys() & {"wait", "active", "waiting-children"}, "all jobs to end")
+    assert bench.counts() == ({"failed": 4} if policy == "fail" else {"failed": 1, "completed": 3})
+
+
+def test_a_job_that_is_removed_counts_as_ended(bench: WorkBench) -> None:
+    write(bench, {"a": [], "b": ["a"], "c": ["a"]})
+    bench.queue.remove("a")
+    promote_due(bench.handle)
+    assert bench.counts() == {"wait": 2}
+    assert relay_keys(bench) == []
+
+
+def test_priorities_and_delays_count_when_a_job_is_released(bench: WorkBench) -> None:
+    write(bench, {"a": [], "b": ["a"]}, priority="3", delay="1000000")
+    assert bench.counts() == {"delayed": 1, "waiting-children": 1}
+    bench.queue.promote("a")
+    assert bench.counts() == {"prioritized": 1, "waiting-children": 1}
+
+
+def test_many_dependents_are_told_in_several_calls(bench: WorkBench) -> None:
+    count = 1_200
+    write(bench, {"a": [], **{f"b{n}": ["a"] for n in range(count)}, "c": [f"b{n}" for n in range(count)]})
+    bench.work(completed(bench.claim(1)))
+    with Promoter(queues=["q"], **{name: options(bench)[name] for name in ("url", "prefix")}) as promoter:
+        wait_until(lambda: bench.counts().get("wait") == count, "all dependents to be released")
+        with OurWorker(bench.handle, lambda job: None, chunk_size=100):
+            wait_until(lambda: bench.counts() == {"completed": count + 2}, "all jobs to complete")
+    assert promoter.done.failed == 0
+    assert relay_keys(bench) == []
+
+
+def test_a_write_that_was_only_registered_is_finished_by_anyone_and_none_runs_before(bench: WorkBench) -> None:
+    graph = random_graph(Random(1), 120)
+    sink = graph_sink(options(bench), rows_of(graph))
+    written = with_graph(sink.plan, sink.messages)
+    register(sink.plan.write_id_in(written), sink.plan.queue_plans(written), None)
+    assert bench.counts() == {}
+    recover(bench.handle)
+    keep_events(bench.client, bench.queue, 100_000)
+    with OurWorker(bench.handle, lambda job: None, chunk_size=7):
+        while bench.counts() != {"completed": len(graph)}:
+            promote_due(bench.handle)
+    check_order(bench.client, bench.queue, graph)
+
+
+def test_a_write_with_an_identity_is_repeated_without_effect(bench: WorkBench) -> None:
+    for _ in range(2):
+        write(bench, DIAMOND, txnAppId="app", txnVersion="1")
+        assert bench.counts() == {"wait": 2, "waiting-children": 3}
+    with pytest.raises(OptionError, match=r"expected jobs with `dependsOn` to be new, but queue q has a job 'last'"):
+        write(bench, DIAMOND)
+    assert bench.counts() == {"wait": 2, "waiting-children": 3}
+
+
+LONG = {f"j{n}": [f"j{n - 1}"] if n else [] for n in range(1_001)}
+WRONG: list[tuple[dict[str, Any], dict[str, str], str]] = [
+    ({"a": ["b"], "b": ["c"], "c": ["a"], "d": ["a"]}, {}, "without a cycle, got: .* depends on "),
+    ({"a": ["a"]}, {}, "without a cycle, got: a depends on a"),
+    ({"a": ["x"]}, {}, "`dependsOn` of job 'a' to have ids of jobs of the same write, got: 'x'"),
+    (LONG, {}, "at most 1,000 jobs that depend on each other in a row, got 1,001"),
+    ({"a": [None]}, {}, "row 0: expected `dependsOn` to have ids of jobs, got NULL"),
+    ({"a": []}, {"delivery": "at-least-once"}, "`delivery` to be exactly-once with a column `dependsOn`"),
+    ({"a": []}, {"maxLength": "5"}, "expected one of `dependsOn` and `maxLength`, got both"),
+    ({"a": []}, {"onFinish": '{"queue": "b"}'}, "expected one of `dependsOn` and `onFinish`, got both"),
+    ({"a": []}, {"onFailure": "continue"}, "`onFailure` to be one of wait, fail, ignore, remove"),
+]
+
+
+@pytest.mark.parametrize(("graph", "given", "message"), WRONG, ids=[message[:30] for _, _, message in WRONG])
+def test_wrong_graphs_are_refused_and_nothing_is_written(
+    bench: WorkBench, graph: dict[str, Any], given: dict[str, str], message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        write(bench, graph, **given)
+    assert not [key for key in bench.client.scan_iter(match=f"{bench.handle.keys.base}*") if b"spark:stage" not in key]
+
+
+def test_a_job_without_an_id_or_with_the_id_of_another_is_refused(bench: WorkBench) -> None:
+    rows = rows_of({"a": []})
+    with pytest.raises(OptionError, match="expected each `jobId` once in a write with `dependsOn`, got two jobs 'a'"):
+        graph_sink(options(bench), [*rows, *rows]).commit()
+    with pytest.raises(OptionError, match="row 0: expected a `jobId` with a column `dependsOn`, got NULL"):
+        graph_sink(options(bench), [{**rows[0], "jobId": None}])
+    with pytest.raises(DialectError):
+        graph_sink(options(bench, protocol="bull"), rows)

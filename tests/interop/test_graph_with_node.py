@@ -1,0 +1,100 @@
+"""Jobs that depend on each other, processed by Node's workers and ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from redis import Redis
+
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.services.promoter import Promoter
+from tests.support.forked_process import ForkedProcess
+from tests.support.graphs import check_order, graph_sink, random_graph, rows_of
+from tests.support.killed_workers import promote, work
+from tests.support.node_peer import NodePeer
+from tests.support.peers import PEERS, Peer
+from tests.support.sequences import keep_events
+from tests.support.wait import wait_until
+
+StartNode = Callable[..., NodePeer]
+
+BULLMQ = [peer for peer in PEERS if peer.dialect == "bullmq"]
+each_bullmq = pytest.mark.parametrize("peer", BULLMQ, ids=str)
+
+pytestmark = pytest.mark.interop
+
+
+def options(url: str, prefix: str) -> dict[str, str]:
+    return {"url": url, "prefix": prefix, "protocol": "bullmq"}
+
+
+@each_bullmq
+@pytest.mark.parametrize("policy", ["wait", "fail", "ignore", "remove"])
+def test_node_s_failures_do_to_dependents_what_the_option_says(
+    client: Redis, redis_url: str, prefix: str, node: StartNode, peer: Peer, policy: str
+) -> None:
+    graph = {"d": ["c"], "c": ["a"], "b": ["a"], "a": []}
+    data = {"a": '{"$behaviour": "fail"}', "b": '{"$behaviour": "values"}'}
+    graph_sink({**options(redis_url, prefix), "onFailure": policy}, rows_of(graph, data)).commit()
+    theirs = node(peer.alias, prefix=prefix)
+    with (
+        BullQueue("q", url=redis_url, prefix=prefix) as queue,
+        Promoter(redis_url, queues=["q"], prefix=prefix),
+    ):
+        theirs.call("process", queue="q")
+        wait_until(lambda: queue.counts()["failed"] > 0, "the first job to fail")
+        if policy == "wait":
+            assert queue.counts()["waiting-children"] == 3
+            client.hset(queue.handle.keys.job("a"), "data", '{"$behaviour": "return:7"}')
+            queue.retry("a")
+        wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == 4, "all jobs to end")
+        jobs = {job_id: queue.job(job_id) for job_id in graph}
+    ends = {job_id: job.state for job_id, job in jobs.items() if job}
+    failed = {"wait": set(), "fail": {*graph}, "ignore": {"a"}, "remove": {"a"}}[policy]
+    assert {job_id for job_id, state in ends.items() if state == "failed"} == failed
+    key, found = f"{prefix}:q:a", jobs["b"]
+    assert found
+    if policy == "fail":
+        assert f"child {key} failed" in str(found.failed_reason)
+    else:
+        values, failures = found.parsed("returnvalue")
+        assert values == ({key: 7} if policy == "wait" else {})
+        assert [*failures] == ([key] if policy == "ignore" else [])
+    assert [*client.scan_iter(match=f"{prefix}:q:spark:relay*")] == []
+
+
+def run_graph(client: Redis, url: str, prefix: str, node: StartNode, peer: Peer, seed: int, jobs: int = 1_000) -> None:
+    """Node's worker, ours and the promoter are killed again and again, until all jobs have completed."""
+    graph = random_graph(Random(seed), jobs)
+    graph_sink(options(url, prefix), rows_of(graph)).commit()
+    with BullQueue("q", url=url, prefix=prefix) as queue:
+        for part in range(1, 5):
+            theirs = node(peer.alias, prefix=prefix, alone=True)
+            with ForkedProcess(promote, url, prefix), ForkedProcess(work, url, prefix):
+                theirs.call("process", queue="q", concurrency=4)
+                keep_events(client, queue, 100 * jobs)
+                # Node's worker looks for stalled jobs when it starts, and nobody does for 30 s after it.
+                client.delete(queue.handle.keys["stalled_check"])
+                wait_until(lambda done=part: queue.counts()["completed"] >= done * jobs // 4, "a part of the jobs")
+                theirs.kill()
+                # Locks of those that are alive are extended.
+                for job in queue.page("active"):
+                    client.pexpire(queue.handle.keys.lock(job.id), 1_000)
+        assert queue.counts()["completed"] == jobs
+        check_order(client, queue, graph)
+    assert [*client.scan_iter(match=f"{prefix}:q:spark:relay*")] == []
+
+
+@each_bullmq
+def test_each_job_runs_once_after_all_it_depends_on_while_workers_are_killed(
+    client: Redis, redis_url: str, prefix: str, node: StartNode, peer: Peer
+) -> None:
+    run_graph(client, redis_url, prefix, node, peer, BULLMQ.index(peer))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(20))
+def test_many_graphs(client: Redis, redis_url: str, prefix: str, node: StartNode, seed: int) -> None:
+    run_graph(client, redis_url, prefix, node, BULLMQ[seed % len(BULLMQ)], seed + 100)

@@ -1,0 +1,62 @@
+"""Writes of jobs that depend on each other, and checks from a queue's events that they ran in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+from pyspark.sql.types import ArrayType, StringType, StructType
+from redis import Redis
+
+from spark_bull.queue.bull_queue import BullQueue
+from tests.support.sink import Sink
+
+ROWS = StructType().add("data", StringType()).add("jobId", StringType()).add("dependsOn", ArrayType(StringType(), True))
+
+
+def rows_of(graph: Mapping[str, Sequence[str] | None], data: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    return [
+        {"data": (data or {}).get(job_id, "{}"), "jobId": job_id, "dependsOn": others}
+        for job_id, others in graph.items()
+    ]
+
+
+def graph_sink(options: Mapping[str, str], rows: Sequence[dict[str, Any]], tasks: int = 3) -> Sink:
+    """A write whose rows were staged by several tasks."""
+    sink = Sink({"queue": "q", "chunkSize": "50", **options}, ROWS)
+    for number in range(tasks):
+        sink.task(rows[number::tasks])
+    return sink
+
+
+def random_graph(random: Random, jobs: int) -> dict[str, list[str]]:
+    """A graph in a random order of its jobs; some have many dependents, and some many dependencies."""
+    ids = [f"job-{n}" for n in range(jobs)]
+    graph: dict[str, list[str]] = {}
+    for n, job_id in enumerate(ids):
+        near = ids[max(0, n - 100) : n]
+        others = random.sample(near, min(len(near), random.choice([0, 1, 1, 2, 3, 20])))
+        if n > 10 and random.random() < 0.1:
+            others.append(ids[random.randrange(10)])
+        graph[job_id] = [*dict.fromkeys(others)]
+    return dict(random.sample(sorted(graph.items()), jobs))
+
+
+def check_order(client: Redis, queue: BullQueue, graph: Mapping[str, Sequence[str]]) -> None:
+    """Raises AssertionError unless each job has completed once, and began after all that it depends on."""
+    begun: dict[str, int] = {}
+    ended: Counter[str] = Counter()
+    ended_at: dict[str, int] = {}
+    for place, (_, event) in enumerate(client.xrange(queue.handle.keys["events"])):
+        name, job_id = event[b"event"].decode(), event.get(b"jobId", b"").decode()
+        if name == "active":
+            begun.setdefault(job_id, place)
+        elif name == "completed":
+            ended[job_id] += 1
+            ended_at[job_id] = place
+    assert ended == dict.fromkeys(graph, 1)
+    for job_id, others in graph.items():
+        for other in others:
+            assert ended_at[other] < begun[job_id], f"{job_id} began before {other} had completed"
