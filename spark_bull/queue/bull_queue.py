@@ -797,7 +797,7 @@ class BullQueue:
         groups.resume_group(self.handle, group)
 
     def groups(self) -> Iterator[Group]:
-        """Reads the groups of jobs that workers of Spark have met, 100 per call.
+        """Reads the groups of jobs that workers of Spark have met, 25 per call.
 
         Returns:
           Those with waiting or active jobs, or with limits, a pause or a rest of their own.

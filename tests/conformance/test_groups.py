@@ -728,4 +728,5 @@ def test_invalid_limits_of_groups_are_refused(value: Any) -> None:
 def test_limits_of_groups_are_parsed() -> None:
     given = {"by": "to.tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}
     assert parse_arguments({"group": given}, WORK)["group"] == GroupLimits("to.tenant", 5, 1000, 2)
+    assert parse_arguments({"group": {"by": "tenant"}}, WORK)["group"] == GroupLimits("tenant")
     assert parse_arguments({}, WORK)["group"] is None

@@ -295,6 +295,24 @@ def test_a_processor_lets_its_group_rest(bench: WorkBench) -> None:
         assert seen == {"a": 1, "b": 3}
 
 
+def test_a_worker_goes_on_with_a_group_after_its_rest_and_its_pause(bench: WorkBench) -> None:
+    """Without a promoter, and long before the jobs that the pause has delayed are due."""
+    busy = {"a"}
+
+    def process(job: RunningJob) -> None:
+        if job.data["tenant"] in busy:
+            busy.clear()
+            raise RateLimitError(100, group=True)
+
+    queue = with_groups(bench).queue
+    queue.pause_group("b")
+    add(queue, ["a", "b"] * 3)
+    with OurWorker(queue.handle, process, concurrency=2, lock_ms=HOUR_MS, group=TWO_AT_ONCE):
+        wait_until(lambda: bench.counts() == {"completed": 3, "delayed": 3}, "the jobs of the group that has rested")
+        queue.resume_group("b")
+        wait_until(lambda: bench.counts() == {"completed": 6}, "the jobs of the group that is resumed")
+
+
 # counts
 
 

@@ -14,7 +14,7 @@ from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench
 
 #: Columns after which a job runs again.
-AGAIN: tuple[dict[str, Any], ...] = ({"error": "bad"}, {"delay": 0}, {"rateLimit": 600_000})
+AGAIN: tuple[dict[str, Any], ...] = ({"error": "bad"}, {"delay": 0}, {"rateLimit": 600_000}, {"groupRateLimit": 0})
 DONE = {"returnvalue": "1"}
 
 

@@ -16,7 +16,7 @@ from spark_bull.spark.process.settle.task import settle_task
 Row = dict[str, Any]
 _COLUMNS = StructType(
     [StructField(name, StringType()) for name in ("id", "token", "returnvalue", "error")]
-    + [StructField(name, LongType()) for name in ("delay", "rateLimit")]
+    + [StructField(name, LongType()) for name in ("delay", "rateLimit", "groupRateLimit")]
 )
 
 

@@ -15,8 +15,9 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import GroupChange
 from spark_bull.queue.manage.limits import given_limits
 
-#: Groups that one call changes or reads.
-GROUPS: Final = 100
+#: Groups that one call reads, and that one changes, which may promote up to 200 delayed jobs.
+GROUPS: Final = 25
+CHANGED_GROUPS: Final = 10
 #: The keys of the groups that a read needs.
 _KEYS: Final = ("group_own", "group_active", "group_delayed", "group_promoted", "group_settings")
 #: What a group has that its rate limit consists of.
@@ -56,8 +57,8 @@ def change_groups(handle: QueueHandle, changes: Sequence[GroupChange]) -> None:
     """Changes what groups have of their own. Raises OptionError for a queue that has no groups; nothing is changed."""
     for change in changes:
         checked_name(change.group)
-    for start in range(0, len(changes), GROUPS):
-        if not verbs.change_groups(handle, changes[start : start + GROUPS]):
+    for start in range(0, len(changes), CHANGED_GROUPS):
+        if not verbs.change_groups(handle, changes[start : start + CHANGED_GROUPS]):
             raise _without_groups(handle)
 
 
