@@ -527,7 +527,8 @@ TABLE: Final[tuple[Option, ...]] = (
         None,
         (CLAIM, WORK),
         "limits of each group of jobs that has none of its own: at most `max` start in `duration_ms`, and "
-        "`concurrency` run at the same time, all optional; a job's group is its `opts.group.id`, else the field `by` of its payload, "
+        "`concurrency` run at the same time, all optional; a job's group is its `opts.group.id`, "
+        "else the field `by` of its payload, "
         '`{"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}`',
     ),
     # how they are settled
