@@ -144,9 +144,9 @@ def test_a_worker_continues_after_redis_has_refused_writes(own_redis: OwnRedis, 
             assert queue.counts()["active"] == 0
 
 
-@pytest.mark.parametrize("state", ["killed", "NOREPLICAS"])
-def test_a_micro_batch_continues_after_an_outage_of_redis(
-    own_redis: OwnRedis, bull: Bull, tmp_path: Path, state: str
+@pytest.mark.parametrize(("state", "engine"), [("killed", "loop"), ("killed", "stream"), ("NOREPLICAS", "stream")])
+def test_a_batch_of_a_dataframe_continues_after_an_outage_of_redis(
+    own_redis: OwnRedis, bull: Bull, tmp_path: Path, state: str, engine: str
 ) -> None:
     """For longer than a call is retried, and with a job that fails: other jobs are not blamed."""
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
@@ -168,7 +168,7 @@ def test_a_micro_batch_continues_after_an_outage_of_redis(
     settings = {"payload_schema": "n LONG", "lock_ms": HOUR_MS, "max_jobs_per_trigger": 20, "progress": False}
     with BullQueue("q", url=server.url, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(50))
-        with Worker(bull.spark, "q", transform, engine="stream", **settings, **options) as worker:
+        with Worker(bull.spark, "q", transform, engine=engine, **settings, **options) as worker:
             wait_until(begun.exists, "a batch to begin")
             if state == "killed":
                 server.kill()

@@ -51,11 +51,13 @@ def main(url: str, folder: Path) -> None:
             "function": {"processor": lambda job: 2 * job.data["n"]},
             "udf": {"processor": doubled, "payload_schema": "n LONG"},
             "times": {"processor": doubled_time, "payload_schema": "at TIMESTAMP"},
+            "rows": {"processor": doubled_rows, "payload_schema": "n LONG"},
+            "names": {"processor": {"rows": doubled_rows, "*": doubled}, "payload_schema": "n LONG"},
         },
         "stream": {
             "udf-stream": {"processor": doubled, "payload_schema": "n LONG"},
             "times-stream": {"processor": doubled_time, "payload_schema": "at TIMESTAMP"},
-            "rows": {"processor": doubled_rows, "payload_schema": "n LONG"},
+            "rows-stream": {"processor": doubled_rows, "payload_schema": "n LONG"},
         },
     }
     queues = [queue for of_engine in workers.values() for queue in of_engine]
