@@ -167,7 +167,13 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("read/after", "read/find", "read/groups", "read/jobs", "read/metrics"),
     ),
     "schedule": (
-        ("queue/schedule/schedulers", "queue/schedule/advance", "queue/dispatch/writes", LOSSES),
+        (
+            "queue/schedule/schedulers",
+            "queue/schedule/advance",
+            "queue/dispatch/writes",
+            "queue/core/replication",
+            LOSSES,
+        ),
         ("schedule", "unschedule", "commit_schedules", *WRITING),
     ),
     "manage": (
@@ -179,7 +185,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 f"queue/{name}"
                 for name in ("core/job_fields", "manage/manage", "jobs/read", "core/walk", "dispatch/writes")
             ),
-            *("spark/manage/commit", LOSSES),
+            *("spark/manage/commit", "queue/core/replication", LOSSES),
         ),
         (
             *("manage", "check_managed", "commit_managed", *WRITING),

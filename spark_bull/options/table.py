@@ -297,17 +297,17 @@ TABLE: Final[tuple[Option, ...]] = (
         "replicas",
         integer(1),
         None,
-        (WRITE, QUEUE),
-        "number of replicas of Redis that must have the jobs before a write, or a call that adds some, ends (command "
-        "`WAIT`)",
+        (WRITE, SCHEDULE, MANAGE, QUEUE),
+        "number of replicas of Redis that must have what was written before a write, or a call that adds jobs, ends "
+        "(command `WAIT`)",
         "none",
     ),
     Option(
         "replicaTimeoutMs",
         integer(1),
         10_000,
-        (WRITE, QUEUE),
-        "with `replicas`, for how long to wait for them before the write or call fails, although its jobs were added",
+        (WRITE, SCHEDULE, MANAGE, QUEUE),
+        "with `replicas`, for how long to wait for them before the write or call fails, although it was made",
     ),
     Option(
         "confirmObliterate",

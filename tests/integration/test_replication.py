@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from pyspark.sql.types import IntegerType, StructType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 from redis import Redis
 
 from spark_bull.embedded.redis import EmbeddedRedis
@@ -17,11 +17,13 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.replication import ReplicaTerms, check_replicas, wait_for_replicas
 from spark_bull.queue.dispatch.writes import Identity
-from tests.support.sink import Sink
+from tests.support.sink import ManageSink, ScheduleSink, Sink
 from tests.support.wait import wait_until
 
 DIALECTS = ("bull-1", "bull", "bullmq")
 ROWS = StructType().add("n", IntegerType())
+SCHEDULES = StructType().add("id", StringType()).add("every", LongType())
+CHANGES = StructType().add("id", StringType())
 SOON_MS = 50
 
 
@@ -89,6 +91,28 @@ def test_a_write_of_spark_ends_when_a_replica_has_it(servers: Servers, prefix: s
     with BullQueue("q", url=servers.primary.url, prefix=prefix) as queue:
         (record,) = queue.writes()
         assert (record.added, record.replicas) == (1_400, 1)
+
+
+def test_schedules_and_changes_are_replicated(servers: Servers, prefix: str) -> None:
+    options = {"url": servers.primary.url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "replicas": "1"}
+    schedules = ScheduleSink(options | {"mode": "schedule"}, SCHEDULES)
+    schedules.task([{"id": "hourly", "every": 3_600_000}])
+    schedules.commit()
+    assert servers.copy.zscore(f"{prefix}:q:repeat", "hourly")
+    with BullQueue("q", url=servers.primary.url, prefix=prefix) as queue:
+        job_id = queue.add({}, delay=3_600_000)
+        changes = ManageSink(options | {"mode": "manage", "action": "promote"}, CHANGES)
+        changes.task([{"id": job_id}])
+        changes.commit()
+        assert job_id.encode() in servers.copy.lrange(f"{prefix}:q:wait", 0, -1)
+        assert [record.replicas for record in queue.writes()] == [1, 1]
+    late = ManageSink(options | {"mode": "manage", "action": "remove", "replicaTimeoutMs": str(SOON_MS)}, CHANGES)
+    late.task([{"id": job_id}])
+    servers.copy.replicaof("NO", "ONE")
+    with pytest.raises(NotReplicated, match=r"got 0. The jobs were changed: don't write again"):
+        late.commit()
+    with pytest.raises(OptionError, match="expected `replicas` to be at most 0"):
+        ScheduleSink(options | {"mode": "schedule"}, SCHEDULES)
 
 
 def test_a_write_that_too_few_replicas_have_says_so_and_is_not_repeated(servers: Servers, prefix: str) -> None:

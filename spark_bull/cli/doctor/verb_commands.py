@@ -43,14 +43,14 @@ zrangebyscore zrank zrevrange zscan zscore
 """,
     "schedule": """
 decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem lset ltrim
-persist pexpire pttl publish rpush sadd scard set unlink xadd xtrim zadd zcard zcount zrem zremrangebyscore
+persist pexpire pttl publish rpush sadd scard set unlink wait xadd xtrim zadd zcard zcount zrem zremrangebyscore
 zrevrangebyscore zscan zscore
 """,
     "manage": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
 lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set setnx sismember smismember
-spop srandmember srem sscan unlink xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore
-zrem zremrangebyscore zrevrange zrevrangebyscore zscore
+spop srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex
+zrangebyscore zrem zremrangebyscore zrevrange zrevrangebyscore zscore
 """,
     "doctor": """
 command|info config|get get hexists hgetall hlen llen lrange multi pttl scard sismember xlen zcard zcount zscan zscore

@@ -15,6 +15,8 @@ from spark_bull.options.parse import Options
 from spark_bull.store.connection import Connection
 
 _MARK_TTL_MS: Final = 60_000
+#: What a write of jobs has done.
+JOBS_ADDED: Final = "the jobs were added"
 
 
 class ReplicaTerms(NamedTuple):
@@ -50,11 +52,13 @@ def _checked(connection: Connection, terms: ReplicaTerms) -> str:
     return str(info["master_replid"])
 
 
-def wait_for_replicas(connection: Connection, keys: QueueKeys, terms: ReplicaTerms, primaries: Container[str]) -> int:
+def wait_for_replicas(
+    connection: Connection, keys: QueueKeys, terms: ReplicaTerms, primaries: Container[str], done: str = JOBS_ADDED
+) -> int:
     """Waits until enough replicas have all writes so far to the server of a queue; returns how many have them.
 
-    primaries: what `check_replicas` has returned before the first of them. Raises NotReplicated if that takes too long
-    or fails, or there is another primary.
+    primaries: what `check_replicas` has returned before the first of them. done: what the write has done, for errors.
+    Raises NotReplicated if that takes too long or fails, or there is another primary.
     """
     settings = connection.settings
     waiting = connection.having(timeout_ms=settings.timeout_ms + terms.timeout_ms)
@@ -69,24 +73,24 @@ def wait_for_replicas(connection: Connection, keys: QueueKeys, terms: ReplicaTer
         )
     except SparkBullError as error:
         raise NotReplicated(
-            f"the jobs written to queue {keys.queue} were added, but Redis at {settings.where} did not say whether "
-            f"{terms.replicas} replicas have them: don't write them again before you have checked which ones exist "
-            f"(jobs with a `jobId` are not added twice). Cause: {error}",
+            f"{done}, but Redis at {settings.where} did not say whether {terms.replicas} replicas have what was "
+            f"written to queue {keys.queue}: don't write it again before you have checked what exists (jobs with a "
+            f"`jobId` are not added twice). Cause: {error}",
             queue=keys.queue,
             replicas=0,
         ) from error
     if str(info["master_replid"]) not in primaries:
         raise NotReplicated(
             f"another server has become the primary at {settings.where} during a write to queue {keys.queue}, and may "
-            "lack its jobs: check which ones exist before you write again (jobs with a `jobId` are not added twice)",
+            "lack that write: check what exists before you write again (jobs with a `jobId` are not added twice)",
             queue=keys.queue,
             replicas=0,
         )
     if replicas < terms.replicas:
         raise NotReplicated(
-            f"expected {terms.replicas} replicas of Redis at {settings.where} to have the jobs written to queue "
-            f"{keys.queue} within {terms.timeout_ms} ms, got {replicas}. The jobs were added: don't write them again; "
-            "check the replicas, or raise `replicaTimeoutMs`",
+            f"expected {terms.replicas} replicas of Redis at {settings.where} to have what was written to "
+            f"queue {keys.queue} within {terms.timeout_ms} ms, got {replicas}. {done[0].upper()}{done[1:]}: don't "
+            "write again; check the replicas, or raise `replicaTimeoutMs`",
             queue=keys.queue,
             replicas=replicas,
         )

@@ -7,12 +7,11 @@ from dataclasses import replace
 
 from spark_bull.errors import SparkBullError
 from spark_bull.model.jobs import WriteRecord
-from spark_bull.queue.core.replication import record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.dispatch.callbacks import drop_callback
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, open_writes, read_record, roll_forward
 from spark_bull.spark.dispatch.depends_on import with_graph
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.staging.commit import commit_nothing, commit_staged, discard_stages
+from spark_bull.spark.staging.commit import commit_nothing, commit_staged, confirm_replicas, discard_stages
 from spark_bull.spark.staging.messages import Written
 
 log = logging.getLogger("spark_bull")
@@ -31,13 +30,13 @@ def commit_write(plan: WritePlan, written: list[Written]) -> None:
             names = plan.layout.names if plan.layout else [plan.handle.keys.queue]
             plans = [plan.queue_plan(handle) for handle in plan.handles_of(names).values()]
             _finish_earlier(plan, plans, identity)
-            _confirm(plan, plan.write_id, plans, is_new=False)
+            confirm_replicas(plan, plan.write_id, plans, is_new=False)
         return
     plans = _with_callback(plan, written)
     registered = commit_staged(plan, written, plans, _report, exactly_once=plan.exactly_once)
     if not registered:
         _finish_earlier(plan, plans, identity)
-    _confirm(plan, plan.write_id_in(written), plans, is_new=registered)
+    confirm_replicas(plan, plan.write_id_in(written), plans, is_new=registered)
 
 
 def _finish_earlier(plan: WritePlan, plans: list[QueuePlan], identity: Identity | None) -> None:
@@ -49,22 +48,6 @@ def _finish_earlier(plan: WritePlan, plans: list[QueuePlan], identity: Identity 
             record = read_record(handle, write_id)
             if record is not None and record.app_id == identity.app_id:
                 _report(roll_forward(handle, write_id))
-
-
-def _confirm(plan: WritePlan, write_id: str, plans: list[QueuePlan], *, is_new: bool) -> None:
-    """Waits until enough replicas of Redis have the write, if it has such terms: also when it was committed before."""
-    terms = replica_terms_of(plan.options)
-    if terms is None or not plan.primaries or not plans:
-        return
-    # One server has one stream of replication.
-    servers = plans if plans[0].handle.connection.is_divided else plans[:1]
-    replicas = min(wait_for_replicas(one.handle.connection, one.handle.keys, terms, plan.primaries) for one in servers)
-    log.info("write %s: %d replicas have its jobs", write_id, replicas)
-    try:
-        for queue_plan in plans if is_new else []:
-            record_replicas(queue_plan.handle.connection, queue_plan.handle.keys, write_id, replicas)
-    except SparkBullError as error:
-        log.warning("write %s: its record lacks the number of replicas: %s", write_id, error)
 
 
 def _report(record: WriteRecord) -> None:

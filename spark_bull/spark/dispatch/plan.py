@@ -15,7 +15,6 @@ from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.core.replication import check_replicas, replica_terms_of
 from spark_bull.queue.dispatch.writes import recover
 from spark_bull.queue.shards.layout import ShardLayout, of_dialect
 from spark_bull.queue.shards.reshard import settled_layout
@@ -28,7 +27,7 @@ from spark_bull.spark.dispatch.rows import CHILDREN, plan_rows
 from spark_bull.spark.dispatch.sequence import check_sequence
 from spark_bull.spark.dispatch.shards import check_shards
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.staging.plan import check_write
+from spark_bull.spark.staging.plan import check_write, primaries_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 from spark_bull.store.together import all_together
@@ -46,8 +45,6 @@ def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = 
     check_depends_on(options, rows)
     rows.check_delivery(options)
     started_on = check_write(options, is_stream=is_stream)
-    terms = replica_terms_of(options)
-    primaries = check_replicas(Connection(settings_of(options)), terms) if terms else frozenset()
     on_finish = on_finish_of(options)
     if on_finish is not None:
         on_finish.check_rows(rows, options)
@@ -61,7 +58,7 @@ def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = 
         rows=rows,
         on_finish=on_finish,
         children=None if column is None else plan_jobs(column, ON_FAILURE, CHILDREN),
-        primaries=primaries,
+        primaries=primaries_of(options),
     )
     if options["queue"] is None:
         if options["protocol"] in DIALECTS:

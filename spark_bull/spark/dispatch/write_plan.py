@@ -26,15 +26,14 @@ _COUNTS = ("added", "duplicates", "deduplicated", "rejected", "dropped")
 @dataclass(frozen=True, kw_only=True)
 class WritePlan(StagedPlan):
     """on_finish: the job that runs when all jobs of the write have ended. replaces: whether the write replaces the
-    queue, mode("overwrite"). children: how to read the column of children; None: rows are no flows. primaries:
-    with `replicas`, the replication ids of Redis before the write. layout: the shards of the queue; None: it has none.
+    queue, mode("overwrite"). children: how to read the column of children; None: rows are no flows. layout: the
+    shards of the queue; None: it has none.
     """
 
     rows: RowPlan
     on_finish: OnFinish | None = None
     replaces: bool = False
     children: JobsColumn | None = None
-    primaries: frozenset[str] = frozenset()
     layout: ShardLayout | None = None
 
     @property

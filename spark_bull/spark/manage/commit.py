@@ -13,7 +13,7 @@ from spark_bull.queue.dispatch.writes import Identity, QueuePlan, is_written, re
 from spark_bull.queue.manage.changes import error_of
 from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.manage.result_file import write_outcomes
-from spark_bull.spark.staging.commit import commit_nothing, commit_staged
+from spark_bull.spark.staging.commit import commit_nothing, commit_staged, confirm_again, confirm_replicas
 from spark_bull.spark.staging.messages import Written
 
 log = logging.getLogger("spark_bull")
@@ -26,14 +26,17 @@ def commit_changes(plan: ManagePlan, written: Sequence[Written]) -> None:
     """
     if plan.has_nothing(written):
         commit_nothing(plan, written)
+        confirm_again(plan, written)
         return
     plans, fails = plan.queue_plans(written), plan.options["onMismatch"] == "fail"
     check = partial(_check, plans, plan.identity_in(written)) if fails else None
     records: list[WriteRecord] = []
-    if not commit_staged(plan, written, plans, lambda record: _report(record, records), check=check):
-        return
-    if plan.options["resultPath"] is not None:
+    registered = commit_staged(plan, written, plans, lambda record: _report(record, records), check=check)
+    if registered and plan.options["resultPath"] is not None:
         _write_outcomes(plan.options["resultPath"], plan.write_id_in(written), plans)
+    confirm_replicas(plan, plan.write_id_in(written), plans, is_new=registered, done="the jobs were changed")
+    if not registered:
+        return
     skipped = sum(record.jobs - record.changed for record in records)
     if fails and skipped:
         raise SparkBullError(

@@ -15,7 +15,7 @@ from spark_bull.queue.core.handle import open_handle
 from spark_bull.spark.manage.result_file import check_path
 from spark_bull.spark.manage.rows import ChangeRows, plan_rows
 from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import StagedPlan, check_write
+from spark_bull.spark.staging.plan import StagedPlan, check_write, primaries_of
 from spark_bull.store.settings import resolved
 
 
@@ -38,7 +38,9 @@ def plan_manage(raw: Mapping[str, str], schema: StructType, *, is_stream: bool =
     rows = plan_rows(schema, options)
     started_on = check_write(options, is_stream=is_stream)
     check_path(options["resultPath"])
-    plan = ManagePlan(options=options, is_stream=is_stream, started_on=started_on, rows=rows)
+    plan = ManagePlan(
+        options=options, is_stream=is_stream, started_on=started_on, rows=rows, primaries=primaries_of(options)
+    )
     if options["queue"] is None:
         return plan
     handle = open_handle(options, options["queue"])

@@ -10,7 +10,7 @@ from spark_bull.model.jobs import WriteRecord
 from spark_bull.queue.schedule.schedulers import warn_of_frequent
 from spark_bull.spark.schedule.plan import SchedulePlan
 from spark_bull.spark.schedule.task import twice
-from spark_bull.spark.staging.commit import commit_nothing, commit_staged
+from spark_bull.spark.staging.commit import commit_nothing, commit_staged, confirm_again, confirm_replicas
 from spark_bull.spark.staging.messages import TaskPart, Written
 
 log = logging.getLogger("spark_bull")
@@ -23,11 +23,15 @@ def commit_schedulers(plan: SchedulePlan, written: Sequence[Written]) -> None:
     """
     if plan.has_nothing(written):
         commit_nothing(plan, written)
+        confirm_again(plan, written)
         return
     parts = [part for message in written for part in message.parts]
     _check_ids(parts)
     plans = plan.queue_plans(written)
-    if commit_staged(plan, written, plans, _report):
+    registered = commit_staged(plan, written, plans, _report)
+    done = "the job schedulers were written"
+    confirm_replicas(plan, plan.write_id_in(written), plans, is_new=registered, done=done)
+    if registered:
         for queue_plan in plans:
             keys = queue_plan.handle.keys
             frequent = [one for part in parts if part.queue == keys.queue for one in part.frequent]

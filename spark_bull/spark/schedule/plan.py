@@ -14,7 +14,7 @@ from spark_bull.options.table import SCHEDULE
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.spark.schedule.rows import ScheduleRows, plan_rows
 from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import StagedPlan, check_write
+from spark_bull.spark.staging.plan import StagedPlan, check_write, primaries_of
 from spark_bull.store.settings import resolved
 
 
@@ -39,7 +39,9 @@ def plan_schedulers(raw: Mapping[str, str], schema: StructType, *, is_stream: bo
     options = resolved(parse_options(raw, SCHEDULE))
     rows = plan_rows(schema, options)
     started_on = check_write(options, is_stream=is_stream)
-    plan = SchedulePlan(options=options, is_stream=is_stream, started_on=started_on, rows=rows)
+    plan = SchedulePlan(
+        options=options, is_stream=is_stream, started_on=started_on, rows=rows, primaries=primaries_of(options)
+    )
     if options["queue"] is None:
         if options["protocol"] in DIALECTS:
             DIALECTS[options["protocol"]].require("schedulers")

@@ -11,6 +11,7 @@ from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost, re
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import WriteRecord
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.replication import JOBS_ADDED, record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.dispatch.lost_writes import KnownWrites, lost_batch, pass_batch, report_losses
 from spark_bull.queue.dispatch.registration import leader_of, register
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, discard, recover, roll_forward
@@ -66,6 +67,34 @@ def commit_staged(
     else:
         log.info("write %s: nothing changed, because it was committed before (%s)", write_id, identity)
     return is_registered
+
+
+def confirm_replicas(
+    plan: StagedPlan, write_id: str, plans: Sequence[QueuePlan], *, is_new: bool, done: str = JOBS_ADDED
+) -> None:
+    """Waits until enough replicas of Redis have the write, if it has such terms: also when it was committed before.
+
+    done: what the write has done, for errors. Raises NotReplicated.
+    """
+    terms = replica_terms_of(plan.options)
+    if terms is None or not plan.primaries or not plans:
+        return
+    # One server has one stream of replication.
+    servers = plans if plans[0].handle.connection.is_divided else plans[:1]
+    handles = [one.handle for one in servers]
+    replicas = min(wait_for_replicas(one.connection, one.keys, terms, plan.primaries, done) for one in handles)
+    log.info("write %s: %d replicas have it", write_id, replicas)
+    try:
+        for queue_plan in plans if is_new else []:
+            record_replicas(queue_plan.handle.connection, queue_plan.handle.keys, write_id, replicas)
+    except SparkBullError as error:
+        log.warning("write %s: its record lacks the number of replicas: %s", write_id, error)
+
+
+def confirm_again(plan: StagedPlan, written: Sequence[Written]) -> None:
+    """Waits for replicas when a micro-batch has nothing to send, as it was committed before."""
+    if plan.handle is not None and written:
+        confirm_replicas(plan, plan.write_id, [plan.queue_plan(plan.handle)], is_new=False)
 
 
 def commit_nothing(plan: StagedPlan, written: Sequence[Written]) -> None:

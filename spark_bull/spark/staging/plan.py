@@ -13,6 +13,7 @@ from spark_bull.keys import shard
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle, opening
 from spark_bull.queue.core.intake import check_intake
+from spark_bull.queue.core.replication import check_replicas, replica_terms_of
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, is_written, recover
 from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.store.connection import Connection
@@ -37,12 +38,19 @@ def check_write(options: Options, *, is_stream: bool) -> int:
     return connection.now_ms()
 
 
+def primaries_of(options: Options) -> frozenset[str]:
+    """With `replicas`, the replication ids of Redis. Raises OptionError if one has too few replicas."""
+    terms = replica_terms_of(options)
+    return check_replicas(Connection(settings_of(options)), terms) if terms else frozenset()
+
+
 @dataclass(frozen=True, kw_only=True)
 class StagedPlan:
     """Picklable.
 
     started_on: time of Redis, ms since 1970. handle: the queue of the option `queue`, None if rows name their queues.
-    replayed: whether a write with this identity was committed before.
+    replayed: whether a write with this identity was committed before. primaries: with `replicas`, the replication ids
+    of Redis before the write.
     """
 
     options: Options
@@ -51,6 +59,7 @@ class StagedPlan:
     started_on: int
     handle: QueueHandle | None = None
     replayed: bool = False
+    primaries: frozenset[str] = frozenset()
 
     def for_queue(self: Plan, handle: QueueHandle, *, adds: bool = True) -> Plan:
         """The plan of a write to one queue, whose interrupted writes are recovered.

@@ -143,7 +143,7 @@ def test_an_option_without_a_similar_name_is_refused_without_a_suggestion() -> N
         ("states", WORK, "is for reads, not for a Worker"),
         *(
             (name, scope, f"is for writes, not for writes with mode={scope}")
-            for name in ("replicas", "replicaTimeoutMs", "maxLength", "whenFull", "expireAfterMs", "onFinish")
+            for name in ("maxLength", "whenFull", "expireAfterMs", "onFinish")
             for scope in (SCHEDULE, MANAGE)
         ),
     ],
