@@ -11,11 +11,12 @@ import pytest
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import recover
+from spark_bull.queue.dispatch.writes import Identity, recover
 from spark_bull.services.promoter import Promoter
 from spark_bull.spark.dispatch.depends_on import with_graph
-from tests.support.graphs import check_order, graph_sink, random_graph, rows_of
+from tests.support.graphs import ROWS, check_order, graph_sink, random_graph, rows_of
 from tests.support.sequences import keep_events
+from tests.support.sink import Sink
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
 from tests.support.worker import OurWorker
@@ -132,6 +133,19 @@ def test_a_write_with_an_identity_is_repeated_without_effect(bench: WorkBench) -
     with pytest.raises(OptionError, match=r"expected jobs with `dependsOn` to be new, but queue q has a job 'last'"):
         write(bench, DIAMOND)
     assert bench.counts() == {"wait": 2, "waiting-children": 3}
+
+
+def test_each_micro_batch_is_a_graph_and_is_written_once(bench: WorkBench) -> None:
+    for number, replays in ((0, 1), (1, 2)):
+        for _ in range(replays):
+            sink = Sink(options(bench, queue="q"), ROWS, Identity("query", number))
+            sink.task(rows_of({f"a{number}": [], f"b{number}": [f"a{number}"], f"c{number}": [f"a{number}"]}))
+            sink.commit()
+    assert bench.counts() == {"wait": 2, "waiting-children": 4}
+    sink = Sink(options(bench, queue="q"), ROWS, Identity("query", 2))
+    sink.task(rows_of({"d": ["a0"]}))
+    with pytest.raises(OptionError, match="ids of jobs of the same write, got: 'a0'"):
+        sink.commit()
 
 
 LONG = {f"j{n}": [f"j{n - 1}"] if n else [] for n in range(1_001)}
