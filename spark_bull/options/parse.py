@@ -133,6 +133,8 @@ def unknown_option(name: str, *scopes: str) -> OptionError:
     if not same_name or any(set(scopes) & set(option.scopes) for option in same_name):
         return OptionError(f"unknown option `{name}`{near}")
     other = same_name[0]
+    if other.name == "shards":
+        near = ": give the name of one shard, such as mail{0}, as `queue`"
     return OptionError(
         f"option `{other.name}` is for {SCOPE_TITLES[other.scopes[0]]}, not for {SCOPE_TITLES[scopes[0]]}{near}"
     )

@@ -46,7 +46,8 @@ _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
         "minChunk": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
         "chunkWaitMs": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
         "maxStarted": "engine='stream' does not count starts; leave it out, or use engine='loop'",
-        "shards": "engine='stream' processes one queue; start a Worker for each shard, or use engine='loop'",
+        "shards": "engine='stream' processes one queue; start a Worker for each shard, such as mail{0}, or use "
+        "engine='loop'",
     },
 }
 #: Arguments that only the Promoter needs. Slots need `max_stalled`, too: a process that ends returns its jobs.

@@ -22,7 +22,7 @@ from spark_bull.options.parse import (
     parse_options,
     spelled,
 )
-from spark_bull.options.table import CLAIM, MANAGE, PYTHON_SCOPES, QUEUE, READ, SCHEDULE, TABLE, WORK, WRITE
+from spark_bull.options.table import CLAIM, MANAGE, PYTHON_SCOPES, QUEUE, READ, SCHEDULE, SETTLE, TABLE, WORK, WRITE
 
 SECRET = "hunter2"
 
@@ -145,6 +145,10 @@ def test_an_option_without_a_similar_name_is_refused_without_a_suggestion() -> N
             (name, scope, f"is for writes, not for writes with mode={scope}")
             for name in ("maxLength", "whenFull", "expireAfterMs", "onFinish")
             for scope in (SCHEDULE, MANAGE)
+        ),
+        *(
+            ("shards", scope, rf".*with mode={scope}: give the name of one shard, such as mail\{{0\}}, as `queue`$")
+            for scope in (SCHEDULE, MANAGE, SETTLE, CLAIM)
         ),
     ],
 )
