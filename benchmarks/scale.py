@@ -33,12 +33,13 @@ from benchmarks.costs import (
     verbs_of,
 )
 from benchmarks.report import Verdict, show_verdicts, write_results
+from benchmarks.sharded import Sharded, median_sharded, on_shards, shard_verdicts, shown
 from benchmarks.sides import new_session
 from benchmarks.workers import peer_process
 from spark_bull import EmbeddedRedis
 from spark_bull.capacity.costs import MEMORY, VERBS, FixedCost, JobCost, Line
 
-PARTS: Final = ("costs", "fixed", "servers")
+PARTS: Final = ("costs", "fixed", "servers", "shards")
 SERVERS: Final = (1, 2, 3)
 JOBS_PER_SERVER: Final = 60_000
 #: Payload of the jobs on several servers.
@@ -154,9 +155,21 @@ def main() -> None:
         found = {count: median_scaled(of_count) for count, of_count in runs.items()}
         verdicts += server_verdicts(found, os.cpu_count() or 1)
         report["servers"] = {str(count): asdict(scaled) for count, scaled in found.items()}
-    if set(args.only) & {"costs", "fixed"}:
+    if set(args.only) & {"costs", "fixed", "shards"}:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         spark = new_session()
+    if "shards" in args.only:
+        on_shards(spark, 1, each)
+        taken: dict[int, list[Sharded]] = {count: [] for count in SERVERS}
+        for number in range(rounds):
+            for count in SERVERS:
+                taken[count].append(on_shards(spark, count, count * each))
+                print(f"round {number + 1}: {shown(count, taken[count][-1])}", flush=True)
+        sharded = {count: median_sharded(of_count) for count, of_count in taken.items()}
+        for count, run in sharded.items():
+            print(shown(count, run))
+        verdicts += shard_verdicts(sharded)
+        report["shards"] = {str(count): asdict(run) for count, run in sharded.items()}
     if "costs" in args.only:
         per_job(spark, PAYLOADS[0], few, many)
         costs = {}

@@ -38,6 +38,7 @@ from benchmarks.process import (
 from benchmarks.replay import Replayed, replay
 from benchmarks.report import Verdict, percentile
 from benchmarks.scale import Scaled, on_servers, server_verdicts
+from benchmarks.sharded import Sharded, median_sharded, shard_verdicts
 from benchmarks.sides import shares
 from benchmarks.spread import Spread
 from benchmarks.trials import (
@@ -522,3 +523,13 @@ def test_the_cpu_time_of_a_process_counts_whose_parent_has_ended() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2]
     )
     assert done.stdout == "counted\n", done.stderr
+
+
+def test_each_server_of_shards_is_compared_with_one_server() -> None:
+    one = median_sharded([Sharded(1.0, 2.0, [cost]) for cost in (9.0, 10.0, 30.0)])
+    same, other = Sharded(1.0, 2.0, [10.9, 9.1]), Sharded(1.0, 2.0, [10.0, 10.0, 11.2])
+    verdicts = shard_verdicts({1: one, 2: same, 3: other})
+    assert [(verdict.got, verdict.kept) for verdict in verdicts] == [
+        ("1.09, 0.91", True),
+        ("1.00, 1.00, 1.12", False),
+    ]
