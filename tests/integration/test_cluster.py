@@ -60,6 +60,7 @@ def test_each_node_leads_to_all_queues(cluster: RedisCluster, queues: list[BullQ
     for server in cluster.primaries:
         assert find_queues(connection(server.url), prefix) == NAMES
         assert find_queues(connection(server.url), prefix, "{q[12]}") == ["{q1}", "{q2}"]
+        assert find_queues(connection(server.url).having(scan_keys=False), prefix) == NAMES
         for name in NAMES:
             assert BullQueue(name, url=server.url, prefix=prefix).counts()["wait"] == 1
 
