@@ -11,9 +11,11 @@ import pytest
 from spark_bull.errors import IntakeClosed
 from spark_bull.keys import QueueKeys
 from spark_bull.model.outcomes import Claim, Failed, Outcomes, Retried
+from spark_bull.queue.call import flight
 from spark_bull.queue.call.caller import Call, Caller, Outcome, parent_ids
 from spark_bull.queue.call.sweep import sweep
 from spark_bull.queue.core.verbs import CALL_LEASE_MS
+from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, only_bullmq
 
 pytestmark = only_bullmq
@@ -203,6 +205,28 @@ def test_a_swept_caller_keeps_its_results_no_longer_than_others(bench: WorkBench
     lapse(bench)
     sweep(bench.handle)
     assert all(0 < bench.client.pttl(key) <= DAY_MS for key in parent_keys(bench.handle.keys))
+
+
+def test_a_queue_without_workers_is_said(
+    bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(flight, "_IDLE_S", 0.0)
+    flying = flight.Flight(caller, timeout_ms=DAY_MS)
+    flying.add(texts(3), range(3))
+    flying.look()
+    flying.look()
+    assert caplog.messages.count("0 workers are connected to queue q: 3 calls wait for one") == 1
+
+
+def test_a_call_that_has_waited_too_long_is_ended(bench: WorkBench, caller: Caller) -> None:
+    flying = flight.Flight(caller, timeout_ms=1)
+    flying.add(texts(300), range(300))
+    ended = wait_until(flying.look, "the calls to be ended")
+    assert len(ended) == 300
+    reason = "timeout: the job has not ended within 1 ms; 0 workers are connected to queue q"
+    assert {one.outcome for one in ended} == {Outcome(None, reason)}
+    assert len(flying) == 0
+    assert bench.counts() == {}
 
 
 def test_parents_never_start(bench: WorkBench, caller: Caller) -> None:

@@ -1,0 +1,57 @@
+"""The columns that a call adds."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructType
+
+from spark_bull.errors import OptionError
+from spark_bull.queue.call.caller import Outcome
+from spark_bull.spark.call.results import output_schema, parsed, with_outcomes
+
+FAILED = Outcome(None, "no such address")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b'"ada"', "ada"),
+        (b'""', ""),
+        (b"null", None),
+        (b'{"a":1}', '{"a":1}'),
+        (b"[1, 2]", "[1, 2]"),
+        (b"1.50", "1.50"),
+        (b"true", "true"),
+        (b'"\\u00e9"', "\u00e9"),
+    ],
+)
+def test_a_string_is_the_text_of_a_string_or_json(value: bytes, text: str | None) -> None:
+    found = parsed([Outcome(value, None), FAILED], StringType())
+    assert found.values.to_pylist() == [text, None]
+    assert found.errors == [None, "no such address"]
+
+
+def test_values_have_a_type_and_others_are_errors() -> None:
+    outcomes = [Outcome(b"[1,2]", None), Outcome(b'{"a":1}', None), FAILED, Outcome(b"null", None)]
+    found = parsed(outcomes, ArrayType(IntegerType()))
+    assert found.values.to_pylist() == [[1, 2], None, None, None]
+    assert found.errors[0] is found.errors[3] is None
+    assert str(found.errors[1]).startswith("return_schema: expected the payload to match the schema list<")
+    assert found.errors[2] == "no such address"
+
+
+def test_rows_have_the_columns_of_their_outcomes() -> None:
+    rows = pa.RecordBatch.from_pydict({"n": [1, 2]})
+    batch = with_outcomes(rows, parsed([Outcome(b"7", None), FAILED], IntegerType()), ["a", "b"])
+    assert batch.to_pylist() == [
+        {"n": 1, "result": 7, "error": None, "jobId": "a"},
+        {"n": 2, "result": None, "error": "no such address", "jobId": "b"},
+    ]
+    assert batch.schema.names == output_schema(StructType().add("n", LongType()), IntegerType()).names
+
+
+@pytest.mark.parametrize("name", ["result", "ERROR", "jobid"])
+def test_a_column_of_an_outcome_is_taken(name: str) -> None:
+    with pytest.raises(OptionError, match=f"expected no column `{name}`: call"):
+        output_schema(StructType().add(name, "string"), StringType())
