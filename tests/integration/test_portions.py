@@ -211,7 +211,8 @@ def test_a_page_of_many_jobs_is_little_work_for_redis(large: BullQueue, state: s
                     page = web.client.get(path, headers=READING).json()
                 examined = MAX_EXAMINED if "=" in query.replace("order=", "") else 100
                 assert len(page["jobs"]) <= 100
-                assert len(scripts) <= MAX_SCRIPTS + 2, "scripts of one page"
+                # Others find the queue, and sample the numbers of its jobs.
+                assert len(scripts) <= MAX_SCRIPTS + 4, "scripts of one page"
                 assert all(work.elements < 4 * MAX_IDS for work in scripts), "elements of one script"
                 assert commands(client) - before < COMMANDS_PER_JOB * examined + FURTHER_COMMANDS
                 if page["next"] is None:
