@@ -237,3 +237,26 @@ def test_a_query_that_keeps_up_misses_no_event_of_a_trimmed_stream(
             done.release(len(found))
         producer.join()
         assert client.xlen("bull:q:events") < total
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+def test_a_stream_of_events_that_ends_earlier_than_before_is_a_loss(
+    client: Redis, redis_url: str, prefix: str, queue: BullQueue, caplog: pytest.LogCaptureFixture, strict: str
+) -> None:
+    """As on a new primary that lacks the last events, and whose clock is behind."""
+    stream = queue.handle.keys["events"]
+    client.delete(stream)
+    query = Query(redis_url, prefix, startingOffsets="earliest", failOnDataLoss=strict)
+    for entry_id in ("5-1", "9-1"):
+        client.xadd(stream, {"event": "added", "jobId": entry_id}, entry_id)
+    assert [row["jobId"] for row in query.batch()] == ["5-1", "9-1"]
+    client.delete(stream)
+    for entry_id in ("5-1", "8-1"):
+        client.xadd(stream, {"event": "added", "jobId": entry_id}, entry_id)
+    if strict == "true":
+        with pytest.raises(ResultsLost, match="queue q: its events end at 8-1, before 9-1, which the query has read"):
+            query.batch()
+    else:
+        assert query.batch() == []
+        assert [row["jobId"] for row in query.batch()] == ["5-1", "8-1"]
+        assert "its events end at 8-1, before 9-1" in caplog.text

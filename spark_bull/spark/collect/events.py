@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from spark_bull.errors import ConnectionLost, OptionError
+from spark_bull.errors import ConnectionLost, OptionError, ResultsLost
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import EVENTS
 from spark_bull.queue.core.handle import QueueHandle, open_handle
@@ -112,12 +112,28 @@ class EventStreamReader(LimitedReader):
     def _end_of(self, handle: QueueHandle, after: Position, most: int | None) -> Position:
         """The end of the next batch, which has up to `most` events."""
         span = span_of(handle)
+        if span.length and span.last.is_before(after):
+            self._ends_earlier(handle.keys.queue, after, span.last)
+            return span.before
         stop = span.last if self._targets is None else self._targets.get(handle.keys.queue, after)
         if not after.is_before(stop):
             return after
         if most is None or span.length <= most:
             return stop
         return next(steps(handle, span.without_lost(after), stop, most))
+
+    def _ends_earlier(self, queue: str, after: Position, last: Position) -> None:
+        """Raises ResultsLost, or logs it, for a stream that ends before an event that the query has read.
+
+        New events may have ids of those that are lost, if the clock of the new primary is behind.
+        """
+        what = f"queue {queue}: its events end at {last.id}, before {after.id}, which the query has read"
+        if self._options["failOnDataLoss"]:
+            raise ResultsLost(
+                f"{what}: Redis was restored from an older state, or a replica that lagged has become the primary; "
+                "with failOnDataLoss=false the query continues with all events in Redis, and may deliver some again"
+            )
+        log.warning("%s; continuing with all events in Redis", what)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begun = _positions(start["queues"] if start["began"] == end["began"] else end["began"])
