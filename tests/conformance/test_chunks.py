@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from threading import Event
@@ -15,6 +17,9 @@ from redis import Redis
 from spark_bull import BullQueue, NewJob
 from spark_bull.model.outcomes import Claim, Outcomes
 from spark_bull.spark.process.udf_runner import UdfRunner
+from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction
+from spark_bull.worker.job.named_runner import NamedRunner
+from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.chunk_loop import ChunkLoop
 from spark_bull.worker.slot.failures import Failures
 from spark_bull.worker.slot.slot_queue import SlotQueue
@@ -76,6 +81,38 @@ def test_a_half_of_a_chunk_that_ends_is_settled_before_the_other_half(
         wait_until(lambda: queue.counts()["failed"] == 1, "the last job to fail")
         wait_until(completed(queue, 7), "the others")
     assert [str(job.failed_reason) for job in queue.page("failed")] == ["seven"]
+
+
+@pytest.mark.parametrize("is_coroutine", [False, True])
+def test_functions_of_a_chunk_end_when_their_jobs_are_returned(queue: BullQueue, is_coroutine: bool) -> None:
+    """As when a worker on the driver no longer waits for them."""
+    begun, ended = Event(), Event()
+
+    def endless(job: RunningJob) -> None:
+        begun.set()
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            ended.set()
+
+    async def endless_in_loop(job: RunningJob) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    functions: dict[str, JobFunction] = {"*": endless_in_loop if is_coroutine else endless}
+    add(queue, 2)
+    runner = NamedRunner(FunctionRunner(functions), {}, in_main_thread=False)
+    with OurWorker(queue.handle, runner=runner, chunk_size=2) as worker:
+        assert begun.wait(PATIENCE_S)
+        wait_until(lambda: queue.counts()["active"] == 2, "both jobs to be claimed")
+        assert worker.control.request("end")
+        assert ended.wait(PATIENCE_S)
+        wait_until(lambda: queue.counts()["wait"] == 2, "both jobs to return")
+    assert worker.error is None
 
 
 @pytest.mark.parametrize("queues", [1, 2])
