@@ -19,7 +19,7 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import intake_closed
 from spark_bull.store.connection import Command
 
-#: Parents of a caller. DEL of a hash with 38,000 results takes Redis 10 ms: enough for 600,000 calls.
+#: Parents of a caller. Redis deletes a hash of 23,000 results in 10 ms: this is enough for 360,000 calls of a task.
 PARENTS: Final = 16
 #: Node deletes the jobs of calls when they end: a kept one would not be safe from the rules of other jobs.
 _REMOVED: Final = {"removeOnComplete": True, "removeOnFail": True}
