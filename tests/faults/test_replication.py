@@ -19,7 +19,7 @@ from spark_bull.errors import NotReplicated
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dispatch.writes import Identity
-from spark_bull.spark.dispatch import commit
+from spark_bull.spark.staging import commit
 from tests.support.sink import Sink
 from tests.support.wait import wait_until
 
@@ -70,7 +70,7 @@ def servers(own_redis: Callable[..., EmbeddedRedis]) -> Iterator[Servers]:
 def test_a_call_whose_primary_dies_says_that_its_jobs_were_added(servers: Servers, jobs: int) -> None:
     options: dict[str, Any] = {"url": servers.primary.url, "replicas": 1, "replica_timeout_ms": LONG_MS}
     with BullQueue("q", **options, retry_ms=RETRY_MS) as queue:
-        with pytest.raises(NotReplicated, match=r"jobs .* queue q were added, .* don't write them again") as raised:
+        with pytest.raises(NotReplicated, match=r"jobs were added, but .* queue q: don't write it again") as raised:
             servers.kill_primary_during(lambda: queue.add_many(NewJob({"n": n}) for n in range(jobs)))
         assert (raised.value.queue, raised.value.replicas) == ("q", 0)
         servers.primary.start()
@@ -83,7 +83,7 @@ def test_a_write_whose_primary_dies_says_that_its_jobs_were_added(servers: Serve
     options |= {"replicaTimeoutMs": str(LONG_MS), "retryMs": str(RETRY_MS)}
     sink = Sink(options, ROWS, Identity("query", 1))
     sink.task([{"n": n} for n in range(300)])
-    with pytest.raises(NotReplicated, match=r"jobs .* queue q were added, .* don't write them again"):
+    with pytest.raises(NotReplicated, match=r"jobs were added, but .* queue q: don't write it again"):
         servers.kill_primary_during(sink.commit)
     servers.primary.start()
     with BullQueue("q", url=servers.primary.url) as queue:
