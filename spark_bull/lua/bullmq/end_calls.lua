@@ -1,7 +1,7 @@
 -- Ends calls that are pending with a reason, and removes their jobs, unless a worker has locked them: such a job runs to
 -- its end, which changes nothing. `calls`: {ids of jobs, ids of their parents}.
 -- @keys completed delayed failed prioritized waiting_children
--- @returns number of calls from the first that need no more calls of the script
+-- @returns how many of the first calls are done; the others need the script again
 -- @include bullmq/lib: remove_from_state sorted_state
 -- @include lib: job_row search_steps walk_steps
 

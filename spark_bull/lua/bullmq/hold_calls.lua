@@ -1,5 +1,5 @@
--- Keeps the results of a caller, and renews its lease; without `lease_ms` it has ended, and its results are kept for a
--- last time.
+-- Renews the lease of a caller, and keeps its results for `keep_ms` from now. Without `lease_ms` the caller has ended: it
+-- gives up the lease.
 -- @keys open_callers
 -- @args parents...
 -- @returns nothing

@@ -1,6 +1,6 @@
 -- Removes the pending jobs of one parent of a caller whose lease has lapsed, of those that one SSCAN from `position`
--- returns. Jobs that a worker has locked stay. With the last parent (`is_last`) the caller has ended, or is looked at
--- again when `left` jobs, or some of this parent, stay.
+-- returns. Jobs that a worker has locked stay. `left`: number of jobs that stay in the parents before. After the last
+-- parent (`is_last`), the caller has ended if no job stays; else its lease is renewed once, to look at them again.
 -- @keys completed delayed failed open_callers prioritized waiting_children
 -- @returns {next position, '' at the end, number of removed jobs, number of jobs that stay}, or {'held'}
 -- @include bullmq/lib: remove_unfinished

@@ -1,6 +1,7 @@
 -- Checks that the query owns the ledger, and that no entry before `known_end` is missing, as after a fail-over to a
--- replica that lagged: other finishes would take their positions. Returns the reply of the script if not. The id counter of a queue shrinks only
--- when the queue is deleted, and jobs may then have been missed: that is refused unless `accept_recreated`.
+-- replica that lagged: other finishes would take their positions. Returns the reply of the script if not. The id counter
+-- of a queue shrinks only when the queue is deleted, and jobs may then have been missed: that is refused unless
+-- `accept_recreated`.
 local function check_owner(key, arg, on_recreated)
   local call = redis.call
   local track = call('HMGET', key.track, 'owner', 'id', 'base')

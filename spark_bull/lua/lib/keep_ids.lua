@@ -1,5 +1,6 @@
 -- Keeps the ids of the jobs of a write in a list: an entry is an array of ids, or {first, last} of numbers that follow
--- each other. `result`: what add_jobs returned. Without `keeps_all` only such numbers are kept, which cost next to nothing.
+-- each other. `result`: what add_jobs returned. Without `keeps_all` only such numbers are kept: one entry while the
+-- numbers of a write follow each other.
 local function keep_ids(list, result, keeps_all, ttl_ms)
   local call, ids, entry = redis.call, result.ids, nil
   if result.is_range then

@@ -66,8 +66,8 @@ local leave_state = {
   end,
 }
 
--- Removes those of a state's next jobs from it for which `matches(job_id, score)` is true, at most `arg.size`, and no more
--- after `arg.limit`. Nil means that neither this job nor a later one matches, 'again' that the next call goes on with
+-- Removes those of a state's next jobs from it for which `matches(job_id, score)` is true, at most `arg.size`, and no
+-- more after `arg.limit`. Nil means that neither this job nor a later one matches, 'again' that the next call goes on with
 -- this job. Returns the next position, or '' at the end, and the ids.
 local function sweep(key, arg, matches)
   local size, limit = tonumber(arg.size), tonumber(arg.limit)

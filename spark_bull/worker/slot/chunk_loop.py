@@ -21,8 +21,7 @@ from spark_bull.worker.slot.slot_plan import SlotPlan
 from spark_bull.worker.slot.slot_queue import SlotQueue
 from spark_bull.worker.slot.unsettled import SCRIPT_JOBS
 
-#: Interval at which a chunk is settled in parts, as its jobs end. Those of jobs that run one by one are also settled
-#: when they exceed `chunk_bytes`.
+#: Interval at which a chunk is settled in parts, as its jobs end.
 SETTLE_S: Final = 0.5
 #: Duration after which the rest of a chunk of jobs that run one by one is returned to the queue.
 RETURN_S: Final = 2.0

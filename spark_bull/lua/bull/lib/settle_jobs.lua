@@ -1,7 +1,7 @@
 -- @include bull/lib: delay_jobs finished_of free_debounce json_text priority_inserts save_attempt undo_starts
 -- @include bull/lib: waiting_list
--- @include lib: count_finished count_returns drop_missing finished_set group_places jobs_before limited_by outcome_columns
--- @include lib: priority_of refill_groups release_owned rest_groups settle_alone waiting_again
+-- @include lib: count_finished count_returns drop_missing finished_set group_places jobs_before limited_by
+-- @include lib: outcome_columns priority_of refill_groups release_owned rest_groups settle_alone waiting_again
 -- @include {dialect}/lib: delay_job
 
 -- Moves a job to its finished state by its keep rule, and publishes it. `finished`: see finished_set.by_rule; `field`:

@@ -118,8 +118,8 @@ end
 -- at one distance from the roots, parents come before their children: {base, queue, is_root, jobs = chunk, flow and
 -- order = number of the flow and of the job, checked = rows that can be refused}.
 -- Returns {next, added, duplicates, deduplicated, ids = {order, id of the job that is kept} of deduplicated jobs,
--- rejected = {order, reason} of jobs that were not added, by_list = key for the kept ids of a queue -> {ids} of its jobs}.
--- Without such a key in `key`, by_list is empty.
+-- rejected = {order, reason} of jobs that were not added, by_list = key for the kept ids of a queue -> {ids} of its
+-- jobs}. Without such a key in `key`, by_list is empty.
 local function add_flows(key, arg, flows, _, now)
   local places = places_of(key, arg, flows)
   local added_before = flows_added_before(places)

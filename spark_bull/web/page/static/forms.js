@@ -62,7 +62,8 @@ export function startForms() {
   showSelectAll();
   document.addEventListener("change", (event) => {
     if (!event.target.hasAttribute("data-select-all")) return;
-    for (const box of event.target.form.querySelectorAll("tbody input[type=checkbox]")) box.checked = event.target.checked;
+    const boxes = event.target.form.querySelectorAll("tbody input[type=checkbox]");
+    for (const box of boxes) box.checked = event.target.checked;
   });
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[data-ask]");
