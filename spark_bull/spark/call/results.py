@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from spark_bull.error_text import sendable
 from spark_bull.errors import OptionError
 from spark_bull.queue.call.caller import Outcome
 from spark_bull.spark.json.payload import WrongPayload, payload_array
@@ -56,9 +58,14 @@ def parsed(outcomes: Sequence[Outcome], result: DataType) -> Parsed:
 
 
 def _text(value: Any, json_text: bytes | None) -> str | None:
-    """As get_json_object of Spark: a string without quotes, any other value as JSON."""
-    if value is None or isinstance(value, str):
-        return value
+    """As get_json_object of Spark: a string without quotes, any other value as JSON.
+
+    Unpaired surrogates of a string, which UTF-8 lacks, become U+FFFD.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return sendable(value, sys.maxsize)
     return (json_text or b"").decode("utf-8", "replace")
 
 

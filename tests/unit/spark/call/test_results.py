@@ -24,6 +24,7 @@ FAILED = Outcome(None, "no such address")
         (b"1.50", "1.50"),
         (b"true", "true"),
         (b'"\\u00e9"', "\u00e9"),
+        (b'"a\\ud800b"', "a\ufffdb"),
     ],
 )
 def test_a_string_is_the_text_of_a_string_or_json(value: bytes, text: str | None) -> None:
@@ -39,6 +40,15 @@ def test_values_have_a_type_and_others_are_errors() -> None:
     assert found.errors[0] is found.errors[3] is None
     assert str(found.errors[1]).startswith("return_schema: expected the payload to match the schema list<")
     assert found.errors[2] == "no such address"
+
+
+def test_a_value_with_an_unpaired_surrogate_is_an_error_of_its_row() -> None:
+    found = parsed(
+        [Outcome(b'{"a":"\\ud800"}', None), Outcome(b'{"a":"b"}', None)], StructType().add("a", StringType())
+    )
+    assert found.values.to_pylist() == [None, {"a": "b"}]
+    assert "surrogates not allowed" in str(found.errors[0])
+    assert found.errors[1] is None
 
 
 def test_rows_have_the_columns_of_their_outcomes() -> None:
