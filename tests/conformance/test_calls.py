@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.errors import IntakeClosed
+from spark_bull.errors import IntakeClosed, OptionError
 from spark_bull.keys import QueueKeys
 from spark_bull.model.outcomes import Claim, Failed, Outcomes, Retried
 from spark_bull.queue.call import flight
@@ -92,6 +92,14 @@ def test_equal_payloads_are_calls_of_their_own(bench: WorkBench, caller: Caller)
     calls = added(caller, ["1", "1", "2", "1"])
     assert len({call.job_id for call in calls}) == 4
     assert bench.counts() == {"wait": 4}
+
+
+def test_a_row_without_a_payload_is_named(bench: WorkBench, caller: Caller) -> None:
+    # From a column of texts, which may have NULL.
+    payloads: list[Any] = ["1", None]
+    with pytest.raises(OptionError, match="row 8: expected `data` to be JSON, got NULL; filter such rows"):
+        caller.calls(payloads, [7, 8])
+    assert bench.counts() == {}
 
 
 def test_two_attempts_share_their_calls(bench: WorkBench, new_caller: Callable[..., Caller]) -> None:

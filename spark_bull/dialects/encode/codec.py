@@ -338,13 +338,18 @@ def _check_names(names: Sequence[str], numbers: Sequence[int | str]) -> None:
             raise OptionError(f"row {number}: {error}") from None
 
 
-def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int | str]) -> list[str]:
+def check_data(texts: Sequence[Any], numbers: Sequence[int | str]) -> None:
+    """Raises OptionError, with its number, for a row without a payload."""
     for position, text in enumerate(texts):
         if text is None:
             raise OptionError(
                 f"row {numbers[position]}: expected `data` to be JSON, got NULL; filter such rows "
                 "out, or use coalesce(data, '{}')"
             )
+
+
+def _data(dialect: Dialect, texts: Sequence[Any], numbers: Sequence[int | str]) -> list[str]:
+    check_data(texts, numbers)
     replaced = dialect.replaced_data
     if replaced:
         return ["{}" if text in replaced else text for text in texts]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from spark_bull.dialects.encode.chunks import pack
-from spark_bull.dialects.encode.codec import encode
+from spark_bull.dialects.encode.codec import check_data, encode
 from spark_bull.keys import QueueKeys
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
@@ -65,8 +65,12 @@ class Caller:
         self._numbers: Counter[bytes] = Counter()
         self._parents = parent_ids(handle.keys, name)
 
-    def calls(self, texts: Iterable[str], rows: Iterable[int]) -> list[Call]:
-        """Gives ids to the next calls, by payload and by their numbers among equal ones. rows: for errors."""
+    def calls(self, texts: Sequence[str], rows: Sequence[int]) -> list[Call]:
+        """Gives ids to the next calls, by payload and by their numbers among equal ones. rows: for errors.
+
+        Raises OptionError for a row without a payload.
+        """
+        check_data(texts, rows)
         calls = []
         for text, row in zip(texts, rows, strict=True):
             digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).digest()
