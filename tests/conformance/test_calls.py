@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,8 @@ from spark_bull.model.outcomes import Claim, Failed, Outcomes, Retried
 from spark_bull.queue.call import flight
 from spark_bull.queue.call.caller import Call, Caller, Outcome, parent_ids
 from spark_bull.queue.call.sweep import sweep
+from spark_bull.queue.core import verbs
+from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import CALL_LEASE_MS
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, only_bullmq
@@ -171,6 +173,25 @@ def test_jobs_in_other_states_are_ended(
     caller.end(calls, "timeout")
     assert bench.counts() == {}
     assert len(caller.outcomes(calls)) == 5
+
+
+def test_a_script_ends_few_calls(
+    bench: WorkBench, new_caller: Callable[..., Caller], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, end = [], verbs.end_calls
+
+    def end_calls(handle: QueueHandle, job_ids: Sequence[str], parents: Sequence[str], reason: str) -> int:
+        sizes.append(len(job_ids))
+        # As if each script had to search long lists.
+        return end(handle, job_ids[:60], parents[:60], reason)
+
+    monkeypatch.setattr(verbs, "end_calls", end_calls)
+    caller = new_caller(priority=3)
+    calls = added(caller, texts(250))
+    caller.end(calls, "timeout")
+    assert sizes == [100, 100, 100, 70, 10]
+    assert len(caller.outcomes(calls)) == 250
+    assert bench.counts() == {}
 
 
 def test_what_waits_for_a_caller_without_a_lease_is_removed(bench: WorkBench, caller: Caller) -> None:

@@ -259,6 +259,7 @@ def test_the_next_call_removes_what_waits_for_a_cancelled_query(bull: Bull) -> N
     [
         ({"timeout_ms": 0}, "expected `timeout_ms` to be an integer >= 1, got: 0"),
         ({"in_flight": 0}, "expected `in_flight` to be an integer >= 1, got: 0"),
+        ({"in_flight": 100_001}, "expected `in_flight` to be an integer from 1 to 100,000, got: 100001"),
         ({"keep_ms": -1}, "expected `keep_ms` to be an integer >= 0, got: -1"),
         ({"on_error": "ignore"}, "expected `on_error` to be one of column, fail, drop, got: 'ignore'"),
         ({"return_schema": "text STRIN"}, "expected `return_schema` to be columns as DDL"),

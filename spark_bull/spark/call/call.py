@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 ON_ERROR: Final = ("column", "fail", "drop")
+MAX_IN_FLIGHT: Final = 100_000
 #: Properties of jobs that a call sets itself, or that a child can't have.
 _OWN: Final = ("deduplication", "delivery", "remove_on_complete", "remove_on_fail")
 _OWN_OPTS: Final = ("deduplication", "jobId", "parent", "removeOnComplete", "removeOnFail")
@@ -58,7 +59,7 @@ def call(
       return_schema: type of the results, such as "text STRING, score DOUBLE". "string": the text of a string, any other
         value as JSON.
       timeout_ms: how long a job may take from when it is added, ms. One that takes longer is removed.
-      in_flight: maximum number of jobs of each task that have not ended.
+      in_flight: maximum number of jobs of each task that have not ended, at most 100,000.
       on_error: what happens to rows whose job fails, takes too long or is removed, or whose result does not match:
         "column" keeps them, with the reason in `error`; "drop" leaves them out; "fail" fails the task.
       keep_ms: how long results are kept after the end of a task, for when Spark repeats it, ms.
@@ -76,6 +77,8 @@ def call(
     for name, value, least in (("timeout_ms", timeout_ms, 1), ("in_flight", in_flight, 1), ("keep_ms", keep_ms, 0)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise expected(name, f"an integer >= {least}", value)
+    if in_flight > MAX_IN_FLIGHT:
+        raise expected("in_flight", f"an integer from 1 to {MAX_IN_FLIGHT:,}", in_flight)
     if on_error not in ON_ERROR:
         raise expected("on_error", f"one of {', '.join(ON_ERROR)}", on_error)
     given = dict(job or {})

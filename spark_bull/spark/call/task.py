@@ -14,7 +14,7 @@ from pyspark.sql.types import DataType
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import JobFailed
-from spark_bull.queue.call.caller import Caller
+from spark_bull.queue.call.caller import CHUNK, Caller
 from spark_bull.queue.call.flight import Ended, Flight, Lease
 from spark_bull.queue.call.sweep import sweep
 from spark_bull.queue.core.handle import QueueHandle
@@ -23,8 +23,7 @@ from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.attempt import this_attempt, this_batch
 
-#: Calls of one script, and characters of their payloads.
-_CHUNK: Final = 100
+#: Characters of the payloads of one script.
 _MOST_BYTES: Final = 1 << 20
 #: A task gives so many rows at once, or fewer after this time, s.
 _MOST_ROWS: Final = 1_000
@@ -91,7 +90,7 @@ class _Task:
         numbers = range(self._added, self._added + batch.num_rows)
         self._added += batch.num_rows
         texts = self._plan.rows.rows(batch, numbers)["data"]
-        for start, stop in _chunks(texts, min(_CHUNK, self._plan.in_flight)):
+        for start, stop in _chunks(texts, min(CHUNK, self._plan.in_flight)):
             yield from self._look_until(self._plan.in_flight - (stop - start))
             self._rows |= {numbers[place]: (batch, place) for place in range(start, stop)}
             self._ended += self._flight.add(texts[start:stop], numbers[start:stop])
