@@ -229,6 +229,17 @@ def test_a_caller_leaves_nothing_for_ever(bench: WorkBench, caller: Caller) -> N
     assert bench.client.exists(bench.key("open_callers")) == 0
 
 
+def test_a_lease_is_not_renewed_after_its_end(bench: WorkBench, caller: Caller) -> None:
+    added(caller, texts(1))
+    complete(bench, bench.claim(1), "1")
+    caller.close()
+    caller.hold()
+    assert bench.client.exists(bench.key("open_callers")) == 0
+    assert all(
+        0 < bench.client.pttl(key) <= DAY_MS for key in parent_keys(bench.handle.keys) if bench.client.exists(key)
+    )
+
+
 def test_a_swept_caller_keeps_its_results_no_longer_than_others(bench: WorkBench, caller: Caller) -> None:
     added(caller, texts(100))
     lapse(bench)

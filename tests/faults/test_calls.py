@@ -50,7 +50,7 @@ class Task:
                 self._keep(flight.add([json.dumps({"n": n}) for n in rows], rows))
             while len(flight):
                 self._keep(flight.look())
-            caller.close()
+        caller.close()
 
     def _keep(self, ended: list) -> None:  # type: ignore[type-arg]
         self.found += [(one.call.row, one.outcome) for one in ended]

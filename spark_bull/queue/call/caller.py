@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from spark_bull.dialects.encode.chunks import pack
@@ -66,6 +67,7 @@ class Caller:
         self._defaults = {**defaults, **_REMOVED}
         self._numbers: Counter[bytes] = Counter()
         self._parents = parent_ids(handle.keys, name)
+        self._holding, self._has_ended = Lock(), False
 
     def calls(self, texts: Sequence[str], rows: Sequence[int]) -> list[Call]:
         """Gives ids to the next calls, by payload and by their numbers among equal ones. rows: for errors.
@@ -142,12 +144,16 @@ class Caller:
             done += verbs.end_calls(self.handle, [call.job_id for call in chunk], parents, reason)
 
     def hold(self) -> None:
-        """Renews the lease."""
-        self._hold(ended=False)
+        """Renews the lease, unless the caller has ended. Threads may call it at any time."""
+        with self._holding:
+            if not self._has_ended:
+                self._hold(ended=False)
 
     def close(self) -> None:
         """All calls have ended: gives up the lease. Results stay for a task that Spark repeats."""
-        self._hold(ended=True)
+        with self._holding:
+            self._has_ended = True
+            self._hold(ended=True)
 
     def _hold(self, *, ended: bool) -> None:
         keys = [self._keys.job(parent) for parent in self._parents]

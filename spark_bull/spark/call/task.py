@@ -55,7 +55,7 @@ class CallPlan:
         caller = Caller(self.handle, self._caller_name(), keep_ms=self.keep_ms, defaults=self.defaults)
         with Lease(caller):
             yield from _Task(self, Flight(caller, timeout_ms=self.timeout_ms)).run(batches)
-            caller.close()
+        caller.close()
 
     def _caller_name(self) -> str:
         """The same for all attempts of a task, and when the micro-batch of a stream is repeated."""
