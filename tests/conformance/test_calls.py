@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -245,6 +246,48 @@ def test_a_swept_caller_keeps_its_results_no_longer_than_others(bench: WorkBench
     lapse(bench)
     sweep(bench.handle)
     assert all(0 < bench.client.pttl(key) <= DAY_MS for key in parent_keys(bench.handle.keys))
+
+
+def test_what_was_removed_while_the_lease_had_lapsed_is_added_again(
+    bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a task does whose executor was frozen, also when the sweep or another attempt has renewed the lease."""
+    monkeypatch.setattr(flight, "_REMOVED_S", 0.0)
+    flying = flight.Flight(caller, timeout_ms=DAY_MS)
+    with flight.Lease(caller):
+        flying.add(texts(250), range(250))
+    done, started = bench.claim(1), bench.claim(1)
+    complete(bench, done, "1")
+    with monkeypatch.context() as short:
+        short.setattr(verbs, "CALL_LEASE_MS", 0)
+        lapse(bench)
+        sweep(bench.handle)
+        assert bench.counts() == {"active": 1}
+        ended = flying.look()
+    ended += flying.look()
+    assert bench.counts() == {"active": 1, "wait": 248}
+    complete(bench, started, "2")
+    complete(bench, bench.claim(248), "3")
+    while len(flying):
+        ended += flying.look()
+    assert Counter(one.outcome for one in ended) == {
+        Outcome(b"1", None): 1,
+        Outcome(b"2", None): 1,
+        Outcome(b"3", None): 248,
+    }
+
+
+def test_what_others_remove_is_not_added_again(
+    bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flight, "_REMOVED_S", 0.0)
+    flying = flight.Flight(caller, timeout_ms=DAY_MS)
+    with flight.Lease(caller):
+        flying.add(texts(20), range(20))
+    bench.queue.drain()
+    ended = wait_until(flying.look, "the calls to be ended")
+    assert {one.outcome for one in ended} == {Outcome(None, flight.REMOVED)}
+    assert (len(ended), len(flying), bench.counts()) == (20, 0, {})
 
 
 def test_a_queue_without_workers_is_said(

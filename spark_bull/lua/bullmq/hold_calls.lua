@@ -2,7 +2,7 @@
 -- gives up the lease.
 -- @keys open_callers
 -- @args parents...
--- @returns nothing
+-- @returns the time, ms since 1970
 -- @include lib: time_ms
 
 local call, now = redis.call, time_ms()
@@ -17,3 +17,4 @@ for _, parent_key in ipairs(arg.parents) do
     call('PEXPIREAT', parent_key .. name, now + arg.keep_ms)
   end
 end
+return now

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from spark_bull.dialects.encode.chunks import pack
 from spark_bull.dialects.encode.codec import check_data, encode
 from spark_bull.keys import QueueKeys
+from spark_bull.queue.call.chunks import CHUNK
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import intake_closed
@@ -22,8 +23,6 @@ from spark_bull.store.connection import Command
 
 #: Parents of a caller. Redis deletes a hash of 23,000 results in 10 ms: this is enough for 360,000 calls of a task.
 PARENTS: Final = 16
-#: Calls of one script: to end so many takes Redis 2 ms.
-CHUNK: Final = 100
 #: Node deletes the jobs of calls when they end: a kept one would not be safe from the rules of other jobs.
 _REMOVED: Final = {"removeOnComplete": True, "removeOnFail": True}
 
@@ -58,7 +57,8 @@ def _outcome(value: bytes | None, reason: bytes | None) -> Outcome | None:
 class Caller:
     """name: identifies the caller in its queue. defaults: properties of its jobs, as `encode` takes them.
 
-    keep_ms: how long its results are kept after it has ended.
+    keep_ms: how long its results are kept after it has ended. `lapses`: how often its lease may have lapsed, and its
+    pending jobs may have been removed.
     """
 
     def __init__(self, handle: QueueHandle, name: str, *, keep_ms: int, defaults: Mapping[str, Any]) -> None:
@@ -67,7 +67,10 @@ class Caller:
         self._defaults = {**defaults, **_REMOVED}
         self._numbers: Counter[bytes] = Counter()
         self._parents = parent_ids(handle.keys, name)
-        self._holding, self._has_ended = Lock(), False
+        self._holding = Lock()
+        self._has_ended = False
+        self._renewed_ms: int | None = None
+        self.lapses = 0
 
     def calls(self, texts: Sequence[str], rows: Sequence[int]) -> list[Call]:
         """Gives ids to the next calls, by payload and by their numbers among equal ones. rows: for errors.
@@ -144,10 +147,18 @@ class Caller:
             done += verbs.end_calls(self.handle, [call.job_id for call in chunk], parents, reason)
 
     def hold(self) -> None:
-        """Renews the lease, unless the caller has ended. Threads may call it at any time."""
+        """Renews the lease, unless the caller has ended. Threads may call it at any time.
+
+        The times of Redis tell whether the lease may have lapsed. That it exists does not: another attempt, or the
+        sweep that has removed the jobs, may have renewed it.
+        """
         with self._holding:
-            if not self._has_ended:
-                self._hold(ended=False)
+            if self._has_ended:
+                return
+            now_ms = self._hold(ended=False)
+            if self._renewed_ms is not None and now_ms - self._renewed_ms >= verbs.CALL_LEASE_MS:
+                self.lapses += 1
+            self._renewed_ms = now_ms
 
     def close(self) -> None:
         """All calls have ended: gives up the lease. Results stay for a task that Spark repeats."""
@@ -155,9 +166,9 @@ class Caller:
             self._has_ended = True
             self._hold(ended=True)
 
-    def _hold(self, *, ended: bool) -> None:
+    def _hold(self, *, ended: bool) -> int:
         keys = [self._keys.job(parent) for parent in self._parents]
-        verbs.hold_calls(self.handle, self.name, keys, keep_ms=self._keep_ms, ended=ended)
+        return verbs.hold_calls(self.handle, self.name, keys, keep_ms=self._keep_ms, ended=ended)
 
     @property
     def _keys(self) -> QueueKeys:

@@ -6,16 +6,19 @@ import logging
 import time
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, PermissionDenied
 from spark_bull.queue.call.caller import Call, Caller, Outcome
+from spark_bull.queue.call.chunks import chunks
 from spark_bull.queue.core.verbs import CALL_LEASE_MS
 from spark_bull.queue.monitor.find import workers
 from spark_bull.threads import PollingThread
 
 log = logging.getLogger("spark_bull")
+
+Self = TypeVar("Self", bound="Lease")
 
 #: One look reads the oldest calls, and some others in turn.
 _OLDEST: Final = 256
@@ -46,6 +49,10 @@ class Lease(PollingThread):
         super().__init__("call-lease", CALL_LEASE_MS / 4_000)
         self._caller = caller
 
+    def __enter__(self: Self) -> Self:
+        self._caller.hold()
+        return super().__enter__()
+
     def poll(self) -> bool:
         try:
             self._caller.hold()
@@ -62,6 +69,7 @@ class Flight:
         self._calls: dict[str, Call] = {}
         self._deadlines: dict[str, float] = {}
         self._next_other = 0
+        self._lapses = caller.lapses
         self._pause_s = _MIN_PAUSE_S
         now = monotonic_s()
         self._removed_at = now + _REMOVED_S
@@ -91,11 +99,32 @@ class Flight:
             self._warn_without_workers()
             self._count_at = now + _COUNT_AGAIN_S
         if now >= self._removed_at:
-            gone = self._caller.removed([*self._calls.values()])
-            ended += self._taken({call.job_id: Outcome(None, REMOVED) for call in gone})
+            ended += self._look_for_removed()
             self._removed_at = now + _REMOVED_S
         ended += self._timed_out(now)
         self._pause(len(ended), len(looked))
+        return ended
+
+    def _look_for_removed(self) -> list[Ended]:
+        """Ends the calls whose jobs someone has removed, or adds them again if the lease had lapsed: it was a sweep."""
+        pending = [*self._calls.values()]
+        gone = self._caller.removed(pending)
+        if gone:
+            # The thread of the lease may not have noticed a lapse yet.
+            self._caller.hold()
+        if self._caller.lapses == self._lapses:
+            return self._taken({call.job_id: Outcome(None, REMOVED) for call in gone})
+        self._lapses = self._caller.lapses
+        return self._added_again(pending)
+
+    def _added_again(self, calls: Sequence[Call]) -> list[Ended]:
+        """Adds those of the calls that are neither pending nor ended; returns those that have ended."""
+        added, ended = 0, []
+        for start, stop in chunks([call.text for call in calls]):
+            number, known = self._caller.add(calls[start:stop])
+            added += number
+            ended += self._taken(known)
+        log.warning("the lease of %d calls has lapsed: %d of their jobs were added again", len(calls), added)
         return ended
 
     def _looked_at(self) -> list[Call]:

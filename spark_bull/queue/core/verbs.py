@@ -242,11 +242,14 @@ def add_calls(handle: QueueHandle, caller: str, packed: bytes, *, keep_ms: int) 
     return AddedCalls(reply[0], [KnownOutcome(row - 1, completed == 1, text) for row, completed, text in reply[1]])
 
 
-def hold_calls(handle: QueueHandle, caller: str, parents: Sequence[str], *, keep_ms: int, ended: bool) -> None:
-    """Renews the lease of a caller, or gives it up, and keeps its results. parents: the keys of its parents."""
+def hold_calls(handle: QueueHandle, caller: str, parents: Sequence[str], *, keep_ms: int, ended: bool) -> int:
+    """Renews the lease of a caller, or gives it up, and keeps its results; returns the time of Redis, ms since 1970.
+
+    parents: the keys of its parents.
+    """
     keep_for = keep_ms if ended else keep_ms + _SWEPT_WITHIN_MS
     args = {"caller": caller, "keep_ms": keep_for, "lease_ms": "" if ended else CALL_LEASE_MS, "parents": parents}
-    handle.run("hold_calls", args)
+    return int(handle.run("hold_calls", args))
 
 
 def end_calls(handle: QueueHandle, job_ids: Sequence[str], parent_ids: Sequence[str], reason: str) -> int:

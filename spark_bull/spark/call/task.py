@@ -14,7 +14,8 @@ from pyspark.sql.types import DataType
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import JobFailed
-from spark_bull.queue.call.caller import CHUNK, Caller
+from spark_bull.queue.call.caller import Caller
+from spark_bull.queue.call.chunks import CHUNK, chunks
 from spark_bull.queue.call.flight import Ended, Flight, Lease
 from spark_bull.queue.call.sweep import sweep
 from spark_bull.queue.core.handle import QueueHandle
@@ -23,8 +24,6 @@ from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.attempt import this_attempt, this_batch
 
-#: Characters of the payloads of one script.
-_MOST_BYTES: Final = 1 << 20
 #: A task gives so many rows at once, or fewer after this time, s.
 _MOST_ROWS: Final = 1_000
 _EMIT_S: Final = 0.2
@@ -90,7 +89,7 @@ class _Task:
         numbers = range(self._added, self._added + batch.num_rows)
         self._added += batch.num_rows
         texts = self._plan.rows.rows(batch, numbers)["data"]
-        for start, stop in _chunks(texts, min(CHUNK, self._plan.in_flight)):
+        for start, stop in chunks(texts, min(CHUNK, self._plan.in_flight)):
             yield from self._look_until(self._plan.in_flight - (stop - start))
             self._rows |= {numbers[place]: (batch, place) for place in range(start, stop)}
             self._ended += self._flight.add(texts[start:stop], numbers[start:stop])
@@ -133,15 +132,3 @@ class _Task:
         where = f"row {one.call.row} of partition {this_attempt('').partition}"
         message = f"{where} (job {one.call.job_id} of queue {queue}): {error}"
         return JobFailed(message, queue=queue, job_id=one.call.job_id, reason=error)
-
-
-def _chunks(texts: Sequence[str], most: int) -> Iterator[tuple[int, int]]:
-    """Splits rows into chunks of limited number and size: their first rows, and the rows after their last ones."""
-    start = size = 0
-    for stop, text in enumerate(texts):
-        if stop > start and (stop - start == most or size + len(text or "") > _MOST_BYTES):
-            yield start, stop
-            start, size = stop, 0
-        size += len(text or "")
-    if start < len(texts):
-        yield start, len(texts)
