@@ -93,6 +93,39 @@ def test_a_job_that_is_removed_counts_as_ended(bench: WorkBench) -> None:
     assert relay_keys(bench) == []
 
 
+def test_obliterate_removes_jobs_that_depend_on_others(bench: WorkBench) -> None:
+    count = 450
+    last = {"last": [f"b{n}" for n in range(count)], "after": ["last"], "end": ["last", "after"]}
+    write(bench, {"done": [], "c": ["done"], "d": ["done"], "e": ["c", "d"]})
+    write(bench, {"a": [], **{f"b{n}": ["a"] for n in range(count)}, **last})
+    bench.work(completed(bench.claim(1)))
+    bench.queue.obliterate(force=True)
+    private = f"{bench.handle.keys.base}spark:"
+    left = {key.decode() for key in bench.client.scan_iter(match=f"{bench.handle.keys.base}*")}
+    assert not {key for key in left if not key.startswith(private)}
+    assert relay_keys(bench) == []
+
+
+@pytest.mark.parametrize("verb", ["drain", "clean"])
+@pytest.mark.parametrize("second", [["a"], ["a", "held"]], ids=["alone", "and another"])
+def test_jobs_that_are_drained_or_cleaned_take_along_those_that_wait_for_them_alone(
+    bench: WorkBench, verb: str, second: list[str]
+) -> None:
+    write(bench, {"held": [], "a": [], "b": ["a"], "c": second, "d": ["b"], "e": ["d", "b"], "f": ["held"]})
+    claim = bench.claim(1)
+    if verb == "drain":
+        bench.queue.drain()
+    else:
+        bench.queue.clean(state="wait")
+    promote_due(bench.handle)
+    left = {"f", *(["c"] if "held" in second else [])}
+    assert bench.counts() == {"active": 1, "waiting-children": len(left)}
+    bench.work(completed(claim))
+    promote_due(bench.handle)
+    assert {job.id for job in bench.claim().jobs} == left
+    assert relay_keys(bench) == []
+
+
 def test_priorities_and_delays_count_when_a_job_is_released(bench: WorkBench) -> None:
     write(bench, {"a": [], "b": ["a"]}, priority="3", delay="1000000")
     assert bench.counts() == {"delayed": 1, "waiting-children": 1}

@@ -1,4 +1,4 @@
--- @include lib: obliterate
+-- @include lib: remove_members
 -- @include {dialect}/lib: finished_state pause_queue remove_jobs
 
 -- Pauses a queue of Bull and removes a portion of its jobs, in any state; once there are none, the `rest` of its keys.
@@ -8,10 +8,7 @@ local function obliterate_bull(key, arg, rest)
     remove_jobs(key, arg, ids)
   end
 
-  if pause_queue(key, arg, tonumber(arg.move)) > 0 then
-    return 'open'
-  end
-  return obliterate({
+  if pause_queue(key, arg, tonumber(arg.move)) > 0 or remove_members({
     {key.delayed, 'zset', remove},
     {key.active, 'list', remove},
     {key.wait, 'list', remove},
@@ -19,5 +16,9 @@ local function obliterate_bull(key, arg, rest)
     {key.completed, finished_state.kind, remove},
     {key.failed, finished_state.kind, remove},
     {key.damaged, 'hash', remove},
-  }, rest, tonumber(arg.limit))
+  }, tonumber(arg.limit)) then
+    return 'open'
+  end
+  redis.call('UNLINK', unpack(rest))
+  return 'done'
 end

@@ -1,5 +1,5 @@
--- @include bullmq/lib: pause_queue remove_jobs
--- @include lib: obliterate
+-- @include bullmq/lib: pause_queue remove_jobs run_relays
+-- @include lib: remove_members time_ms
 
 local function remove_schedulers(key, ids)
   for _, scheduler in ipairs(ids) do
@@ -8,7 +8,8 @@ local function remove_schedulers(key, ids)
 end
 
 -- Pauses a queue, then removes its next jobs, and finally its other keys. A parent is removed with its last child; one
--- that waits for children of another queue stays, as in BullMQ, and runs when they have finished.
+-- that waits for children of another queue stays, as in BullMQ, and runs when they have finished. The jobs that depend on
+-- a removed one by a relay are removed here, as no promoter may be there.
 -- Returns 'open' while there is more to remove, then 'done'.
 local function obliterate_queue(key, arg)
   local function remove(ids)
@@ -18,7 +19,7 @@ local function obliterate_queue(key, arg)
   if pause_queue(key, arg, tonumber(arg.move)) > 0 then
     return 'open'
   end
-  return obliterate({
+  local is_open = remove_members({
     {key.active, 'list', remove},
     {key.delayed, 'zset', remove},
     {key.repeats, 'zset', function(ids)
@@ -30,12 +31,21 @@ local function obliterate_queue(key, arg)
     {key.prioritized, 'zset', remove},
     {key.failed, 'zset', remove},
     {key.damaged, 'hash', remove},
-  }, {
+  }, tonumber(arg.limit))
+  if redis.call('EXISTS', key.relay_wait) == 1 then
+    -- Dependents of completed jobs are waiting now, and are removed as such by the next call.
+    run_relays(key, arg, time_ms())
+    is_open = true
+  end
+  if is_open then
+    return 'open'
+  end
+  redis.call('UNLINK',
     key.id, key.pc, key.meta, key.events, key.marker, key.stalled, key.stalled_check, key.limiter,
     key.rate_limited,
     key.group_active, key.group_delayed, key.group_promoted, key.group_started, key.group_windows, key.group_settings,
     key.group_own, key.group_checks,
     key.sequence_tails, key.expiry,
-    key.metrics_completed, key.metrics_completed_data, key.metrics_failed, key.metrics_failed_data,
-  }, tonumber(arg.limit))
+    key.metrics_completed, key.metrics_completed_data, key.metrics_failed, key.metrics_failed_data)
+  return 'done'
 end

@@ -1,13 +1,14 @@
--- @include bullmq/lib: family
+-- @include bullmq/lib: family leave_parent
 
--- Maximum number of dependents that one call tells of an end.
+-- Maximum number of dependents that one call tells of an end, with the jobs that it deletes.
 local MOST_DEPENDENTS = 200
 
 -- Tells the next dependents of a relay how its job has ended, as if each were the parent of that job; `most` at most.
--- Returns how many.
+-- If many jobs were removed with its own, they are removed, too, when they wait for nothing else. Returns how many, with
+-- the jobs deleted.
 local function tell(key, arg, relay, most, now)
   local call = redis.call
-  local fields = call('HMGET', relay, 'of', 'flag', 'defa')
+  local fields = call('HMGET', relay, 'of', 'flag', 'defa', 'removed')
   local job_key = arg.base .. (fields[1] or '')
   local value, reason = call('HGET', relay .. ':processed', job_key), call('HGET', relay .. ':failed', job_key)
   -- Without a result, the job failed or was removed: those that depend on it go on, or fail.
@@ -19,7 +20,10 @@ local function tell(key, arg, relay, most, now)
       break
     end
     local parent_key = arg.base .. dependent
-    if value then
+    if fields[4] then
+      local _, deleted = leave_parent(key, arg, job_key, parent_key, true)
+      told = told + deleted
+    elseif value then
       family.child_completed(key, arg, job_key, parent_key, value, now)
     else
       family.child_failed(key, arg, job_key, parent_key, {[flag] = true}, reason or '', now)
@@ -41,7 +45,8 @@ local function run_relays(key, arg, now)
     local relay = key.relays .. ':' .. id
     left = left - 1 - tell(key, arg, relay, left, now)
     if call('EXISTS', relay .. ':dependents') == 0 then
-      call('RPOP', key.relay_wait)
+      -- Relays of jobs that it has deleted may be behind it.
+      call('LREM', key.relay_wait, -1, id)
       call('UNLINK', relay, relay .. ':processed', relay .. ':failed', relay .. ':unsuccessful')
     end
     id = call('LINDEX', key.relay_wait, -1)

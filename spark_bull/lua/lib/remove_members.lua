@@ -21,10 +21,9 @@ local pop = {
   end,
 }
 
--- Removes the next `limit` jobs (or members) of `stores`, each {key, type, remove(ids)}, and once they are empty the
--- `rest` of the queue's keys.
--- Returns 'open' while there is more to remove, then 'done'.
-local function obliterate(stores, rest, limit)
+-- Removes the next `limit` jobs (or members) of `stores`, each {key, type, remove(ids)}. Returns whether there may be
+-- more.
+local function remove_members(stores, limit)
   for _, store in ipairs(stores) do
     local ids = pop[store[2]](store[1], limit) or {}
     if #ids > 0 then
@@ -32,9 +31,8 @@ local function obliterate(stores, rest, limit)
     end
     limit = limit - #ids
     if limit <= 0 then
-      return 'open'
+      return true
     end
   end
-  redis.call('UNLINK', unpack(rest))
-  return 'done'
+  return false
 end
