@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import compress, islice
+from itertools import accumulate, compress, islice
 from typing import Final, NamedTuple
 
 import msgpack
@@ -88,12 +89,18 @@ class WrittenIds:
 
     def __init__(self, handle: QueueHandle, write_id: str) -> None:
         entries = [*_kept(handle, write_id)]
-        self._ranges = [entry for entry in entries if isinstance(entry, range)]
+        # They overlap if the counter of the queue began again during the write.
+        ranges = sorted((entry.start, entry.stop) for entry in entries if isinstance(entry, range))
+        self._starts = [start for start, _ in ranges]
+        self._stops = [*accumulate((stop for _, stop in ranges), max)]
         self._ids = {job_id for entry in entries if not isinstance(entry, range) for job_id in entry}
 
     def has(self, job_id: bytes) -> bool:
-        number = int(job_id) if job_id.isdigit() else -1
-        return job_id in self._ids or any(number in one for one in self._ranges)
+        if job_id in self._ids or not job_id.isdigit():
+            return job_id in self._ids
+        number = int(job_id)
+        place = bisect_right(self._starts, number) - 1
+        return place >= 0 and number < self._stops[place]
 
 
 def read_written(
