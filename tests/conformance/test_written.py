@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+import msgpack
 import pytest
 
 from spark_bull.dialects.encode.chunks import pack
@@ -20,6 +21,7 @@ from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import roll_forward
 from spark_bull.queue.dispatch.written import WrittenIds, find_written, read_written, wait_for_written, written_ids
 from spark_bull.queue.dispatch.written_ends import WrittenEnds
+from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import DIALECTS, WorkBench, completed
 from tests.support.writes import register_all, stage_all
@@ -72,6 +74,17 @@ def test_numbers_that_follow_each_other_are_known_without_being_kept(bench: Work
     assert sorted(job_id for part in parts for job_id in part) == sorted(ids)
 
 
+def test_jobs_of_a_write_with_many_ranges_are_told_from_others(bench: WorkBench) -> None:
+    ranges = [(10, 20), (25, 25), (30, 60), (40, 45), (5, 6)]
+    for first, last in ranges:
+        bench.client.rpush(bench.handle.keys.kept_ids("w"), msgpack.packb({"first": first, "last": last}))
+    bench.client.rpush(bench.handle.keys.kept_ids("w"), msgpack.packb([b"own", b"70"]))
+    known = WrittenIds(bench.handle, "w")
+    numbers = {*(number for first, last in ranges for number in range(first, last + 1)), 70}
+    assert [number for number in range(80) if known.has(b"%d" % number)] == sorted(numbers)
+    assert (known.has(b"own"), known.has(b"other"), known.has(b"")) == (True, False, False)
+
+
 @not_bullmq
 def test_a_number_that_is_the_id_of_another_job_is_no_part_of_a_range(bench: WorkBench) -> None:
     bench.queue.add({}, job_id="7")
@@ -89,6 +102,17 @@ def test_tasks_keep_the_ids_of_the_jobs_that_they_add(bench: WorkBench) -> None:
     add_chunk(bench.handle, "task", 0, 2, pack(columns), want_ids=False, write_id="w")
     assert list(written_ids(bench.handle, "w")) == ["own", "2"]
     assert 0 < bench.client.pttl(bench.handle.keys.kept_ids("w")) <= 30 * 86_400_000
+
+
+def test_jobs_of_no_write_cost_no_command_for_its_ids(bench: WorkBench) -> None:
+    columns = pack(encode(bench.handle.dialect, rows_of([NewJob({}), NewJob({})]), {}, range(2)))
+    counts = []
+    for number, write_id in enumerate([None, None, "w"]):
+        with script_work(bench.client, prefix=bench.handle.keys.base) as scripts:
+            add_chunk(bench.handle, "task", number, 2, columns, want_ids=False, write_id=write_id)
+        counts.append(sum(script.commands for script in scripts))
+    # Looks for the last entry, adds one, sets the time to live; Bull reads its counter, too.
+    assert counts[2] - counts[1] == (3 if bench.bullmq else 4)
 
 
 def test_jobs_that_are_gone_have_ended_as_their_events_tell_or_are_lost(bench: WorkBench) -> None:

@@ -45,9 +45,9 @@ local function write_ahead(key, write_id, replaces)
 end
 
 -- Adds the next jobs of a registered write if its position is `arg.position` (rows processed), so that a call that is
--- sent again changes nothing. The rows leave their stage key in the same script. `add_jobs(key, arg, chunk, from, now)`
--- returns {next, added, duplicates, deduplicated (nil: 0), rejected (nil: none), counts (nil: none; further fields of the
--- write, and what to add to them), ids and is_range (see keep_ids; those of other queues are in by_list)}.
+-- sent again changes nothing. The rows leave their stage key in the same script. `add_jobs(key, arg, chunk, from, now,
+-- keeps_all)` returns {next, added, duplicates, deduplicated (nil: 0), rejected (nil: none), counts (nil: none; further
+-- fields of the write, and what to add to them), ids and is_range (see keep_ids; those of other queues are in by_list)}.
 -- Returns {state, rows processed}; state is 'open', 'finished', 'broken' (staged rows are gone) or 'unknown' (no such
 -- write). Before the first row also 'replacing' (the queue has to be emptied first), or {'behind', 0, id of the write
 -- that comes first}. With a callback also 'opening' before the first row (it has to be added), and 'closing' after the
@@ -106,7 +106,7 @@ local function commit_once(key, arg, add_jobs)
       call('HINCRBY', key.write, 'dropped', last - from + 1)
     else
       chunk.n = last
-      result = add_jobs(key, arg, chunk, from, now)
+      result = add_jobs(key, arg, chunk, from, now, write[8])
       for list, part in pairs(result.by_list or {[key.kept_ids] = result}) do
         keep_ids(list, part, write[8], arg.record_ttl_ms)
       end

@@ -119,8 +119,8 @@ end
 -- order = number of the flow and of the job, checked = rows that can be refused}.
 -- Returns {next, added, duplicates, deduplicated, ids = {order, id of the job that is kept} of deduplicated jobs,
 -- rejected = {order, reason} of jobs that were not added, by_list = key for the kept ids of a queue -> {ids} of its
--- jobs}. Without such a key in `key`, by_list is empty.
-local function add_flows(key, arg, flows, _, now)
+-- jobs}; it is empty unless `keeps_all`.
+local function add_flows(key, arg, flows, _, now, keeps_all)
   local places = places_of(key, arg, flows)
   local added_before = flows_added_before(places)
   local refused, is_any = refused_flows(places, added_before)
@@ -145,7 +145,7 @@ local function add_flows(key, arg, flows, _, now)
       local result = add_jobs(place.keys, place.args, chunk, 1, now)
       total.added = total.added + result.added
       total.duplicates = total.duplicates + result.duplicates
-      if place.keys.kept_ids then
+      if keeps_all then
         local kept = total.by_list[place.keys.kept_ids] or {ids = {}}
         for _, id in ipairs(result.ids) do
           kept.ids[#kept.ids + 1] = id
