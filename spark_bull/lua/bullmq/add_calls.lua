@@ -1,6 +1,6 @@
--- Adds the calls of a chunk that are neither pending nor ended, and returns the outcomes of those that have ended. A call
--- is a job whose parent keeps its value or its reason; the parent is no job of the queue, and never starts: `pending` is
--- a dependency that stays. In a chunk, calls of one parent are next to each other.
+-- Adds the calls of a chunk that are neither pending nor ended, and returns the outcomes of those that have ended. A
+-- call is a job whose parent keeps its value or its reason; the parent is no job of the queue, and never starts:
+-- `pending` is a dependency that stays. In a chunk, calls of one parent are next to each other.
 -- @keys open_callers intake_closed
 -- @returns {number of jobs added, {row, 1 or 0 (failed), value or reason} of each call that has ended}, or {'closed'}
 -- @include bullmq/lib: add_jobs

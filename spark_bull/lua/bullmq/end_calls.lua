@@ -1,5 +1,5 @@
--- Ends calls that are pending with a reason, and removes their jobs, unless a worker has locked them: such a job runs to
--- its end, which changes nothing. `calls`: {ids of jobs, ids of their parents}.
+-- Ends calls that are pending with a reason, and removes their jobs, unless a worker has locked them: such a job runs
+-- to its end, which changes nothing. `calls`: {ids of jobs, ids of their parents}.
 -- @keys completed delayed failed prioritized waiting_children
 -- @returns how many of the first calls are done; the others need the script again
 -- @include bullmq/lib: remove_from_state sorted_state

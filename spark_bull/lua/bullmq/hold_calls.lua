@@ -1,5 +1,5 @@
--- Renews the lease of a caller, and keeps its results for `keep_ms` from now. Without `lease_ms` the caller has ended: it
--- gives up the lease.
+-- Renews the lease of a caller, and keeps its results for `keep_ms` from now. Without `lease_ms` the caller has ended:
+-- it gives up the lease.
 -- @keys open_callers
 -- @args parents...
 -- @returns the time, ms since 1970

@@ -1,6 +1,6 @@
 -- Moves delayed jobs that are due to the waiting ones, in the order in which they are due. While jobs have expired, it
--- does so only after the script `expire` (`after_expiry`), as it would move some of them. Before, it lets jobs go on that
--- depend on ended ones by relays.
+-- does so only after the script `expire` (`after_expiry`), as it would move some of them. Before, it lets jobs go on
+-- that depend on ended ones by relays.
 -- @returns {number of promoted jobs, when the next one is due or expires, ms, or '', now in ms}
 -- @include bullmq/lib: promote_due_jobs run_relays waiting_list
 -- @include lib: promote_due_once time_ms

@@ -11,9 +11,9 @@ end
 
 -- Adds jobs of a chunk, unless this call was answered before.
 -- `add_jobs(key, arg, chunk, from, now, keeps_all)` returns {next, added, duplicates, deduplicated (nil: 0), ids,
--- rejected (nil: none), is_range and by_list (see commit_once)}. With the key `kept_ids`, the ids are kept there. Nothing
--- is added, and the call can be repeated, with the replies {'closed'} (the queue accepts no jobs), and {'full', length of
--- the queue} (with `arg.max_length`, '': none).
+-- rejected (nil: none), is_range and by_list (see commit_once)}. With the key `kept_ids`, the ids are kept there.
+-- Nothing is added, and the call can be repeated, with the replies {'closed'} (the queue accepts no jobs), and {'full',
+-- length of the queue} (with `arg.max_length`, '': none).
 local function add_once(key, arg, add_jobs)
   return once(key.receipt, arg.number .. ':' .. arg.from, arg.ttl_ms, function()
     if key.intake_closed and redis.call('EXISTS', key.intake_closed) == 1 then

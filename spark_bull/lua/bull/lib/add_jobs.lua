@@ -3,8 +3,8 @@
 
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the length of the list
 -- allows, unless the chunk must be added as a whole.
--- Returns {next = first row not processed, added, duplicates, deduplicated, ids, is_range (see keep_ids)}. A job that is
--- deduplicated has the id of the job that is kept.
+-- Returns {next = first row not processed, added, duplicates, deduplicated, ids, is_range (see keep_ids)}. A job that
+-- is deduplicated has the id of the job that is kept.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
   local target = waiting_list(key)

@@ -53,9 +53,10 @@ local function flows_added_before(places)
   return added
 end
 
--- Finds flows that can't be added whole: a parent outside the flow is missing, a job exists and can't become a child, or
--- two flows have a job of the same id. Only jobs whose ids were chosen by the user, and roots with parents, are checked.
--- Those that were `added_before` are left out. Returns {flow -> {reason, order of the job}} and whether there is any.
+-- Finds flows that can't be added whole: a parent outside the flow is missing, a job exists and can't become a child,
+-- or two flows have a job of the same id. Only jobs whose ids were chosen by the user, and roots with parents, are
+-- checked. Those that were `added_before` are left out. Returns {flow -> {reason, order of the job}} and whether there
+-- is any.
 local function refused_flows(places, added_before)
   local refused, is_any, takers, new_parents = {}, false, {}, nil
 

@@ -4,8 +4,8 @@
 
 -- Adds all jobs of a chunk from row `from` on.
 -- Returns {next = first row not processed, added, duplicates, deduplicated, ids, is_range (see keep_ids), rejected}. A
--- job that is deduplicated has the id of the job that is kept. `rejected`: {row, reason} of jobs that were not added, see
--- chunk_parents; their id is ''.
+-- job that is deduplicated has the id of the job that is kept. `rejected`: {row, reason} of jobs that were not added,
+-- see chunk_parents; their id is ''.
 local function add_jobs(key, arg, chunk, from, now)
   local call, base, format = redis.call, arg.base, string.format
   local n = chunk.n

@@ -3,9 +3,9 @@
 
 -- Removes a deleted job from the dependencies of its parent. A parent that has no dependencies left becomes the next
 -- job, even if others have a higher priority, as in Node; with `together` (many jobs are deleted at once), a parent of
--- the same queue is deleted, too, and leaves its own parent; a relay is marked to do the same to its dependents. Returns
--- whether the job was among the dependencies, and how many parents were deleted. It is a loop, as a sequence can have
--- more jobs than Lua's stack.
+-- the same queue is deleted, too, and leaves its own parent; a relay is marked to do the same to its dependents.
+-- Returns whether the job was among the dependencies, and how many parents were deleted. It is a loop, as a sequence
+-- can have more jobs than Lua's stack.
 local function leave_parent(key, arg, job_key, parent_key, together)
   local call, was_child, deleted = redis.call, false, 0
   while parent_key and call('EXISTS', parent_key) == 1

@@ -1,9 +1,9 @@
 -- @include bullmq/lib: relay_key
 
 -- Lets jobs wait for jobs that they depend on. `links`: {ids = of these, dependents = a list of ids for each, relayed =
--- whether each has a relay, on_failure = flag for their failure}. All were added by the same write, and wait: a job that
--- does not wait was there before, and neither waits nor is waited for. The one dependent of a job is its parent, as in
--- BullMQ; several ones are told of its end by a relay.
+-- whether each has a relay, on_failure = flag for their failure}. All were added by the same write, and wait: a job
+-- that does not wait was there before, and neither waits nor is waited for. The one dependent of a job is its parent,
+-- as in BullMQ; several ones are told of its end by a relay.
 local function link_jobs(key, arg, links, now)
   local call, base = redis.call, arg.base
   local relayed = links.relayed

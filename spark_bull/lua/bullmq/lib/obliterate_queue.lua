@@ -8,8 +8,8 @@ local function remove_schedulers(key, ids)
 end
 
 -- Pauses a queue, then removes its next jobs, and finally its other keys. A parent is removed with its last child; one
--- that waits for children of another queue stays, as in BullMQ, and runs when they have finished. The jobs that depend on
--- a removed one by a relay are removed here, as no promoter may be there.
+-- that waits for children of another queue stays, as in BullMQ, and runs when they have finished. The jobs that depend
+-- on a removed one by a relay are removed here, as no promoter may be there.
 -- Returns 'open' while there is more to remove, then 'done'.
 local function obliterate_queue(key, arg)
   local function remove(ids)

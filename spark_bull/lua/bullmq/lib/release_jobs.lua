@@ -1,8 +1,8 @@
 -- @include bullmq/lib: delay_job enqueue_job event_limit
 -- @include lib: whole_number
 
--- Moves those of some waiting parents that have no unfinished child to the waiting or, if they have a delay, the delayed
--- jobs, in their order.
+-- Moves those of some waiting parents that have no unfinished child to the waiting or, if they have a delay, the
+-- delayed jobs, in their order.
 local function release_jobs(key, arg, ids, now)
   local call = redis.call
   for _, id in ipairs(ids) do

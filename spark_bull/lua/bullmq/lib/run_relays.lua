@@ -4,8 +4,8 @@
 local MOST_DEPENDENTS = 200
 
 -- Tells the next dependents of a relay how its job has ended, as if each were the parent of that job; `most` at most.
--- If many jobs were removed with its own, they are removed, too, when they wait for nothing else. Returns how many, with
--- the jobs deleted.
+-- If many jobs were removed with its own, they are removed, too, when they wait for nothing else. Returns how many,
+-- with the jobs deleted.
 local function tell(key, arg, relay, most, now)
   local call = redis.call
   local fields = call('HMGET', relay, 'of', 'flag', 'defa', 'removed')
@@ -33,8 +33,8 @@ local function tell(key, arg, relay, most, now)
   return told
 end
 
--- Ends relays whose jobs have ended, which BullMQ has moved to the waiting ones of their queue: those that depend on such
--- a job go on. Returns whether there are more.
+-- Ends relays whose jobs have ended, which BullMQ has moved to the waiting ones of their queue: those that depend on
+-- such a job go on. Returns whether there are more.
 local function run_relays(key, arg, now)
   local call, left = redis.call, MOST_DEPENDENTS
   local id = call('LINDEX', key.relay_wait, -1)
