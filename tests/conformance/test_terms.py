@@ -92,6 +92,25 @@ def test_the_promoter_fails_expired_jobs_wherever_they_are_in_the_list(bench: Wo
 
 
 @only_bullmq
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+def test_the_promoter_pauses_after_jobs_that_were_far_from_both_ends_of_a_list(bench: WorkBench, place: str) -> None:
+    """To remove them takes Redis longer."""
+    others = [str(n) for n in range(1_000, 151_000)]
+    halves_before = {"first": 0, "middle": 1, "last": 2}[place]
+    for _ in range(halves_before):
+        bench.client.lpush(bench.key("wait"), *others)
+    # One more than a call fails.
+    gone = bench.add(101, expire_at=PAST)
+    for _ in range(2 - halves_before):
+        bench.client.lpush(bench.key("wait"), *others)
+    while not bench.counts().get("failed"):
+        promote_due(bench.handle)
+    assert bench.counts()["failed"] == 100
+    pause = bench.client.zscore(bench.key("expiry"), "") - int(bench.field(gone[0], "finishedOn") or 0)
+    assert (pause > 0) == (place == "middle")
+
+
+@only_bullmq
 def test_jobs_expire_in_a_paused_queue(bench: WorkBench) -> None:
     (gone, _) = bench.add(1, expire_at=PAST) + bench.add(1)
     bench.queue.pause()

@@ -6,6 +6,9 @@ local EXAMINED, SHARE = 5000, 100
 -- The list is read again after this many times the entries of the last time, in ms per entry, at least after PAUSE_MS: so
 -- it takes a few percent of the time of Redis.
 local MS_PER_ENTRY, PAUSE_MS = 0.01, 200
+-- To remove jobs from within a list, Redis compares all ids between them and an end of the list. Further from it than
+-- NEAR, this takes ms; then the next call comes after this time for each id, so it takes a few percent, too.
+local NEAR, MS_PER_COMPARED = 100000, 0.0004
 -- A position is forgotten when no call has continued from it for so long.
 local POSITION_TTL_MS = 60000
 
@@ -47,6 +50,14 @@ local function forget_others(key, arg)
   end
 end
 
+-- Removes `count` marks, which begin `position` ids from the end of a list, from the nearer end. Returns how long to wait
+-- until the next call, ms.
+local function remove_marks(list, position, count)
+  local to_head = redis.call('LLEN', list) - position
+  redis.call('LREM', list, to_head < position and count or -count, '')
+  return math.max(0, math.min(position, to_head) - NEAR) * MS_PER_COMPARED
+end
+
 -- Takes jobs of `expired` out of the next part of a list, from the end from which jobs are claimed. Ids are overwritten
 -- by a mark that is no id, and one LREM removes all marks. Returns their ids, and when to go on, ms from now.
 local function take_listed(key, arg, list)
@@ -66,13 +77,11 @@ local function take_listed(key, arg, list)
     end
     place = place - 1
   end
-  if #gone > 0 then
-    call('LREM', list, -#gone, '')
-  end
+  local pause = #gone > 0 and remove_marks(list, position, #gone) or 0
   position = position + #ids - place - #gone
   if place > 0 or #ids == EXAMINED then
     call('SET', key.expiry_position, position, 'PX', POSITION_TTL_MS)
-    return gone, 0
+    return gone, pause
   end
   call('DEL', key.expiry_position)
   forget_others(key, arg)
