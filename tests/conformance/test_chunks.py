@@ -83,6 +83,22 @@ def test_a_half_of_a_chunk_that_ends_is_settled_before_the_other_half(
     assert [str(job.failed_reason) for job in queue.page("failed")] == ["seven"]
 
 
+def test_a_large_outcome_is_settled_before_the_next_job_of_its_chunk_starts(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_bull.worker.slot.chunk_loop.SETTLE_S", float("inf"))
+    chunk_bytes, settled = 10_000, list[int]()
+
+    def process(job: RunningJob) -> str:
+        settled.append(queue.counts()["completed"])
+        return "x" * (2 * chunk_bytes if job.data["n"] == 1 else 1)
+
+    add(queue, 3)
+    with OurWorker(queue.handle, process, chunk_size=3, chunk_bytes=chunk_bytes):
+        wait_until(completed(queue, 3), "all jobs")
+    assert settled == [0, 0, 2]
+
+
 @pytest.mark.parametrize("is_coroutine", [False, True])
 def test_functions_of_a_chunk_end_when_their_jobs_are_returned(queue: BullQueue, is_coroutine: bool) -> None:
     """As when a worker on the driver no longer waits for them."""

@@ -21,7 +21,8 @@ from spark_bull.worker.slot.slot_plan import SlotPlan
 from spark_bull.worker.slot.slot_queue import SlotQueue
 from spark_bull.worker.slot.unsettled import SCRIPT_JOBS
 
-#: Interval at which a chunk is settled in parts, as its jobs end.
+#: Interval at which a chunk is settled in parts, as its jobs end. It is also settled in parts when its outcomes exceed
+#: `chunk_bytes`.
 SETTLE_S: Final = 0.5
 #: Duration after which the rest of a chunk of jobs that run one by one is returned to the queue.
 RETURN_S: Final = 2.0
@@ -201,7 +202,8 @@ class ChunkLoop(SlotLoop):
                 if runner.one_by_one and (parts[-1].limited_ms or (is_long and now_s - begun > RETURN_S)):
                     self._return_rest(queue, parts[-1], jobs[jobs.index(results[-1].job) + 1 :], claim.now)
                     break
-                if is_long and done < len(running):
+                is_large = any(part.is_large(self._plan.chunk_bytes) for part in parts)
+                if (is_long or is_large) and done < len(running):
                     _Processed(queue, parts).settle()
                     settled_at = monotonic_s()
                     self._report.publish_now_and_then("busy", self.clients)
