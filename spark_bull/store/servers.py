@@ -234,7 +234,7 @@ class Servers:
             primary = at_address(self._settings.url, *self._ask(self._sentinels.service))
         else:
             connection.send_command("HELLO")
-            said = _by_name(connection.read_response(disable_decoding=True))
+            said = _said(partial(connection.read_response, disable_decoding=True))
             primary = url if said.get(b"role") == b"master" else ""
         if primary != url:
             raise redis.ConnectionError("the server is not the primary any more")
@@ -258,17 +258,18 @@ def _answers(servers: Iterable[S], ask: Callable[[S], T]) -> Iterator[T]:
 
 def _hello(client: redis.Redis) -> dict[bytes, Any]:
     """What a server says of itself, for which no right is needed; nothing if it has no HELLO."""
+    return _said(partial(raw_reply, client, ("HELLO",)))
+
+
+def _said(read: Callable[[], Any]) -> dict[bytes, Any]:
+    """The reply to HELLO that `read` returns; nothing if the server does not know this command."""
     try:
-        reply = raw_reply(client, ("HELLO",))
+        reply = read()
     except ResponseError as error:
         if "unknown command" not in str(error):
             raise
         return {}
-    return _by_name(reply)
-
-
-def _by_name(reply: Any) -> dict[bytes, Any]:
-    """A map, which RESP2 sends as a list of names and values."""
+    # RESP2 sends a map as a list of names and values.
     return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from redis import Redis
+import pytest
+from redis import ConnectionError, Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
+from spark_bull.store.servers import Servers
+from spark_bull.store.settings import RedisSettings
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -27,3 +30,11 @@ def test_the_address_of_the_primary_is_found_and_found_again(own_redis: Callable
             client.execute_command("REPLICAOF", "NO", "ONE")
             assert queue.add({}) == "2"
             wait_until(lambda: queue.counts()["completed"] == 2, "the job of the new primary")
+
+
+def test_a_server_without_hello_is_not_taken_for_the_primary(own_redis: Callable[..., EmbeddedRedis]) -> None:
+    old = own_redis({"rename-command": 'HELLO ""'})
+    url = f"redis://127.0.0.1:{old.port},127.0.0.1:{own_redis().port}/0"
+    settings = RedisSettings(url, extra=(("protocol", "2"),))
+    with pytest.raises(ConnectionError, match="the server is not the primary any more"):
+        Servers(settings).at(None).ping()
