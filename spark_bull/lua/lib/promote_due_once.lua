@@ -1,7 +1,7 @@
 -- @include lib: next_expiry_of once time_ms
 
--- Promotes delayed jobs that are due, unless this call was answered before, or jobs that expire are to fail before that.
--- `promote(now)` returns when the next one is due, ms, or false, and how many it has promoted.
+-- Promotes delayed jobs that are due, once per call of a sender. Promotes none while jobs have expired and the script
+-- `expire` has not run yet (`after_expiry`), as it would move some of them. `promote(now)` returns when the next one is due, ms, or false, and how many it has promoted.
 -- Returns {number of promoted jobs, when the next one is due or expires, ms, or '', now in ms}.
 local function promote_due_once(key, arg, promote)
   local now = time_ms()

@@ -1,10 +1,12 @@
 """Jobs of one write that depend on each other (BullMQ): a job runs after all jobs that it depends on.
 
-A job of BullMQ has one parent, which waits for it. So the one job that depends on another is its parent; several ones
-have a relay, which is the parent in their place, and which a promoter ends when BullMQ lets it go on.
+In BullMQ, a job has at most one parent, and the parent starts when its children have ended. If one job depends on a
+job, it becomes the parent of that job. If several do, a relay becomes the parent: a job that is never run, and whose
+end releases them. A promoter ends it as soon as BullMQ moves it to the waiting jobs of its queue.
 
-All jobs of the write wait until the last one is added. Then chunks that the driver has staged link them, and release
-those that depend on none: the order in which tasks stage their rows does not matter, and none of them starts too early.
+No job of the write may start before all are added and linked. So the commit adds all of them to waiting-children.
+Chunks that the driver has staged follow: they link the jobs, then release those that depend on none. So tasks may
+stage their rows in any order.
 """
 
 from __future__ import annotations
