@@ -108,8 +108,8 @@ class UdfRunner(Runner):
         yield damaged
         runnable = _others(held, {result.job for result in damaged})
         # A job that must never run twice has a call of its own.
-        alone = {job for job in runnable if runs_at_most_once(job.claimed.opts)}
-        yield from self._called(_others(runnable, alone))
+        alone = [job for job in runnable if runs_at_most_once(job.claimed.opts)]
+        yield from self._called(_others(runnable, {*alone}))
         for job in alone:
             yield from self._called([job])
 
