@@ -21,7 +21,6 @@ from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import roll_forward
 from spark_bull.queue.dispatch.written import WrittenIds, find_written, read_written, wait_for_written, written_ids
 from spark_bull.queue.dispatch.written_ends import WrittenEnds
-from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import DIALECTS, WorkBench, completed
 from tests.support.writes import register_all, stage_all
@@ -102,17 +101,6 @@ def test_tasks_keep_the_ids_of_the_jobs_that_they_add(bench: WorkBench) -> None:
     add_chunk(bench.handle, "task", 0, 2, pack(columns), want_ids=False, write_id="w")
     assert list(written_ids(bench.handle, "w")) == ["own", "2"]
     assert 0 < bench.client.pttl(bench.handle.keys.kept_ids("w")) <= 30 * 86_400_000
-
-
-def test_jobs_of_no_write_cost_no_command_for_its_ids(bench: WorkBench) -> None:
-    columns = pack(encode(bench.handle.dialect, rows_of([NewJob({}), NewJob({})]), {}, range(2)))
-    counts = []
-    for number, write_id in enumerate([None, None, "w"]):
-        with script_work(bench.client, prefix=bench.handle.keys.base) as scripts:
-            add_chunk(bench.handle, "task", number, 2, columns, want_ids=False, write_id=write_id)
-        counts.append(sum(script.commands for script in scripts))
-    # Looks for the last entry, adds one, sets the time to live; Bull reads its counter, too.
-    assert counts[2] - counts[1] == (3 if bench.bullmq else 4)
 
 
 def test_jobs_that_are_gone_have_ended_as_their_events_tell_or_are_lost(bench: WorkBench) -> None:

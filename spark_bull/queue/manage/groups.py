@@ -33,8 +33,9 @@ def set_group_limit(
     duration_ms: int | None = None,
 ) -> None:
     """Sets those limits of a group that are given. Raises OptionError."""
+    checked = checked_name(group)
     given = given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
-    change_groups(handle, [GroupChange(group, given)])
+    change_groups(handle, [GroupChange(checked, given)])
 
 
 def remove_group_limit(handle: QueueHandle, group: str, *, concurrency: bool = True, rate: bool = True) -> None:

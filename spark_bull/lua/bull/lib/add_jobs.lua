@@ -89,7 +89,7 @@ local function add_jobs(key, arg, chunk, from, now)
     deduplicated = deduplicated,
     ids = ids,
     -- A number that is taken moves the counter.
-    is_range = key.kept_ids and not chunk.job_id and deduplicated == 0
+    is_range = not chunk.job_id and deduplicated == 0
       and tonumber(call('GET', key.id)) == counter + last,
   }
 end

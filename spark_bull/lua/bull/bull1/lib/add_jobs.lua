@@ -72,6 +72,6 @@ local function add_jobs(key, arg, chunk, from, now)
     duplicates = duplicates,
     ids = ids,
     -- A number that is taken moves the counter.
-    is_range = key.kept_ids and not chunk.job_id and tonumber(call('GET', key.id)) == counter + n,
+    is_range = not chunk.job_id and tonumber(call('GET', key.id)) == counter + n,
   }
 end
