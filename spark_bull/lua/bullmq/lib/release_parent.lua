@@ -1,9 +1,9 @@
 -- @include bullmq/lib: delay_job enqueue_job
 -- @include lib: whole_number
 
--- Moves a parent from `state` to the waiting or, if it has a delay, the delayed jobs. Returns whether it was in
--- `state`.
-local function release_parent(keys, arg, parent_key, parent_id, state, now)
+-- Moves a parent from `state` to the waiting or, if it has a delay, the delayed jobs. `push`: RPUSH (nil) makes it the
+-- next one of its list, LPUSH the last one. Returns whether it was in `state`.
+local function release_parent(keys, arg, parent_key, parent_id, state, now, push)
   local call = redis.call
   if call('ZREM', state, parent_id) == 0 then
     return false
@@ -13,7 +13,7 @@ local function release_parent(keys, arg, parent_key, parent_id, state, now)
   if delay > 0 then
     delay_job(keys, parent_id, now + delay)
   else
-    enqueue_job(keys, arg.bullmq_version, parent_id, whole_number(fields[1]), 'RPUSH')
+    enqueue_job(keys, arg.bullmq_version, parent_id, whole_number(fields[1]), push or 'RPUSH')
     call('XADD', keys.events, '*', 'event', 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
   end
   return true
