@@ -43,6 +43,8 @@ os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_py
 os.environ["SPARK_BULL_TEST_PYTHON"] = sys.executable
 # A JVM that runs only some seconds needs half as much CPU without its second compiler and parallel garbage collector.
 os.environ["SPARK_SUBMIT_OPTS"] = JVM_OPTIONS
+# For how long, in s, Python waits for rows of the JVM.
+os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = "600"
 # Each process would compile the modules of the tests and of the package anew.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,8 @@ def spark(python_forks: Path) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.driver.host": "127.0.0.1",
+        # For how long, in s, the JVM waits until Python fetches rows.
+        "spark.python.authenticate.socketTimeout": os.environ["SPARK_AUTH_SOCKET_TIMEOUT"],
         # Times are shown alike on every machine.
         "spark.sql.session.timeZone": "UTC",
         # Spark starts a program, chmod, for each file that it writes. These write no second file with checksums.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from select import select
 
 from tests.support.listening import accepting
+from tests.support.ports import new_listener
 
 SCRIPT = re.compile(rb"\r\nEVAL(SHA)?\r\n")
 
@@ -67,7 +68,7 @@ class LosingProxy:
 
 @contextmanager
 def losing_proxy(target: int, each: int, held: Callable[[], bool] | None = None) -> Iterator[LosingProxy]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with new_listener() as listener:
         proxy = LosingProxy(listener.getsockname()[1], target, each, held)
         with accepting(listener, proxy.carry):
             yield proxy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from threading import Thread
 from redis import Redis
 from redis.exceptions import ResponseError
 
+from tests.support.ports import UNUSED_PORT
 from tests.support.wait import wait_until
 
 
@@ -34,9 +34,7 @@ def _enough_replicas(client: Redis) -> None:
 
 def _be_replica(client: Redis) -> None:
     """Becomes a replica of a server that does not exist."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        client.execute_command("REPLICAOF", "127.0.0.1", unused.getsockname()[1])
+    client.execute_command("REPLICAOF", "127.0.0.1", UNUSED_PORT)
 
 
 def _be_stale_replica(client: Redis) -> None:

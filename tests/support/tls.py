@@ -13,6 +13,7 @@ from pathlib import Path
 from select import select
 
 from tests.support.listening import accepting
+from tests.support.ports import new_listener
 
 #: What a Sentinel sends first on a connection without TLS.
 _OF_SENTINEL = re.compile(rb"SETNAME\r\n\$\d+\r\nsentinel-")
@@ -98,7 +99,7 @@ class TlsServer:
 @contextmanager
 def tls_server(context: ssl.SSLContext, target: int = 0) -> Iterator[TlsServer]:
     """Serves on a free port before Redis on the port `target`, which may be set later."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with new_listener() as listener:
         server = TlsServer(listener.getsockname()[1], target, context)
         with accepting(listener, server.carry):
             yield server

@@ -23,6 +23,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings, resolved, settings_of
 from tests.support.passing_state import become_cluster
+from tests.support.ports import new_listener
 from tests.support.wait import wait_until
 
 SECRET = "hunter2"
@@ -186,7 +187,7 @@ def test_an_unreachable_redis_is_an_error_with_its_address_and_no_secret() -> No
 def silent_server() -> Iterator[tuple[int, list[socket.socket]]]:
     """Accepts connections and never answers; yields its port and the connections so far."""
     taken: list[socket.socket] = []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with new_listener() as listener:
 
         def take() -> None:
             with suppress(OSError):
