@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
+from redis import Redis
 
 import spark_bull
 from spark_bull import BullQueue, Promoter
@@ -20,6 +21,7 @@ from spark_bull.queue.call.flight import REMOVED
 from spark_bull.worker.job.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.wait import wait_until
+from tests.support.work_bench import WorkBench, completed
 from tests.support.worker import OurWorker
 
 Call = Callable[..., DataFrame]
@@ -98,6 +100,22 @@ def test_a_row_that_fails_fails_the_task_and_is_named(bull: Bull, call: Call, sq
         call(frame, on_error="fail").collect()
     with pytest.raises(PySparkException, match=r"row 0 of partition 0 .*return_schema: expected the payload to match"):
         call(numbers(bull, 3).coalesce(1), on_error="fail", return_schema="ARRAY<INT>").collect()
+
+
+def test_a_result_that_is_no_json_is_an_error_of_its_row(
+    bull: Bull, call: Call, queue: BullQueue, client: Redis
+) -> None:
+    found: list[Row] = []
+    calling = threading.Thread(target=lambda: found.extend(by_n(call(numbers(bull, 1, 2)))))
+    calling.start()
+    wait_until(lambda: jobs(queue) == 2, "the jobs to be added")
+    bench = WorkBench(queue, client, twice=False)
+    claim = bench.claim()
+    bench.work(completed(claim, "{oops", count=0))
+    calling.join()
+    expected = "expected `returnvalue` of job {} to be JSON (Expecting property name enclosed in double quotes: line 1 "
+    assert [row["result"] for row in found] == [None, None]
+    assert all(row["error"].startswith(expected.format(row["jobId"])) for row in found)
 
 
 def test_jobs_that_take_too_long_are_removed(bull: Bull, call: Call, queue: BullQueue) -> None:

@@ -11,7 +11,8 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from spark_bull.error_text import sendable
 from spark_bull.errors import OptionError
-from spark_bull.queue.call.caller import Outcome
+from spark_bull.model.job_json import damaged_field
+from spark_bull.queue.call.flight import Ended
 from spark_bull.spark.json.payload import WrongPayload, payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.lazy_arrow import pa
@@ -38,13 +39,17 @@ class Parsed(NamedTuple):
     errors: list[str | None]
 
 
-def parsed(outcomes: Sequence[Outcome], result: DataType) -> Parsed:
-    """The values of outcomes as a type; one that does not match it is an error."""
-    errors = [outcome.error for outcome in outcomes]
-    values = [outcome.value and json.loads(outcome.value) for outcome in outcomes]
-    if isinstance(result, StringType):
-        texts = [_text(value, outcome.value) for value, outcome in zip(values, outcomes, strict=True)]
-        return Parsed(pa.array(texts, pa.string()), errors)
+def parsed(ended: Sequence[Ended], result: DataType) -> Parsed:
+    """The values of calls as a type; one that is not JSON, or does not match the type, is an error."""
+    errors = [one.outcome.error for one in ended]
+    values: list[Any] = [None] * len(ended)
+    for position, (call, outcome) in enumerate(ended):
+        if outcome.value is not None:
+            try:
+                values[position] = _read(outcome.value, result)
+            except (ValueError, RecursionError) as error:
+                text = outcome.value.decode("utf-8", "replace")
+                errors[position] = damaged_field("returnvalue", call.job_id, f"JSON ({error})", text)
     kind = to_arrow_type(result)
     try:
         return Parsed(payload_array(values, kind), errors)
@@ -57,20 +62,19 @@ def parsed(outcomes: Sequence[Outcome], result: DataType) -> Parsed:
         return Parsed(payload_array(values, kind), errors)
 
 
-def _text(value: Any, json_text: bytes | None) -> str | None:
-    """As get_json_object of Spark: a string without quotes, any other value as JSON.
+def _read(value: bytes, result: DataType) -> Any:
+    """Parses a value; as a string, it is what get_json_object of Spark gives: a text without quotes, or JSON.
 
     Unpaired surrogates of a string, which UTF-8 lacks, become U+FFFD.
     """
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return sendable(value, sys.maxsize)
-    return (json_text or b"").decode("utf-8", "replace")
+    found = json.loads(value)
+    if found is None or not isinstance(result, StringType):
+        return found
+    return sendable(found, sys.maxsize) if isinstance(found, str) else value.decode("utf-8", "replace")
 
 
-def with_outcomes(rows: pa.RecordBatch, outcomes: Parsed, job_ids: Sequence[str]) -> pa.RecordBatch:
+def with_outcomes(rows: pa.RecordBatch, outcomes: Parsed, ended: Sequence[Ended]) -> pa.RecordBatch:
     """Rows with the columns of their outcomes."""
-    others = [pa.array(outcomes.errors, pa.string()), pa.array(job_ids, pa.string())]
+    others = [pa.array(outcomes.errors, pa.string()), pa.array([one.call.job_id for one in ended], pa.string())]
     names = [*rows.schema.names, RESULT, *_OTHERS]
     return pa.RecordBatch.from_arrays([*rows.columns, outcomes.values, *others], names=names)

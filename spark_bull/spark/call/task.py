@@ -113,10 +113,8 @@ class _Task:
 
     def _given(self, group: Sequence[Ended]) -> Iterator[pa.RecordBatch]:
         places = [self._rows.pop(one.call.row) for one in group]
-        outcomes = parsed([one.outcome for one in group], self._plan.result)
-        rows = with_outcomes(
-            places[0][0].take(pa.array([place for _, place in places])), outcomes, [one.call.job_id for one in group]
-        )
+        outcomes = parsed(group, self._plan.result)
+        rows = with_outcomes(places[0][0].take(pa.array([place for _, place in places])), outcomes, group)
         if self._plan.on_error == "fail":
             for one, error in zip(group, outcomes.errors, strict=True):
                 if error is not None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructType
 
 from spark_bull.errors import OptionError
-from spark_bull.queue.call.caller import Outcome
+from spark_bull.queue.call.caller import Call, Outcome
+from spark_bull.queue.call.flight import Ended
 from spark_bull.spark.call.results import output_schema, parsed, with_outcomes
 
 FAILED = Outcome(None, "no such address")
+
+
+def ended(*outcomes: Outcome) -> list[Ended]:
+    return [Ended(Call(f"call-{row}", 0, "{}", row), outcome) for row, outcome in enumerate(outcomes)]
 
 
 @pytest.mark.parametrize(
@@ -28,13 +33,13 @@ FAILED = Outcome(None, "no such address")
     ],
 )
 def test_a_string_is_the_text_of_a_string_or_json(value: bytes, text: str | None) -> None:
-    found = parsed([Outcome(value, None), FAILED], StringType())
+    found = parsed(ended(Outcome(value, None), FAILED), StringType())
     assert found.values.to_pylist() == [text, None]
     assert found.errors == [None, "no such address"]
 
 
 def test_values_have_a_type_and_others_are_errors() -> None:
-    outcomes = [Outcome(b"[1,2]", None), Outcome(b'{"a":1}', None), FAILED, Outcome(b"null", None)]
+    outcomes = ended(Outcome(b"[1,2]", None), Outcome(b'{"a":1}', None), FAILED, Outcome(b"null", None))
     found = parsed(outcomes, ArrayType(IntegerType()))
     assert found.values.to_pylist() == [[1, 2], None, None, None]
     assert found.errors[0] is found.errors[3] is None
@@ -42,10 +47,21 @@ def test_values_have_a_type_and_others_are_errors() -> None:
     assert found.errors[2] == "no such address"
 
 
+@pytest.mark.parametrize(
+    "value", [b"", b'{"a":1', b"[" * 100_000, b'"\xff"', b"1" * 10_000], ids=lambda value: value[:9]
+)
+@pytest.mark.parametrize("kind", [StringType(), LongType()], ids=str)
+def test_a_value_that_is_no_json_is_an_error_that_names_the_job(value: bytes, kind: DataType) -> None:
+    found = parsed(ended(Outcome(b"7", None), Outcome(value, None)), kind)
+    assert found.values.to_pylist() == ["7" if kind == StringType() else 7, None]
+    assert found.errors[0] is None
+    assert str(found.errors[1]).startswith("expected `returnvalue` of job call-1 to be JSON (")
+    assert len(str(found.errors[1])) < 500
+
+
 def test_a_value_with_an_unpaired_surrogate_is_an_error_of_its_row() -> None:
-    found = parsed(
-        [Outcome(b'{"a":"\\ud800"}', None), Outcome(b'{"a":"b"}', None)], StructType().add("a", StringType())
-    )
+    outcomes = ended(Outcome(b'{"a":"\\ud800"}', None), Outcome(b'{"a":"b"}', None))
+    found = parsed(outcomes, StructType().add("a", StringType()))
     assert found.values.to_pylist() == [None, {"a": "b"}]
     assert "surrogates not allowed" in str(found.errors[0])
     assert found.errors[1] is None
@@ -53,10 +69,11 @@ def test_a_value_with_an_unpaired_surrogate_is_an_error_of_its_row() -> None:
 
 def test_rows_have_the_columns_of_their_outcomes() -> None:
     rows = pa.RecordBatch.from_pydict({"n": [1, 2]})
-    batch = with_outcomes(rows, parsed([Outcome(b"7", None), FAILED], IntegerType()), ["a", "b"])
+    outcomes = ended(Outcome(b"7", None), FAILED)
+    batch = with_outcomes(rows, parsed(outcomes, IntegerType()), outcomes)
     assert batch.to_pylist() == [
-        {"n": 1, "result": 7, "error": None, "jobId": "a"},
-        {"n": 2, "result": None, "error": "no such address", "jobId": "b"},
+        {"n": 1, "result": 7, "error": None, "jobId": "call-0"},
+        {"n": 2, "result": None, "error": "no such address", "jobId": "call-1"},
     ]
     assert batch.schema.names == output_schema(StructType().add("n", LongType()), IntegerType()).names
 
