@@ -64,12 +64,12 @@ class QueueHandle:
 
     def run(self, verb: str, args: Mapping[str, Any] | None = None, **keys: str | list[str] | None) -> Any:
         """Runs the script of a verb with the keys and names of the queue, and these. A key that is None is absent."""
-        reply = self.connection.script(
+        if verb in _NOTING:
+            # Before the call, as claimed jobs would wait for a lost node of a cluster that has the registry.
+            note_queues(self.connection, [self.keys])
+        return self.connection.script(
             self.dialect.script(verb), self._common_keys | keys, self._common_args | dict(args or {})
         )
-        if verb in _NOTING:
-            note_queues(self.connection, [self.keys])
-        return reply
 
     def run_once(self, verb: str, args: Mapping[str, Any], **keys: str | list[str]) -> Any:
         """Runs a script that stores its reply, so that a call repeated after a lost reply changes nothing."""
