@@ -72,8 +72,6 @@ NOT_RUN = {
     "scrape_configs:\n  - job_name": "is a part of the configuration of Prometheus",
     "exporters: [carbon]": "is the configuration of a collector",
     "spark-bull reshard": "needs a queue with shards; test_shards.py runs it",
-    "[*] --> staged": "is a diagram",
-    "delayed --> wait : Promoter": "is a diagram",
 }
 _CALL_TOTAL = """
 from spark_bull import BullQueue, FlowJob, Worker
@@ -113,6 +111,7 @@ CASES = {
     "archive.trigger": Case(finished=1, files="mail/*.parquet"),
     "spark-bull add mail": Case(then={"mail": {"delayed": 1}}, prints=("delayed",)),
     # docs
+    'jobs.groupBy("state").count().show()': Case(then={"mail": {"wait": 2}}, prints=("|wait|2|",)),
     'options(queue="mail", view="metrics")': Case(prints=("|state|sum(jobs)|",)),
     "queue.stats(window_ms=600_000)": Case(finished=2, prints=("alljobs{'wait':0",)),
     "def double(": Case(prints=("numbers|wait|100", '{"doubled":')),

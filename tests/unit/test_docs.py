@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StructType
 
+import spark_bull
 from spark_bull import errors
 from spark_bull.options.table import VIEWS
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
@@ -48,6 +49,25 @@ def test_every_error_is_documented() -> None:
     page = text_of("reference/errors.md")
     ours = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)]
     assert [name for name in ours if not re.search(rf"^\| `{name}\b", page, re.MULTILINE)] == []
+
+
+def test_every_public_name_has_a_page_of_the_api_that_the_table_names() -> None:
+    described = {name for page in DOCS.glob("reference/api/*.md") for name in names_on(page)}
+    raised = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
+    assert described == set(spark_bull.__all__) - raised - {"__version__"}
+    table = re.findall(r"^\| \[[^]]+\]\(([\w-]+\.md)\) \| (.+?) \|", text_of("reference/api/index.md"), re.MULTILINE)
+    for page, names in table:
+        assert set(re.findall(r"`(\w+)`", names)) == set(names_on(DOCS / "reference" / "api" / page))
+
+
+def names_on(page: Path) -> list[str]:
+    return re.findall(r"^::: spark_bull\.(\w+)$", page.read_text("utf-8"), re.MULTILINE)
+
+
+def test_every_guide_begins_with_a_table_or_a_picture() -> None:
+    """Before its first section."""
+    begins = {page.stem: page.read_text("utf-8").partition("\n## ")[0] for page in DOCS.glob("howto/*.md")}
+    assert [guide for guide, text in begins.items() if "\n|" not in text and "![" not in text] == []
 
 
 def test_messages_in_troubleshooting_exist_in_the_code() -> None:

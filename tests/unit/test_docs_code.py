@@ -162,12 +162,11 @@ def imported_by(code: str) -> set[str]:
     return found
 
 
-def test_diagrams_have_the_states_of_the_code() -> None:
-    for block in BLOCKS:
-        if block.language == "mermaid":
-            named = set(re.findall(r"^ +(\w+) --> (\w+)", block.text, re.MULTILINE))
-            states = {state.replace("_", "-") for pair in named for state in pair}
-            assert states <= {*STATES, "staged"}
+def test_the_picture_of_states_has_those_of_the_code() -> None:
+    picture = (ROOT / "docs" / "images" / "states.svg").read_text("utf-8")
+    shown = set(re.findall(r'<text x="\d+" y="\d+">([\w-]+)</text>', picture))
+    assert {"wait", "active", "staged"} <= shown
+    assert shown & {*STATES} == {*STATES} - {"waiting-children"}
 
 
 #: Components of the collector of OpenTelemetry, in the distribution otelcol-contrib.
