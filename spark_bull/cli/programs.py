@@ -6,7 +6,7 @@ Modules that import PySpark are imported when such a command runs, so that the o
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
@@ -56,6 +56,7 @@ def _work(args: Namespace) -> Output:
 
     given = {name: getattr(args, name) for name in ("payload_schema", "engine", "slots", "timeout_ms")}
     options = _options(args) | {name: value for name, value in given.items() if value is not None}
+    options |= {"retry": dict(args.retry)} if args.retry else {}
     functions, weights, env = Functions(args.processor, args.setup), dict(args.weight), dict(args.env)
     adds_files = "spark.submit.pyFiles" in dict(args.conf)
     check(args.queue, functions, options, weights=weights, env=env, adds_files=adds_files)
@@ -120,11 +121,16 @@ def _setting(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _weight(text: str) -> tuple[str, int]:
-    name, _, number = text.rpartition("=")
-    if not name or not number.isdigit():
-        raise ArgumentTypeError(f"expected queue=number, got: {text!r}")
-    return name, int(number)
+def _number_of(what: str) -> Callable[[str], tuple[str, int]]:
+    """A parser of what=number."""
+
+    def parse(text: str) -> tuple[str, int]:
+        name, _, number = text.rpartition("=")
+        if not name or not number.isdigit():
+            raise ArgumentTypeError(f"expected {what}=number, got: {text!r}")
+        return name, int(number)
+
+    return parse
 
 
 _SPARK: Final = (
@@ -201,7 +207,13 @@ PROGRAMS: Final = (
             "--weight",
             "QUEUE=NUMBER",
             "how often this queue is asked first, instead of the order of the queues; may be repeated",
-            type=_weight,
+            type=_number_of("queue"),
+        ),
+        repeated(
+            "--retry",
+            "ERROR=NUMBER",
+            "maximum attempts after an error of this class, instead of those of the job; may be repeated",
+            type=_number_of("error"),
         ),
         _option("argument of the worker"),
         *_SPARK,

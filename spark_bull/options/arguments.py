@@ -125,6 +125,7 @@ class WorkerArguments(ConnectionArguments, total=False):
     worker_name: str | None
     limiter: Mapping[str, Any] | None
     group: Mapping[str, str | int] | None
+    retry: Mapping[str, int] | None
     remove_on_complete: KeepRule | None
     remove_on_fail: KeepRule | None
     metrics_minutes: int | None

@@ -26,6 +26,7 @@ from spark_bull.options.values import (
     names,
     number,
     priority,
+    retry_rules,
     secret,
     secrets,
     shards,
@@ -532,6 +533,15 @@ TABLE: Final[tuple[Option, ...]] = (
         '`{"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}`',
     ),
     # how they are settled
+    Option(
+        "retry",
+        retry_rules,
+        {},
+        (WORK,),
+        "maximum attempts of a job by the class of its error, instead of its own `attempts`: the nearest class of the "
+        'error that has a rule counts, 0 fails the job at once, `{"TimeoutError": 5, "ValueError": 0}`; engine `loop`',
+        "each job has its own",
+    ),
     Option(
         "removeOnComplete",
         keep,

@@ -153,6 +153,22 @@ def deduplication(_name: str, value: str) -> str | dict[str, Any]:
     return parsed if isinstance(parsed, dict) else value
 
 
+def retry_rules(name: str, value: str) -> dict[str, int]:
+    """Parses a JSON object: the maximum attempts by the name of an error's class."""
+    rules = _json_or_none(value)
+    if (
+        not isinstance(rules, dict)
+        or not all(map(str.isidentifier, rules))
+        or not all(map(_is_attempts, rules.values()))
+    ):
+        raise expected(name, 'names of error classes with numbers of attempts, such as {"TimeoutError": 5}', value)
+    return rules
+
+
+def _is_attempts(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 KEEP_RULE: Final = "true, false, a count, or an object with age (s) and count"
 
 

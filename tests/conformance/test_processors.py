@@ -127,6 +127,23 @@ def test_a_backoff_strategy_that_fails_ends_the_attempts_of_its_job(
     assert (failed.attempts_made, re.search(reason, failed.failed_reason) is not None) == (1, True), failed
 
 
+@each_dialect
+def test_jobs_are_retried_by_the_rule_for_the_class_of_their_error(queue: BullQueue) -> None:
+    def processor(job: RunningJob) -> None:
+        raise {"away": ConnectionResetError, "wrong": UnicodeError, "other": KeyError}[job.data["name"]](
+            job.data["name"]
+        )
+
+    queue.add_many(NewJob({"name": name}, attempts=2) for name in ("away", "wrong", "other"))
+    with OurWorker(queue.handle, processor, policy=OutcomePolicy(retry={"ConnectionError": 3, "ValueError": 0})):
+        work_off(queue)
+    assert {name: job.attempts_made for name, job in by_name(queue, "failed").items()} == {
+        "away": 3,
+        "wrong": 1,
+        "other": 2,
+    }
+
+
 def test_large_return_values_are_settled_in_parts(queue: BullQueue) -> None:
     queue.add_many(NewJob({"name": str(n)}) for n in range(8))
     with OurWorker(queue.handle, lambda job: "x" * 3_000_000, chunk_size=8):

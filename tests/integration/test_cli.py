@@ -736,10 +736,13 @@ def test_work_takes_several_queues_and_their_weights(
 
 
 @pytest.mark.parametrize("given", ["urgent", "=3", "urgent=", "urgent=many", "urgent=-1"])
-def test_a_weight_that_is_no_number_is_refused(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("argument", "what"), [("--weight", "queue"), ("--retry", "error")])
+def test_a_weight_or_a_retry_rule_that_is_no_number_is_refused(
+    argument: str, what: str, given: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
-        parser().parse_args(["work", "--processor", "my_jobs:send", "--queue", "urgent", "--weight", given])
-    assert f"argument --weight: expected queue=number, got: '{given}'" in capsys.readouterr().err
+        parser().parse_args(["work", "--processor", "my_jobs:send", "--queue", "urgent", argument, given])
+    assert f"argument {argument}: expected {what}=number, got: '{given}'" in capsys.readouterr().err
 
 
 def test_no_module_of_the_command_shadows_the_standard_library() -> None:

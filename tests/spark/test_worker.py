@@ -589,6 +589,30 @@ def test_a_mapping_has_processors_of_all_kinds(queue: BullQueue, start: Start, f
     assert worker.stop(PATIENCE_S)
 
 
+@pytest.mark.parametrize("frames", [False, True])
+def test_retry_rules_hold_for_processors_of_all_kinds(queue: BullQueue, start: Start, frames: bool) -> None:
+    class Away(ConnectionError):
+        pass
+
+    @f.udf("INT")
+    def ask(n: int) -> int:
+        raise Away("away")
+
+    def ask_all(jobs: DataFrame) -> DataFrame:
+        return jobs.select("id", "token", ask(f.length("data")).alias("returnvalue"))
+
+    def ask_one(job: Any) -> int:
+        raise Away("away")
+
+    processors: dict[str, Any] = {"udf": ask, "*": ask_one}
+    if frames:
+        processors["frame"] = ask_all
+    queue.add_many(NewJob(1, name, attempts=5) for name in processors)
+    start(processors, payload_schema={"udf": "INT"}, retry={"Away": 2, "ValueError": 0})
+    assert work_off(queue) == {"failed": len(processors)}
+    assert {job.attempts_made for job in queue.page("failed")} == {2}
+
+
 @pytest.mark.parametrize("name", ["slow", "sleep"])
 def test_a_job_of_a_mapping_is_cancelled_in_a_slot_of_the_driver(
     queue: BullQueue, start: Start, tmp_path: Path, name: str
@@ -667,6 +691,7 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ({"processor": print, "payload_schema": PEOPLE}, "leave it out"),
         ({"processor": print, "engine": "loops"}, "`engine`"),
         ({"processor": print, "slots": 0}, "`slots`"),
+        ({"processor": print, "retry": {"TimeoutError": "5"}}, "`retry` to be names of error classes with numbers"),
         ({"processor": print, "limiter": {"max": 3}}, "`limiter`"),
         ({"processor": print, "chunkSice": 3}, "chunk_size"),
         ({"processor": print, "timeout": 3}, "did you mean `timeout_ms`"),

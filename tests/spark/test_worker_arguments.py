@@ -55,8 +55,8 @@ GIVEN: dict[str, Any] = {
 #: Arguments that no UDF supports; see conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
 FUNCTIONS_ONLY = {"concurrency": 5, "setup": 5, "extend_timeout_on_progress": True}
 #: Arguments of the engine `loop`; conformance/test_chunks.py and test_worker_concurrency.py show their effects,
-#: test_worker.py that of `env`, and test_shards.py that of `shards`.
-LOOP_ONLY = ("min_chunk", "chunk_wait_ms", "max_started", "env", "shards")
+#: test_worker.py those of `env` and `retry`, and test_shards.py that of `shards`.
+LOOP_ONLY = {"min_chunk": 5, "chunk_wait_ms": 5, "max_started": 5, "env": 5, "shards": 5, "retry": {"ValueError": 0}}
 STREAM_ONLY = ("checkpoint", "max_jobs_per_trigger")
 
 
@@ -216,7 +216,15 @@ def test_an_argument_has_an_effect_or_is_refused(
     elif argument in LOOP_ONLY:
         if engine == "stream":
             with pytest.raises(OptionError, match=f"`{argument}` has no effect here"):
-                Worker(spark, "q", udf(), engine=engine, url=redis_url, payload_schema="kind STRING", **{argument: 5})
+                Worker(
+                    spark,
+                    "q",
+                    udf(),
+                    engine=engine,
+                    url=redis_url,
+                    payload_schema="kind STRING",
+                    **{argument: LOOP_ONLY[argument]},
+                )
     elif argument in FUNCTIONS_ONLY:
         more = {argument: FUNCTIONS_ONLY[argument]}
         with pytest.raises(OptionError, match=f"`{argument}` has no effect"):

@@ -132,6 +132,9 @@ CASES = {
         then={"shop{1}": {"completed": 2}, "shop{2}": {"completed": 1}}, prints=("|wait|3|",)
     ),
     "parcels = ": Case(prints=("|parcels{0}|3|", "|parcels{1}|3|")),
+    '{"ConnectionError": 5': Case(
+        jobs={"people": [{"age": 7}, {"age": "old"}]}, then={"people": {"completed": 1, "failed": 1}}
+    ),
     '{"sum": of_week': Case(then={"sales": {"completed": 8}}),
     '"jobColumns"': Case(then={"mail": {"delayed": 1}}),
     "INSERT INTO outbox": Case(then={"mail": {"wait": 2}}),

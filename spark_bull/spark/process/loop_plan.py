@@ -68,7 +68,7 @@ def plan_loop(
         worker,
         runner,
         largest_chunk(options, processing.processor),
-        OutcomePolicy(*keep, processing.backoff_strategy),
+        OutcomePolicy(*keep, processing.backoff_strategy, options["retry"]),
         options["concurrency"],
         min_chunk=options["minChunk"],
         chunk_wait_ms=options["chunkWaitMs"],

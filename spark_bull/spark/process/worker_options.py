@@ -46,6 +46,8 @@ _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
         "minChunk": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
         "chunkWaitMs": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
         "maxStarted": "engine='stream' does not count starts; leave it out, or use engine='loop'",
+        "retry": "engine='stream' settles rows, whose errors are texts without a class; set their column "
+        "`unrecoverable`, or use engine='loop'",
         "shards": "engine='stream' processes one queue; start a Worker for each shard, such as mail{0}, or use "
         "engine='loop'",
     },

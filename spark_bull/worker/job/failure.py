@@ -32,18 +32,22 @@ def failure(
     *,
     stack: str | None = None,
     unrecoverable: bool = False,
+    attempts: int | None = None,
     strategy: Strategy | None = None,
     default_keep: Keep = None,
 ) -> Failed | Retried:
     """Decides whether a job whose attempt failed is retried, immediately or after a delay, or has failed.
 
     stack: text of the trace to store; None stores none. unrecoverable: whether remaining attempts are skipped.
+    attempts: maximum number of attempts, instead of the job's own.
     strategy: computes backoff of types that are not built in. default_keep: for jobs without `removeOnFail`.
     """
     options = job_options(job.opts)
     reason = reason_of(error) if isinstance(error, BaseException) else sendable(error)
     traces = _with_trace(job.stacktrace, stack, dialect.stack_limit(options.stack_limit))
     allowed = options.attempts if job.attempts is None else job.attempts
+    if attempts is not None and not options.at_most_once:
+        allowed = attempts
     made = job.attempts_made + 1
     delay = -1
     if made < allowed and not unrecoverable:

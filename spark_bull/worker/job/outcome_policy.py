@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_bull.dialects.base import Dialect, json_text
@@ -16,6 +16,7 @@ from spark_bull.worker.job.failure import Strategy, failure
 from spark_bull.worker.job.interrupts import raise_if_interrupted
 from spark_bull.worker.job.job_options import keep_of
 from spark_bull.worker.job.job_runner import Result
+from spark_bull.worker.job.retry_rules import RetryRules, attempts_after
 from spark_bull.worker.job.running_job import RunningJob
 
 #: strategy(attempts made, backoff type, error, job) -> ms; -1: no more attempts. As in the Node libraries.
@@ -31,11 +32,15 @@ class NoReturnValue(TypeError):
 
 @dataclass(frozen=True)
 class OutcomePolicy:
-    """Turns results into outcomes. Its fields are defaults of the worker, for jobs whose options do not set them."""
+    """Turns results into outcomes.
+
+    Its fields are defaults of the worker, for jobs whose options do not set them, but `retry` overrides those of jobs.
+    """
 
     keep_completed: Keep = None
     keep_failed: Keep = None
     strategy: BackoffStrategy | None = None
+    retry: RetryRules = field(default_factory=dict)
 
     def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
         """Adds one result to the outcomes. now: time of Redis, ms since 1970. Never raises."""
@@ -63,12 +68,14 @@ class OutcomePolicy:
         if ending.error is None:
             ending.postpone(outcomes, claimed.id, now)
             return
+        attempts = attempts_after(self.retry, ending.error)
         decided = failure(
             dialect,
             claimed,
             ending.error,
             stack=stack_of(ending.error),
-            unrecoverable=result.job.discarded or ending.kind == "failed for good",
+            unrecoverable=result.job.discarded or ending.kind == "failed for good" or attempts == 0,
+            attempts=attempts or None,
             strategy=strategy_for(self.strategy, result.job),
             default_keep=self.keep_failed,
         )
