@@ -22,7 +22,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chromium oldest matrix matrix-tests soak audit lint docs format bench zip release clean
+.PHONY: help setup demo test chromium prometheus oldest matrix matrix-tests soak audit lint docs format bench zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,12 +32,16 @@ setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install .venv, the Node libraries, and m
 demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 flights; MONTHS=12 uses 336,776, SHARDS=3 three servers
 	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' $(RUN) jobs/demo.py --months $(MONTHS) --shards $(SHARDS)
 
-test: setup $(SPARK_CLASSES) chromium oldest ## Run the tests; PYTEST_ARGS="-k claim" selects some
+test: setup $(SPARK_CLASSES) chromium prometheus oldest ## Run the tests; PYTEST_ARGS="-k claim" selects some
 	$(RUN) -m pytest -q -n 6 --dist worksteal $(PYTEST_ARGS)
 
 # Without chromium, the tests of the page are skipped; in CI they fail.
 chromium:
 	@tools/ensure-tools.sh chromium || true
+
+# Without it, the tests of alerts and the dashboard are skipped; in CI they fail.
+prometheus:
+	@tools/ensure-tools.sh prometheus || true
 
 # Without it, the test of the oldest PySpark is skipped; in CI it fails.
 oldest: setup

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Checks, and installs if possible, the tools that the project needs: ensure-tools.sh [python] [java] [node] [chromium]
+# Checks, and installs if possible, the tools that the project needs: ensure-tools.sh [python] [java] [node] [chromium] [prometheus]
 #
 #   python  3.10 or newer, with venv and ensurepip   (PYTHON names another interpreter than python3)
 #   java    17 or newer, for Spark                   (JAVA_HOME is respected)
 #   node    18 or newer, with npm, for the Bull and BullMQ packages that the tests use
 #   chromium  123 or newer, with its driver, for the tests of the page; only if it is named
+#   prometheus  2.30 or newer, with promtool, for the tests of alerts and the dashboard; only if it is named
 #
 # As root on Debian or Ubuntu it installs missing tools; otherwise it prints the command to run and fails.
 set -euo pipefail
 
-readonly PYTHON_WANTED=3.10 JAVA_WANTED=17 NODE_WANTED=18 CHROMIUM_WANTED=123
+readonly PYTHON_WANTED=3.10 JAVA_WANTED=17 NODE_WANTED=18 CHROMIUM_WANTED=123 PROMETHEUS_WANTED=2.30
 
 # The first number with dots in a version text: 'openjdk version "17.0.15" 2025-04-15' -> 17.0.15
 parse_version() {
@@ -49,12 +50,18 @@ version_of_chromium() {
   done
 }
 
+version_of_prometheus() {
+  command -v promtool >/dev/null || return 0
+  parse_version "$(prometheus --version 2>&1 | head -n 1)" || true
+}
+
 wanted_of() {
   case $1 in
     python) echo "$PYTHON_WANTED" ;;
     java) echo "$JAVA_WANTED" ;;
     node) echo "$NODE_WANTED" ;;
     chromium) echo "$CHROMIUM_WANTED" ;;
+    prometheus) echo "$PROMETHEUS_WANTED" ;;
     *) return 1 ;;
   esac
 }
@@ -96,6 +103,7 @@ packages_for() {
     java) java_package ;;
     node) echo nodejs npm ;;
     chromium) chromium_packages ;;
+    prometheus) echo prometheus ;;
   esac
 }
 
@@ -121,7 +129,7 @@ main() {
   local -a missing=() packages=()
   (($#)) || set -- python java node
   for tool in "$@"; do
-    wanted_of "$tool" >/dev/null || { echo "expected a tool of python, java, node, chromium, got: $tool" >&2; return 2; }
+    wanted_of "$tool" >/dev/null || { echo "expected a tool of python, java, node, chromium, prometheus, got: $tool" >&2; return 2; }
     is_installed "$tool" || missing+=("$tool")
   done
   ((${#missing[@]})) || return 0

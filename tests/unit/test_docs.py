@@ -64,6 +64,11 @@ def names_on(page: Path) -> list[str]:
     return re.findall(r"^::: spark_bull\.(\w+)$", page.read_text("utf-8"), re.MULTILINE)
 
 
+def test_the_alerts_on_the_page_are_those_of_the_rules() -> None:
+    named = re.findall(r"^\| `(Bull\w+)` \|", text_of("howto/monitor.md"), re.MULTILINE)
+    assert named == re.findall(r"- alert: (\w+)", (ROOT / "conf" / "prometheus-alerts.yml").read_text("utf-8"))
+
+
 def test_every_guide_begins_with_a_table_or_a_picture() -> None:
     """Before its first section."""
     begins = {page.stem: page.read_text("utf-8").partition("\n## ")[0] for page in DOCS.glob("howto/*.md")}

@@ -1,0 +1,76 @@
+"""The dashboard and the alerts of conf/, in a real Prometheus."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from redis import Redis
+
+from spark_bull.model.jobs import NewJob
+from spark_bull.queue.bull_queue import BullQueue
+from tests.conftest import need
+from tests.integration.test_metrics_server import serving
+from tests.support.finisher import Finisher
+from tests.support.prometheus import RULES, Prometheus, is_installed, prometheus
+from tests.support.wait import wait_until
+from tests.unit.prometheus.test_dashboard import queries
+
+TESTS = Path(__file__).parents[1] / "support" / "alerts.yml"
+
+
+@pytest.fixture(autouse=True)
+def installed() -> None:
+    need(is_installed(), "needs prometheus and promtool: run `tools/ensure-tools.sh prometheus`")
+
+
+def alerts() -> dict[str, dict[str, Any]]:
+    (group,) = yaml.safe_load(RULES.read_text("utf-8"))["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def test_each_alert_fires_when_it_should_and_rests_when_it_should_not() -> None:
+    cases = yaml.safe_load(TESTS.read_text("utf-8"))["tests"]
+    checked = [check for case in cases for check in case["alert_rule_test"]]
+    fires = {check["alertname"] for check in checked if check.get("exp_alerts")}
+    rests = {check["alertname"] for check in checked if not check.get("exp_alerts")}
+    assert fires == rests == set(alerts())
+    run = subprocess.run(["promtool", "test", "rules", str(TESTS)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_queries_of_the_dashboard_and_rules_have_answers_in_prometheus(
+    client: Redis, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        finisher = Finisher(queue, client, twice=False)
+        finisher.finish(3)
+        finisher.finish(1, "failed")
+        queue.add_many([NewJob(n, name="send") for n in range(3)])
+        with serving(redis_url, prefix) as url:
+            target = url.removeprefix("http://").partition("/")[0]
+            with prometheus(target, tmp_path) as server:
+                asked = [*map(shown, queries()), *(compared(rule["expr"]) for rule in alerts().values())]
+                for query in asked:
+                    wait_until(lambda query=query: server.query(query), f"an answer to {query}")
+                wait_until(lambda: health_of(server) == dict.fromkeys(alerts(), "ok"), "all rules to be evaluated")
+
+
+def health_of(server: Prometheus) -> dict[str, str]:
+    """The rules of a server, and whether their last evaluation succeeded."""
+    return {rule["name"]: rule["health"] for group in server.ask("rules")["groups"] for rule in group["rules"]}
+
+
+def shown(query: str) -> str:
+    """A query of the dashboard as Grafana sends it."""
+    values = re.fullmatch(r"label_values\((\w+), \w+\)", query)
+    return values[1] if values else query.replace("$queue", ".*").replace("$__rate_interval", "1m")
+
+
+def compared(expression: str) -> str:
+    """The first series that the rule of an alert compares."""
+    return re.split(r" (?:[<>]=?|==) ", expression)[0]
