@@ -55,6 +55,14 @@ PRINTED = {
         "{'completed':200}",
         "100waitforanaddress",
     ),
+    "05_lakehouse": (
+        "2processesofworkerswerekilled,6queries",
+        "rowsin900",
+        "jobsadded900",
+        "outcomes900",
+        "rowsinthetable900",
+        "differentrows900",
+    ),
 }
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -97,6 +97,12 @@ copy_page = print
 with Worker(spark, "mail", copy) as worker:
     worker.await_termination()
 """
+_CALL_BOOKS = """
+orders = spark.range(3).selectExpr("concat('order-', id) AS order")
+jobs = spark.createDataFrame([("order-1", "wait"), ("order-2", "completed")], "id STRING, state STRING")
+results = spark.createDataFrame([("order-2",), ("order-2",)], "id STRING")
+books(orders, jobs, results).show()
+"""
 #: The other blocks, by a text that only this block contains. One whose case is empty needs nothing, and ends by itself
 #: without an error.
 CASES = {
@@ -243,6 +249,11 @@ CASES = {
     ),
     "curl http": Case(jobs={"mail": [{"n": 1}]}, then={"mail": {"wait": 2}}, prints=('{"jobs":[]', '"added":1')),
     "results/_checkpoint": Case(finished=3, files="results/queue=mail/day=*/*.parquet"),
+    '"jobIdColumn", "order"': Case(then={"mail": {"wait": 100}}),
+    "def send_receipt(": Case(jobs={"mail": [{"order": 1, "to": "ada@example.org"}]}, then={"mail": {"completed": 1}}),
+    'start("/lake/receipts")': Case(finished=2, files="receipts/*.parquet"),
+    "def replace_batch(": Case(finished=2, files="receipts/batch=0/*.parquet"),
+    "def books(": Case(caller=_CALL_BOOKS, prints=("|nojobyet|1|0|", "|wait|1|0|", "|table|1|1|")),
     "make zip": Case(
         jobs={"mail": [{"to": "ada@example.org"}]},
         then={"mail": {"completed": 1}},
