@@ -25,6 +25,7 @@ from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, StagedPart, discard, stage_chunks
 from spark_bull.queue.shards.layout import shard_names
 from spark_bull.store.connection import Connection
+from tests.support.calls import Died, calls_of_scripts
 from tests.support.redis_cluster import RedisCluster
 from tests.support.script_work import script_work
 from tests.support.sink import Sink
@@ -34,10 +35,6 @@ from tests.support.writes import DAY_MS, stage_all
 ROWS = StructType().add("n", IntegerType()).add("queue", StringType())
 TASKS, KEYS = 12, 10
 SETTING_UP = ("write/prepare", "write/confirm", "write/decide", "write/open")
-
-
-class Died(BaseException):
-    """The process has died."""
 
 
 @dataclass(frozen=True)
@@ -121,19 +118,6 @@ def dying_at(number: int, when: str) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Connection, "script", dying)
-        yield
-
-
-@contextmanager
-def calls_of_scripts(act: Callable[[str, Callable[[], Any]], Any]) -> Iterator[None]:
-    """`act(name, call)` decides what becomes of the call of a script."""
-    script = Connection.script
-
-    def acting(self: Connection, name: str, *rest: Any) -> Any:
-        return act(name, lambda: script(self, name, *rest))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "script", acting)
         yield
 
 
@@ -261,6 +245,26 @@ def test_a_write_that_was_given_up_is_removed(place: Place, prefix: str, monkeyp
 
         wait_until(is_removed, "the write to be removed")
         assert len(place.keys(f"{prepared}stage:*")) < TASKS
+
+
+@pytest.mark.usefixtures("small_portions")
+def test_a_late_chunk_does_not_shorten_the_life_of_a_prepared_stage(client: Redis, redis_url: str, prefix: str) -> None:
+    """Whoever opens a registered write may do so long after `stageTtlMs`."""
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        plan = stage_all(queue.handle, "w", [[NewJob({"n": n})] for n in range(TASKS)])
+        stage = plan.parts[0].stage
+        packed = client.hget(stage, "0")
+
+        def late(name: str, call: Callable[[], Any]) -> Any:
+            if name == "write/open":
+                raise Died
+            if name == "write/confirm":
+                stage_chunks(queue.handle.connection, [StagedChunk(stage, 0, packed)], DAY_MS)
+            return call()
+
+        with calls_of_scripts(late), pytest.raises(Died):
+            register("w", [plan], None)
+        assert client.pttl(stage) > DAY_MS
 
 
 @pytest.mark.usefixtures("small_portions")
