@@ -15,7 +15,7 @@ from spark_bull.worker.job.job_runner import Result, Runner
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.cancel_reader import Cancelled
 from spark_bull.worker.slot.chunk_size import ChunkSize
-from spark_bull.worker.slot.queue_order import in_order
+from spark_bull.worker.slot.queue_order import Turns
 from spark_bull.worker.slot.slot_loop import SlotLoop
 from spark_bull.worker.slot.slot_plan import SlotPlan
 from spark_bull.worker.slot.slot_queue import SlotQueue
@@ -81,6 +81,7 @@ class ChunkLoop(SlotLoop):
         self._has_one_queue = len(plan.queues) == 1
         at_once = 1 if plan.runner.one_by_one else None
         super().__init__(plan, slot, at_once=at_once, waits_in_thread=not self._has_one_queue)
+        self._turns = Turns(self.queues)
         self._size = ChunkSize(plan.chunk_size)
         self._isolating = False
         self._current = _Current("", ())
@@ -103,7 +104,7 @@ class ChunkLoop(SlotLoop):
 
     def _claim(self, processed: _Processed | None) -> _Chunk | None:
         """Settles a chunk and claims the next one of the first queue that has jobs; None when no queue has any."""
-        order = in_order(self.queues)
+        order = self._turns.order()
         processed = processed or _Processed(order[0], [])
         if processed.queue is not order[0] or any(part.limited_ms for part in processed.parts):
             processed.settle()
@@ -111,6 +112,7 @@ class ChunkLoop(SlotLoop):
             while not queue.wait.is_on:
                 claim = queue.work(processed.next_part(), self._claim_limit())
                 if claim.jobs and not claim.stop:
+                    self._turns.claimed(queue)
                     return _Chunk(queue, self._filled(queue, claim, processed))
                 processed.settle()
                 if claim.stop:
