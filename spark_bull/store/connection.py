@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import redis
 
-from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, RedisUnavailable, check_encodable
+from spark_bull.errors import OptionError, PermissionDenied, RedisUnavailable, check_encodable
 from spark_bull.keys import hash_tag
 from spark_bull.options.urls import without_secrets
 from spark_bull.store.client import RetryingClient, client_of, close_client
@@ -25,7 +25,6 @@ from spark_bull.store.servers import Node, Place, Servers
 from spark_bull.store.settings import RedisSettings
 from spark_bull.store.shard_servers import ShardServers
 
-MIN_REDIS: Final = (6, 2)
 #: Maximum number of messages that one call receives.
 MAX_RECEIVED: Final = 1_000
 #: Maximum time until the answer to a blocking command, after the time for which it blocks.
@@ -228,12 +227,7 @@ class Connection:
         replica; OptionError if it is a cluster and a queue has no hash tag.
         """
         for server in [self] if self.is_cluster else self.primaries():
-            info = server.server_info(write)
-            if info and tuple(int(part) for part in str(info["redis_version"]).split(".")[:2]) < MIN_REDIS:
-                raise ConnectionLost(
-                    f"expected Redis {MIN_REDIS[0]}.{MIN_REDIS[1]} or newer at {server.where}, got: "
-                    f"{info['redis_version']}"
-                )
+            server.server_info(write)
         self.check_tags(prefix, queues)
 
     def check_tags(self, prefix: str, queues: Sequence[str]) -> None:

@@ -95,6 +95,11 @@ def translated(
         return _unreachable(error, settings, "" if was_reached else hint(settings) + _of_tls(error, settings))
     if code == "NOPERM" or any(text in str(error) for text in _FORBIDDEN_IN_SCRIPT):
         return PermissionDenied(f"Redis at {where} denied the user a required permission: {first_line(error)}")
+    if "unknown command" in str(error) and "HELLO" in str(error):
+        return ConnectionLost(
+            f"expected Redis at {where} to know the command HELLO, which is disabled: enable it, or set the option "
+            "`redis.protocol` to 2"
+        )
     if code == "OOM":
         return ConnectionLost(f"Redis at {where} is out of memory (maxmemory reached): free memory or raise maxmemory")
     if isinstance(error, exceptions.ClusterCrossSlotError):

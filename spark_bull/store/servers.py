@@ -24,6 +24,7 @@ from spark_bull.errors import ConnectionLost
 from spark_bull.options.urls import at_address, sentinels_of, server_urls, without_secrets
 from spark_bull.store.plain_client import new_client, sentinel_arguments
 from spark_bull.store.raw_replies import raw_reply
+from spark_bull.store.server_version import check_version
 from spark_bull.store.settings import RedisSettings
 
 S = TypeVar("S")
@@ -130,6 +131,7 @@ class Servers:
                 return
             if self._sentinels is not None:
                 self._primary = at_address(self._settings.url, *self._ask(self._sentinels.service))
+                check_version(self._settings, self._primary, _hello(self._client(self._primary)))
             elif self._slots is not None or (found := self._find_primary()) is None:
                 if self._settings.url.startswith("unix:"):
                     raise ConnectionLost(
@@ -146,10 +148,10 @@ class Servers:
         for url, said in self._each(self._given, _hello):
             if said.get(b"mode") == b"sentinel":
                 raise _sentinel_error(self._client(url), self._settings)
-            if said.get(b"mode") == b"cluster":
-                return None
-            if len(self._given) == 1 or said.get(b"role") == b"master":
-                return url
+            is_node = said.get(b"mode") == b"cluster"
+            if is_node or len(self._given) == 1 or said.get(b"role") == b"master":
+                check_version(self._settings, url, said)
+                return None if is_node else url
         raise ReadOnlyError("none of the servers that answer is a primary")
 
     def _read_slots(self) -> tuple[str, _Slots]:

@@ -12,7 +12,7 @@ from spark_bull.cli.doctor.finding import Finding, problem, unchecked
 from spark_bull.cli.doctor.leftovers import leftovers
 from spark_bull.cli.doctor.rights import rights
 from spark_bull.cli.doctor.server import Server
-from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, SparkBullError
+from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, RedisUnavailable, SparkBullError
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.monitor.find import exists, select_queues
@@ -81,7 +81,9 @@ def examine(
     except OptionError as error:
         yield replace(problem(str(error), "name the queues: spark-bull doctor QUEUE …"), check="queues")
     except ConnectionLost as error:
-        yield replace(problem(str(error), "start Redis, check its log, or give another --url"), check="redis")
+        is_down = isinstance(error, RedisUnavailable)
+        advice = "start Redis, check its log, or give another --url" if is_down else ""
+        yield replace(problem(str(error), advice), check="redis")
 
 
 def _of_server(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:

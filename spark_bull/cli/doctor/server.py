@@ -9,7 +9,7 @@ from typing import Any, Final
 from spark_bull.cli.doctor.finding import Finding, number_of, ok, problem, unchecked, warning
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import PermissionDenied
-from spark_bull.store.connection import MIN_REDIS, Connection
+from spark_bull.store.connection import Connection
 
 #: Used share of the memory.
 _MUCH, _TOO_MUCH = 0.8, 0.95
@@ -30,14 +30,8 @@ class Server:
 
 
 def server_version(server: Server) -> Iterator[Finding]:
-    """The version of Redis."""
-    where, info = server.connection.where, server.info
-    found = str(info["redis_version"])
-    if tuple(int(part) for part in found.split(".")[:2]) < MIN_REDIS:
-        least = ".".join(map(str, MIN_REDIS))
-        yield problem(f"Redis {found} at {where}: expected {least} or newer", f"upgrade Redis to {least} or newer")
-    else:
-        yield ok(f"Redis {found} at {where}")
+    """The version of Redis; with one that is too old, there is no connection."""
+    yield ok(f"Redis {server.info['redis_version']} at {server.connection.where}")
 
 
 def persistence(server: Server) -> Iterator[Finding]:
