@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
+from argparse import SUPPRESS, ArgumentTypeError
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 from spark_bull.cli.times import milliseconds
 from spark_bull.options.values import priority
@@ -34,6 +34,22 @@ def repeated(name: str, metavar: str, help: str, **settings: Any) -> Argument:
 def duration(name: str, help: str, **settings: Any) -> Argument:
     """A time in ms, unless another type is given."""
     return argument(name, metavar="TIME", help=help, **{"type": milliseconds, **settings})
+
+
+def other_name(name: str, used: str) -> Argument:
+    """A name that other programs have for the argument `used`: its use is an error that says so."""
+
+    def refuse(text: str) -> NoReturn:
+        raise ArgumentTypeError(f"expected {used} instead, got: {name} {text}")
+
+    return argument(name, type=refuse, default=SUPPRESS, help=SUPPRESS)
+
+
+#: Names that other servers have for --listen.
+OF_LISTEN: Final = (
+    other_name("--port", "--listen HOST:PORT"),
+    other_name("--host", "--listen HOST:PORT"),
+)
 
 
 def comma_separated(text: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import SUPPRESS, ArgumentError, ArgumentParser, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
@@ -15,7 +15,7 @@ from spark_bull.cli.commands import all_commands, commands_like
 from spark_bull.cli.shards import run_command
 from spark_bull.cli.tables import as_json, as_text
 from spark_bull.deprecated import with_new_words
-from spark_bull.errors import SparkBullError
+from spark_bull.errors import SparkBullError, did_you_mean
 from spark_bull.options.table import PROTOCOLS
 from spark_bull.version import VERSION
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     given = sys.argv[1:] if argv is None else argv
     given = with_new_words(_name_of_command(given), given)
-    args = parser(commands_like(_name_of_command(given))).parse_args(given)
+    args = _parsed(given)
     if isinstance(sys.stdout, TextIOWrapper):
         # Texts of jobs can have characters that the terminal has no form for, and unpaired surrogates.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -54,6 +54,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_BROKEN
     return status
+
+
+def _parsed(given: Sequence[str]) -> Namespace:
+    """Parses the arguments. For an option that the command does not have, the error names the nearest one."""
+    args, unknown = parser(commands_like(_name_of_command(given))).parse_known_args(given)
+    if unknown:
+        near = did_you_mean(unknown[0].partition("=")[0], args.of_command._option_string_actions)
+        args.of_command.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+    return args
 
 
 def _ended(output: Output) -> tuple[Output, int]:
@@ -106,7 +115,7 @@ def _add_command(by_name: Any, command: Command) -> None:
         parser.add_argument(*one.names, **one.settings)
     # Also accepted after the command; SUPPRESS keeps values given before it.
     _add_common(parser, dict.fromkeys(_COMMON, SUPPRESS))
-    parser.set_defaults(run=command.run)
+    parser.set_defaults(run=command.run, of_command=parser)
 
 
 def _add_common(parser: ArgumentParser, defaults: Mapping[str, Any]) -> None:

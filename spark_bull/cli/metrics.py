@@ -7,7 +7,7 @@ import sys
 from argparse import ArgumentTypeError, Namespace
 from typing import Final
 
-from spark_bull.cli.arguments import argument, duration, host_and_port, repeated
+from spark_bull.cli.arguments import OF_LISTEN, argument, duration, host_and_port, repeated
 from spark_bull.cli.command import Output, check_exists, command, options_of, queues_of
 from spark_bull.cli.interrupt import until_interrupted
 from spark_bull.cli.times import milliseconds
@@ -95,6 +95,7 @@ METRICS: Final = command(
         metavar="HOST:PORT",
         help="serve them at http://HOST:PORT/metrics until Ctrl-C; without HOST on all addresses",
     ),
+    *OF_LISTEN,
     repeated(
         "--label",
         "NAME=VALUE",

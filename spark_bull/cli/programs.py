@@ -12,9 +12,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_bull.cli.arguments import Argument, argument, comma_separated, duration, flag, repeated
+from spark_bull.cli.before_spark import check_input, check_java, check_queues
 from spark_bull.cli.command import Output, command
 from spark_bull.cli.interrupt import sigterm_as_sigint
-from spark_bull.cli.times import seconds
+from spark_bull.cli.times import seconds, trigger_interval
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import open_handle
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 def _session(args: Namespace, queue: str) -> Iterator[SparkSession]:
     from spark_bull.spark.programs.session import errors_in_one_line, session
 
+    check_java()
     sigterm_as_sigint()
     with errors_in_one_line(), session(f"{args.command} {queue}", args.master, dict(args.conf)) as spark:
         yield spark
@@ -37,7 +39,9 @@ def _dispatch(args: Namespace) -> Output:
     from spark_bull.spark.programs.dispatch import Source, dispatch
 
     source, options = Source(args.input, args.format, dict(args.read), args.query), _options(args)
-    handles = queues_of(parse_options(options, WRITE), args.queue)
+    parsed = parse_options(options, WRITE)
+    check_input(args.input, args.format, dict(args.conf))
+    handles = queues_of(parsed, args.queue)
     with _session(args, args.queue) as spark:
         return _output(dispatch(spark, source, args.queue, handles, options), args)
 
@@ -46,7 +50,9 @@ def _replay(args: Namespace) -> Output:
     from spark_bull.spark.programs.replay import replay
 
     options = _options(args)
-    handle = open_handle(parse_options(options, WRITE), args.queue)
+    parsed = parse_options(options, WRITE)
+    check_input(args.input, args.format, dict(args.conf))
+    handle = open_handle(parsed, args.queue)
     with _session(args, args.queue) as spark:
         return _output(replay(spark, args.input, args.format, args.where, handle, options), args)
 
@@ -75,12 +81,12 @@ def _work(args: Namespace) -> Output:
 
 
 def _collect(args: Namespace) -> Output:
-    from spark_bull.spark.collect.stream import collect_options
+    from spark_bull.spark.collect.stream import check_servers, collect_options
     from spark_bull.spark.programs.collect import Table, collect
 
     table, every = Table(args.output, args.format, args.checkpoint), None if args.once else args.trigger
     options = _options(args) | {"queue": args.queue}
-    collect_options(options)
+    check_servers(collect_options(options))
     with _session(args, args.queue) as spark:
         try:
             return _output(collect(spark, table, options, every), args)
@@ -94,7 +100,7 @@ def _report(args: Namespace) -> Output:
     from spark_bull.spark.schemas import read_options
 
     options = _options(args) | {"queue": args.queue}
-    read_options(options)
+    check_queues(read_options(options))
     with _session(args, args.queue) as spark:
         for frame in report(spark, options, args.query):
             if args.json:
@@ -231,7 +237,13 @@ PROGRAMS: Final = (
             default="parquet",
             help="format of a streaming sink of Spark: parquet (default), orc, json, …",
         ),
-        argument("--trigger", default="10 seconds", metavar="TIME", help="trigger interval (default: 10 seconds)"),
+        argument(
+            "--trigger",
+            type=trigger_interval,
+            default="10 seconds",
+            metavar="TIME",
+            help="trigger interval: 30s, 1m, or as in Spark (default: 10 seconds)",
+        ),
         flag("--once", "write the jobs that have finished so far, then exit"),
         _QUEUES,
         _option("option of the streaming read"),

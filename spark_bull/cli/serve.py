@@ -8,7 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Final
 
-from spark_bull.cli.arguments import argument, flag, host_and_port, repeated
+from spark_bull.cli.arguments import OF_LISTEN, argument, flag, host_and_port, repeated
 from spark_bull.cli.command import command
 from spark_bull.cli.interrupt import until_interrupted
 from spark_bull.errors import OptionError
@@ -73,6 +73,7 @@ SERVE: Final = command(
         metavar="HOST:PORT",
         help="address (default: 127.0.0.1:8080); one that other machines reach demands tokens",
     ),
+    *OF_LISTEN,
     repeated("--queue", "NAME", "name or glob of queues (default: all); may be repeated"),
     argument(
         "--read-token-file",

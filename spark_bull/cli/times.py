@@ -1,4 +1,4 @@
-"""Parses durations."""
+"""Parses durations and intervals."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from typing import Final
 from spark_bull.time_text import UNITS
 
 _DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS)})?")
+
+#: An interval of Spark, such as `1 minute 30 seconds`.
+_INTERVAL: Final = re.compile(
+    r"(interval\s+)?(\d+\s+(microsecond|millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE
+)
 
 
 def milliseconds(text: str, default_unit: str = "ms") -> int:
@@ -24,3 +29,8 @@ def milliseconds(text: str, default_unit: str = "ms") -> int:
 def seconds(text: str) -> float:
     """Parses a duration for argparse; returns s, which is also the unit of a bare number."""
     return milliseconds(text, "s") / 1_000
+
+
+def trigger_interval(text: str) -> str:
+    """Parses a duration, or an interval of Spark, for argparse; returns an interval of Spark."""
+    return text if _INTERVAL.fullmatch(text.strip()) else f"{milliseconds(text)} milliseconds"

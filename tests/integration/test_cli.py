@@ -18,10 +18,11 @@ from redis import Redis
 
 import spark_bull
 from spark_bull.cli import main
+from spark_bull.cli.before_spark import check_input
 from spark_bull.cli.commands import NAMES
 from spark_bull.cli.main import parser
 from spark_bull.cli.tables import as_table
-from spark_bull.cli.times import milliseconds, seconds
+from spark_bull.cli.times import milliseconds, seconds, trigger_interval
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.jobs import FlowJob, NewJob
@@ -710,6 +711,13 @@ WORK = ["work", "--processor", "json:loads", "--option"]
         ),
         (["work", "--processor", "json:loads", "--weight", "mial=3"], "did you mean `mail`?"),
         (["work", "--processor", "json:loads", "--env", "A=1", "--engine", "stream"], "`env` has no effect here"),
+        (
+            ["dispatch", "--input", "no/such*.csv", "--format", "csv"],
+            "expected --input to be a file or a folder, got: ",
+        ),
+        (["replay", "--input", "file:///no/such/table"], "expected --input to be a file or a folder, got: "),
+        (["report"], "no such queue: mail (prefix "),
+        (["collect", "--output", "lake", "--url", "redis://:wrong@127.0.0.1:1", "--option", "retryMs=0"], "got none: "),
     ],
 )
 def test_a_wrong_argument_of_a_program_is_an_error_before_spark_starts(
@@ -717,6 +725,51 @@ def test_a_wrong_argument_of_a_program_is_an_error_before_spark_starts(
 ) -> None:
     monkeypatch.setattr("pyspark.sql.SparkSession.builder", None)
     assert said in run(*given, "--queue", "mail", code=1)
+
+
+def test_a_program_needs_java(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    (tmp_path / "jobs.json").touch()
+    given = ("dispatch", "--input", str(tmp_path / "jobs.json"), "--format", "json", "--queue", "mail")
+    assert "expected Java 17 or newer, which Spark needs, found none" in run(*given, code=1)
+
+
+@pytest.mark.parametrize("given", ["a", "s3a://b/c", "orders.june", "file:b"])
+def test_only_files_of_this_machine_are_looked_for(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b").touch()
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    check_input(given, "parquet", {})
+    monkeypatch.delenv("HADOOP_CONF_DIR")
+    check_input(given, "parquet", {"spark.hadoop.fs.defaultFS": "hdfs://name"})
+    check_input(given, "iceberg", {})
+
+
+@pytest.mark.parametrize(
+    ("given", "interval"), [("30s", "30000 milliseconds"), ("10 seconds", "10 seconds"), ("1 Minute 5 seconds",) * 2]
+)
+def test_triggers_are_durations_or_intervals_of_spark(given: str, interval: str) -> None:
+    assert trigger_interval(given) == interval
+    with pytest.raises(ArgumentTypeError):
+        trigger_interval("10 parsecs")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["serve", "--port", "9000"], "argument --port: expected --listen HOST:PORT instead, got: --port 9000"),
+        (["metrics", "--host", "::"], "argument --host: expected --listen HOST:PORT instead, got: --host ::"),
+        (
+            ["counts", "mail", "--jsn"],
+            "spark-bull counts: error: unrecognized arguments: --jsn (did you mean `--json`?)",
+        ),
+    ],
+)
+def test_a_wrong_option_names_the_right_one(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(given)
+    assert capsys.readouterr().err.endswith(f"{said}\n")
 
 
 @pytest.mark.parametrize(

@@ -30,13 +30,18 @@ _SCRIPT: Final = (
 )
 
 
+def find_java() -> str | None:
+    """The path of the Java that Spark starts; None if there is none."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=str(Path(home, "bin")) if home else None)
+
+
 def java() -> Iterator[Finding]:
     """The Java that Spark starts."""
-    home = os.environ.get("JAVA_HOME")
-    path = shutil.which("java", path=str(Path(home, "bin"))) if home else shutil.which("java")
-    where = "JAVA_HOME" if home else "PATH"
+    path = find_java()
     install = f"install Java {MIN_JAVA} and set JAVA_HOME to its folder"
     if path is None:
+        where = "JAVA_HOME" if os.environ.get("JAVA_HOME") else "PATH"
         yield warning(f"no Java in {where}: Spark does not start here", install)
         return
     printed = _output(path, "-version")

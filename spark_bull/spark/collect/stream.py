@@ -77,12 +77,21 @@ def collect_options(raw: Mapping[str, str]) -> Options:
     return options
 
 
+def check_servers(options: Options) -> list[str]:
+    """Checks that the Redis of these options can be used; returns the queues in them that are named by no glob.
+
+    Raises OptionError or ConnectionLost.
+    """
+    named = [queue for queue in selection_of(options) if not is_glob(queue)]
+    Connection(settings_of(options)).check(options["prefix"], named, write=True)
+    return named
+
+
 def result_reader(raw: Mapping[str, str], schema: StructType) -> ResultReader:
     """Creates the reader of `readStream.format("bull")`. Raises OptionError, DialectError or ConnectionLost."""
     options = resolved(collect_options(raw))
     columns = columns_of(schema, "jobs")
-    named = [queue for queue in selection_of(options) if not is_glob(queue)]
-    Connection(settings_of(options)).check(options["prefix"], named, write=True)
+    named = check_servers(options)
     if options["writeId"] is not None:
         find_written([open_handle(options, queue) for queue in named], options["writeId"])
     return ResultReader(options, schema, tuple(columns))

@@ -1,0 +1,54 @@
+"""Finds what would end a Spark program, before its JVM starts, which takes longer than any of these checks."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from glob import glob
+from typing import Final
+
+from spark_bull.cli.doctor.machine import MIN_JAVA, find_java
+from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.keys import QueueKeys
+from spark_bull.options.parse import Options
+from spark_bull.queue.monitor.find import exists, select_queues
+from spark_bull.queue.shards.layout import selection_of
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
+
+#: Formats of Spark that read files; others may have names of tables as paths.
+_OF_FILES: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+#: Variables whose files may name another file system than that of this machine.
+_CONFIGURES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
+#: A variable of programs that spark-submit has started.
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+
+
+def check_java() -> None:
+    """Raises SparkBullError if there is no Java that Spark could start."""
+    if _SUBMITTED not in os.environ and find_java() is None:
+        raise SparkBullError(
+            f"expected Java {MIN_JAVA} or newer, which Spark needs, found none: install it, and set JAVA_HOME to its "
+            "folder"
+        )
+
+
+def check_input(path: str, file_format: str, settings: Mapping[str, str]) -> None:
+    """Raises OptionError if there is no file at a path that can only be one of this machine."""
+    scheme, _, rest = path.rpartition(":")
+    elsewhere = _SUBMITTED in os.environ or any(name in os.environ for name in _CONFIGURES)
+    if scheme not in ("", "file") or (not scheme and (elsewhere or "spark.hadoop.fs.defaultFS" in settings)):
+        return
+    # Braces are alternatives to Spark, but not to Python.
+    if file_format in _OF_FILES and not re.search(r"[{}\\]", path) and not (os.path.exists(rest) or glob(rest)):
+        raise OptionError(f"expected --input to be a file or a folder, got: {path!r}, where there is none")
+
+
+def check_queues(options: Options) -> None:
+    """Raises SparkBullError if none of the queues of a read exists."""
+    connection, prefix, queues = Connection(settings_of(options)), options["prefix"], selection_of(options)
+    if not any(exists(connection, QueueKeys(queue, prefix)) for queue in select_queues(connection, prefix, queues)):
+        raise SparkBullError(
+            f"no such queue: {', '.join(queues)} (prefix {prefix}, {connection.where}); `spark-bull queues` lists all"
+        )
