@@ -30,6 +30,7 @@ NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("plan", "PLAN"): ("plan",),
     ("serve", "SERVE"): ("serve",),
     ("programs", "PROGRAMS"): ("dispatch", "replay", "work", "collect", "report"),
+    ("demo", "DEMO"): ("demo",),
     ("completion", "COMPLETION"): ("completion",),
 }
 

@@ -15,7 +15,7 @@ PACKAGE = "spark_bull"
 
 # From the bottom up. A name is a module or a sub-package of spark_bull; names on one line may import one another.
 LAYERS = (
-    ("deprecated", "errors", "error_text", "short_errors", "clock", "threads", "time_text", "progress_line", "version"),
+    ("deprecated", "errors", "error_text", "short_errors", "clock", "threads", "time_text", "version"),
     ("model", "keys", "embedded", "tracing", "capacity"),
     ("options",),
     ("store",),
@@ -23,7 +23,6 @@ LAYERS = (
     ("queue",),
     ("worker",),
     ("services", "prometheus"),
-    ("process",),
     ("spark",),
     ("web",),
     ("cli",),
@@ -35,6 +34,7 @@ LATE = (
     "spark_bull.spark.provider",
     "spark_bull.spark.collect.stream",
     "spark_bull.cli.command",
+    "spark_bull.cli.demo",
     "spark_bull.cli.programs",
     "spark_bull.cli.serve",
     "spark_bull.cli.show",

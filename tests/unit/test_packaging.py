@@ -65,6 +65,10 @@ def test_the_page_is_shipped_with_its_libraries_and_their_licences(names: set[st
     assert page <= names
 
 
+def test_the_demo_is_shipped_with_its_worker_for_node(names: set[str]) -> None:
+    assert files("spark_bull/spark/programs/demo/*.*") <= names
+
+
 def test_nothing_else_is_shipped(names: set[str]) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"spark_bull", "pyspark_bull"}
 

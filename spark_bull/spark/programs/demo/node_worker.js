@@ -1,11 +1,10 @@
-// A BullMQ worker that processes jobs of the demo: demo_worker.js REDIS_URL QUEUE AIRPORTS_JSON
+// A BullMQ worker that processes jobs of the demo: node_worker.js REDIS_URL QUEUE AIRPORTS_JSON BULLMQ_FOLDER
 'use strict';
 
 const fs = require('node:fs');
-const path = require('node:path');
-const { Worker } = require(path.join(__dirname, '..', 'tests', 'node', 'node_modules', 'bullmq-6.7.0'));
 
-const [url, queue, file] = process.argv.slice(2);
+const [url, queue, file, bullmq] = process.argv.slice(2);
+const { Worker } = require(bullmq);
 const airports = JSON.parse(fs.readFileSync(file, 'utf8'));
 const radians = (degrees) => (degrees * Math.PI) / 180;
 

