@@ -35,8 +35,8 @@ class StreamWatch(Service):
         if not self._last:
             self._last = self._newest()
             self._signal.set()
-        if self._stream_signal.wait(self._last):
-            self._over.wait(PAUSE_S)
+        # After stop(), the program may have stopped Redis, too.
+        if self._stream_signal.wait(self._last) and not self._over.wait(PAUSE_S):
             self._last = self._newest()
             self._signal.set()
 
@@ -72,6 +72,10 @@ class ChannelWatch(Service):
             self._subscription.close()
             self._subscription = None
             raise
+
+    def wake(self) -> None:
+        """Lets the wait of the current round end when Redis does."""
+        self._connection.stop_retrying()
 
 
 def watches(handles: Sequence[QueueHandle], signal: Event) -> list[Service]:

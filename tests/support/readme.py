@@ -22,7 +22,9 @@ from tests.support.snippets import Block, blocks
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-BLOCKS = [block for page in PAGES for block in blocks(page, ROOT)]
+#: Its blocks run one after the other: test_quickstart.py.
+QUICKSTART = ROOT / "docs" / "quickstart.md"
+BLOCKS = [block for page in PAGES if page != QUICKSTART for block in blocks(page, ROOT)]
 #: Texts of the blocks that tests replace: the address of Redis, and the folder of files.
 SHOWN_URL = "redis://localhost:6379"
 SHOWN_FOLDER = "/lake/"
@@ -120,9 +122,6 @@ CASES = {
     'jobs.groupBy("state").count().show()': Case(then={"mail": {"wait": 2}}, prints=("|wait|2|",)),
     'options(queue="mail", view="metrics")': Case(prints=("|state|sum(jobs)|",)),
     "queue.stats(window_ms=600_000)": Case(finished=2, prints=("alljobs{'wait':0",)),
-    "def double(": Case(prints=("numbers|wait|100", '{"doubled":')),
-    "spark-bull counts numbers": Case(then={"numbers": {"wait": 1}}, prints=("numbers", "wait", '{"n":21}')),
-    'option("queue", "numbers")': Case(),
     '"uniqueBy", "order,event"': Case(then={"mail": {"wait": 2}}, prints=("|3|2|1|",)),
     "debounce = {": Case(then={"mail": {"wait": 1, "delayed": 1}}, prints=("1\n1\n71\n7\n",)),
     "books.write.format": Case(
