@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -14,6 +13,7 @@ from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.wait import wait_until
 from tests.support.web import READ_TOKEN
 from tests.web.conftest import Site
+from tests.web.views import VIEWS, fill, open_view
 
 pytestmark = pytest.mark.browser
 
@@ -366,57 +366,15 @@ def test_states_and_their_numbers_have_a_line_each_on_a_phone(browser: Browser, 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_pages_fit_a_desktop_and_a_phone(browser: Browser, site: Site, theme: str) -> None:
     fill(site)
-    pages: dict[str, Callable[[], object]] = {
-        "overview": lambda: browser.open("/"),
-        "queue": lambda: browser.open("/queues/reports?state=failed"),
-        "job": lambda: browser.open("/queues/reports/jobs/report-5"),
-        "parent": lambda: browser.open("/queues/reports/jobs/book"),
-        "failed": lambda: browser.open("/jobs?state=failed"),
-        "stats": lambda: browser.open("/queues/reports/stats"),
-        "add": lambda: browser.open("/queues/reports/actions/add?like=report-5"),
-        "delete": lambda: browser.open("/queues/reports/actions/obliterate"),
-        "schedulers": lambda: browser.open("/queues/reports/schedulers"),
-        "workers": lambda: browser.open("/queues/reports/workers"),
-        "writes": lambda: browser.open("/queues/reports/writes"),
-        "api": lambda: browser.open("/api"),
-    }
-    for name, show in pages.items():
+    for name, path in VIEWS.items():
         for size in (DESKTOP, PHONE):
             browser.show_on(size, theme)
-            show()
-            wait_until(lambda: browser.count(".chart") == browser.count(".chart canvas"), "the charts")
+            open_view(browser, path)
             width, shown = browser.driver.execute_script(
                 "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
             )
             assert width <= shown, f"{name} is wider than the screen of {size}"
             browser.picture(f"{name}-{theme}-{'phone' if size == PHONE else 'desktop'}")
-
-
-def fill(site: Site) -> None:
-    """A queue with jobs of all kinds, once."""
-    queue = site.queue("reports")
-    if queue.job("book"):
-        return
-    for n in range(1, 9):
-        queue.add({"month": n, "pages": [1, 2, 3]}, name="monthly", job_id=f"report-{n}", attempts=3)
-    for n in (1, 2, 3):
-        queue.complete(f"report-{n}", {"file": f"report-{n}.pdf"})
-        now = queue.handle.connection.now_ms()
-        times = {"timestamp": now - 90_000 * n, "processedOn": now - 4_200 * n, "finishedOn": now}
-        site.client.hset(queue.handle.keys.job(f"report-{n}"), mapping=times)
-    for n in (4, 5):
-        queue.fail(f"report-{n}", "Error: connect ETIMEDOUT 10.0.0.7:5432")
-    keys = queue.handle.keys
-    site.client.rpush(keys.logs("report-5"), *(f"page {n} is ready" for n in range(5)))
-    site.client.hset(
-        keys.job("report-5"), "stacktrace", json.dumps(["Error: connect ETIMEDOUT\n    at Socket (net.js:1)"])
-    )
-    queue.add_flow(FlowJob({}, "bind", job_id="book", children=[FlowJob({"page": n}, "page") for n in range(3)]))
-    queue.upsert_scheduler("nightly", pattern="0 3 * * *", tz="Europe/Berlin")
-    queue.upsert_scheduler("often", every=60_000)
-    report = {"run": 0, "slot": 0, "started": 1_700_000_000_000, "state": "busy", "clients": []}
-    counted = {"claimed": 9, "completed": 7, "failed": 1, "retried": 0, "returned": 0, "lost": 0}
-    site.client.hset(keys.slots("w"), "0:1", json.dumps(report | counted))
 
 
 def shown_jobs(browser: Browser) -> set[str]:

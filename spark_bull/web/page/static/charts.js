@@ -34,11 +34,35 @@ function legend(show) {
   };
 }
 
+function labels(plot) {
+  // The first one is that of the times.
+  return [...plot.root.querySelectorAll(".u-legend .u-label")].slice(1);
+}
+
+// uPlot hides and shows a line when its label is clicked; with this, keys do, too.
+function makeOperable(plot) {
+  for (const label of labels(plot)) {
+    label.tabIndex = 0;
+    label.role = "button";
+    label.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      label.click();
+    });
+  }
+  showPressed(plot);
+}
+
+function showPressed(plot) {
+  for (const [at, label] of labels(plot).entries()) label.ariaPressed = plot.series[at + 1].show;
+}
+
 function options(element, chart) {
   const clock = uPlot.fmtDate("{HH}:{mm}:{ss}");
   return {
     ...size(element),
     cursor: { drag: { setScale: false } },
+    hooks: { ready: [makeOperable], setSeries: [showPressed] },
     scales: { y: { range: (_, low, high) => [0, Math.max(4, high * 1.1)] } },
     axes: [
       axis({ space: 90, values: [
