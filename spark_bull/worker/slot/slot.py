@@ -22,11 +22,8 @@ def run_slot(plan: SlotPlan, slot: int) -> SlotStats:
         return loop_of(plan, slot).run()
 
 
-def loop_of(plan: SlotPlan, slot: int, *, in_main_thread: bool = True) -> SlotLoop:
-    """Returns the loop for a plan: coroutine functions, and a concurrency above 1, need the concurrent one.
-
-    in_main_thread: whether it will run there, where functions can be interrupted; else they have threads of their own.
-    """
+def loop_of(plan: SlotPlan, slot: int) -> SlotLoop:
+    """Returns the loop for a plan: coroutine functions, and a concurrency above 1, need the concurrent one."""
     spans = spans_of(plan.tracer)
     if spans is not None:
         worker = {"bullmq.worker.id": plan.worker, "bullmq.worker.name": plan.queues[0].claim_settings.worker}
@@ -34,7 +31,7 @@ def loop_of(plan: SlotPlan, slot: int, *, in_main_thread: bool = True) -> SlotLo
     loop: SlotLoop
     runner = plan.runner
     if isinstance(runner, FunctionRunner) and (
-        not in_main_thread or plan.concurrency > 1 or any(map(is_coroutine_function, runner.functions.values()))
+        plan.concurrency > 1 or any(map(is_coroutine_function, runner.functions.values()))
     ):
         loop = ConcurrentLoop(plan, slot, runner)
     else:
