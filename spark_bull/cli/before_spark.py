@@ -19,15 +19,15 @@ from spark_bull.store.settings import settings_of
 
 #: Formats of Spark that read files; others may have names of tables as paths.
 _OF_FILES: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+#: Variables of programs whose Spark runs already: spark-submit has started it, or it is that of Spark Connect.
+_RUNS: Final = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}
 #: Variables whose files may name another file system than that of this machine.
-_CONFIGURES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME")
-#: A variable of programs that spark-submit has started.
-_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+_CONFIGURES: Final = {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME"}
 
 
 def check_java() -> None:
     """Raises SparkBullError if there is no Java that Spark could start."""
-    if _SUBMITTED not in os.environ and find_java() is None:
+    if not _RUNS & os.environ.keys() and find_java() is None:
         raise SparkBullError(
             f"expected Java {MIN_JAVA} or newer, which Spark needs, found none: install it, and set JAVA_HOME to its "
             "folder"
@@ -37,8 +37,8 @@ def check_java() -> None:
 def check_input(path: str, file_format: str, settings: Mapping[str, str]) -> None:
     """Raises OptionError if there is no file at a path that can only be one of this machine."""
     scheme, _, rest = path.rpartition(":")
-    elsewhere = _SUBMITTED in os.environ or any(name in os.environ for name in _CONFIGURES)
-    if scheme not in ("", "file") or (not scheme and (elsewhere or "spark.hadoop.fs.defaultFS" in settings)):
+    may_be_elsewhere = (_RUNS | _CONFIGURES) & os.environ.keys() or "spark.hadoop.fs.defaultFS" in settings
+    if scheme not in ("", "file") or (not scheme and may_be_elsewhere):
         return
     # Braces are alternatives to Spark, but not to Python.
     if file_format in _OF_FILES and not re.search(r"[{}\\]", path) and not (os.path.exists(rest) or glob(rest)):

@@ -729,7 +729,8 @@ def test_a_wrong_argument_of_a_program_is_an_error_before_spark_starts(
 
 def test_a_program_needs_java(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"):
+        monkeypatch.delenv(name, raising=False)
     (tmp_path / "jobs.json").touch()
     given = ("dispatch", "--input", str(tmp_path / "jobs.json"), "--format", "json", "--queue", "mail")
     assert "expected Java 17 or newer, which Spark needs, found none" in run(*given, code=1)
