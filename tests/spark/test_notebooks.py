@@ -111,7 +111,7 @@ def test_every_cell_runs_and_prints_the_expected_output(kernel: KernelManager, p
 
 PROGRESS = """
 import time
-from spark_bull.spark.progress_line import ProgressLine
+from spark_bull.progress_line import ProgressLine
 
 numbers = iter(range(100))
 line = ProgressLine(lambda: f"step {next(numbers)}", 0.001)

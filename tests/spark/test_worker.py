@@ -34,9 +34,9 @@ from spark_bull import (
     Worker,
 )
 from spark_bull.errors import ConnectionLost, JobDamaged, OptionError, SparkBullError, WorkerFailed
+from spark_bull.process.slot_group import SlotGroup
 from spark_bull.services.loss_check import LOOK_S
 from spark_bull.spark.platform.capabilities import CAPABILITIES
-from spark_bull.spark.process.slot_group import SlotGroup
 from spark_bull.worker.slot.failures import MOST
 from spark_bull.worker.slot.job_wait import IDLE_S
 from tests.support.interrupt import interrupt_in

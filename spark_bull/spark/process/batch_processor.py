@@ -21,7 +21,6 @@ from spark_bull.queue.process.claim import extend
 from spark_bull.spark.platform.spark_errors import first_line, python_trace
 from spark_bull.spark.platform.udf_errors import sendable_errors
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
-from spark_bull.spark.process.failure_log import FailureLog
 from spark_bull.spark.process.payload_column import invalid_payloads, parsed_payloads
 from spark_bull.spark.process.settle.frame import checked_frame
 from spark_bull.spark.process.settle.plan import SETTLED_COLUMNS, plan_settle
@@ -31,6 +30,7 @@ from spark_bull.spark.process.tokens import read_settle_token
 from spark_bull.spark.process.udf_transform import INPUT, OUTPUT, UdfTransformation
 from spark_bull.worker.claims.job_signal import retry_until_connected
 from spark_bull.worker.job.bisection import Abandoned, run_bisected
+from spark_bull.worker.slot.failure_log import FailureLog
 
 log = logging.getLogger("spark_bull")
 

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
 
 from spark_bull.errors import WorkerFailed
-from spark_bull.spark.platform.job_tags import add_tag
+from spark_bull.process.thread_slot import ThreadSlot
+from spark_bull.spark.platform.job_tags import add_tag, cancel_tagged
+from spark_bull.spark.platform.spark_errors import first_line
 from spark_bull.spark.process.frame_runner import WrongFrame, frame_runners
-from spark_bull.spark.process.slot_group import SlotGroup
-from spark_bull.worker.slot.slot import loop_of
-from spark_bull.worker.slot.termination import return_jobs
+from spark_bull.worker.slot.slot_plan import SlotPlan
+from spark_bull.worker.slot.slot_state import SetupFailed
 
 
-class DriverSlot(SlotGroup):
-    """Runs one slot, and starts it again when it fails. Jobs that its end leaves return to the queue as they were."""
+class DriverSlot(ThreadSlot):
+    """tag: of the Spark jobs of its functions."""
 
-    def _run_job(self) -> None:
+    def __init__(
+        self, spark: SparkSession, plan: SlotPlan, numbers: range, tag: str, on_error: Callable[[], None]
+    ) -> None:
+        super().__init__(plan, numbers, on_error)
+        self._spark = spark
+        self._tag = tag
+
+    def interrupt(self) -> None:
+        cancel_tagged(self._spark, self._tag)
+
+    def _run_slots(self) -> None:
         frame_runners(self._plan.runner)[0].check_spark()
         add_tag(self._spark, self._tag)
-        (number,) = self._numbers
-        loop = loop_of(replace(self._plan, run=self.restarts), number)
         try:
-            loop.run()
-        except BaseException as error:
-            return_jobs(loop.queues)
-            if isinstance(error, WrongFrame):
-                raise WorkerFailed(f"worker {self._plan.worker} failed: {error}") from error
-            raise
+            super()._run_slots()
+        except WrongFrame as error:
+            raise WorkerFailed(f"worker {self._plan.worker} failed: {error}") from error
+
+    def _cause(self, error: Exception) -> str:
+        return super()._cause(error) if isinstance(error, SetupFailed) else first_line(error)

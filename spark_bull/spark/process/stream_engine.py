@@ -20,6 +20,7 @@ from spark_bull.queue.core.handle import CHUNK_SIZE
 from spark_bull.queue.process.claim import parts_to_return, work
 from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.spark.platform.cores import is_remote
+from spark_bull.spark.platform.python_check import ensure_python
 from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.platform.spark_errors import first_line, reason_line
 from spark_bull.spark.process.batch_processor import BatchProcessor, extend_locked
@@ -56,6 +57,7 @@ class StreamEngine:
 
     def start(self) -> None:
         """Starts the query. Raises OptionError if a function of the plan cannot be sent to a Connect server."""
+        ensure_python()
         if is_remote(self._spark):
             check_picklable(
                 processor=self._plan.transform, backoff_strategy=self._plan.strategy, tracer=self._plan.tracer

@@ -12,12 +12,12 @@ from pyspark.sql.types import StructType
 from spark_bull.errors import expected
 from spark_bull.options.parse import Options, as_options, as_texts
 from spark_bull.options.table import CLAIM, SETTLE
+from spark_bull.process.kinds import Processor, is_udf
+from spark_bull.process.worker_options import Processing
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.spark.platform.cores import is_remote, parallelism
-from spark_bull.spark.process.kinds import is_udf
-from spark_bull.spark.process.udf_runner import frame_schema, udf_runner
+from spark_bull.spark.process.udf_runner import PayloadSchema, frame_schema, udf_runner
 from spark_bull.spark.process.udf_transform import UdfTransformation
-from spark_bull.spark.process.worker_options import Processing
 from spark_bull.tracing.tracer import TracerSource
 from spark_bull.worker.claims.batch_size import LEAST
 from spark_bull.worker.job.outcome_policy import BackoffStrategy
@@ -55,12 +55,13 @@ def plan_stream(
     arguments: Mapping[str, Any],
     options: Options,
     processing: Processing,
+    payload_schema: PayloadSchema,
 ) -> StreamPlan:
     """Returns the plan of the query of a worker. arguments: those that are options, as the user gave them.
 
     Raises OptionError for a processor that the query cannot call.
     """
-    transform, payload = _transformation_of(processing, options, handle)
+    transform, payload = _transformation_of(processing.processor, payload_schema, options, handle)
     slots = options["slots"] or parallelism(spark)
     # Batches are split into `slots` tasks unless they are small.
     rows = -(-(options["maxJobsPerTrigger"] or LEAST) // slots)
@@ -95,10 +96,12 @@ def _with_connection(arguments: Mapping[str, Any], handle: QueueHandle) -> dict[
 
 
 def _transformation_of(
-    processing: Processing, options: Options, handle: QueueHandle
+    processor: Processor | Mapping[str, Processor],
+    payload_schema: PayloadSchema,
+    options: Options,
+    handle: QueueHandle,
 ) -> tuple[Transformation, StructType | None]:
     """Returns the transformation of the micro-batches and the schema of their payloads. Raises OptionError."""
-    processor, payload_schema = processing.processor, processing.payload_schema
     if isinstance(payload_schema, Mapping):
         raise expected("payload_schema", "one schema, as there is one processor", payload_schema)
     if is_udf(processor):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -25,6 +25,9 @@ from spark_bull.worker.job.bisection import run_bisected
 from spark_bull.worker.job.job_options import runs_at_most_once
 from spark_bull.worker.job.job_runner import JobExpired, Result, Runner
 from spark_bull.worker.job.running_job import RunningJob
+
+#: A schema of payloads, or schemas by the names of the jobs.
+PayloadSchema = str | DataType | Mapping[str, str | DataType] | None
 
 
 def udf_runner(processor: Any, payload_schema: str | DataType | None, timeout_ms: int) -> UdfRunner:

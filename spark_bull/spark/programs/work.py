@@ -17,9 +17,10 @@ from pyspark.sql import SparkSession
 from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options.parse import REDIS_PREFIX, parse_arguments
 from spark_bull.options.table import WORK
-from spark_bull.spark.process.worker import INTERRUPT_WITHIN_S, STOP_WITHIN_S, Worker
-from spark_bull.spark.process.worker_options import check_combinations, checked_env
-from spark_bull.spark.process.worker_queues import opened, worked_queues
+from spark_bull.process.base_worker import INTERRUPT_WITHIN_S, STOP_WITHIN_S
+from spark_bull.process.worker_options import check_combinations, checked_env
+from spark_bull.process.worker_queues import opened, worked_queues
+from spark_bull.spark.process.worker import Worker
 from spark_bull.spark.programs.defined_names import may_define
 from spark_bull.worker.job.interrupts import Terminated, interrupted_once
 from spark_bull.worker.slot.status import WorkerStatus

@@ -22,8 +22,11 @@ def run_slot(plan: SlotPlan, slot: int) -> SlotStats:
         return loop_of(plan, slot).run()
 
 
-def loop_of(plan: SlotPlan, slot: int) -> SlotLoop:
-    """Returns the loop for a plan: coroutine functions, and a concurrency above 1, need the concurrent one."""
+def loop_of(plan: SlotPlan, slot: int, *, in_main_thread: bool = True) -> SlotLoop:
+    """Returns the loop for a plan: coroutine functions, and a concurrency above 1, need the concurrent one.
+
+    in_main_thread: whether it will run there, where functions can be interrupted; else they have threads of their own.
+    """
     spans = spans_of(plan.tracer)
     if spans is not None:
         worker = {"bullmq.worker.id": plan.worker, "bullmq.worker.name": plan.queues[0].claim_settings.worker}
@@ -31,7 +34,7 @@ def loop_of(plan: SlotPlan, slot: int) -> SlotLoop:
     loop: SlotLoop
     runner = plan.runner
     if isinstance(runner, FunctionRunner) and (
-        plan.concurrency > 1 or any(map(is_coroutine_function, runner.functions.values()))
+        not in_main_thread or plan.concurrency > 1 or any(map(is_coroutine_function, runner.functions.values()))
     ):
         loop = ConcurrentLoop(plan, slot, runner)
     else:

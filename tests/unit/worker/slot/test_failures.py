@@ -8,8 +8,8 @@ import logging
 import pytest
 
 from spark_bull.model.outcomes import Failed, Outcomes, Retried
-from spark_bull.spark.process.failure_log import FailureLog
 from spark_bull.worker.slot import failures
+from spark_bull.worker.slot.failure_log import FailureLog
 from spark_bull.worker.slot.failures import MOST, PERIOD_S, Failures
 
 

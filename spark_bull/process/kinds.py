@@ -6,8 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from pyspark.sql import DataFrame
-
+from spark_bull.errors import expected
 from spark_bull.worker.job.job_runner import ANY_NAME
 
 Processor = Callable[..., Any]
@@ -18,6 +17,18 @@ Kind = Literal["function", "UDF", "frames"]
 def by_name(processor: Processor | Mapping[str, Processor]) -> Mapping[str, Processor]:
     """The processors by the names of their jobs."""
     return processor if isinstance(processor, Mapping) else {ANY_NAME: processor}
+
+
+def check_processors(processor: Processor | Mapping[str, Processor]) -> None:
+    """Raises OptionError for what is no processor."""
+    processors = by_name(processor)
+    if not isinstance(processor, Mapping) and not callable(processor):
+        raise expected("processor", "a function of a job, functions by name, or a UDF", processor)
+    if not processors:
+        raise expected("processor", "a mapping of job names to functions", dict(processors))
+    for name, function in processors.items():
+        if not isinstance(name, str) or not callable(function):
+            raise expected(f"processor[{name!r}]", "a processor, under the name of the jobs or '*'", function)
 
 
 def kinds_of(processor: Processor | Mapping[str, Processor]) -> set[Kind]:
@@ -44,4 +55,7 @@ def _takes_frames(processor: Processor) -> bool:
     except (TypeError, ValueError):
         return False
     annotation = parameters[0].annotation if parameters else None
-    return annotation is DataFrame or (isinstance(annotation, str) and annotation.split(".")[-1] == "DataFrame")
+    if isinstance(annotation, str):
+        return annotation.split(".")[-1] == "DataFrame"
+    # Without an import of PySpark, which not every worker needs.
+    return getattr(annotation, "__name__", "") == "DataFrame" and annotation.__module__.startswith("pyspark.")

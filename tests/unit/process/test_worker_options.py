@@ -13,15 +13,15 @@ from pyspark.sql.types import LongType
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.spark.process.loop_plan import largest_chunk
-from spark_bull.spark.process.slot_group import task_tries
-from spark_bull.spark.process.worker_options import (
+from spark_bull.process.worker_options import (
     check_setup,
     check_telemetry,
     checked_env,
     worker_options,
 )
-from spark_bull.spark.process.worker_queues import worked_queues
+from spark_bull.process.worker_queues import worked_queues
+from spark_bull.spark.process.loop_plan import largest_chunk
+from spark_bull.spark.process.task_slots import task_tries
 
 
 def of_a_job(job: Any) -> None: ...

@@ -1,4 +1,4 @@
-"""Parses the arguments of a Worker, and checks them against its engine and processor."""
+"""Parses the arguments of a worker, and checks them against its engine and processor."""
 
 from __future__ import annotations
 
@@ -7,28 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pyspark.sql.types import DataType
-
 from spark_bull.errors import OptionError, expected
 from spark_bull.options.parse import Options, parse_arguments
 from spark_bull.options.table import WORK
-from spark_bull.spark.process.kinds import Processor, by_name, kind_of, kinds_of
+from spark_bull.process.kinds import Processor, by_name, kind_of, kinds_of
 from spark_bull.store.settings import resolved
 from spark_bull.tracing.tracer import MeterSource, TracerSource, check_sendable
 from spark_bull.worker.job.job_tasks import is_coroutine_function
 from spark_bull.worker.job.outcome_policy import BackoffStrategy
 from spark_bull.worker.slot.slot_state import Setup
 
-#: A schema of payloads, or schemas by the names of the jobs.
-PayloadSchema = str | DataType | Mapping[str, str | DataType] | None
-
 
 @dataclass(frozen=True)
 class Processing:
-    """The arguments of a Worker that are no options: what it calls to process jobs, and with what."""
+    """The arguments of a worker that are no options: what it calls to process jobs, and with what."""
 
     processor: Processor | Mapping[str, Processor]
-    payload_schema: PayloadSchema
     backoff_strategy: BackoffStrategy | None
     setup: Setup | None
     env: Mapping[str, str]
@@ -115,6 +109,23 @@ def check_combinations(options: Options) -> None:
         raise OptionError(f"expected `min_chunk` to be at most `chunk_size` ({most}), got: {options['minChunk']}")
     if "chunkWaitMs" in options.given and "minChunk" not in options.given:
         raise OptionError("`chunk_wait_ms` has no effect without `min_chunk`: give both, or leave it out")
+
+
+def processing_of(
+    engine: str,
+    processor: Processor | Mapping[str, Processor],
+    *,
+    backoff_strategy: BackoffStrategy | None,
+    setup: Setup | None,
+    env: Mapping[str, str] | None,
+    tracer: TracerSource,
+    meter: MeterSource,
+) -> Processing:
+    """Returns these arguments. Raises OptionError for one that is invalid, or has no effect."""
+    check_telemetry(tracer, meter, engine)
+    check_setup(setup, engine, processor)
+    variables = checked_env(env, engine, processor)
+    return Processing(processor, backoff_strategy, setup, variables, tracer, meter)
 
 
 def check_telemetry(tracer: TracerSource, meter: MeterSource, engine: str) -> None:

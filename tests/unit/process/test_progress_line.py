@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from threading import Event
 
-from spark_bull.spark.process.worker_progress import WorkerProgress
-from spark_bull.spark.progress_line import ProgressLine
+from spark_bull.process.worker_progress import WorkerProgress
+from spark_bull.progress_line import ProgressLine
 from spark_bull.worker.slot.status import WorkerStatus
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol, TextIO
 
 from spark_bull.errors import SparkBullError
-from spark_bull.spark.progress_line import ProgressLine
+from spark_bull.progress_line import ProgressLine
 from spark_bull.worker.slot.status import WorkerStatus
 
 _INTERVAL_S: Final = 1.0
