@@ -75,6 +75,9 @@ docs: $(PYTHON_STAMP) ## Build the documentation in site/; dead links are errors
 	@$(RUN) tools/draw_rooms.py
 	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict
 
+notebooks: setup $(SPARK_CLASSES) ## Run the notebooks and store their outputs; NOTEBOOKS="…" selects some
+	@$(RUN) tools/run_notebooks.py $(NOTEBOOKS)
+
 format: $(PYTHON_STAMP) ## Sort imports and format the code
 	$(RUN) -m ruff check --fix --quiet .
 	$(RUN) -m ruff format .

@@ -31,6 +31,7 @@ NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("serve", "SERVE"): ("serve",),
     ("programs", "PROGRAMS"): ("dispatch", "replay", "work", "collect", "report"),
     ("demo", "DEMO"): ("demo",),
+    ("notebooks", "NOTEBOOKS"): ("notebooks",),
     ("completion", "COMPLETION"): ("completion",),
 }
 

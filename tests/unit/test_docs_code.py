@@ -21,6 +21,7 @@ from spark_bull.model.jobs import STATES
 from spark_bull.options.parse import scopes_of
 from spark_bull.queue.events.events import QueueEvents
 from spark_bull.worker.job.running_job import RunningJob
+from tests.support.notebooks import NOTEBOOKS
 from tests.support.readme import BLOCKS, CASES, NOT_RUN, PAGES, ROOT, reason_not_to_run
 from tests.support.snippets import calls, loose_code
 
@@ -37,7 +38,7 @@ def test_every_block_runs_or_has_a_reason_not_to() -> None:
 def test_pages_have_code_in_blocks_only_and_texts_of_notebooks_have_none() -> None:
     """Tests find blocks only, in one form."""
     found = {page.name: loose_code(page.read_text("utf-8")) for page in PAGES}
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+    for path in NOTEBOOKS:
         text = texts_of_notebook(path)
         found[path.name] = loose_code(text) + re.findall(r"^```.*$", text, re.MULTILINE)
     assert {page: code for page, code in found.items() if code} == {}
@@ -50,7 +51,7 @@ def texts_of_notebook(path: Path) -> str:
 
 def test_calls_in_texts_have_arguments_that_the_function_takes() -> None:
     texts = {page.name: page.read_text("utf-8") for page in PAGES}
-    texts |= {path.name: texts_of_notebook(path) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+    texts |= {path.name: texts_of_notebook(path) for path in NOTEBOOKS}
     wrong = [
         (name, ast.unparse(call), why)
         for name, text in texts.items()

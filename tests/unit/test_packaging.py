@@ -69,6 +69,12 @@ def test_the_demo_is_shipped_with_its_worker_for_node(names: set[str]) -> None:
     assert files("spark_bull/spark/programs/demo/*.*") <= names
 
 
+def test_the_notebooks_are_shipped(names: set[str]) -> None:
+    notebooks = files("spark_bull/notebooks/*.ipynb")
+    assert notebooks
+    assert notebooks <= names
+
+
 def test_nothing_else_is_shipped(names: set[str]) -> None:
     assert {name.split("/")[0].split("-")[0] for name in names} == {"spark_bull", "pyspark_bull"}
 
