@@ -22,7 +22,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chromium prometheus oldest matrix matrix-tests soak audit lint docs format bench zip release clean
+.PHONY: help setup demo test chromium prometheus oldest matrix matrix-tests soak faults audit lint docs format bench zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ matrix-tests: setup ## Run tests/spark with older versions of PySpark; VERSIONS=
 
 soak: setup $(SPARK_CLASSES) ## Compare random histories of queues with Node, kill drivers and primaries, for over an hour
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)
+
+faults: setup ## Print the table of faults, planted errors and orders of calls; FAULTS_ARGS='--fault OOM' selects
+	$(RUN) -m tests.proof.table $(FAULTS_ARGS)
 
 # In an environment of its own: pip-audit's dependencies are not those of the project.
 audit: $(PYTHON_STAMP) ## Look for known vulnerabilities of the installed packages; needs the internet

@@ -1,0 +1,121 @@
+"""The processes under a fault: driver, worker, services, and reader of results. Each can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+from spark_bull import Promoter
+from spark_bull.errors import SparkBullError
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import COLLECT
+from spark_bull.queue.collect.result_ledger import ResultLedger
+from spark_bull.services.collector import Collector
+from spark_bull.worker.job.running_job import RunningJob
+from tests.proof.producers import PRODUCERS, RETRY_MS, WORKED, Place
+from tests.support.forked_process import CONTEXT
+from tests.support.worker import OurWorker
+
+CONTEXT.set_forkserver_preload(["tests.proof.actors"])
+LOCK_MS = 2_000
+CHECK_MS = 500
+#: How long a job takes, s.
+JOB_S = 0.002
+#: Time between two tries of a program that has failed, s.
+AGAIN_S = 0.2
+
+
+class Actor:
+    """A function of a place in a process, which starts again when it has died."""
+
+    def __init__(self, run: Callable[[Place], None], place: Place) -> None:
+        self._run, self._place = run, place
+        self._process = CONTEXT.Process(target=run, args=(place,), daemon=True)
+        self._process.start()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def has_ended(self) -> bool:
+        """Whether it has come to its end; starts it again if it has died."""
+        if self._process.is_alive():
+            return False
+        if self._process.exitcode == 0:
+            return True
+        self.__init__(self._run, self._place)  # type: ignore[misc]
+        return False
+
+
+def worked_queues(place: Place) -> list[str]:
+    return [queue for name in place.names for queue in WORKED.get(name, ())]
+
+
+def drive(place: Place) -> None:
+    """Runs each version of each program until it has succeeded, those that have succeeded before not again."""
+    acked = {(note.name, note.number) for note in place.notes.of("acked")}
+    for version in range(1, place.versions + 1):
+        for name in place.names:
+            while (name, version) not in acked:
+                try:
+                    PRODUCERS[name](place, version)
+                except SparkBullError:
+                    time.sleep(AGAIN_S)
+                    continue
+                place.notes.add("acked", name, number=version)
+                acked.add((name, version))
+
+
+def work(place: Place) -> None:
+    """A slot on all queues; its clock may be wrong."""
+    if place.clock_ms:
+        right, right_ns = time.time, time.time_ns
+        time.time = lambda: right() + place.clock_ms / 1000
+        time.time_ns = lambda: right_ns() + place.clock_ms * 1_000_000
+
+    def process(job: RunningJob) -> None:
+        queue, row = job.handle.keys.queue, job.data["row"]
+        place.notes.add("start", queue, job_id=job.id, row=row)
+        time.sleep(JOB_S)
+
+    handles = [place.queue(name).handle for name in worked_queues(place)]
+    OurWorker(handles, process, chunk_size=3, lock_ms=LOCK_MS).loop.run()
+
+
+def keep(place: Place) -> None:
+    """Promotes, rescues stalled jobs however often they have stalled, and recovers writes."""
+    options = {"prefix": place.prefix, "protocol": "bullmq", "check_ms": CHECK_MS, "max_stalled": 1_000}
+    names = [*worked_queues(place), "manage", "moved", "schedule"]
+    with Promoter(place.url, names, retry_ms=RETRY_MS, **options):  # type: ignore[arg-type]
+        Event().wait()
+
+
+def read(place: Place) -> None:
+    """Reads results with a checkpoint: a position is saved after the results before it."""
+    saved = Path(f"{place.notes.path}.checkpoint")
+    queues = worked_queues(place)
+    raw = {"url": place.url, "prefix": place.prefix, "queue": ",".join(queues), "protocol": "bullmq"}
+    raw |= {"startingOffsets": "earliest", "retryMs": str(RETRY_MS), "failOnDataLoss": "false"}
+    done: dict[str, int] = json.loads(saved.read_text()) if saved.exists() else {}
+    collector = Collector(parse_options(raw, COLLECT), "reader")
+    rows = {name: ResultLedger(place.queue(name).handle, "reader").rows([]) for name in queues}
+    while True:
+        ends = collector.advance(done, None)
+        for name, end in ends.items():
+            position = done.get(name, 0)
+            while position < end:
+                after, chunk = rows[name].read(position, end)
+                for number, job_id in enumerate(chunk.columns["id"] if chunk.rows else (), after - chunk.rows):
+                    place.notes.add("result", name, number=number, job_id=job_id.decode())
+                if after <= position:
+                    break
+                position = after
+        done = dict(ends)
+        new = saved.with_suffix(".new")
+        new.write_text(json.dumps(done))
+        os.replace(new, saved)
+        time.sleep(0.05)

@@ -1,0 +1,170 @@
+"""What the driver under a fault does for each promise: one version of a program, which runs again when it has died.
+
+The driver calls the sink as Spark does, without a JVM: tasks, then the commit. With `zombies`, an attempt of each task
+that Spark has given up writes the same rows, also after the commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.types import ArrayType, StringType, StructType
+
+from spark_bull.model.jobs import NewJob
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.dispatch.writes import Identity
+from tests.proof.notes import Notes
+from tests.support.sink import ManageSink, ScheduleSink, Sink
+
+ROWS_PER_VERSION = 6
+TASKS = 2
+KEYS = 3
+RETRY_MS = 60_000
+
+_ROW = StructType().add("row", StringType())
+ROWS = StructType().add("row", StringType()).add("key", StringType())
+ROWS_WITH_ID = StructType().add("row", StringType()).add("jobId", StringType())
+CHILD = StructType().add("data", _ROW).add("queue", StringType())
+FLOWS = StructType().add("data", _ROW).add("children", ArrayType(CHILD))
+CHANGES = StructType().add("id", StringType())
+SCHEDULES = StructType().add("id", StringType()).add("every", StringType())
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the processes under a fault work, and on what. Picklable. names: those of producers."""
+
+    url: str
+    prefix: str
+    notes: Notes
+    versions: int
+    names: tuple[str, ...]
+    zombies: bool = False
+    clock_ms: int = 0
+
+    def queue(self, name: str) -> BullQueue:
+        return BullQueue(name, url=self.url, prefix=self.prefix, protocol="bullmq", retry_ms=RETRY_MS)
+
+
+def rows_of(name: str, version: int) -> list[str]:
+    return [f"{name}.{version}.{n}" for n in range(ROWS_PER_VERSION)]
+
+
+def _save(
+    place: Place,
+    queue: str,
+    rows: Sequence[dict[str, Any]],
+    schema: StructType = ROWS,
+    kind: Callable[..., Sink] = Sink,
+    batch: Identity | None = None,
+    **options: str,
+) -> None:
+    own = {"url": place.url, "prefix": place.prefix, "protocol": "bullmq", "queue": queue, "retryMs": str(RETRY_MS)}
+    own |= {"chunkSize": "2", "failOnDataLoss": "false", **options}
+    sink = kind(own, schema, batch)
+    parts = [rows[len(rows) * n // TASKS : len(rows) * (n + 1) // TASKS] for n in range(TASKS)]
+    try:
+        for part in parts:
+            if place.zombies:
+                sink.attempt(part)
+            sink.task(part)
+        sink.commit()
+    except Exception:
+        sink.abort()
+        raise
+    if place.zombies:
+        sink.attempt(parts[0])
+
+
+def _plain(name: str, version: int) -> list[dict[str, Any]]:
+    return [{"row": row, "key": f"k{n % KEYS}"} for n, row in enumerate(rows_of(name, version))]
+
+
+def _once(name: str, version: int) -> dict[str, str]:
+    return {"txnAppId": name, "txnVersion": str(version)}
+
+
+def _write(place: Place, version: int) -> None:
+    _save(place, "write", _plain("write", version), **_once("write", version))
+
+
+def _stream(place: Place, version: int) -> None:
+    _save(place, "stream", _plain("stream", version), batch=Identity("query", version - 1))
+
+
+def _at_least_once(place: Place, version: int) -> None:
+    _save(place, "least", _plain("least", version), delivery="at-least-once", **_once("least", version))
+
+
+def _unique(place: Place, version: int) -> None:
+    _save(place, "unique", _plain("unique", version), uniqueBy="key", **_once("unique", version))
+
+
+def _children(place: Place, version: int) -> None:
+    rows = [
+        {"data": {"row": row}, "children": [{"data": {"row": f"{row}.{n}"}, "queue": "child"} for n in range(2)]}
+        for row in rows_of("flow", version)
+    ]
+    _save(place, "flow", rows, FLOWS, **_once("flow", version))
+
+
+def _on_finish(place: Place, version: int) -> None:
+    callback = {"name": "done", "queue": "callback", "data": {"row": f"callback.{version}"}}
+    _save(place, "batch", _plain("batch", version), onFinish=json.dumps(callback), **_once("batch", version))
+
+
+def _sequence(place: Place, version: int) -> None:
+    _save(place, "sequence", _plain("sequence", version), sequenceBy="key", **_once("sequence", version))
+
+
+def _with_ids(place: Place, version: int) -> None:
+    """The program has no identity, and writes its rows twice."""
+    rows = [{"row": row, "jobId": row} for row in rows_of("ids", version)]
+    for _ in range(2):
+        _save(place, "ids", rows, ROWS_WITH_ID, jobColumns="jobId")
+
+
+def _manage(place: Place, version: int) -> None:
+    rows = [{"row": row, "jobId": row} for row in rows_of("manage", version)]
+    _save(place, "manage", rows, ROWS_WITH_ID, jobColumns="jobId", **_once("new", version))
+    changes = [{"id": row["jobId"]} for row in rows]
+    moving = {"mode": "manage", "action": "move", "to": "moved"}
+    _save(place, "manage", changes, CHANGES, ManageSink, **moving, **_once("move", version))
+    schedule = [{"id": f"s{version}", "every": "PT1H"}]
+    _save(place, "schedule", schedule, SCHEDULES, ScheduleSink, mode="schedule", **_once("plan", version))
+
+
+def _at_most_once(place: Place, version: int) -> None:
+    _save(place, "most", _plain("most", version), delivery="at-most-once", **_once("most", version))
+
+
+def _add(place: Place, version: int) -> None:
+    """The program has no identity, and does not run again: it has added the rows, or it is not known."""
+    if version not in {note.number for note in place.notes.of("begun") if note.name == "added"}:
+        place.notes.add("begun", "added", number=version)
+        with place.queue("added") as queue:
+            queue.add_many([NewJob({"row": row}) for row in rows_of("added", version)])
+        place.notes.add("acked", "add_many", number=version)
+
+
+PRODUCERS: dict[str, Callable[[Place, int], None]] = {
+    "write": _write,
+    "stream": _stream,
+    "least": _at_least_once,
+    "unique": _unique,
+    "flow": _children,
+    "batch": _on_finish,
+    "sequence": _sequence,
+    "ids": _with_ids,
+    "manage": _manage,
+    "most": _at_most_once,
+    "added": _add,
+}
+#: The queues of which workers process the jobs, by what the producers are named.
+WORKED = {name: (name,) for name in PRODUCERS if name != "manage"} | {
+    "flow": ("flow", "child"),
+    "batch": ("batch", "callback"),
+}

@@ -1,0 +1,45 @@
+"""The short form of `make faults`: a cell, and what its table has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.proof.books import Cell
+from tests.proof.faults import FAULTS
+from tests.proof.mutants import MUTANTS
+from tests.proof.protocols import PROTOCOLS
+from tests.proof.run import run
+from tests.proof.table import TITLES
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.faults
+@pytest.mark.parametrize("fault", ["driver killed", "executor killed"])
+def test_the_books_balance(fault: str) -> None:
+    cells = run(FAULTS[fault], seed=1, versions=2, names=("write", "sequence", "most"))
+    assert {name: cell for name, cell in cells.items() if cell.broken} == {}
+    assert cells.keys() == {"write", "sequence", "most", "worker", "results"}
+
+
+def test_cells_show_what_is_not_zero() -> None:
+    assert str(Cell()) == "0"
+    assert str(Cell(repeats=3, stuck=1)) == "3 repeats, 1 stuck"
+    assert Cell(stuck=1).broken
+    assert not Cell(repeats=3).broken
+
+
+def test_the_page_has_each_promise_fault_planted_error_and_protocol() -> None:
+    page = (ROOT / "docs/concepts/proof.md").read_text("utf-8")
+    named = [*TITLES.values(), *FAULTS, *map(str, MUTANTS), *(one.title for one in PROTOCOLS)]
+    assert [name for name in named if name not in page] == []
+
+
+def test_each_line_of_the_guarantees_of_the_readme_is_a_row() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    table = text.partition("## Guarantees")[2].partition("\n## ")[0]
+    lines = [line.split("|")[1].strip() for line in table.splitlines() if line.startswith("|")][2:]
+    assert {line for line in lines if line not in TITLES.values()} == set()
