@@ -26,8 +26,8 @@ REFUSES_S = 2.0
 #: How long Redis is suspended, s.
 SUSPENDED_S = 10.0
 HOUR_MS = 3_600_000
-#: Bytes after which a connection is cut, at most.
-MOST_BYTES = 60_000
+#: Bytes after which a connection is cut, at most. The texts of scripts, of up to 90 kB, must get through sometimes.
+MOST_BYTES = 600_000
 NODE = "bullmq-6.7.0"
 
 
