@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,6 +59,8 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     only = given.only or ("faults" if given.fault or given.promise else None)
     parts = [only] if only else ["faults", "histories", "orders"]
+    # So that the processes under a fault are ended, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     began, broken = time.monotonic(), []
     print(f"seed {given.seed}", flush=True)
     if "faults" in parts:
@@ -114,7 +117,7 @@ def _histories(client: Redis, seed: int) -> Iterator[str]:
 
 
 def _orders(client: Redis, url: str) -> Iterator[str]:
-    print("\n| protocol | orders of calls and crashes | states |\n|---|---|---|")
+    print("\n| protocol | orders of calls and deaths | states |\n|---|---|---|")
     for kind in PROTOCOLS:
         protocol = kind(client, url)
         orders = EveryOrder(client, protocol.begin)
