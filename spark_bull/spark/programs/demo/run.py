@@ -19,7 +19,7 @@ from spark_bull.spark.programs.demo.place import Place
 from spark_bull.spark.programs.demo.results import collect
 from spark_bull.spark.programs.demo.shown import Measured, announce
 from spark_bull.spark.programs.demo.workers import process
-from spark_bull.spark.programs.session import session
+from spark_bull.spark.programs.session import errors_in_one_line, session
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def run(demo: Demo) -> None:
             "`spark-bull dispatch` does the same",
             f"""df.write.format("bull").option("url", …){place.shown}.mode("append").save()""",
         )
-        with session("demo") as spark:
+        with errors_in_one_line(), session("demo") as spark:
             measured = all_verbs(spark, place, table, demo)
     announce("Summary, without the start of Spark")
     for one in measured:
