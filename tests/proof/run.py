@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -28,8 +29,15 @@ BETWEEN = (1, 6)
 AFTER_S = 0.5
 
 
-def run(fault: Fault, seed: int, versions: int, names: Sequence[str] = tuple(PRODUCERS)) -> dict[str, Cell]:
-    """The cells of a column, by what the producers are named, with `worker` and `results`."""
+class Column(NamedTuple):
+    """How often a fault came, and the cells, by what the producers are named, with `worker` and `results`."""
+
+    times: int
+    cells: dict[str, Cell]
+
+
+def run(fault: Fault, seed: int, versions: int, names: Sequence[str] = tuple(PRODUCERS)) -> Column:
+    """Runs all processes until the books can be read."""
     with tempfile.TemporaryDirectory(prefix="spark-bull-proof-") as folder:
         random = Random(seed)
         with site_of(fault, random, Path(folder)) as site:
@@ -40,10 +48,10 @@ def run(fault: Fault, seed: int, versions: int, names: Sequence[str] = tuple(PRO
                 del actors["worker"]
             site.actors.update((name, Actor(act, place)) for name, act in actors.items())
             try:
-                _inject(fault, site, place)
+                times = _inject(fault, site, place)
                 _settle(site, place)
                 with site.primary as client:
-                    return balance(Books(_directly(site, place), client))
+                    return Column(times, balance(Books(_directly(site, place), client)))
             finally:
                 for actor in site.actors.values():
                     actor.kill()
@@ -63,15 +71,18 @@ def _start_node(site: Site, place: Place) -> None:
     site.node = start()
 
 
-def _inject(fault: Fault, site: Site, place: Place) -> None:
-    """Injects the fault while the driver works, each time after some further successes of its programs."""
-    for _ in range(fault.times):
+def _inject(fault: Fault, site: Site, place: Place) -> int:
+    """Injects the fault while the driver works, each time after some further successes; returns how often."""
+    times = 0
+    while times < fault.times:
         successes = site.random.randint(*BETWEEN)
         if not _makes_progress(site, place, successes):
             break
         time.sleep(site.random.uniform(0, AFTER_S))
         fault.inject(site)
+        times += 1
     site.heal()
+    return times
 
 
 def _makes_progress(site: Site, place: Place, successes: int) -> bool:

@@ -84,9 +84,10 @@ def _faults(faults: Sequence[Fault], promises: Sequence[str], seed: int, version
         names = names or ["write"]
     columns: dict[str, Mapping[str, Cell]] = {}
     for fault in faults:
-        columns[fault.name] = run(fault, seed, versions, names)
-        shown = ", ".join(f"{name}: {cell}" for name, cell in columns[fault.name].items() if any(cell))
-        print(f"{fault.name}: {shown or '0'}", file=sys.stderr, flush=True)
+        times, cells = run(fault, seed, versions, names)
+        columns[fault.name] = cells
+        shown = ", ".join(f"{name}: {cell}" for name, cell in cells.items() if any(cell))
+        print(f"{fault.name}, {times} times: {shown or '0'}", file=sys.stderr, flush=True)
     print("\n| promise | " + " | ".join(columns) + " |")
     print("|---" * (len(columns) + 1) + "|")
     for promise in promises:
