@@ -35,6 +35,7 @@ from spark_bull.errors import WaitTimeout as WaitTimeout
 from spark_bull.errors import WorkerFailed as WorkerFailed
 from spark_bull.errors import WrongState as WrongState
 from spark_bull.model.group_limits import Group as Group
+from spark_bull.model.guards import Guard as Guard
 from spark_bull.model.jobs import Added as Added
 from spark_bull.model.jobs import AddedFlow as AddedFlow
 from spark_bull.model.jobs import Change as Change

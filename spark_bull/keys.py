@@ -203,6 +203,10 @@ class QueueKeys:
         """Id of a parent of the calls of a caller: `job` gives its key, and `children_values`, … those of results."""
         return f"spark:call:{encodable('caller', caller)}:{number}"
 
+    def guard(self, guard_id: str) -> str:
+        """STRING: packed looks of a guard at the queue; see lua/lib/guard_window.lua."""
+        return f"{self.base}spark:guard:{guard_id}"
+
     def control(self, worker: str) -> str:
         """STRING that tells the slots of a worker to stop, to return their jobs or to pause."""
         return f"{self.base}spark:control:{worker}"

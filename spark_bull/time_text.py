@@ -1,14 +1,17 @@
-"""Formats times, and durations."""
+"""Formats times and durations, and parses durations."""
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
+from math import inf
 from typing import Final
 
 #: Units of durations, ms, the largest first.
 UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _SHOWN: Final = {"d": "d", "h": "h", "m": "min", "s": "s", "ms": "ms"}
 _NOW_MS: Final = 1_000
+_DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS)})?")
 
 
 def utc(ms: int) -> str:
@@ -38,3 +41,10 @@ def duration(ms: int, parts: int = 2) -> str:
         if len(shown) == parts or (shown and not count):
             break
     return " ".join(shown) or "0 s"
+
+
+def milliseconds_of(text: str, default_unit: str = "ms") -> int | None:
+    """Parses `1d`, `2h`, `5m`, `30s` or `500ms`; None: it is no duration. default_unit: that of a bare number."""
+    match = _DURATION.fullmatch(text.strip())
+    ms = float(match[1]) * UNITS[match[2] or default_unit] if match else inf
+    return None if ms == inf else round(ms)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from argparse import ArgumentTypeError
-from math import inf
 from typing import Final
 
-from spark_bull.time_text import UNITS
-
-_DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS)})?")
+from spark_bull.time_text import milliseconds_of
 
 #: An interval of Spark, such as `1 minute 30 seconds`.
 _INTERVAL: Final = re.compile(
@@ -19,11 +16,10 @@ _INTERVAL: Final = re.compile(
 
 def milliseconds(text: str, default_unit: str = "ms") -> int:
     """Parses `1d`, `2h`, `5m`, `30s` or `500ms` for argparse; returns ms. default_unit: that of a bare number."""
-    match = _DURATION.fullmatch(text.strip())
-    duration = float(match[1]) * UNITS[match[2] or default_unit] if match else inf
-    if duration == inf:
+    ms = milliseconds_of(text, default_unit)
+    if ms is None:
         raise ArgumentTypeError(f"expected a duration such as 500ms, 30s, 5m, 2h or 1d, got: {text!r}")
-    return round(duration)
+    return ms
 
 
 def seconds(text: str) -> float:

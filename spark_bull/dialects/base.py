@@ -238,9 +238,9 @@ class Dialect(ABC):
         """How many stack traces a job keeps. given: its option `stackTraceLimit`. None: all."""
         return given or None
 
-    def paused_checks(self, keys: QueueKeys) -> list[Command]:
-        """Commands, one of which returns more than 0 if the queue is paused."""
-        return [("EXISTS", keys["meta_paused"])]
+    def pause_marks(self, keys: QueueKeys) -> list[Command]:
+        """Commands that return the signs that the queue is paused, None for none."""
+        return [("GET", keys["meta_paused"])]
 
     def worker_client_name(self, keys: QueueKeys, worker: str) -> str:
         """Client name of the connection on which a Node worker waits for jobs."""

@@ -61,9 +61,9 @@ class Bull(Dialect):
     def event_of(self, keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | None:
         return bull_event(keys, channel, message)
 
-    def paused_checks(self, keys: QueueKeys) -> list[Command]:
+    def pause_marks(self, keys: QueueKeys) -> list[Command]:
         # Bull 4 reads both, so that its queues can be migrated to BullMQ, which has only the field.
-        return [*super().paused_checks(keys), ("HEXISTS", keys["meta"], "paused")]
+        return [*super().pause_marks(keys), ("HGET", keys["meta"], "paused")]
 
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
         from_bull: dict[str, Any] = {"attempts": 1, "delay": 0, "timestamp": MARKS["timestamp"]}

@@ -108,8 +108,8 @@ class BullMQ(Dialect):
     def stack_limit(self, given: int | None) -> int | None:
         return given
 
-    def paused_checks(self, keys: QueueKeys) -> list[Command]:
-        return [("HEXISTS", keys["meta"], "paused")]
+    def pause_marks(self, keys: QueueKeys) -> list[Command]:
+        return [("HGET", keys["meta"], "paused")]
 
     def worker_client_name(self, keys: QueueKeys, worker: str) -> str:
         return f"{keys.client_name}:w:{worker}"

@@ -1,4 +1,6 @@
-"""Promoter: promotes delayed jobs when they are due, fails expired ones, recovers writes, rescues and ages jobs."""
+"""Promoter: promotes delayed jobs when they are due, fails expired ones, recovers writes, rescues and ages jobs, and
+runs guards.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
+from spark_bull.model.guards import Guard
 from spark_bull.options.arguments import ServiceArguments, with_options
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import SERVICE
@@ -17,6 +20,7 @@ from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import promote_due
 from spark_bull.services.ageing import age_jobs, ageing_of
 from spark_bull.services.delayed_signal import watches
+from spark_bull.services.guarding import Guarding
 from spark_bull.services.loss_check import LossCheck
 from spark_bull.services.queue_set import MISSING_S, QueueSet
 from spark_bull.services.recovery import Recovery
@@ -46,6 +50,8 @@ class PromoterStats:
       recovered: interrupted writes that were completed.
       expired: jobs that have expired.
       aged: jobs that got a higher priority, as they have waited for long.
+      paused: how often a guard has paused a queue.
+      resumed: how often a guard has resumed one.
     """
 
     promoted: int = 0
@@ -54,6 +60,8 @@ class PromoterStats:
     recovered: int = 0
     expired: int = 0
     aged: int = 0
+    paused: int = 0
+    resumed: int = 0
 
 
 @short_errors
@@ -75,6 +83,8 @@ class Promoter(Service):
       rescue: whether stalled jobs are rescued.
       ageing: {"after_ms": ms, "priority": number or name}: jobs of BullMQ with a lower priority that have waited for so
         long get this one, by default critical; default: none.
+      guards: rules that pause a queue while its jobs fail, such as Guard("mail", "failedRate > 0.2 over 1m"). Of
+        several Promoters with equal guards, one pauses a queue; any of them resumes it.
       options: options of the connection, `check_ms` and `max_stalled`; see ServiceArguments.
 
     Raises:
@@ -88,6 +98,7 @@ class Promoter(Service):
         *,
         rescue: bool = True,
         ageing: Mapping[str, Any] | None = None,
+        guards: Guard | Iterable[Guard] = (),
         **options: Unpack[ServiceArguments],
     ) -> None:
         super().__init__("promoter")
@@ -95,6 +106,7 @@ class Promoter(Service):
         self._queues = QueueSet(parsed, queues)
         self._rescue = rescue
         self._ageing = ageing_of(ageing)
+        self._guarding = Guarding(guards, self._queues.requested)
         self._check_ms: int = parsed["checkMs"]
         self._max_stalled: int = parsed["maxStalled"]
         self._signal = Event()
@@ -159,7 +171,12 @@ class Promoter(Service):
 
     def _until_checks(self) -> float:
         """The time until the next check, s."""
-        checks = [self._recovery.next_at, self._rescue_at, *([self._age_at] if self._ageing else [])]
+        checks = [
+            self._recovery.next_at,
+            self._rescue_at,
+            self._guarding.next_at,
+            *([self._age_at] if self._ageing else []),
+        ]
         pause = max(0.0, min(checks) - monotonic_s())
         return pause if self._queues.complete else min(pause, MISSING_S)
 
@@ -168,6 +185,12 @@ class Promoter(Service):
         for handle, record in self._recovery.run(handles):
             log.warning("queue %s: recovered write %s, %d jobs", handle.keys.queue, record.id, record.done)
             self.done = replace(self.done, recovered=self.done.recovered + 1)
+        guarded = self._guarding.run(handles)
+        self.done = replace(
+            self.done,
+            paused=self.done.paused + guarded["paused"],
+            resumed=self.done.resumed + guarded["resumed"],
+        )
         now = monotonic_s()
         if self._ageing is not None and now >= self._age_at:
             aged = sum(age_jobs(handle, self._ageing) for handle in handles)

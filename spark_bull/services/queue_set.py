@@ -29,14 +29,14 @@ MISSING_S: Final = 1.0
 class QueueSet:
     """queues: names or globs; default: all queues of the prefix.
 
-    Queues that match a glob but have another dialect than `protocol` are skipped with a warning.
+    `requested`: these. Queues that match a glob but have another dialect than `protocol` are skipped with a warning.
     """
 
     def __init__(self, options: Options, queues: str | Iterable[str]) -> None:
         self._options = options
-        self._requested = [queues] if isinstance(queues, str) else list(queues) or ["*"]
-        check_encodable("queues", self._requested)
-        self._spread = Spread(options, self._requested)
+        self.requested = [queues] if isinstance(queues, str) else list(queues) or ["*"]
+        check_encodable("queues", self.requested)
+        self._spread = Spread(options, self.requested)
         self._connection = Connection(settings_of(options))
         self._handles: dict[str, QueueHandle] = {}
         self._skipped: set[str] = set()

@@ -93,6 +93,7 @@ SCHEMAS: Final[dict[str, StructType]] = {
             "durationMs": LongType(),
             "overdue": LongType(),
             "overdueSince": TIME,
+            "pauseReason": TEXT,
         }
     ),
     "writes": _table(

@@ -56,6 +56,7 @@ class QueueDocument(BaseModel):
     protocol: str = Field(description="dialect of the queue")
     version: str | None = Field(description="version of BullMQ that last opened it")
     paused: bool
+    pauseReason: str | None = Field(description="why a guard has paused it, and until when")
     intakeOpen: bool = Field(description="whether it accepts jobs of spark_bull")
     counts: dict[str, int] = Field(examples=[{"wait": 3, "active": 1, "failed": 0}])
 

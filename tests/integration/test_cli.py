@@ -297,6 +297,7 @@ def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
             "intake_open": True,
             "max": None,
             "duration_ms": None,
+            "pause_reason": None,
             "jobs": 1,
         }
     ]

@@ -11,7 +11,15 @@ from multiprocessing import get_context
 from typing import Any
 
 CONTEXT = get_context("forkserver")
-MODULES = ("dying_commit", "dying_worker", "dying_write", "killed_workers", "room_writer", "terminated_slot")
+MODULES = (
+    "dying_commit",
+    "dying_worker",
+    "dying_write",
+    "guarding",
+    "killed_workers",
+    "room_writer",
+    "terminated_slot",
+)
 CONTEXT.set_forkserver_preload([f"tests.support.{name}" for name in MODULES])
 
 

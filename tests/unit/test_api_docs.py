@@ -119,7 +119,7 @@ WORKER_ONLY = {
     ("kind", "scope", "others"),
     [
         (spark_bull.BullQueue, QUEUE, {"queue", "tracer", "meter", "redis"}),
-        (spark_bull.Promoter, SERVICE, {"queues", "redis", "rescue", "ageing"}),
+        (spark_bull.Promoter, SERVICE, {"queues", "redis", "rescue", "ageing", "guards"}),
         (spark_bull.Rescuer, SERVICE, {"queues", "redis"}),
         (spark_bull.Worker, WORK, WORKER_ONLY),
     ],

@@ -10,9 +10,9 @@ client|id client|setname eval evalsha exists hello hget hmget info lindex ping s
 """,
     "dispatch": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
-lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set setnx sismember spop
-srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore
-zrem zremrangebyscore zrevrangebyscore zscore
+lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set sismember spop srandmember
+srem sscan unlink wait xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem
+zremrangebyscore zrevrangebyscore zscore
 """,
     "inspect": """
 client|list get hexists hgetall hlen hscan llen lrange scard sismember smismember sscan xlen xrange xrevrange zcard
@@ -21,8 +21,8 @@ zcount zlexcount zmscore zrangebylex zrangebyscore zrevrange zscore
     "process": """
 blmove blpop bzpopmin client|unblock decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset hsetnx
 hvals incr incrby linsert llen lpop lpos lpush lrange lrem lset ltrim mget persist pexpire pexpireat pttl publish
-rename rpop rpush sadd scard set setnx sismember smismember spop srandmember srem sscan subscribe unlink unsubscribe
-xadd xread xrevrange xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem zremrangebylex
+rename rpop rpush sadd scard set sismember smismember spop srandmember srem sscan subscribe unlink unsubscribe xadd
+xread xrevrange xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem zremrangebylex
 zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zscore
 """,
     "collect": """
@@ -47,10 +47,10 @@ persist pexpire pttl publish rpush sadd scard set unlink wait xadd xtrim zadd zc
 zrevrangebyscore zscan zscore
 """,
     "manage": """
-decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
-lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set setnx sismember smismember
-spop srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex
-zrangebyscore zrem zremrangebyscore zrevrange zrevrangebyscore zscore
+decrby del get hdel hexists hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpos lpush lrange lrem
+lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set sismember smismember spop srandmember
+srem sscan unlink wait xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem
+zremrangebyscore zrevrange zrevrangebyscore zscore
 """,
     "doctor": """
 command|info config|get get hexists hgetall hlen llen lrange multi pttl scard sismember xlen zcard zcount zscan zscore

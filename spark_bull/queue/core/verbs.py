@@ -15,6 +15,7 @@ import msgpack
 
 from spark_bull.dialects.base import NextJob, StateKey
 from spark_bull.model.group_limits import GroupLimits
+from spark_bull.model.guards import Guard
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.discovery import DiscoverResult, DiscoverSettings, Horizon, Remaining
@@ -627,6 +628,37 @@ def age(handle: QueueHandle, priority: int, after_ms: int, *, first: int, limit:
     """Gives jobs that have waited for `after_ms` a higher priority; examines about `limit` from priority `first` on."""
     args = {"priority": priority, "after_ms": after_ms, "first": first, "limit": limit}
     return AgeReply(*handle.run("age", args))
+
+
+class GuardReply(NamedTuple):
+    """What the call has done: paused the queue, resumed it, or neither. why: the reason of the pause, "" without one.
+
+    is_moving: whether jobs are still to be moved: call again.
+    """
+
+    done: str
+    why: str
+    is_moving: bool
+
+
+def guard(handle: QueueHandle, guard: Guard, *, now: int | None = None) -> GuardReply:
+    """Looks at the queue for a guard; pauses or resumes it if that is due. now: ms since 1970; None: that of Redis."""
+    condition = guard.condition
+    args = {
+        "measure": condition.measure,
+        "operator": condition.operator,
+        "threshold": condition.threshold,
+        "window_ms": condition.window_ms,
+        "interval_ms": condition.interval_ms,
+        "condition": condition.text,
+        "resume_after_ms": round(guard.resume_after_s * 1000),
+        "min_jobs": guard.min_jobs,
+        "finish_times": int(handle.dialect.has("finish-times")),
+        "limit": MOVE_SIZE,
+        "now": "" if now is None else now,
+    }
+    done, why, moving = handle.run_once("guard", args, guard=handle.keys.guard(guard.id))
+    return GuardReply(done.decode(), why.decode(), bool(moving))
 
 
 class RescueReply(NamedTuple):

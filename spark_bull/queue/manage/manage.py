@@ -40,7 +40,7 @@ def resume(handle: QueueHandle) -> None:
 
 def is_paused(handle: QueueHandle) -> bool:
     """Whether the queue is paused for all workers."""
-    return any(handle.connection.pipeline(handle.dialect.paused_checks(handle.keys)))
+    return any(handle.connection.pipeline(handle.dialect.pause_marks(handle.keys)))
 
 
 def retry(handle: QueueHandle, job_id: str, state: str = "failed", *, reset_attempts: bool = False) -> None:

@@ -12,6 +12,7 @@ import msgpack
 
 from spark_bull.dialects.fields import integer_of, text_of
 from spark_bull.keys import QUEUE_SIGNS, QueueKeys, pattern_of, queue_of
+from spark_bull.model.guards import pause_reason
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.intake import intake_check
 from spark_bull.queue.core.queue_registry import existence_check, noted_queues
@@ -94,7 +95,8 @@ def warn_of_missing(connection: Connection, prefix: str, queues: Iterable[str]) 
 @dataclass(frozen=True)
 class QueueSummary:
     """Settings of a queue. `version`: BullMQ version that last opened it; `concurrency`: its limit over all workers;
-    `intake_open`: whether it accepts jobs of spark_bull; `max`, `duration_ms`: its rate limit over all workers.
+    `intake_open`: whether it accepts jobs of spark_bull; `max`, `duration_ms`: its rate limit over all workers;
+    `pause_reason`: why and until when a guard has paused it.
     """
 
     paused: bool
@@ -103,6 +105,7 @@ class QueueSummary:
     intake_open: bool = True
     max: int | None = None
     duration_ms: int | None = None
+    pause_reason: str | None = None
 
 
 def describe(handle: QueueHandle) -> QueueSummary:
@@ -111,13 +114,14 @@ def describe(handle: QueueHandle) -> QueueSummary:
 
 def describing(handle: QueueHandle) -> Steps[QueueSummary]:
     """The steps of `describe`."""
-    (version, *limits), is_closed, *pauses = yield [
+    (version, *limits), is_closed, *marks = yield [
         ("HMGET", handle.keys["meta"], "version", "concurrency", "max", "duration"),
         intake_check(handle.keys),
-        *handle.dialect.paused_checks(handle.keys),
+        *handle.dialect.pause_marks(handle.keys),
     ]
     concurrency, most, duration = map(integer_of, limits)
-    return QueueSummary(any(pauses), text_of(version), concurrency, not is_closed, most, duration)
+    reason = next(filter(None, map(pause_reason, marks)), None)
+    return QueueSummary(any(marks), text_of(version), concurrency, not is_closed, most, duration, reason)
 
 
 @dataclass(frozen=True)

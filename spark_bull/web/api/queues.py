@@ -243,6 +243,7 @@ def _summary(handle: QueueHandle) -> Steps[dict[str, Any]]:
         "protocol": handle.dialect.name,
         "version": found.version,
         "paused": found.paused,
+        "pauseReason": found.pause_reason,
         "intakeOpen": found.intake_open,
         "counts": (yield from counting(handle)),
     }

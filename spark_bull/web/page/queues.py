@@ -36,6 +36,7 @@ class QueueHead:
     name: str
     protocol: str
     paused: bool
+    pause_reason: str | None
     intake_open: bool
     counts: Mapping[str, int]
     waiting_since: int | None
@@ -88,6 +89,7 @@ def heading(handle: QueueHandle) -> Steps[QueueHead]:
         handle.keys.queue,
         handle.dialect.name,
         summary.paused,
+        summary.pause_reason,
         summary.intake_open,
         counts,
         (yield from waiting_since(handle)),

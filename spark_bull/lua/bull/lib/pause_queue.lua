@@ -1,10 +1,12 @@
 -- @include lib: join_lists
 
 -- Pauses a queue by moving its jobs to `paused`, which workers do not read. The field in `meta` is for programs that
--- use BullMQ. `repeats`: whether the event is also published if the queue is paused already.
+-- use BullMQ. `repeats`: whether the event is also published if the queue is paused already. A pause of
+-- a guard becomes one that no guard ends; see lib/guard_mark.lua.
 -- Returns the number of jobs still to be moved.
 local function pause_queue(key, _, limit, repeats)
-  local is_new = redis.call('SETNX', key.meta_paused, 1) == 1
+  local is_new = redis.call('EXISTS', key.meta_paused) == 0
+  redis.call('SET', key.meta_paused, 1)
   redis.call('HSET', key.meta, 'paused', 1)
   if is_new or repeats then
     redis.call('PUBLISH', key.paused, 'paused')

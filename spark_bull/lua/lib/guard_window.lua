@@ -1,0 +1,93 @@
+-- @include lib: ended_jobs
+
+-- The looks of a guard at its queue, oldest first; those before the window are forgotten, but for one. They begin anew
+-- with a pause, after a gap, and when jobs that had ended wait again.
+local KEPT_MS = 3600000
+
+local function read(key)
+  local packed = redis.call('GET', key.guard)
+  return packed and cmsgpack.unpack(packed) or {looks = {}}
+end
+
+local function write(key, arg, state)
+  local ttl_ms = KEPT_MS + tonumber(arg.window_ms) + tonumber(arg.resume_after_ms)
+  redis.call('SET', key.guard, cmsgpack.pack(state), 'PX', ttl_ms)
+end
+
+-- Numbers of jobs that grow as jobs end, by three sources, each of which can lack some: the id counter, the kept jobs
+-- and the metrics of workers.
+local function counted(key, arg, now)
+  local call = redis.call
+  return {
+    at = now,
+    ended = ended_jobs(key, {'completed', 'failed'}),
+    failed = call(arg.finish_times == '1' and 'ZCARD' or 'SCARD', key.failed),
+    metrics_completed = tonumber(call('HGET', key.metrics_completed, 'count') or 0),
+    metrics_failed = tonumber(call('HGET', key.metrics_failed, 'count') or 0),
+  }
+end
+
+-- The numbers of jobs that have failed and ended since a look.
+local function since(key, arg, before, now)
+  local function kept(state_key)
+    return arg.finish_times == '1' and redis.call('ZCOUNT', state_key, '(' .. before.at, now.at) or 0
+  end
+  local failed = math.max(
+    0, now.failed - before.failed, now.metrics_failed - before.metrics_failed, kept(key.failed)
+  )
+  local completed = math.max(
+    0, now.ended - before.ended - failed, now.metrics_completed - before.metrics_completed, kept(key.completed)
+  )
+  return failed, completed + failed
+end
+
+local function is_met(arg, failed, ended)
+  local value = failed
+  if arg.measure == 'failedRate' then
+    if ended < tonumber(arg.min_jobs) or ended == 0 then
+      return false
+    end
+    value = failed / ended
+  end
+  local limit = tonumber(arg.threshold)
+  return value > limit or (arg.operator == '>=' and value == limit)
+end
+
+-- Looks at the queue, unless the last look or a pause that has been ended early was just before. Returns why the queue is
+-- to be paused, nil if it is not.
+local function look(key, arg, now)
+  local state, window_ms = read(key), tonumber(arg.window_ms)
+  local looks = state.looks
+  local last = looks[#looks]
+  if now < (state.rests_until or 0) or (last and now < last.at + tonumber(arg.interval_ms)) then
+    return nil
+  end
+  local current = counted(key, arg, now)
+  if last and (current.ended < last.ended or now > last.at + window_ms) then
+    looks = {}
+  end
+  while #looks > 1 and looks[2].at <= now - window_ms do
+    table.remove(looks, 1)
+  end
+  looks[#looks + 1] = current
+  write(key, arg, {looks = looks})
+  local failed, ended = since(key, arg, looks[1], current)
+  if is_met(arg, failed, ended) then
+    return arg.condition .. ': ' .. failed .. ' of ' .. ended .. ' jobs failed'
+  end
+  return nil
+end
+
+-- Forgets the looks as the queue is paused.
+local function forget(key)
+  if #read(key).looks > 0 then
+    redis.call('DEL', key.guard)
+  end
+end
+
+-- Looks no more until then, also if somebody resumes the queue earlier.
+local function rest(key, arg, ends)
+  write(key, arg, {looks = {}, rests_until = ends})
+end
+
+local guard_window = {look = look, forget = forget, rest = rest}

@@ -1,0 +1,108 @@
+"""Guards of promoters: several act once, the log says why, and another one resumes the queue of one that was killed."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from spark_bull import BullQueue, Guard, Promoter
+from spark_bull.cli.main import main, parser
+from spark_bull.errors import OptionError
+from tests.support import guarding
+from tests.support.forked_process import ForkedProcess
+from tests.support.wait import wait_until
+from tests.support.work_bench import WorkBench, completed, failed_for
+
+CONDITION = "failed >= 3 over 1m"
+
+
+@pytest.fixture
+def bench(client: Redis, redis_url: str, prefix: str) -> Iterator[WorkBench]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        bench = WorkBench(queue, client, twice=False)
+        # A promoter looks at queues that exist.
+        bench.add()
+        bench.work(completed(bench.claim()))
+        yield bench
+
+
+def fail_jobs(bench: WorkBench, guard: Guard) -> None:
+    """Fails enough jobs for the guard, after its first look."""
+    wait_until(lambda: bench.client.exists(bench.handle.keys.guard(guard.id)), "the guard to look")
+    bench.add(3)
+    bench.work(failed_for(bench.claim(3), "the service is away"))
+    bench.add(1)
+
+
+def test_of_two_promoters_one_pauses_the_queue_and_one_resumes_it(
+    bench: WorkBench, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = Guard("q*", CONDITION, resume_after_s=0.5)
+    caplog.set_level(logging.INFO, "spark_bull")
+    one, other = (Promoter(redis_url, ["q"], prefix=prefix, rescue=False, guards=[guard]) for _ in range(2))
+    with one, other:
+        fail_jobs(bench, guard)
+        wait_until(lambda: one.done.resumed + other.done.resumed, "a promoter to resume the queue")
+        assert not bench.queue.is_paused()
+    assert (one.done.paused + other.done.paused, one.done.resumed + other.done.resumed) == (1, 1)
+    events = [event[b"event"] for _, event in bench.client.xrange(bench.key("events"))]
+    assert (events.count(b"paused"), events.count(b"resumed")) == (1, 1)
+    said = [record.getMessage() for record in caplog.records if "guard" in record.getMessage()]
+    why = f"{CONDITION}: 3 of 3 jobs failed"
+    assert said == [
+        f"queue q: a guard has paused it for 0.5 s: {why}",
+        f"queue q: a guard has resumed it, which was paused: {why}",
+    ]
+
+
+def test_another_promoter_resumes_the_queue_of_one_that_was_killed(
+    bench: WorkBench, redis_url: str, prefix: str
+) -> None:
+    guard = Guard("q", CONDITION, resume_after_s=3)
+    with ForkedProcess(guarding.run, redis_url, prefix, guard) as promoter:
+        fail_jobs(bench, guard)
+        wait_until(bench.queue.is_paused, "the guard to pause the queue")
+        promoter.send_signal(signal.SIGKILL)
+        promoter.wait()
+    with Promoter(redis_url, ["q"], prefix=prefix, guards=Guard("q", "failedRate > 0.9 over 1h")) as another:
+        wait_until(lambda: another.done.resumed == 1, "another guard to resume the queue")
+    assert not bench.queue.is_paused()
+
+
+def test_a_queue_with_many_waiting_jobs_is_paused_and_resumed_in_parts(
+    bench: WorkBench, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_bull.queue.core.verbs.MOVE_SIZE", 2)
+    guard = Guard("q", CONDITION, resume_after_s=0.1)
+    promoter = Promoter(redis_url, ["q"], prefix=prefix, rescue=False, guards=[guard])
+    # What an earlier pause has left behind.
+    older = [str(n).encode() for n in range(100, 104)]
+    bench.client.rpush(bench.key("paused"), *older)
+    promoter.once()
+    fail_jobs(bench, guard)
+    ids = [*bench.client.lrange(bench.key("wait"), 0, -1), *older]
+    wait_until(lambda: promoter.once().paused, "the guard to pause the queue")
+    wait_until(lambda: promoter.once().resumed, "the guard to resume the queue")
+    assert bench.client.lrange(bench.key("wait"), 0, -1) == ids
+    assert not bench.client.exists(bench.key("paused"))
+
+
+def test_the_guards_of_the_command_are_those_of_its_queue(redis_url: str, prefix: str, bench: WorkBench) -> None:
+    given = ["promote", "q", "--guard", CONDITION, "--guard", "failedRate>0.5 over 1m", "--resume-after", "2m"]
+    assert parser().parse_args(given).resume_after == 120
+    assert main([*given, "--once", "--url", redis_url, "--prefix", prefix]) == 0
+    for condition in (CONDITION, "failedRate > 0.5 over 1m"):
+        assert bench.client.exists(bench.handle.keys.guard(Guard("q", condition, 120.0).id))
+
+
+def test_a_guard_of_another_queue_is_refused(redis_url: str) -> None:
+    with pytest.raises(OptionError, match=r"one of the promoter's \(mail, post\), got: 'mial'"):
+        Promoter(redis_url, ["mail", "post"], guards=[Guard("mial", CONDITION)])
+    with pytest.raises(OptionError, match=r"expected `guards` to be a list of Guard\(queue, pause_when\), got: 'mail'"):
+        Promoter(redis_url, guards=["mail"])  # type: ignore[list-item]
+    for queues in (["mail*"], []):
+        Promoter(redis_url, queues, guards=[Guard("mail", CONDITION), Guard("*", CONDITION)])

@@ -1,0 +1,75 @@
+"""The condition of a guard, and its other parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_bull import Guard
+from spark_bull.errors import OptionError
+from spark_bull.model.guards import Condition, parse_condition, pause_reason
+
+
+@pytest.mark.parametrize(
+    ("text", "condition", "interval_ms"),
+    [
+        ("failedRate > 0.2 over 1m", Condition("failedRate", ">", 0.2, 60_000, "failedRate > 0.2 over 1m"), 1_000),
+        (" failed>=50  over 2h ", Condition("failed", ">=", 50, 7_200_000, "failed >= 50 over 2h"), 120_000),
+        ("failedRate >= 1 over 1.5s", Condition("failedRate", ">=", 1, 1_500, "failedRate >= 1 over 1.5s"), 200),
+    ],
+)
+def test_a_condition_has_a_measure_a_threshold_and_a_window(text: str, condition: Condition, interval_ms: int) -> None:
+    assert parse_condition(text) == condition
+    assert parse_condition(text).interval_ms == interval_ms
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("often", "expected `pause_when` to be a condition such as 'failedRate > 0.2 over 1m' or"),
+        (7, "to be a condition such as .*, got: 7"),
+        ("failed > 5 within 1m", "to be a condition such as"),
+        ("waiting > 5 over 1m", "expected one of failedRate, failed in `pause_when`, got: waiting"),
+        ("failedRate < 0.2 over 1m", "expected > or >= after `failedRate` in `pause_when`, got: <"),
+        ("failedRate > 20 over 1m", "expected a number from 0 to 1 after `>` in `pause_when`, got: 20"),
+        ("failedRate > 20% over 1m", "expected a number from 0 to 1 .* got: 20%"),
+        ("failed >= nan over 1m", "expected a number >= 0 after `>=` in `pause_when`, got: nan"),
+        ("failed > inf over 1m", "expected a number >= 0 .* got: inf"),
+        ("failed > 5", "expected `over` and a time from 1s to 1d, .* at the end in `pause_when`, got: nothing"),
+        ("failed > 5 over soon", "`over` and a time .* got: soon"),
+        ("failed > 5 over 2d", "`over` and a time from 1s to 1d, .* got: 2d"),
+    ],
+)
+def test_errors_say_what_was_expected(text: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Guard("mail", text)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"queue": ""},
+        {"queue": None},
+        {"resume_after_s": 0},
+        {"resume_after_s": float("inf")},
+        {"resume_after_s": "5m"},
+        {"min_jobs": 0},
+        {"min_jobs": True},
+    ],
+)
+def test_wrong_parameters_are_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match=f"expected `{next(iter(wrong))}`"):
+        Guard(**{"queue": "mail", "pause_when": "failed > 5 over 1m", **wrong})
+
+
+def test_equal_guards_have_the_same_id_and_others_another_one() -> None:
+    guards = [Guard("a", "failed > 5 over 1m"), Guard("b", "failed>5 over 1m"), Guard("a", "failed > 6 over 1m")]
+    assert guards[0].id == guards[1].id != guards[2].id
+    assert Guard("a", "failed > 5 over 1m", 10).id != guards[0].id
+
+
+def test_the_sign_of_a_pause_says_who_has_paused() -> None:
+    reason = pause_reason(b"spark-bull guard until 1700000000000: failed > 5 over 1m: 6 of 6 jobs failed")
+    assert reason == "a guard until 2023-11-14 22:13:20Z: failed > 5 over 1m: 6 of 6 jobs failed"
+    assert [pause_reason(mark) for mark in (None, b"1", b"", b"spark-bull guard until soon: x")] == [None] * 4
