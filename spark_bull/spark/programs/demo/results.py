@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
 from spark_bull.spark.programs.collect import Table, results, start
 from spark_bull.spark.programs.demo.flights import JOBS
+from spark_bull.spark.programs.demo.picture import draw
 from spark_bull.spark.programs.demo.place import Place
 from spark_bull.spark.programs.demo.shown import Measured, announce
 
@@ -40,18 +40,7 @@ def collect(spark: SparkSession, place: Place, table: Path, folder: Path, pictur
     spark.read.parquet(lake).createOrReplaceTempView("results")
     joined: pd.DataFrame = spark.sql(by_carrier).toPandas()
     print(joined.head(8).to_string(index=False))
-    chart(joined, picture)
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    draw(joined).savefig(picture)
     assert joined["flights"].sum() == rows, "expected each result to belong to one flight"
     return Measured("collect", rows, seconds, "exactly once, into Parquet")
-
-
-def chart(joined: pd.DataFrame, path: Path) -> None:
-    """Draws flights by carrier and worker, and the mean score of their delays, as PNG."""
-    flown = joined.pivot_table(index="carrier", columns="worker", values="flights", aggfunc="sum").fillna(0)
-    scores = joined.assign(weight=joined["score"] * joined["flights"]).groupby("carrier")[["weight", "flights"]].sum()
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    flown.plot.bar(stacked=True, ax=left, title="flights processed", ylabel="jobs")
-    (scores["weight"] / scores["flights"]).plot.bar(ax=right, title="mean score of delay", color="tab:red")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
