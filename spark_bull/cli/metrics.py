@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from argparse import ArgumentTypeError, Namespace
+from math import inf
 from typing import Final
 
 from spark_bull.cli.arguments import OF_LISTEN, argument, duration, host_and_port, repeated
 from spark_bull.cli.command import Output, check_exists, command, options_of, queues_of
 from spark_bull.cli.interrupt import until_interrupted
-from spark_bull.cli.times import milliseconds
+from spark_bull.cli.times import milliseconds, positive_seconds
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options
-from spark_bull.prometheus.collect import Export, collect
+from spark_bull.prometheus.collect import TARGET_WAIT_S, Export, collect
 from spark_bull.prometheus.server import MetricsServer
 from spark_bull.prometheus.text import as_text
 from spark_bull.queue.core.handle import open_handle
@@ -29,20 +30,24 @@ _SCRAPE_S: Final = 7.0
 
 
 def _metrics(args: Namespace) -> Output:
-    queues, labels = tuple(args.queues or ["*"]), dict(args.label)
+    labels = dict(args.label)
     if args.listen is None:
-        for queue in queues_of(args, [one for one in queues if not is_glob(one)]):
+        for queue in queues_of(args, [one for one in args.queues if not is_glob(one)]):
             check_exists(open_handle(options_of(args), queue))
-        samples = collect(Export(options_of(args), queues, args.sample, args.window, args.names))
+        samples = collect(_export(args, options_of(args), inf))
         if args.json:
             return [
                 {"metric": one.family.name, "labels": {**one.labels, **labels}, "value": one.value} for one in samples
             ]
         return as_text(samples, labels)
-    export = Export(_hasty(args), queues, args.sample, args.window, args.names, _SCRAPE_S)
     host, port = args.listen
-    _serve(host, port, export, labels)
+    _serve(host, port, _export(args, _hasty(args), _SCRAPE_S), labels)
     return None
+
+
+def _export(args: Namespace, options: Options, limit_s: float) -> Export:
+    queues = tuple(args.queues or ["*"])
+    return Export(options, queues, args.sample, args.window, args.names, limit_s, args.target_wait)
 
 
 def _hasty(args: Namespace) -> Options:
@@ -107,6 +112,12 @@ METRICS: Final = command(
         "period, up to now, of the times and rates of jobs (default: 5m)",
         type=_window,
         default=300_000,
+    ),
+    duration(
+        "--target-wait",
+        "time within which waiting jobs are to start, for the number of wanted slots (default: 30s)",
+        type=positive_seconds,
+        default=TARGET_WAIT_S,
     ),
     argument(
         "--sample",

@@ -15,7 +15,7 @@ from spark_bull.cli.arguments import Argument, argument, comma_separated, durati
 from spark_bull.cli.before_spark import check_input, check_java, check_queues
 from spark_bull.cli.command import Output, command
 from spark_bull.cli.interrupt import sigterm_as_sigint
-from spark_bull.cli.times import seconds, trigger_interval
+from spark_bull.cli.times import positive_seconds, seconds, trigger_interval
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import open_handle
@@ -60,7 +60,7 @@ def _replay(args: Namespace) -> Output:
 def _work(args: Namespace) -> Output:
     from spark_bull.spark.programs.work import Functions, check, work
 
-    given = {name: getattr(args, name) for name in ("payload_schema", "engine", "slots", "timeout_ms")}
+    given = {name: getattr(args, name) for name in ("payload_schema", "engine", "slots", "target_wait_s", "timeout_ms")}
     options = _options(args) | {name: value for name, value in given.items() if value is not None}
     options |= {"retry": dict(args.retry)} if args.retry else {}
     functions, weights, env = Functions(args.processor, args.setup), dict(args.weight), dict(args.env)
@@ -193,7 +193,17 @@ PROGRAMS: Final = (
         repeated("--env", "NAME=VALUE", "environment variable of the slots; may be repeated", type=_setting),
         argument("--payload-schema", metavar="DDL", help="schema of the payloads, required for UDFs"),
         argument("--engine", choices=("auto", "loop", "stream"), help="engine of the worker (default: auto)"),
-        argument("--slots", type=int, help="number of parallel Spark tasks (default: all cores but one)"),
+        argument(
+            "--slots",
+            metavar="NUMBER",
+            help="number of parallel Spark tasks, or the least and the largest one: 1-40 (default: all cores but one)",
+        ),
+        duration(
+            "--target-wait",
+            "with a range of slots: time within which waiting jobs are to start: 30s (default), 5m",
+            dest="target_wait_s",
+            type=positive_seconds,
+        ),
         duration("--timeout", "maximum duration of a job: 30s, 5m", dest="timeout_ms"),
         duration(
             "--stop-timeout",

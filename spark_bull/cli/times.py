@@ -27,6 +27,13 @@ def seconds(text: str) -> float:
     return milliseconds(text, "s") / 1_000
 
 
+def positive_seconds(text: str) -> float:
+    """The same as `seconds`, for a duration that is not 0."""
+    if not (found := seconds(text)):
+        raise ArgumentTypeError(f"expected a duration of 1ms or more, got: {text!r}")
+    return found
+
+
 def trigger_interval(text: str) -> str:
     """Parses a duration, or an interval of Spark, for argparse; returns an interval of Spark."""
     return text if _INTERVAL.fullmatch(text.strip()) else f"{milliseconds(text)} milliseconds"

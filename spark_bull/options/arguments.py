@@ -114,7 +114,8 @@ class WorkerArguments(ConnectionArguments, total=False):
 
     shards: int | str | None
     engine: str | None
-    slots: int | None
+    slots: int | tuple[int, int] | str | None
+    target_wait_s: float | None
     concurrency: int | None
     min_chunk: int | None
     chunk_wait_ms: int | None

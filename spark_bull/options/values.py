@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from math import inf
 from typing import Any, Final
 
+from spark_bull.capacity.slots import SlotRange
 from spark_bull.errors import OptionError, did_you_mean, encodable, expected
 from spark_bull.model.jobs import STATES
 
@@ -79,6 +81,21 @@ def number(name: str, value: str) -> float:
     if not 0 <= found < inf:
         raise expected(name, "a number >= 0", value)
     return found
+
+
+def positive(name: str, value: str) -> float:
+    if not (found := number(name, value)):
+        raise expected(name, "a number > 0", value)
+    return found
+
+
+def slots(name: str, value: str) -> int | SlotRange:
+    """Parses a number of slots, or the least and the largest one: `1-40`, or `[1, 40]`."""
+    match = re.fullmatch(r"\[?\s*(\d+)(?:\s*[-,]\s*(\d+))?\s*\]?", value.strip())
+    least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 0 <= least <= most or most == 0:
+        raise expected(name, "a positive integer, or the least and the largest number, such as (1, 40)", value)
+    return least if match and match[2] is None else SlotRange(least, most)
 
 
 def choice(*choices: str) -> Parser:

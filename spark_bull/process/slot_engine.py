@@ -172,13 +172,16 @@ class SlotEngine(ABC):
         with self._changing:
             if count <= 0 or self._stopping.is_set():
                 return
-            numbers = range(self._slots, self._slots + count)
-            group = self._new_group(self._plan_of(numbers), numbers)
-            if self._is_paused:
-                group.pause()
+            self._start_group(range(self._slots, self._slots + count))
             self._slots += count
-            self._groups = [*self._groups, group]
-            group.start()
+
+    def _start_group(self, numbers: range) -> None:
+        """Starts the slots with these numbers, while `_changing` is held. Raises ConnectionLost."""
+        group = self._new_group(self._plan_of(numbers), numbers)
+        if self._is_paused:
+            group.pause()
+        self._groups = [*self._groups, group]
+        group.start()
 
     def _plan_of(self, numbers: range) -> SlotPlan:
         """The plan with a control key for these slots."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Event, Lock
 from typing import Final
 
@@ -33,7 +33,7 @@ class SlotGroup(ABC):
 
     def __init__(self, plan: SlotPlan, numbers: range, on_error: Callable[[], None]) -> None:
         self._plan = plan
-        self._numbers = numbers
+        self.numbers = numbers
         self._on_error = on_error
         self._control = SlotControl(plan)
         self._stopping = Event()
@@ -63,12 +63,28 @@ class SlotGroup(ABC):
         """Waits until all slots have finished, at most `timeout_s`."""
         self._thread.join(timeout_s)
 
-    def request_stop(self) -> None:
-        """Lets the slots finish their jobs and stop; to be called again until they have, as Redis may be away."""
+    def request_stop(self) -> bool:
+        """Lets the slots finish their jobs and stop; to be called again until they have, as Redis may be away.
+
+        Returns whether Redis could be reached.
+        """
         self._stopping.set()
         # A call of pause() may be under way.
-        self._control.request("stop")
-        self._control.unblock()
+        is_requested = self._control.request("stop")
+        self._control.unblock(self.numbers)
+        return is_requested
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the slots were requested to stop."""
+        return self._stopping.is_set()
+
+    def forget(self, reports: Sequence[Slot]) -> None:
+        """Removes what Redis has of these slots, which have ended: others may get their numbers. Raises ConnectionLost.
+
+        reports: those of all slots of the worker.
+        """
+        self._control.forget([report for report in reports if report["slot"] in self.numbers])
 
     def request_end(self) -> bool:
         """Lets the slots return the jobs that they hold. Returns whether Redis could be reached."""
@@ -88,7 +104,11 @@ class SlotGroup(ABC):
 
     def runs(self, report: Slot) -> bool:
         """Whether a report is that of a slot of this group that runs now."""
-        return report["slot"] in self._numbers and report["run"] == self.restarts and report["state"] != "stopped"
+        return self.has_started(report) and report["state"] != "stopped"
+
+    def has_started(self, report: Slot) -> bool:
+        """Whether a report is that of a slot of the last start of this group."""
+        return report["slot"] in self.numbers and report["run"] == self.restarts
 
     def _run(self) -> None:
         pause_s, failed_starts = MIN_PAUSE_S, 0
@@ -130,7 +150,7 @@ class SlotGroup(ABC):
             reports = slots_of(self._plan.handle, self._plan.worker)
         except SparkBullError:
             return True
-        of_last_run = [one for one in reports if one["slot"] in self._numbers and one["run"] == self.restarts]
+        of_last_run = [one for one in reports if one["slot"] in self.numbers and one["run"] == self.restarts]
         began = {one["slot"] for one in of_last_run if one["state"] != "starting"}
         number = self._failed_slot(error)
         if isinstance(error, SetupOfSlotFailed):

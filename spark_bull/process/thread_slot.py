@@ -16,7 +16,7 @@ class ThreadSlot(SlotGroup):
         """Has no effect: Python cannot end a thread."""
 
     def _run_slots(self) -> None:
-        (number,) = self._numbers
+        (number,) = self.numbers
         loop = loop_of(replace(self._plan, run=self.restarts), number, in_main_thread=False)
         try:
             loop.run()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from spark_bull.capacity.slots import SlotRange
 from spark_bull.errors import OptionError, expected
 from spark_bull.options.parse import Options, parse_arguments
 from spark_bull.options.table import WORK
@@ -39,6 +40,7 @@ _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
         "concurrency": "engine='stream' processes whole micro-batches; set `slots`, or use engine='loop'",
         "minChunk": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
         "chunkWaitMs": "engine='stream' processes whole micro-batches; leave it out, or use engine='loop'",
+        "targetWaitS": "engine='stream' has no range of slots; leave it out, or use engine='loop'",
         "maxStarted": "engine='stream' does not count starts; leave it out, or use engine='loop'",
         "retry": "engine='stream' settles rows, whose errors are texts without a class; set their column "
         "`unrecoverable`, or use engine='loop'",
@@ -97,6 +99,14 @@ def check_combinations(options: Options) -> None:
                 f"expected no `{name}` with `shards`: a limit holds within one shard, not over all; leave it out, or "
                 "use a queue without shards"
             )
+    is_elastic = isinstance(options["slots"], SlotRange)
+    if is_elastic and options["engine"] == "stream":
+        raise OptionError("expected `slots` to be one number with engine='stream', got a range: use engine='loop'")
+    if "targetWaitS" in options.given and not is_elastic:
+        name = options.spelled("targetWaitS")
+        raise OptionError(
+            f"`{name}` has no effect without a range of `slots`, such as (1, 40): give both, or leave it out"
+        )
     if not options["promoter"]:
         for name in _PROMOTER_ARGUMENTS[options["engine"]]:
             if name in options.given:

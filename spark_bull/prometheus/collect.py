@@ -14,6 +14,7 @@ from spark_bull.model.jobs import JobStats
 from spark_bull.options.parse import Options
 from spark_bull.prometheus import families
 from spark_bull.prometheus.families import Family, Sample
+from spark_bull.prometheus.wanted import wanted_slots_of
 from spark_bull.queue.core.handle import QueueHandle, opening
 from spark_bull.queue.jobs.read import counting
 from spark_bull.queue.monitor.activity import observing
@@ -28,6 +29,8 @@ log = logging.getLogger("spark_bull")
 
 _TOTALS: Final = {"completed": families.COMPLETED, "failed": families.FAILED}
 _PERCENTS: Final = (50, 95, 99)
+#: Time within which waiting jobs are to start by default, s.
+TARGET_WAIT_S: Final = 30.0
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Export:
 
     sample: number of jobs read of each state for statistics; 0: none. window_ms: their period. names: number of job
     names, those with most jobs, that have statistics of their own. limit_s: after this time, no more queues are read.
+    target_wait_s: time within which waiting jobs are to start.
     """
 
     options: Options
@@ -44,6 +48,7 @@ class Export:
     window_ms: int
     names: int
     limit_s: float = inf
+    target_wait_s: float = TARGET_WAIT_S
 
 
 def collect(export: Export) -> list[Sample]:
@@ -78,7 +83,12 @@ def _samples(queue: str, export: Export, clients: Sequence[Mapping[str, str]]) -
     samples = yield from _of_node(handle, states, jobs)
     samples += yield from _of_queue(handle, settings, len(workers_among(clients, handle.keys)))
     if export.sample:
-        samples += _of_jobs((yield from computing(handle, export.window_ms, export.sample)), states, export.names)
+        found = yield from computing(handle, export.window_ms, export.sample)
+        samples += _of_jobs(found, states, export.names)
+        wanted = (
+            0 if settings.paused else wanted_slots_of(found[0], export.window_ms, export.sample, export.target_wait_s)
+        )
+        samples.append(Sample(families.WANTED_SLOTS, {"queue": queue}, wanted))
     return samples
 
 

@@ -37,6 +37,9 @@ OVERDUE_LAG: Final = Family("spark_bull_overdue_seconds", "gauge", "Time since t
 WORKERS: Final = Family("spark_bull_workers", "gauge", "Connected workers")
 OPEN_WRITES: Final = Family("spark_bull_unfinished_writes", "gauge", "Writes of Spark that are not finished")
 OLDEST: Final = Family("spark_bull_oldest_waiting_seconds", "gauge", "Age of the oldest job that could start")
+WANTED_SLOTS: Final = Family(
+    "spark_bull_wanted_slots", "gauge", "Slots, of one job at a time, that start the waiting jobs within the target"
+)
 ADDED_RATE: Final = Family("spark_bull_jobs_added_per_second", "gauge", "Average number of jobs added in the window")
 FINISHED_RATE: Final = Family(
     "spark_bull_jobs_finished_per_second", "gauge", "Average number of jobs completed or failed in the window"
@@ -51,5 +54,5 @@ RUN: Final = Family("spark_bull_job_run_seconds", "gauge", "Percentiles of the d
 FAMILIES: Final = (
     *(JOB_COUNT, COMPLETED, FAILED),
     *(READABLE, ADDED, PAUSED, INTAKE_OPEN, OVERDUE, OVERDUE_LAG, WORKERS, OPEN_WRITES),
-    *(OLDEST, ADDED_RATE, FINISHED_RATE, JOBS_BY_NAME, WAIT, RUN),
+    *(OLDEST, WANTED_SLOTS, ADDED_RATE, FINISHED_RATE, JOBS_BY_NAME, WAIT, RUN),
 )

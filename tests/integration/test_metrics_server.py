@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 
@@ -22,6 +24,7 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.prometheus.families import FAMILIES
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.jobs import HOUR
+from tests.support.readme import BLOCKS, PAGES
 from tests.support.wait import PATIENCE_S, wait_until
 
 Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
@@ -152,6 +155,67 @@ def test_statistics_can_be_limited_and_left_out(run: Callable[..., str], redis_u
     without = {name for name, _ in values_of(run("mail", "--sample", "0"))}
     assert "spark_bull_queue_paused" in without
     assert not without & {"spark_bull_oldest_waiting_seconds", "spark_bull_jobs", "spark_bull_jobs_added_per_second"}
+
+
+def queries_for_keda() -> list[str]:
+    """The queries of the docs, that of the ScaledObject first."""
+    (text,) = (block.text for block in BLOCKS if block.language == "yaml" and "kind: ScaledObject" in block.text)
+    (trigger,) = yaml.safe_load(text)["spec"]["triggers"]
+    assert (trigger["type"], trigger["metricType"]) == ("prometheus", "AverageValue")
+    assert float(trigger["metadata"]["threshold"]) > 0
+    page = next(page for page in PAGES if page.name == "scale.md").read_text("utf-8")
+    queries = [query.replace("\\|", "|") for query in re.findall(r"^\| `(\w+\(.*\))` \|", page, re.MULTILINE)]
+    assert queries[0] == trigger["metadata"]["query"]
+    assert len(queries) == 3
+    return queries
+
+
+def test_the_query_for_keda_in_the_docs_finds_the_wanted_slots(
+    run: Callable[..., str], client: Redis, redis_url: str, prefix: str
+) -> None:
+    """They follow the backlog, the durations of the jobs that have ended, and the target."""
+    queries = queries_for_keda()
+
+    def answers(*arguments: str) -> list[float]:
+        values = values_of(run(*arguments))
+        return [answer(values, query) for query in queries]
+
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        BullQueue("other", url=redis_url, prefix=prefix, protocol="bullmq").add({})
+        queue.add_many(NewJob({}, priority=n % 2) for n in range(240))
+        assert answers() == [1, 240, pytest.approx(0, abs=PATIENCE_S)]
+        now = queue.handle.connection.now_ms()
+        for n in range(10):
+            ended = {"name": "send", "timestamp": now - 4_000, "processedOn": now - 3_000, "finishedOn": now - 1_000}
+            client.hset(queue.handle.keys.job(f"done{n}"), mapping=ended)
+            client.zadd(queue.handle.keys["completed"], {f"done{n}": now - 1_000})
+        # 240 jobs of two seconds each.
+        assert answers()[0] == 16
+        assert answers("--target-wait", "1m")[0] == 8
+        queue.pause()
+        assert answers()[0] == 0
+        queue.resume()
+        queue.drain()
+        assert answers() == [1, 0, 0], "jobs end at a rate that keeps a part of a slot busy"
+        assert 'spark_bull_wanted_slots{queue="mail"}' not in run("--sample", "0")
+
+
+def answer(values: Values, query: str) -> float:
+    """What Prometheus answers to a sum or a maximum of samples."""
+    match = re.fullmatch(r"(sum|max)\((\w+)\{(.*)\}\)", query)
+    assert match is not None, query
+    function, metric, condition = match.groups()
+    matchers = re.findall(r'(\w+)(=~?)"([^"]*)"', condition)
+    assert ", ".join(f'{name}{sign}"{text}"' for name, sign, text in matchers) == condition
+    found = [
+        number
+        for (name, labels), number in values.items()
+        if name == metric
+        and all(
+            re.fullmatch(text if sign == "=~" else re.escape(text), dict(labels)[of]) for of, sign, text in matchers
+        )
+    ]
+    return {"sum": sum, "max": max}[function](found)
 
 
 def test_metrics_can_be_printed_as_json(run: Callable[..., str], redis_url: str, prefix: str) -> None:

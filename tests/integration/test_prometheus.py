@@ -14,7 +14,7 @@ from redis import Redis
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from tests.conftest import need
-from tests.integration.test_metrics_server import serving
+from tests.integration.test_metrics_server import queries_for_keda, serving
 from tests.support.finisher import Finisher
 from tests.support.prometheus import RULES, Prometheus, is_installed, prometheus
 from tests.support.wait import wait_until
@@ -43,7 +43,7 @@ def test_each_alert_fires_when_it_should_and_rests_when_it_should_not() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_queries_of_the_dashboard_and_rules_have_answers_in_prometheus(
+def test_queries_of_the_dashboard_the_rules_and_keda_have_answers_in_prometheus(
     client: Redis, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
@@ -55,6 +55,7 @@ def test_queries_of_the_dashboard_and_rules_have_answers_in_prometheus(
             target = url.removeprefix("http://").partition("/")[0]
             with prometheus(target, tmp_path) as server:
                 asked = [*map(shown, queries()), *(compared(rule["expr"]) for rule in alerts().values())]
+                asked += queries_for_keda()
                 for query in asked:
                     wait_until(lambda query=query: server.query(query), f"an answer to {query}")
                 wait_until(lambda: health_of(server) == dict.fromkeys(alerts(), "ok"), "all rules to be evaluated")

@@ -217,6 +217,7 @@ def allocated(python_forks: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
         "spark.dynamicAllocation.minExecutors": "0",
         "spark.dynamicAllocation.maxExecutors": "1",
+        "spark.dynamicAllocation.executorIdleTimeout": "2s",
     }
     environment = {**os.environ, VARIABLE: str(python_forks)}
     with SparkSubmit("local-cluster[2,2,1024]", folder, environment, settings=settings).driver() as driver:
@@ -301,6 +302,48 @@ def test_a_worker_says_how_many_slots_run_with_fewer_executors_than_slots(
     said = allocated.run(script_of(tmp_path, SLOTS), redis_url, prefix)
     assert "20 completed, 0 failed" in said
     assert "0 of 2 slots busy, 1 more wait for a core: Spark runs 2 tasks at the same time" in said
+
+
+ELASTIC = """
+import sys
+import time
+from pyspark.sql import SparkSession
+from spark_bull import Worker
+from spark_bull.spark.process import elastic_engine
+
+elastic_engine.LOOK_S = 0.2
+url, prefix = sys.argv[1:]
+options = {"url": url, "prefix": prefix, "protocol": "bullmq", "progress": False}
+
+def processor(job):
+    time.sleep(0.05)
+
+with Worker(SparkSession.builder.getOrCreate(), "q", processor, slots=(0, 2), target_wait_s=1, **options) as worker:
+    for jobs in (60, 61):
+        while (status := worker.status()).completed < jobs or status.slots or status.waiting_slots or status.tasks:
+            most = max(status.slots, most) if jobs == 60 and status.completed else 0
+            time.sleep(0.1)
+        print(status.state, "completed", status.completed, "in at most", most, "slots, now", status.slots)
+        worker.handle.connection.call("PUBLISH", f"{prefix}:idle", jobs)
+"""
+
+
+def test_an_idle_worker_with_a_range_of_slots_gives_its_executors_back(
+    allocated: SubmittedDriver, redis_url: str, prefix: str, client: Redis, tmp_path: Path
+) -> None:
+    """Its slots start when jobs wait, and there are executors for them; then both end, and start again for a job."""
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue, client.pubsub() as idle:
+        idle.subscribe(f"{prefix}:idle")
+        queue.add_many(NewJob({}) for _ in range(60))
+        allocated.begin(script_of(tmp_path, ELASTIC), redis_url, prefix)
+        wait_until(
+            lambda: allocated.has_ended or (idle.get_message() or {}).get("type") == "message", "the executors to end"
+        )
+        queue.add({})
+        said = allocated.finish()
+        assert "running completed 60 in at most 2 slots, now 0" in said
+        assert "running completed 61" in said
+        assert queue.counts()["completed"] == 61
 
 
 def script_of(folder: Path, text: str) -> Path:

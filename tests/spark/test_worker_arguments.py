@@ -55,8 +55,17 @@ GIVEN: dict[str, Any] = {
 #: Arguments that no UDF supports; see conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
 FUNCTIONS_ONLY = {"concurrency": 5, "setup": 5, "extend_timeout_on_progress": True}
 #: Arguments of the engine `loop`; conformance/test_chunks.py and test_worker_concurrency.py show their effects,
-#: test_worker.py those of `env` and `retry`, and test_shards.py that of `shards`.
-LOOP_ONLY = {"min_chunk": 5, "chunk_wait_ms": 5, "max_started": 5, "env": 5, "shards": 5, "retry": {"ValueError": 0}}
+#: test_worker.py those of `env` and `retry`, test_shards.py that of `shards`, test_elastic_slots.py that of
+#: `target_wait_s`.
+LOOP_ONLY = {
+    "min_chunk": 5,
+    "chunk_wait_ms": 5,
+    "max_started": 5,
+    "env": 5,
+    "shards": 5,
+    "retry": {"ValueError": 0},
+    "target_wait_s": 5,
+}
 STREAM_ONLY = ("checkpoint", "max_jobs_per_trigger")
 
 

@@ -62,6 +62,9 @@ NOT_RUN = {
     "spark-bull work --queue urgent --queue mail": _STARTS_SPARK,
     'spark-submit --py-files my_jobs.py "$(spark-bull --submit-file)"': _STARTS_SPARK,
     "spark-bull metrics --listen": "listens on a fixed port; test_metrics_server.py listens on a free one",
+    "spark-bull metrics mail --listen": "listens on a fixed port; test_metrics_server.py listens on a free one",
+    "spark-bull work --queue reports": _STARTS_SPARK,
+    "kind: ScaledObject": "is a resource of Kubernetes; test_metrics_server.py runs its query",
     "spark-bull completion zsh": "writes into the home; test_cli_completion.py runs the scripts in their shells",
     "spark-bull doctor mail 'report-*'": "finds problems of the machine, which are an error; test_doctor.py runs it",
     "problem   mail writes: unfinished": "shows the output of a command",
@@ -239,6 +242,7 @@ CASES = {
     "def device(": Case(
         caller="print(spark.range(1, numPartitions=1).rdd.map(lambda _: device()).collect())", prints=("['cpu']",)
     ),
+    "def render(": Case(jobs={"reports": [{"pages": 3}]}, then={"reports": {"completed": 1}}),
     "def copy(": Case(
         jobs={"mail": [{"pages": 2}]},
         caller=_CALL_COPY,

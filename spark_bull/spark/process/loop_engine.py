@@ -21,7 +21,7 @@ from spark_bull.worker.slot.slot_plan import SlotPlan
 
 log = logging.getLogger("spark_bull")
 
-#: Interval at which the engine looks how many tasks Spark runs at the same time.
+#: Interval at which the engine looks how many tasks Spark runs at the same time, and at the backlog.
 LOOK_S: Final = 2.0
 
 
@@ -47,7 +47,9 @@ class LoopEngine(SlotEngine):
         totals = super().totals()
         waits = self.running and not self._stopping.is_set()
         return totals | {
-            "waiting_slots": max(0, self._slots - totals["slots"]) if waits else 0,
+            "waiting_slots": max(0, sum(len(group.numbers) for group in self._running_groups) - totals["slots"])
+            if waits
+            else 0,
             "tasks": self._tasks,
         }
 
@@ -55,19 +57,23 @@ class LoopEngine(SlotEngine):
         """Starts the first Spark job. Raises OptionError if a function of the plan cannot be pickled."""
         plan = self._plan
         ensure_python()
+        if not self._on_driver:
+            check_picklable(
+                processor=plan.runner,
+                setup=plan.setup,
+                tracer=plan.tracer,
+                meter=plan.meter,
+                backoff_strategy=plan.policy.strategy,
+            )
+            warn_of_speculation(self._spark)
+        self._start_first()
+
+    def _start_first(self) -> None:
+        """Starts the first slots, and what starts others later."""
         if self._on_driver:
             for _ in range(self._given or 1):
                 self._add_slots(1)
-            return
-        check_picklable(
-            processor=plan.runner,
-            setup=plan.setup,
-            tracer=plan.tracer,
-            meter=plan.meter,
-            backoff_strategy=plan.policy.strategy,
-        )
-        warn_of_speculation(self._spark)
-        if is_remote(self._spark):
+        elif is_remote(self._spark):
             self._add_slots(self._given or max(1, parallelism(self._spark) - 1))
         else:
             self._tasks = tasks_at_once(self._spark)
@@ -76,7 +82,7 @@ class LoopEngine(SlotEngine):
 
     def _new_group(self, plan: SlotPlan, numbers: range) -> SlotGroup:
         kind = DriverSlot if self._on_driver else TaskSlots
-        return kind(self._spark, plan, numbers, self._tag, self._request_stop)
+        return kind(self._spark, plan, numbers, f"{self._tag}-{numbers.start}", self._request_stop)
 
     def _follow_cluster(self) -> None:
         """Looks from time to time how many tasks Spark runs at the same time, until the slots are to stop."""

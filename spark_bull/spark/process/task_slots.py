@@ -69,7 +69,7 @@ class TaskSlots(SlotGroup):
     def _run_slots(self) -> None:
         """Runs the slots until they have stopped. Raises SetupFailed if one has stopped the others."""
         add_tag(self._spark, self._tag)
-        slots = self._spark.range(self._numbers.start, self._numbers.stop, 1, len(self._numbers))
+        slots = self._spark.range(self.numbers.start, self.numbers.stop, 1, len(self.numbers))
         conf = self._spark.conf
         tries = task_tries(conf.get("spark.master", "") or "", conf.get("spark.task.maxFailures", "4") or "4")
         run = partial(run_slots, replace(self._plan, run=self.restarts), tries)
@@ -88,7 +88,7 @@ class TaskSlots(SlotGroup):
     def _failed_slot(self, error: Exception) -> int | None:
         """The number of the slot that has failed the Spark job; None if its error does not say that."""
         found = None if isinstance(error, SetupOfSlotFailed) else _TASK.search(str(error))
-        return self._numbers.start + int(found["number"]) if found else super()._failed_slot(error)
+        return self.numbers.start + int(found["number"]) if found else super()._failed_slot(error)
 
     def _cause(self, error: Exception) -> str:
         return super()._cause(error) if isinstance(error, SetupFailed) else first_line(error)

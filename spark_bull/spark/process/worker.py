@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from spark_bull.capacity.slots import SlotRange
 from spark_bull.errors import OptionError
 from spark_bull.options.arguments import WorkerArguments, connection_of, with_options
 from spark_bull.options.table import WORK
@@ -16,6 +17,7 @@ from spark_bull.process.kinds import Processor
 from spark_bull.process.worker_options import processing_of, worker_options
 from spark_bull.process.worker_queues import opened, worked_queues
 from spark_bull.short_errors import short_errors
+from spark_bull.spark.process.elastic_engine import ElasticEngine
 from spark_bull.spark.process.loop_engine import LoopEngine
 from spark_bull.spark.process.loop_plan import plan_loop
 from spark_bull.spark.process.stream_engine import StreamEngine
@@ -116,4 +118,8 @@ class Worker(BaseWorker):
             self._engine = StreamEngine(spark, query)
         else:
             plan = plan_loop(spark, self.id, worked, parsed, processing, payload_schema)
-            self._engine = LoopEngine(spark, plan, parsed["slots"])
+            slots = parsed["slots"]
+            if isinstance(slots, SlotRange):
+                self._engine = ElasticEngine(spark, plan, slots, parsed["targetWaitS"])
+            else:
+                self._engine = LoopEngine(spark, plan, slots)

@@ -161,7 +161,7 @@ def _wait(worker: Worker, until_idle_s: float | None) -> None:
             # The slots wait for Redis, too.
             idle_since = time.monotonic()
             continue
-        if status.finished != finished or status.lag or status.busy or not status.slots:
+        if status.finished != finished or status.lag or status.busy or (status.waiting_slots and not status.slots):
             idle_since, finished = time.monotonic(), status.finished
         if time.monotonic() - idle_since >= until_idle_s:
             return

@@ -93,6 +93,7 @@ class ChunkLoop(SlotLoop):
             processed = None
             if chunk is not None:
                 self._end_waits()
+                self._report.publish_now_and_then("busy", self.clients)
                 processed = self._run(chunk.queue, self._isolate_stalled(chunk))
                 self._report.publish_now_and_then("busy", self.clients)
             elif not self._is_stopping:

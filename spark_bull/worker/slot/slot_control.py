@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Container, Sequence
 from typing import Final, Literal
 
 from spark_bull.errors import SparkBullError
 from spark_bull.worker.slot.slot_plan import SlotPlan
-from spark_bull.worker.slot.status import slots_of
+from spark_bull.worker.slot.slot_stats import report_name
+from spark_bull.worker.slot.status import Slot, slots_of
 
 log = logging.getLogger("spark_bull")
 
@@ -39,6 +41,13 @@ class SlotControl:
         for queue in self._plan.queues:
             queue.handle.connection.call("DEL", queue.claim_settings.control)
 
+    def forget(self, reports: Sequence[Slot]) -> None:
+        """Removes these reports, and requests, of slots that have ended. Raises ConnectionLost."""
+        if reports:
+            names = [report_name(report["slot"], report["started"]) for report in reports]
+            self._plan.handle.connection.call("HDEL", self._plan.handle.keys.slots(self._plan.worker), *names)
+        self.withdraw_stop()
+
     def request(self, what: Literal["stop", "end"]) -> bool:
         """Lets the slots stop once they have finished their jobs, or return them. Returns whether Redis was reached."""
         try:
@@ -48,11 +57,15 @@ class SlotControl:
             return False
         return True
 
-    def unblock(self) -> None:
-        """Ends the waits of the slots. Without permission for CLIENT UNBLOCK their blocking commands end later."""
+    def unblock(self, numbers: Container[int] | None = None) -> None:
+        """Ends the waits of the slots. Without permission for CLIENT UNBLOCK their blocking commands end later.
+
+        numbers: of which slots; None: of all of the worker.
+        """
         connections = [queue.handle.connection for queue in self._plan.queues]
         try:
-            for slot in slots_of(self._plan.handle, self._plan.worker):
+            reports = slots_of(self._plan.handle, self._plan.worker)
+            for slot in reports if numbers is None else [one for one in reports if one["slot"] in numbers]:
                 # Each wait is on the node of its queue. A slot that has not started reports none.
                 for connection, client in zip(connections, slot["clients"], strict=False):
                     if client and slot["state"] != "stopped":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from socket import gethostname
 from typing import Final
 
 from spark_bull.clock import epoch_ms, monotonic_s
@@ -42,6 +44,11 @@ class SlotStats:
             setattr(self, name, getattr(self, name) + number)
 
 
+def report_name(slot: int, started: int) -> str:
+    """The field of the report of a slot. started: ms since 1970."""
+    return f"{slot}:{started}"
+
+
 class SlotReport:
     """Publishes a slot's state and counters. state: starting, idle, busy or stopped."""
 
@@ -55,6 +62,8 @@ class SlotReport:
         self._stats = stats
         self._failures = failures
         self._started = epoch_ms()
+        # All slots of an executor have the same parent, the daemon of PySpark.
+        self._executor = f"{gethostname()}:{os.getppid()}"
         self._published = ""
         self._published_at = 0.0
 
@@ -65,13 +74,13 @@ class SlotReport:
 
     def publish(self, state: str, clients: Sequence[int]) -> None:
         """Publishes the counters if they have changed. clients: ids of the connections on which the slot waits."""
-        fixed = {"run": self._run, "slot": self._slot, "started": self._started}
+        fixed = {"run": self._run, "slot": self._slot, "started": self._started, "executor": self._executor}
         counted = {**asdict(self._stats), "failures": self._failures.as_report()}
         report = json.dumps({**fixed, "state": state, "clients": list(clients), **counted})
         self._published_at = monotonic_s()
         if report == self._published:
             return
-        name = f"{self._slot}:{self._started}"
+        name = report_name(self._slot, self._started)
         try:
             self._handle.connection.pipeline([("HSET", self._key, name, report), ("PEXPIRE", self._key, REPORT_TTL_MS)])
             self._published = report

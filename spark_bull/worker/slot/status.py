@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,7 +61,7 @@ class WorkerStatus:
     def _shown_slots(self) -> str:
         busy = f", {self.busy} of {self.slots} slots busy" if self.slots else ""
         if not self.waiting_slots:
-            return busy
+            return busy or (", no slot runs" if self.state == "running" else "")
         return f"{busy or ', no slot runs'}, {self.waiting_slots} {'more ' if busy else ''}wait for {self.waiting_for}"
 
     @property
@@ -103,5 +103,9 @@ def counters_of(handles: Sequence[QueueHandle], worker: str) -> dict[str, int]:
 
 def lag_of(handle: QueueHandle) -> int:
     """Counts the jobs that can be claimed now."""
-    found = counts(handle)
-    return found["wait"] + found.get("prioritized", 0)
+    return lag_in(counts(handle))
+
+
+def lag_in(jobs: Mapping[str, int]) -> int:
+    """The jobs that can be claimed now. jobs: numbers by state."""
+    return jobs["wait"] + jobs.get("prioritized", 0)

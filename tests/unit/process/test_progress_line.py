@@ -67,3 +67,8 @@ def test_a_stopped_worker_shows_no_rate_and_no_slots() -> None:
 def test_slots_that_do_not_run_yet_are_shown_with_what_they_wait_for() -> None:
     line = str(WorkerStatus("running", waiting_slots=2))
     assert line.endswith("0 jobs/s, 0 waiting, no slot runs, 2 wait for an executor with a free core")
+
+
+def test_a_worker_with_a_range_of_slots_shows_that_none_runs() -> None:
+    assert str(WorkerStatus("running", slots=0)).endswith("0 jobs/s, 0 waiting, no slot runs")
+    assert str(WorkerStatus("running", slots=3, busy=1)).endswith("0 jobs/s, 0 waiting, 1 of 3 slots busy")

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import pandas_udf
 from pyspark.sql.types import LongType
 
+from spark_bull.capacity.slots import SlotRange
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.process.worker_options import (
@@ -105,6 +106,37 @@ def test_an_argument_that_would_have_no_effect_is_refused(
 ) -> None:
     with pytest.raises(OptionError, match=named):
         worker_options(arguments, processor)
+
+
+@pytest.mark.parametrize("slots", [(1, 40), [1, 40], "1-40", "[1, 40]"])
+def test_slots_may_be_a_range(slots: Any) -> None:
+    options = worker_options({"slots": slots, "target_wait_s": "0.5"}, of_a_job)
+    assert (options["slots"], options["targetWaitS"]) == (SlotRange(1, 40), 0.5)
+    assert worker_options({"slots": (0, 1)}, of_a_job)["targetWaitS"] == 30
+    assert type(worker_options({"slots": "8"}, of_a_job)["slots"]) is int
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        *(
+            (
+                {"slots": slots},
+                r"`slots` to be a positive integer, or the least and the largest number, such as \(1, 40\)",
+            )
+            for slots in ((4, 1), (0, 0), (-1, 4), "1-", "many", (1, 2, 3), 1.5)
+        ),
+        ({"slots": (1, 4), "target_wait_s": 0}, "`target_wait_s` to be a number > 0"),
+        (
+            {"slots": 4, "target_wait_s": 30},
+            r"`target_wait_s` has no effect without a range of `slots`, such as \(1, 40\)",
+        ),
+        ({"slots": (1, 4), "engine": "stream"}, "`slots` to be one number with engine='stream', got a range"),
+    ],
+)
+def test_a_wrong_range_of_slots_is_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        worker_options(arguments, of_a_job)
 
 
 @pytest.mark.parametrize(
