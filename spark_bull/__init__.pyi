@@ -17,6 +17,7 @@ from spark_bull.errors import NotReplicated as NotReplicated
 from spark_bull.errors import OptionError as OptionError
 from spark_bull.errors import ParentError as ParentError
 from spark_bull.errors import PatternError as PatternError
+from spark_bull.errors import PayloadUnreadable as PayloadUnreadable
 from spark_bull.errors import PermissionDenied as PermissionDenied
 from spark_bull.errors import ProcessorMissing as ProcessorMissing
 from spark_bull.errors import QueueBusy as QueueBusy
@@ -55,6 +56,7 @@ from spark_bull.model.jobs import Scheduler as Scheduler
 from spark_bull.model.jobs import WriteRecord as WriteRecord
 from spark_bull.queue.bull_queue import BullQueue as BullQueue
 from spark_bull.queue.events.events import QueueEvents as QueueEvents
+from spark_bull.queue.manage.sweep import Swept as Swept
 from spark_bull.queue.shards.layout import shard_names as shard_names
 from spark_bull.services.promoter import Promoter as Promoter
 from spark_bull.services.promoter import PromoterStats as PromoterStats

@@ -21,6 +21,7 @@ SparkBullError
 ├── ProcessorMissing   a worker has no processor for jobs of this name
 ├── JobTimeout         a job exceeded its timeout
 ├── JobDamaged         a field of a job is invalid
+├── PayloadUnreadable  an encrypted or stored payload or result cannot be opened
 ├── UnrecoverableError raised by a processor: the job fails without a further attempt
 │   └── JobCancelled       the job was cancelled
 ├── DelayedError       raised by a processor: the job runs again later
@@ -356,6 +357,10 @@ class ProcessorMissing(SparkBullError):
 
 class JobDamaged(SparkBullError, ValueError):
     """A field of a job's hash is invalid: the job fails without a further attempt."""
+
+
+class PayloadUnreadable(SparkBullError):
+    """An encrypted or stored payload or result cannot be opened: another key, or an object that is gone."""
 
 
 #: What fails a job without a further attempt.

@@ -133,7 +133,14 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ),
     ),
     "collect": (
-        ("queue/core/job_fields", "queue/collect/result_ledger", "services/queue_collector", "store/streams", LOSSES),
+        (
+            "queue/core/job_fields",
+            "queue/collect/result_ledger",
+            "queue/jobs/objects",
+            "services/queue_collector",
+            "store/streams",
+            LOSSES,
+        ),
         ("discover", "archive", "results/open", "results/horizon", "results/cut"),
     ),
     "call": (
@@ -192,6 +199,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(f"queue/{name}" for name in ("manage/changes", "manage/deduplication", "core/intake", "manage/limits")),
             "queue/manage/groups",
             *(f"queue/{name}" for name in ("core/report", "events/publish", "manage/orphans", "monitor/keyspace")),
+            *("queue/manage/sweep", "queue/jobs/objects"),
             *(
                 f"queue/{name}"
                 for name in ("core/job_fields", "manage/manage", "jobs/read", "core/walk", "dispatch/writes")

@@ -50,12 +50,12 @@ def command(
     return Command(name, help, example, run, arguments, of_queue)
 
 
-def open_queue(args: Namespace, queue: str | None = None) -> BullQueue:
+def open_queue(args: Namespace, queue: str | None = None, **options: Any) -> BullQueue:
     """Opens the queue in the arguments, which may not exist."""
     # It has all verbs, and so imports far more than commands that count or list.
     from spark_bull.queue.bull_queue import BullQueue
 
-    return BullQueue(queue or args.queue, url=args.url, prefix=args.prefix, protocol=args.protocol)
+    return BullQueue(queue or args.queue, url=args.url, prefix=args.prefix, protocol=args.protocol, **options)
 
 
 def existing_queue(args: Namespace, queue: str | None = None) -> BullQueue:

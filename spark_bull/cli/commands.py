@@ -20,7 +20,7 @@ NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("schedule", "SCHEDULE"): ("schedulers", "schedule", "run-scheduler", "unschedule"),
     ("manage", "MANAGE"): (
         *("pause", "resume", "close-intake", "open-intake", "retry", "manage", "cancel", "remove", "remove-orphans"),
-        *("clear-logs", "trim-events", "clean", "drain", "obliterate", "recover"),
+        *("sweep", "clear-logs", "trim-events", "clean", "drain", "obliterate", "recover"),
     ),
     ("reshard", "RESHARD"): ("reshard",),
     ("limits", "LIMITS"): ("limits", "groups", "rate-limit"),

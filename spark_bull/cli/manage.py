@@ -15,6 +15,7 @@ from spark_bull.errors import OptionError
 from spark_bull.model.jobs import STATES, Change
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dispatch.writes import advance_all
+from spark_bull.queue.manage.sweep import SWEEP_AFTER_MS
 
 
 def _run(action: Callable[[BullQueue], None]) -> Callable[[Namespace], Output]:
@@ -72,6 +73,11 @@ def _remove_orphans(args: Namespace) -> Output:
     queue = existing_queue(args)
     confirm(args, f"remove-orphans removes jobs of queue {args.queue} that are in no state", "yes")
     return {"removed": queue.remove_orphans(args.limit)}
+
+
+def _sweep(args: Namespace) -> Output:
+    swept = open_queue(args, offload_to=args.offload_to).sweep_objects(args.older_than)
+    return {"done": "sweep", "queue": args.queue, **swept._asdict()}
 
 
 def _clean(args: Namespace) -> Output:
@@ -145,6 +151,14 @@ MANAGE: Final = (
         _remove_orphans,
         argument("--limit", type=int, default=0, help="maximum number of jobs (default: 0, all)"),
         YES,
+    ),
+    command(
+        "sweep",
+        "delete stored payloads and results that no job of a queue has any more",
+        "sweep mail --offload-to s3://bucket/jobs",
+        _sweep,
+        argument("--offload-to", metavar="URL", required=True, help="folder, as the option `offloadTo`"),
+        duration("--older-than", "minimum age: 30s, 5m, 2h, 1d (default: 2d)", default=SWEEP_AFTER_MS),
     ),
     command(
         "clear-logs",

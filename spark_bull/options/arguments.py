@@ -61,6 +61,23 @@ class ConnectionArguments(UrlArgument, ServerArguments, total=False):
     """The arguments of a connection."""
 
 
+class OpeningArguments(TypedDict, total=False):
+    """How payloads and results are opened that are encrypted or stored elsewhere."""
+
+    encrypt_with: str | Sequence[str] | None
+    offload_to: str | None
+
+
+class PayloadArguments(OpeningArguments, total=False):
+    """How payloads and results are kept."""
+
+    offload_above: int | str | None
+
+
+class CallArguments(ConnectionArguments, OpeningArguments, total=False):
+    """The options of `call`."""
+
+
 class ServiceArguments(ServerArguments, total=False):
     """The options of a Promoter or Rescuer but `url`."""
 
@@ -98,7 +115,7 @@ class JobProperties(JobDefaults, total=False):
     parent: Parent | None
 
 
-class QueueArguments(ConnectionArguments, JobDefaults, total=False):
+class QueueArguments(ConnectionArguments, PayloadArguments, JobDefaults, total=False):
     """The options of a BullQueue."""
 
     chunk_size: int | None
@@ -109,7 +126,7 @@ class QueueArguments(ConnectionArguments, JobDefaults, total=False):
     replica_timeout_ms: int | None
 
 
-class WorkerArguments(ConnectionArguments, total=False):
+class WorkerArguments(ConnectionArguments, PayloadArguments, total=False):
     """The options of a Worker."""
 
     shards: int | str | None

@@ -27,7 +27,7 @@ _VIEW_OF: Final = {
     **dict.fromkeys(("minLength", "maxLength", "minAddedPerSecond", "minFinishedPerSecond", "minIdleMs"), "queues"),
 }
 #: Options that can have secrets.
-_NOT_SHOWN: Final = frozenset({"password", "url", "shardUrls", "resultPath"})
+_NOT_SHOWN: Final = frozenset({"password", "url", "shardUrls", "resultPath", "offloadTo"})
 #: Settings of redis-py that have an option of this package.
 OWNED_REDIS_SETTINGS: Final = frozenset(
     {"url", "host", "port", "db", "username", "password", "decode_responses", "connection_pool"}
@@ -198,6 +198,9 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
     if "whenFull" in given and "maxLength" not in given:
         when_full, max_length = spelled("whenFull", scope), spelled("maxLength", scope)
         raise OptionError(f"expected `{max_length}` with `{when_full}`, got none: leave `{when_full}` out")
+    if "offloadAbove" in given and "offloadTo" not in given:
+        to, above = spelled("offloadTo", scope), spelled("offloadAbove", scope)
+        raise OptionError(f"expected `{to}` with `{above}`, got none: leave `{above}` out")
     if "replicaTimeoutMs" in given and "replicas" not in given:
         timeout = spelled("replicaTimeoutMs", scope)
         raise OptionError(f"expected `replicas` with `{timeout}`, got none: leave `{timeout}` out")

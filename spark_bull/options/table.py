@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from spark_bull.keys import DEFAULT_PREFIX
 from spark_bull.model.group_limits import group_limits
+from spark_bull.model.key_sources import key_sources
 from spark_bull.model.limiter import parse_limiter
 from spark_bull.options.values import (
     Parser,
@@ -31,6 +32,7 @@ from spark_bull.options.values import (
     secret,
     secrets,
     shards,
+    size,
     slots,
     states,
     text,
@@ -222,6 +224,33 @@ TABLE: Final[tuple[Option, ...]] = (
         "jobs; `schedule`: a write creates or changes job schedulers; `manage`: a write changes existing jobs; "
         "`limits`: a write sets limits of groups of jobs",
         "none: jobs are added or inspected",
+    ),
+    # how payloads and results are kept
+    Option(
+        "encryptWith",
+        key_sources,
+        None,
+        (WRITE, READ, CLAIM, SETTLE, MANAGE, COLLECT, WORK, QUEUE),
+        "keys that encrypt payloads and results, as ids and where the keys are: `a=env:NAME` or `a=file:/path`, with "
+        "commas between them; the first one encrypts, all of them open",
+        "nothing is encrypted, and encrypted payloads are shown as they are",
+    ),
+    Option(
+        "offloadTo",
+        secret,
+        None,
+        (WRITE, READ, CLAIM, SETTLE, COLLECT, WORK, QUEUE),
+        "folder for large payloads and results, a path or URL that fsspec knows, such as `s3://bucket/jobs`; one "
+        "folder belongs to one Redis",
+        "none, and the places of payloads that are stored there are shown as they are",
+    ),
+    Option(
+        "offloadAbove",
+        size,
+        None,
+        (WRITE, SETTLE, WORK, QUEUE),
+        "with `offloadTo`: payloads and results of more bytes than this are stored there, such as `64kb`",
+        "nothing is stored there",
     ),
     # how a write works
     Option(

@@ -17,6 +17,9 @@ from spark_bull.model.jobs import STATES
 AUTO: Final = "auto"
 MAX_SHARDS: Final = 1_024
 
+#: Units of sizes, as those of the command.
+_UNITS: Final = {"b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}
+
 #: parser(name, text) -> value; raises OptionError.
 Parser = Callable[[str, str], Any]
 
@@ -70,6 +73,14 @@ def integer(low: int, high: int | None = None) -> Parser:
         return number
 
     return parse
+
+
+def size(name: str, value: str) -> int:
+    """Parses a number of bytes, such as 65536, `64kb` or `1mb`."""
+    found = re.fullmatch(r"(\d{1,12})\s*(b|kb|mb|gb)?", value.strip().lower())
+    if found is None:
+        raise expected(name, "a number of bytes, such as 65536, 64kb or 1mb", value)
+    return int(found[1]) * _UNITS[found[2] or "b"]
 
 
 def number(name: str, value: str) -> float:

@@ -45,6 +45,7 @@ from spark_bull.queue.core.length_limit import length_limit_of
 from spark_bull.queue.core.replication import check_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.queue.dispatch.add import add_chunk, sum_of
 from spark_bull.queue.dispatch.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
+from spark_bull.queue.dispatch.kept import kept
 from spark_bull.queue.dispatch.parents import check_queues, rejection
 from spark_bull.queue.dispatch.writes import read_outcomes, records, recover
 from spark_bull.queue.events.events import QueueEvents
@@ -61,6 +62,7 @@ from spark_bull.queue.manage.changes import change_job, change_jobs
 from spark_bull.queue.manage.child_removal import remove_child_dependency, remove_unprocessed_children
 from spark_bull.queue.manage.deduplication import free, holder_of
 from spark_bull.queue.manage.orphans import remove_all_orphans
+from spark_bull.queue.manage.sweep import SWEEP_AFTER_MS, Swept, sweep
 from spark_bull.queue.monitor.find import describe
 from spark_bull.queue.monitor.metrics import read_metrics
 from spark_bull.queue.monitor.stats import SAMPLE, WINDOW_MS, stats
@@ -245,17 +247,22 @@ class BullQueue:
             raise OptionError("expected a queue without `max_length`, as a flow is added whole: leave it out")
         primaries = self._check_replicas()
         defaults = carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}
-        remaining, first_row = iter(flows), 0
+        remaining, first_row, source = iter(flows), 0, uuid4().hex
         while batch := list(islice(remaining, 1_000)):
             levels = levels_of(self.name, batch)
             encoded = Flows(self.handle.dialect, levels, defaults, range(first_row, first_row + len(batch)))
             first_row += len(batch)
-            for chunk in flow_chunks(self.handle, encoded, self._options["chunkSize"], self._options["chunkBytes"]):
+            for chunk in flow_chunks(self.handle, encoded, *self._chunk_limits, source):
                 reply = add_flow_chunk(self.handle, self.handle.sender, uuid4().hex, chunk)
                 check_reply(encoded, reply)
             yield from added_flows(levels, encoded.ids)
         if primaries:
             self._wait_for_replicas(primaries)
+
+    @property
+    def _chunk_limits(self) -> tuple[int, int]:
+        """The maximum number of jobs of a chunk, and its maximum bytes of payload."""
+        return self._options["chunkSize"], self._options["chunkBytes"]
 
     def _check_replicas(self) -> frozenset[str]:
         """Returns the primaries of Redis if replicas must have what is added. Raises OptionError for too few."""
@@ -276,13 +283,14 @@ class BullQueue:
         return added
 
     def _add(self, jobs: Iterable[NewJob], defaults: Mapping[str, Any]) -> Iterator[Added]:
-        builder = ChunkBuilder(self._options["chunkSize"], self._options["chunkBytes"])
-        remaining, first_row, sent = iter(jobs), 0, 0
+        builder = ChunkBuilder(*self._chunk_limits)
+        remaining, first_row, sent, source = iter(jobs), 0, 0, uuid4().hex
         while batch := list(islice(remaining, 10_000)):
             numbers = range(first_row, first_row + len(batch))
             columns = encode(self.handle.dialect, rows_of(batch, first_row), defaults, numbers)
             check_queues(self.handle, columns)
             first_row += len(batch)
+            columns = kept(self.handle, columns, source, numbers)
             for rows, packed in (*builder.add(columns), *builder.flush()):
                 added = add_chunk(
                     self.handle, self.handle.sender, uuid4().hex, rows, packed, want_ids=True, limit=self._limit
@@ -1132,6 +1140,24 @@ class BullQueue:
         """
         return remove_all_orphans(self.handle, limit)
 
+    def sweep_objects(self, older_than_ms: int = SWEEP_AFTER_MS) -> Swept:
+        """Deletes objects in `offload_to` that no job of the queue has any more.
+
+        Redis and workers of Node remove jobs without them. The keys of the queue, or of all its shards, are scanned in
+        short calls.
+
+        Parameters:
+          older_than_ms: minimum age of deleted objects, ms: more than a write takes to stage and commit its jobs.
+
+        Returns:
+          How many objects were kept, and deleted.
+
+        Raises:
+          OptionError: for a queue without `offload_to`, one with `shard_urls` of several servers, and a wrong age.
+          WrongState: when a write to the queue is not finished.
+        """
+        return sweep(self.handle, older_than_ms)
+
     # job schedulers
 
     def upsert_scheduler(
@@ -1184,7 +1210,7 @@ class BullQueue:
             "pattern": pattern,
             "tz": tz,
             "name": name,
-            "data": None if data is None else data_text(data),
+            "data": None if data is None else self.handle.kept("data", data_text(data)),
             "limit": limit,
             "offset": offset,
             "startDate": start_date,

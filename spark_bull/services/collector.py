@@ -16,6 +16,7 @@ from spark_bull.dialects.registry import found_dialect
 from spark_bull.errors import DialectError
 from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import Options
+from spark_bull.payloads.policy import policy_of
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.discovery import EVERYTHING, Horizon
 from spark_bull.queue.core.handle import QueueHandle
@@ -185,7 +186,8 @@ class Collector:
         if dialect is None:
             return None
         dialect.check_queue(keys.queue)
-        return QueueHandle(self._connection.at(keys.base), keys, dialect, self._options["bullmqVersion"])
+        version, payloads = self._options["bullmqVersion"], policy_of(self._options)
+        return QueueHandle(self._connection.at(keys.base), keys, dialect, version, payloads)
 
     def _collector(self, handle: QueueHandle) -> QueueCollector:
         options = self._options

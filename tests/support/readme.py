@@ -54,6 +54,7 @@ _STARTS_SPARK = "each command starts a JVM; test_zip.py runs the scripts of jobs
 NOT_RUN = {
     'pip install "spark-bull[local]"': "installs this package from a registry",
     'pip install "spark-bull[web]"': "installs this package from a registry, and starts a server; test_web_api.py does",
+    "spark-bull-payloads')": "needs a copy of docs/node; test_payloads_with_node.py runs a worker with it",
     "make demo": "installs tools of the system, and runs all tests",
     "spark-bull collect --queue mail --output /lake/results --once": _STARTS_SPARK,
     "spark-bull collect --queue 'mail,reports-*'": _STARTS_SPARK,
@@ -123,6 +124,10 @@ CASES = {
     "spark-bull add mail": Case(then={"mail": {"delayed": 1}}, prints=("delayed",)),
     # docs
     'jobs.groupBy("state").count().show()': Case(then={"mail": {"wait": 2}}, prints=("|wait|2|",)),
+    "secrets.token_bytes(32)": Case(
+        then={"letters": {"completed": 2}}, prints=('|ada|{"sent":8}|', '|alan|{"sent":100000}|')
+    ),
+    "spark-bull sweep letters": Case(prints=("deleted",)),
     'options(queue="mail", view="metrics")': Case(prints=("|state|sum(jobs)|",)),
     "queue.stats(window_ms=600_000)": Case(finished=2, prints=("alljobs{'wait':0",)),
     '"uniqueBy", "order,event"': Case(then={"mail": {"wait": 2}}, prints=("|3|2|1|",)),

@@ -18,6 +18,7 @@ LAYERS = (
     ("deprecated", "errors", "error_text", "short_errors", "clock", "threads", "time_text", "progress_line", "version"),
     ("model", "keys", "embedded", "tracing", "capacity"),
     ("options",),
+    ("payloads",),
     ("store",),
     ("dialects",),
     ("queue",),

@@ -47,10 +47,10 @@ persist pexpire pttl publish rpush sadd scard set unlink wait xadd xtrim zadd zc
 zrevrangebyscore zscan zscore
 """,
     "manage": """
-decrby del get hdel hexists hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpos lpush lrange lrem
-lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set sismember smismember spop srandmember
-srem sscan unlink wait xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem
-zremrangebyscore zrevrange zrevrangebyscore zscore
+decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset incr incrby linsert llen lpop lpos lpush lrange
+lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set sismember smismember spop
+srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore
+zrem zremrangebyscore zrevrange zrevrangebyscore zscore
 """,
     "doctor": """
 command|info config|get get hexists hgetall hlen llen lrange multi pttl scard sismember xlen zcard zcount zscan zscore

@@ -19,6 +19,7 @@ from spark_bull.queue.call.chunks import CHUNK
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import intake_closed
+from spark_bull.queue.dispatch.kept import kept
 from spark_bull.store.connection import Command
 
 #: Parents of a caller. Redis deletes a hash of 23,000 results in 10 ms: this is enough for 360,000 calls of a task.
@@ -98,7 +99,9 @@ class Caller:
             "jobId": [call.job_id for call in ordered],
             "parent": [self._parent(call.parent) for call in ordered],
         }
-        encoded = encode(self.handle.dialect, rows, self._defaults, [call.row for call in ordered])
+        numbers = [call.row for call in ordered]
+        # Node deletes the jobs of calls as they end: an object would be left.
+        encoded = kept(self.handle, encode(self.handle.dialect, rows, self._defaults, numbers), None, numbers)
         reply = verbs.add_calls(self.handle, self.name, pack(encoded), keep_ms=self._keep_ms)
         if reply is None:
             raise intake_closed(self.handle.keys.queue)

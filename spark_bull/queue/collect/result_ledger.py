@@ -6,7 +6,7 @@ once. Scripts (lua/*/discover.lua) find each finish once and number it; a positi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -17,6 +17,7 @@ from spark_bull.queue.core import verbs
 from spark_bull.queue.core.discovery import EVERYTHING, DiscoverResult, DiscoverSettings, Horizon
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import RESULTS_TTL_MS
+from spark_bull.queue.jobs.objects import deleting_objects
 
 #: Events or jobs that one call examines.
 LOOKED_AT: Final = 500
@@ -149,8 +150,18 @@ class ResultLedger:
     def archive(self, position: int) -> None:
         """Deletes the jobs of the entries before a position, unless they were retried since, and the entries."""
         start: int | None = self.start()
-        while start is not None and start < position:
-            start = verbs.archive(self.handle, self._keys, position)
+        with deleting_objects(self.handle, lambda: self._ids(start, position)):
+            while start is not None and start < position:
+                start = verbs.archive(self.handle, self._keys, position)
+
+    def _ids(self, start: int | None, position: int) -> Iterator[bytes]:
+        """The ids of the jobs of the entries before a position."""
+        rows, place = self.rows(()), position if start is None else start
+        while place < position:
+            behind, chunk = rows.read(place, position)
+            ids = chunk.columns.get("id", [])
+            yield from (job_id for job_id in ids if job_id is not None)
+            place = max(behind, place + 1)
 
     def rows(self, names: Sequence[str], most: int = CHUNK_SIZE) -> ResultRows:
         """A reader of the entries with these fields of their jobs, at most `most` entries per call."""

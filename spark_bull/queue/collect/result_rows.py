@@ -14,7 +14,7 @@ import msgpack
 
 from spark_bull.dialects.fields import ALWAYS_THERE, Raw
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.job_fields import Columns, JobFields
+from spark_bull.queue.core.job_fields import Columns, JobFields, opened_columns
 
 _STATES: Final = {b"c": b"completed", b"f": b"failed"}
 #: The field of a job's value, by its state.
@@ -54,7 +54,7 @@ class ResultRows:
     """
 
     def __init__(self, handle: QueueHandle, ledger: str, track: str, names: Sequence[str], most: int) -> None:
-        self._connection = handle.connection
+        self._handle, self._connection = handle, handle.connection
         self._ledger, self._track = ledger, track
         self._fields = JobFields(handle, ["finishedOn", *names], most)
         #: Position of the first entry, as far as known.
@@ -70,7 +70,9 @@ class ResultRows:
             return position, ResultChunk(0, {})
         entries = Entries(*zip(*map(_parsed, found), strict=True))
         columns, _, _ = self._fields.read(entries.ids)
-        return position + len(found), _result_chunk(entries, columns)
+        chunk = _result_chunk(entries, columns)
+        opened = opened_columns(self._handle, entries.ids, chunk.columns)
+        return position + len(found), ResultChunk(chunk.rows, opened)
 
     def _entries(self, start: int, stop: int) -> tuple[int, list[bytes]]:
         """The position of the first entry, and the entries."""

@@ -16,6 +16,7 @@ from spark_bull.errors import OptionError
 from spark_bull.keys import SEGMENTS, QueueKeys, shard, shard_number
 from spark_bull.options.parse import Options
 from spark_bull.options.urls import urls_of
+from spark_bull.payloads.policy import PLAIN, Kind, PayloadPolicy, policy_of
 from spark_bull.queue.core.queue_registry import note_queues
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
@@ -41,12 +42,13 @@ _NOTING: Final = frozenset(
 
 @dataclass(frozen=True)
 class QueueHandle:
-    """Picklable. `token`: sender of pub/sub messages, as the token of a Node queue."""
+    """Picklable. `token`: sender of pub/sub messages, as the token of a Node queue. `payloads`: how they are kept."""
 
     connection: Connection
     keys: QueueKeys
     dialect: Dialect
     bullmq_version: str = "auto"
+    payloads: PayloadPolicy = PLAIN
     token: str = field(default_factory=lambda: str(uuid4()))
 
     @cached_property
@@ -75,6 +77,14 @@ class QueueHandle:
         """Runs a script that stores its reply, so that a call repeated after a lost reply changes nothing."""
         receipt = self.keys.receipt(self.sender)
         return self.run(verb, {**args, "call": uuid4().hex, "ttl_ms": RECEIPT_TTL_MS}, receipt=receipt, **keys)
+
+    def kept(self, kind: Kind, text: str, source: str | None = None) -> str:
+        """What Redis has of a payload or result; see PayloadPolicy.kept."""
+        return self.payloads.kept(self.keys, kind, text, source)
+
+    def opened(self, kind: Kind, job_id: str, text: str) -> str:
+        """A payload or result as it was before it was kept. Raises PayloadUnreadable."""
+        return self.payloads.opened(self.keys, kind, job_id, text)
 
     @property
     def site(self) -> int:
@@ -112,4 +122,5 @@ def opening(options: Options, queue: str) -> Steps[QueueHandle]:
         )
     dialect = yield from dialect_of(keys, options["protocol"])
     dialect.check_queue(queue)
-    return QueueHandle(Connection(settings, keys.base), keys, dialect, options["bullmqVersion"])
+    connection = Connection(settings, keys.base)
+    return QueueHandle(connection, keys, dialect, options["bullmqVersion"], policy_of(options))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw
+from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, text_of
+from spark_bull.payloads.policy import MARK, Kind
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.store.connection import Command
 
@@ -23,6 +24,7 @@ GROWTH: Final = 4
 SAMPLE: Final = 16
 #: Up to this number of fields HMGET is cheaper. HGETALL scans a small hash once, HMGET once for each field.
 MOST_PICKED: Final = 8
+_MARK: Final = MARK.encode()
 
 #: The values of each field, one per job; None for a job without the field.
 Columns = dict[str, list[Raw]]
@@ -36,6 +38,23 @@ def raw_column(columns: Columns, name: str) -> list[Raw]:
         if None in column:
             column = [b if a is None else a for a, b in zip(column, columns[other], strict=True)]
     return column
+
+
+def opened_columns(handle: QueueHandle, ids: Sequence[Raw], columns: Columns) -> Columns:
+    """Fields of jobs, with their payloads and results as they were before they were kept. Raises PayloadUnreadable."""
+    if handle.payloads.is_plain:
+        return columns
+    kinds: tuple[Kind, ...] = ("data", "returnvalue")
+    return columns | {kind: _opened(handle, kind, ids, columns[kind]) for kind in kinds if kind in columns}
+
+
+def _opened(handle: QueueHandle, kind: Kind, ids: Sequence[Raw], raws: Sequence[Raw]) -> list[Raw]:
+    return [
+        handle.opened(kind, text_of(job_id) or "", raw.decode("utf-8", "replace")).encode()
+        if raw is not None and raw.startswith(_MARK)
+        else raw
+        for job_id, raw in zip(ids, raws, strict=True)
+    ]
 
 
 class JobFields:

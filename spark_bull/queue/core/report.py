@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from spark_bull.errors import JobLockLost, JobMissing, WrongState, check_count
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
@@ -51,7 +53,7 @@ def clear_log(handle: QueueHandle, job_id: str, keep: int = 0) -> None:
 
 def update_data(handle: QueueHandle, job_id: str, data: str) -> None:
     """Replaces a job's payload, JSON text. Raises JobMissing."""
-    _check(handle, job_id, verbs.update_data(handle, job_id, data))
+    _check(handle, job_id, verbs.update_data(handle, job_id, handle.kept("data", data, uuid4().hex)))
 
 
 def lock_lost(handle: QueueHandle, job_id: str) -> JobLockLost:

@@ -12,6 +12,7 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.other_queue import keys_of
 from spark_bull.queue.dispatch.add import add_chunk
+from spark_bull.queue.dispatch.kept import kept
 from spark_bull.queue.dispatch.parents import rejection
 
 
@@ -31,8 +32,9 @@ def add_child(
     keys = handle.keys
     there = handle if queue is None else replace(handle, keys=keys_of(handle, queue, "a child"))
     child = replace(job, parent={"queue": f"{keys.prefix}:{keys.queue}", "id": parent_id, "onFailure": on_failure})
-    jobs = encode(there.dialect, rows_of([child]), carrying(context), [0])
-    added = add_chunk(there, there.sender, uuid4().hex, 1, pack(jobs), want_ids=True, respects_intake=False)
+    call = uuid4().hex
+    jobs = kept(there, encode(there.dialect, rows_of([child]), carrying(context), [0]), call, [0])
+    added = add_chunk(there, there.sender, call, 1, pack(jobs), want_ids=True, respects_intake=False)
     for row, reason in added.rejected.items():
         raise rejection(row, reason)
     return added.ids[0]

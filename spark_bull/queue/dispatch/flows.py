@@ -16,6 +16,7 @@ from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import intake_closed
 from spark_bull.queue.core.other_queue import keys_of, touched_keys
+from spark_bull.queue.dispatch.kept import kept
 from spark_bull.queue.dispatch.parents import check_other_parents, check_parents, rejection
 
 #: The keys of each queue of a flow that the scripts touch, beside those of jobs.
@@ -45,14 +46,15 @@ class FlowChunk(NamedTuple):
     queues: tuple[str, ...]
 
 
-def flow_chunks(handle: QueueHandle, flows: Flows, most_jobs: int, most_size: int) -> Iterator[FlowChunk]:
-    """Packs flows whose first jobs belong to the queue of `handle`.
+def flow_chunks(handle: QueueHandle, flows: Flows, most_jobs: int, most_size: int, source: str) -> Iterator[FlowChunk]:
+    """Packs flows whose first jobs belong to the queue of `handle`. source: see `kept`.
 
     Raises OptionError for a queue that no script can reach together with that one.
     """
     for jobs, groups in flows.chunks(most_jobs, most_size):
         keys = {group.queue: keys_of(handle, group.queue, "a child") for group in groups}
-        packed = packed_map({"n": jobs, "groups": [_columns(group, keys[group.queue]) for group in groups]})
+        columns = [_columns(handle, flows, group, keys[group.queue], source) for group in groups]
+        packed = packed_map({"n": jobs, "groups": columns})
         yield FlowChunk(jobs, packed, tuple(queue for queue in keys if queue != handle.keys.queue))
 
 
@@ -69,12 +71,13 @@ def check_flows(handle: QueueHandle, flows: Flows) -> None:
         check(there, some.jobs, labels)
 
 
-def _columns(group: Group, keys: QueueKeys) -> dict[str, object]:
+def _columns(handle: QueueHandle, flows: Flows, group: Group, keys: QueueKeys, source: str) -> dict[str, object]:
+    jobs = kept(replace(handle, keys=keys), group.jobs, source, map(flows.label, group.order))
     return {
         "base": keys.base,
         "queue": keys.queue,
         "is_root": group.is_root,
-        "jobs": columns_of(group.jobs),
+        "jobs": columns_of(jobs),
         "flow": group.flows,
         "order": group.order,
         "checked": [row for row, is_checked in enumerate(group.checked, 1) if is_checked],

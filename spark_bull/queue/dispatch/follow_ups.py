@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, get_args
+from uuid import uuid4
 
-from spark_bull.dialects.encode.chunks import EncodedJobs, pack, picked
+from spark_bull.dialects.encode.chunks import EncodedJobs, joined, pack, picked
 from spark_bull.dialects.encode.codec import carrying, encode
 from spark_bull.errors import OptionError, expected
 from spark_bull.keys import QueueKeys
@@ -15,6 +16,7 @@ from spark_bull.model.columns import listed
 from spark_bull.model.outcomes import MAX_FOLLOW_UPS, FollowUp, On
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.other_queue import keys_of
+from spark_bull.queue.dispatch.kept import kept
 from spark_bull.queue.dispatch.parents import check_parents, parents_of, refused
 
 #: Maximum size of the follow-ups of one job, characters.
@@ -45,6 +47,7 @@ def encode_follow_ups(
     numbers = range(first_row, first_row + len(of))
     encoded = encode(handle.dialect, rows, carrying(context), numbers)
     pack(encoded)
+    encoded = _kept(handle, encoded, keys)
     if encoded.parent_id is not None:
         _check_parents(handle, encoded, keys, of, numbers)
         # A parent can be removed before the job is settled.
@@ -53,6 +56,16 @@ def encode_follow_ups(
         FollowUp(job_id, on, there.queue, there.base, job, sum(len(v) for v in job.values() if isinstance(v, str)))
         for job_id, on, there, job in zip(of, ons, keys, _jobs_of(encoded), strict=True)
     ]
+
+
+def _kept(handle: QueueHandle, jobs: EncodedJobs, keys: Sequence[QueueKeys]) -> EncodedJobs:
+    """As `kept`, for jobs of several queues."""
+    if handle.payloads.is_plain:
+        return jobs
+    source = uuid4().hex
+    return joined(
+        [kept(replace(handle, keys=there), picked(jobs, [row]), source, [row]) for row, there in enumerate(keys)]
+    )
 
 
 def _check_parents(

@@ -124,7 +124,8 @@ def read_written(
             yield from _in_states(chunk, states)
         gone = [job_id.encode() for job_id in batch if job_id.encode() not in there]
         if gone:
-            yield from _in_states(_gone_jobs(gone, ends.of(gone), hash_fields(columns)), states)
+            found = _gone_jobs(gone, ends.of(gone), hash_fields(columns)).opened(handle)
+            yield from _in_states(found, states)
 
 
 def _gone_jobs(ids: list[bytes], ends: Sequence[End | None], names: Sequence[str]) -> Chunk:

@@ -16,6 +16,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from spark_bull.clock import monotonic_s
+from spark_bull.dialects.base import json_text
 from spark_bull.dialects.events import ENDS, entry_event
 from spark_bull.dialects.fields import ALWAYS_THERE, NO_VALUE, Raw, text_of
 from spark_bull.errors import JobFailed, JobMissing, SparkBullError, WaitTimeout, expected, restated
@@ -182,7 +183,7 @@ def _end_by(event: QueueEvent) -> _End | None:
 def _result_of(handle: QueueHandle, job_id: str, end: _End) -> Any:
     queue = handle.keys.queue
     if end.how == "completed":
-        return end.returnvalue
+        return _opened(handle, job_id, end.returnvalue)
     if end.how == "removed":
         raise JobMissing(f"job {job_id} of {queue} was removed before it had ended", queue=queue, job_id=job_id)
     raise JobFailed(
@@ -191,6 +192,13 @@ def _result_of(handle: QueueHandle, job_id: str, end: _End) -> Any:
         job_id=job_id,
         reason=end.reason,
     )
+
+
+def _opened(handle: QueueHandle, job_id: str, value: Any) -> Any:
+    """A result as it was before it was kept. Raises PayloadUnreadable."""
+    if not isinstance(value, dict) or handle.payloads.is_plain:
+        return value
+    return json_or_text(handle.opened("returnvalue", job_id, json_text("returnvalue", value)))
 
 
 def _look(call: _Call) -> _End | None:

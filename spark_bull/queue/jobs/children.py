@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from spark_bull.errors import OptionError
+from spark_bull.keys import QueueKeys
 from spark_bull.model.job_json import json_or_text
 from spark_bull.queue.core.handle import QueueHandle
 
@@ -22,7 +23,25 @@ def values_of(handle: QueueHandle, job_id: str, limit: int = MAX_CHILDREN) -> di
     """
     handle.dialect.require("flows")
     fields = _fields(handle, handle.keys.children_values(job_id), f"values of children of job {job_id}", limit)
-    return {child: json_or_text(value) for child, value in fields}
+    return {child: json_or_text(opened_value(handle, *named(handle.keys, child), value)) for child, value in fields}
+
+
+def named(keys: QueueKeys, child: str) -> tuple[str, str]:
+    """The queue and id of a child. The name of a queue has no ':', an id can have some. The name has the prefix in
+    front if it is another one than that of `keys`.
+    """
+    prefix = f"{keys.prefix}:"
+    if child.startswith(prefix):
+        queue, _, job_id = child[len(prefix) :].partition(":")
+    else:
+        queue, _, job_id = child.rpartition(":")
+    return queue, job_id
+
+
+def opened_value(handle: QueueHandle, queue: str, job_id: str, value: str) -> str:
+    """The result of a child of a job, as it was before it was kept. queue: as `named` returns it."""
+    prefix, _, name = queue.rpartition(":")
+    return handle.payloads.opened(QueueKeys(name, prefix or handle.keys.prefix), "returnvalue", job_id, value)
 
 
 def failures_of(handle: QueueHandle, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, str]:

@@ -9,7 +9,7 @@ from spark_bull.errors import OptionError
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Dependency
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.jobs.children import MAX_CHILDREN, SCAN_SIZE
+from spark_bull.queue.jobs.children import MAX_CHILDREN, SCAN_SIZE, named, opened_value
 from spark_bull.store.connection import Command
 
 #: State of children, in BullMQ's words -> how many there are, how they are read, and their key.
@@ -68,6 +68,8 @@ def _children(handle: QueueHandle, job_id: str, state: str) -> Iterator[Dependen
         for child, value in _pairs(found):
             queue, child_id = named(handle.keys, child.decode("utf-8", "replace"))
             text = value.decode("utf-8", "replace") if isinstance(value, bytes) else None
+            if text is not None and state == "processed":
+                text = opened_value(handle, queue, child_id, text)
             yield Dependency(handle.keys.queue, job_id, queue, child_id, state, text if scan == "HSCAN" else None)
 
 
@@ -78,15 +80,3 @@ def _pairs(found: Any) -> Iterator[tuple[bytes, Any]]:
     else:
         for member in found:
             yield (member[0], None) if isinstance(member, (tuple, list)) else (member, None)
-
-
-def named(keys: QueueKeys, child: str) -> tuple[str, str]:
-    """The queue and id of a child. The name of a queue has no ':', an id can have some. The name has the prefix in
-    front if it is another one than that of `keys`.
-    """
-    prefix = f"{keys.prefix}:"
-    if child.startswith(prefix):
-        queue, _, job_id = child[len(prefix) :].partition(":")
-    else:
-        queue, _, job_id = child.rpartition(":")
-    return queue, job_id

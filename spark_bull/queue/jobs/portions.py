@@ -308,7 +308,8 @@ def _jobs(handle: QueueHandle, state: str, reply: Mapping[str, Any]) -> dict[byt
     scores = dict(zip(reply["members"], reply["scores"], strict=False))
     states: list[str | None] = [state] * len(ids)
     run_at = run_at_of(states, [scores.get(job_id) for job_id in ids])
-    jobs = Chunk(ids, states, run_at, by_field(_FIELDS, reply["values"])).jobs(handle.keys.queue)
+    chunk = Chunk(ids, states, run_at, by_field(_FIELDS, reply["values"])).opened(handle)
+    jobs = chunk.jobs(handle.keys.queue)
     return dict(zip(ids, jobs, strict=True))
 
 

@@ -20,7 +20,7 @@ from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
 from spark_bull.errors import encodable
 from spark_bull.model.jobs import Job
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.core.job_fields import MAX_BYTES, Columns, JobFields, raw_column
+from spark_bull.queue.core.job_fields import MAX_BYTES, Columns, JobFields, opened_columns, raw_column
 from spark_bull.queue.core.walk import MAX_IDS, START, WHOLE, Position, Slice, Walked, ids_from, jobs_of
 from spark_bull.store.steps import Steps, run
 
@@ -68,6 +68,10 @@ class Chunk:
 
         values = {name: merged(own, other.values[name]) for name, own in self.values.items()}
         return Chunk(self.ids, merged(self.states, other.states), merged(self.run_at, other.run_at), values)
+
+    def opened(self, handle: QueueHandle) -> Chunk:
+        """These jobs, with their payloads and results as they were before they were kept. Raises PayloadUnreadable."""
+        return Chunk(self.ids, self.states, self.run_at, opened_columns(handle, self.ids, self.values))
 
     def jobs(self, queue: str) -> Iterator[Job]:
         """The jobs as objects; all FIELDS must have been read."""
@@ -201,7 +205,7 @@ def _window(handle: QueueHandle, state: str, total: int, first: int, last: int) 
     while passed and behind < end:
         found = ids_from(handle, key, Position(behind), window=min(CHUNK_SIZE, end - behind))
         for walked in jobs_of(handle, key, found, fields):
-            jobs += _chunk(state, walked).jobs(handle.keys.queue)
+            jobs += _chunk(handle, state, walked).jobs(handle.keys.queue)
         passed, behind = found.position.passed > behind, found.position.passed
     return jobs[::-1]
 
@@ -235,16 +239,16 @@ def _walk(
         found = ids_from(handle, key, position, part=part, window=window)
         for walked in jobs_of(handle, key, found, fields):
             if walked.ids:
-                yield _chunk(state, walked)
+                yield _chunk(handle, state, walked)
             if walked.moved:
                 yield from _by_ids(handle, walked.moved, names, states or list(handle.dialect.states))
         position, done = found.position, found.done
 
 
-def _chunk(state: str, walked: Walked) -> Chunk:
+def _chunk(handle: QueueHandle, state: str, walked: Walked) -> Chunk:
     states: list[str | None] = [state] * len(walked.ids)
     run_at = run_at_of(states, walked.scores or [False] * len(walked.ids))
-    return Chunk(walked.ids, states, run_at, walked.columns)
+    return Chunk(walked.ids, states, run_at, walked.columns).opened(handle)
 
 
 def _by_ids(handle: QueueHandle, ids: list[bytes], fields: list[str], states: Sequence[str]) -> Iterator[Chunk]:
@@ -254,7 +258,7 @@ def _by_ids(handle: QueueHandle, ids: list[bytes], fields: list[str], states: Se
         ids = ids[done:]
         wanted = chunk.take([i for i, state in enumerate(chunk.states) if not states or state in states])
         if wanted.ids:
-            yield wanted
+            yield wanted.opened(handle)
 
 
 def unpacked(reply: bytes) -> dict[str, Any]:

@@ -12,16 +12,21 @@ from spark_bull.dialects.base import json_text
 from spark_bull.dialects.changes import ACTIONS, COLUMNS, encode_changes
 from spark_bull.dialects.encode.chunks import packed_map
 from spark_bull.errors import JobError, OptionError, WrongState
+from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Change, Changed
 from spark_bull.options.parse import spelled
 from spark_bull.options.table import QUEUE
+from spark_bull.payloads.policy import Kind
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.other_queue import keys_of, touched_keys
 from spark_bull.queue.core.verbs import JobReply
+from spark_bull.queue.jobs.objects import deleting_objects
 from spark_bull.queue.manage.manage import job_error
 
 _BATCH: Final = 10_000
+#: The texts of a change that are kept as those of jobs.
+_KINDS: Final[Mapping[str, Kind]] = {"data": "data", "value": "returnvalue"}
 
 
 class ChangeChunk(NamedTuple):
@@ -48,7 +53,8 @@ def change_chunks(
 
     part: list[dict[str, Any]] = []
     size = 0
-    for change in encode_changes(handle.dialect, rows, base_of, numbers):
+    for encoded in encode_changes(handle.dialect, rows, base_of, numbers):
+        change = _kept(handle, encoded)
         bytes_of = sum(len(value) for value in change.values() if isinstance(value, str))
         if part and (len(part) >= most_jobs or size + bytes_of > most_bytes):
             yield _chunk(part)
@@ -57,6 +63,16 @@ def change_chunks(
         size += bytes_of
     if part:
         yield _chunk(part)
+
+
+def _kept(handle: QueueHandle, change: dict[str, Any]) -> dict[str, Any]:
+    """A change, with its payload or result as Redis keeps it."""
+    if handle.payloads.is_plain:
+        return change
+    keys = QueueKeys(change["to"], handle.keys.prefix) if "to" in change else handle.keys
+    texts = {name: kind for name, kind in _KINDS.items() if name in change}
+    source = uuid4().hex
+    return change | {name: handle.payloads.kept(keys, kind, change[name], source) for name, kind in texts.items()}
 
 
 def _chunk(changes: Sequence[Mapping[str, Any]]) -> ChangeChunk:
@@ -92,10 +108,18 @@ def change_jobs(handle: QueueHandle, changes: Iterable[Change], chunk_size: int,
     while batch := list(islice(remaining, _BATCH)):
         numbers = range(first, first + len(batch))
         chunks = list(change_chunks(handle, _rows_of(batch), numbers, chunk_size, chunk_bytes))
-        outcomes = (outcome for chunk in chunks for outcome in manage_chunk(handle, handle.sender, uuid4().hex, chunk))
+        outcomes = _made(handle, batch, chunks)
         for change, outcome in zip(batch, outcomes, strict=True):
             yield Changed(change.id, change.action, outcome)
         first += len(batch)
+
+
+def _made(handle: QueueHandle, changes: Sequence[Change], chunks: Sequence[ChangeChunk]) -> Iterator[str]:
+    """Makes the changes of chunks as their outcomes are read."""
+    removed = [str(change.id).encode() for change in changes if change.action == "remove"]
+    with deleting_objects(handle, lambda: removed):
+        for chunk in chunks:
+            yield from manage_chunk(handle, handle.sender, uuid4().hex, chunk)
 
 
 def _rows_of(changes: Sequence[Change]) -> dict[str, list[Any]]:

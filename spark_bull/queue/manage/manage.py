@@ -6,6 +6,7 @@ long; after an interruption, calling it again does the rest.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from spark_bull.dialects.base import may_be_other_key
@@ -15,7 +16,8 @@ from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, Que
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, REMOVE_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import JobKeys, JobReply, Sweep
-from spark_bull.queue.jobs.read import read_job
+from spark_bull.queue.jobs.objects import deleting_objects
+from spark_bull.queue.jobs.read import read_job, read_jobs
 
 _FINISHED: Final = ("completed", "failed")
 _WAITING: Final = ("wait", "paused", "prioritized")
@@ -71,9 +73,10 @@ def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chun
     jobs takes several calls, each of which can raise JobLocked.
     """
     reply = JobReply("open")
-    while reply.result == "open":
-        keys = job_keys(handle, job_id)
-        reply = verbs.remove(handle, job_id, keys, with_children=with_children, limit=chunk_size)
+    with deleting_objects(handle, lambda: [job_id.encode()]):
+        while reply.result == "open":
+            keys = job_keys(handle, job_id)
+            reply = verbs.remove(handle, job_id, keys, with_children=with_children, limit=chunk_size)
     _check(handle, job_id, reply, REMOVABLE)
 
 
@@ -92,10 +95,15 @@ def clean(
     """
     for name, number in (("grace_ms", grace_ms), ("limit", limit)):
         check_count(name, number)
-    store = handle.dialect.state_key(state)
+    handle.dialect.state_key(state)
     if state == _NOT_CLEANED:
         raise DialectError(f"jobs in {state} can't be cleaned, as others depend on them: remove them one by one")
-    ids: list[str] = []
+    with deleting_objects(handle, lambda: _ids_in(handle, [state])):
+        return _cleaned(handle, grace_ms, limit, state)
+
+
+def _cleaned(handle: QueueHandle, grace_ms: int, limit: int, state: str) -> list[str]:
+    store, ids = handle.dialect.state_key(state), list[str]()
     before = handle.connection.now_ms() - grace_ms
     position = _BEGINNING
     while position:
@@ -119,7 +127,13 @@ def drain(handle: QueueHandle, *, delayed: bool = False) -> int:
     A paused queue stays paused; the next jobs of job schedulers stay.
     """
     states = [state for state in (*_WAITING, *(["delayed"] if delayed else [])) if state in handle.dialect.states]
-    return sum(_drained(handle, state) for state in states)
+    with deleting_objects(handle, lambda: _ids_in(handle, states)):
+        return sum(_drained(handle, state) for state in states)
+
+
+def _ids_in(handle: QueueHandle, states: Sequence[str]) -> Iterator[bytes]:
+    for chunk in read_jobs(handle, states, ()):
+        yield from chunk.ids
 
 
 def _drained(handle: QueueHandle, state: str) -> int:

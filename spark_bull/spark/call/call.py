@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType, StructType
 
 from spark_bull.dialects.encode.codec import check_defaults, defaults_of
 from spark_bull.errors import OptionError, did_you_mean, expected
-from spark_bull.options.arguments import ConnectionArguments, JobDefaults, with_options
+from spark_bull.options.arguments import CallArguments, JobDefaults, with_options
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import QUEUE
 from spark_bull.queue.core.handle import open_handle
@@ -32,7 +32,7 @@ _OWN: Final = ("deduplication", "delivery", "remove_on_complete", "remove_on_fai
 _OWN_OPTS: Final = ("deduplication", "jobId", "parent", "removeOnComplete", "removeOnFail")
 
 
-@with_options(ConnectionArguments, QUEUE)
+@with_options(CallArguments, QUEUE)
 def call(
     df: DataFrame,
     queue: str,
@@ -43,7 +43,7 @@ def call(
     on_error: str = "column",
     keep_ms: int = 600_000,
     job: JobDefaults | None = None,
-    **options: Unpack[ConnectionArguments],
+    **options: Unpack[CallArguments],
 ) -> DataFrame:
     """Adds a job for each row of a DataFrame, and gives the rows back with the results of their jobs.
 
@@ -64,7 +64,7 @@ def call(
         "column" keeps them, with the reason in `error`; "drop" leaves them out; "fail" fails the task.
       keep_ms: how long results are kept after the end of a task, for when Spark repeats it, ms.
       job: properties of all jobs, such as {"name": "translate", "attempts": 3, "priority": 1}.
-      options: where the queue is.
+      options: where the queue is, and how payloads and results are kept; payloads are not stored elsewhere.
 
     Returns:
       The rows with the columns `result`, `error` (NULL for a job that has completed) and `jobId`.

@@ -13,8 +13,8 @@ from pyspark import TaskContext
 from pyspark.sql.types import DataType
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import JobFailed
-from spark_bull.queue.call.caller import Caller
+from spark_bull.errors import JobFailed, PayloadUnreadable
+from spark_bull.queue.call.caller import Caller, Outcome
 from spark_bull.queue.call.chunks import CHUNK, chunks
 from spark_bull.queue.call.flight import Ended, Flight, Lease
 from spark_bull.queue.call.sweep import sweep
@@ -113,13 +113,25 @@ class _Task:
 
     def _given(self, group: Sequence[Ended]) -> Iterator[pa.RecordBatch]:
         places = [self._rows.pop(one.call.row) for one in group]
-        outcomes = parsed(group, self._plan.result)
+        opened = [one._replace(outcome=self._opened(one)) for one in group]
+        outcomes = parsed(opened, self._plan.result)
         rows = with_outcomes(places[0][0].take(pa.array([place for _, place in places])), outcomes, group)
         if self._plan.on_error == "fail":
             for one, error in zip(group, outcomes.errors, strict=True):
                 if error is not None:
                     raise self._failed(one, error)
         yield rows.filter(pa.array([error is None for error in outcomes.errors])) if self._drops else rows
+
+    def _opened(self, one: Ended) -> Outcome:
+        """The outcome of a call, with its value as it was before it was kept."""
+        value = one.outcome.value
+        if value is None or self._plan.handle.payloads.is_plain:
+            return one.outcome
+        try:
+            text = self._plan.handle.opened("returnvalue", one.call.job_id, value.decode())
+        except PayloadUnreadable as error:
+            return Outcome(None, str(error))
+        return Outcome(text.encode(), None)
 
     @property
     def _drops(self) -> bool:

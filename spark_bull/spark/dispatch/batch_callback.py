@@ -102,7 +102,9 @@ def on_finish_of(options: Options) -> OnFinish | None:
             raise OptionError(f"expected `onFinish.opts` without `{refused}`: {reason}")
     handle = open_handle(options, queue)
     handle.dialect.require("flows", f"`onFinish` with queue {queue}")
-    job = CallbackJob(queue, handle.dialect.name, name, json_text("onFinish.data", given.get("data", {})), opts)
+    # Whoever finishes the write adds the job, maybe without the key.
+    data = handle.kept("data", json_text("onFinish.data", given.get("data", {})))
+    job = CallbackJob(queue, handle.dialect.name, name, data, opts)
     try:
         job.packed(handle)
     except OptionError as error:

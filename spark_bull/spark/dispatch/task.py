@@ -20,6 +20,7 @@ from spark_bull.queue.dispatch.add import add_chunk
 from spark_bull.queue.dispatch.callbacks import Callback, open_callback
 from spark_bull.queue.dispatch.flows import FlowChunk, add_flow_chunk, check_flows, flow_chunks
 from spark_bull.queue.dispatch.graph import DEPENDS_ON
+from spark_bull.queue.dispatch.kept import kept
 from spark_bull.queue.dispatch.parents import check_parents
 from spark_bull.queue.dispatch.writes import Identity, StagedChunk, stage_chunks
 from spark_bull.spark.dispatch.children_column import levels_of
@@ -75,8 +76,10 @@ class _Task:
         self.opened = False
         #: Names the rows of this task, if they are added again when it is repeated.
         self.source: str | None = None
+        #: Names the rows of this task, also if it is repeated.
+        self.rows_of = f"{self.identity or self.plan.write_id}:{self.attempt.partition}"
         if not self.plan.exactly_once:
-            self.source = f"{self.identity or self.plan.write_id}:{self.attempt.partition}"
+            self.source = self.rows_of
         on_finish = self.plan.on_finish
         if on_finish is not None:
             self.callback = on_finish.callback(self.plan.write_id, self.identity)
@@ -136,7 +139,7 @@ class _Task:
             columns = in_sequences(columns, sequences, self.plan.options["onFailure"], numbers)
         if depends_on is not None:
             columns = held(columns, depends_on, writer.part, numbers)
-        for count, packed in writer.builder.add(columns):
+        for count, packed in writer.builder.add(kept(writer.handle, columns, self.rows_of, numbers)):
             self._send(writer, count, packed)
 
     def _take_flows(self, queue: str, rows: dict[str, list[Any]], children: pa.Array, numbers: Sequence[int]) -> None:
@@ -150,7 +153,7 @@ class _Task:
             flows.make_parents_optional()
         elif not plan.has_written(writer.handle, self.identity):
             check_flows(writer.handle, flows)
-        for chunk in flow_chunks(writer.handle, flows, options["chunkSize"], options["chunkBytes"]):
+        for chunk in flow_chunks(writer.handle, flows, options["chunkSize"], options["chunkBytes"], self.rows_of):
             writer.part.flow_queues.update(chunk.queues)
             self._send(writer, chunk.jobs, chunk.packed, chunk)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_bull.dialects.fields import CLAIMED_FIELDS
+from spark_bull.errors import PayloadUnreadable
 from spark_bull.model.columns import converted, listed
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claimed_fields import ClaimedChunk
@@ -32,6 +33,8 @@ def claim_batch(handle: QueueHandle, lock_token: str, chunk: ClaimedChunk) -> pa
     made = chunk.values(handle.dialect)
     count = len(chunk.ids)
     made["deferred_failure"] = _deferred(made["deferred_failure"], made["opts"], count)
+    if not handle.payloads.is_plain:
+        made |= _opened(handle, chunk.ids, made)
     arrays = {name: _array(made[source], _ARROW.field(name).type, count) for name, source in _SOURCES.items()}
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
     arrays["id"] = pa.array(chunk.ids, pa.string())
@@ -44,13 +47,28 @@ def claim_batch(handle: QueueHandle, lock_token: str, chunk: ClaimedChunk) -> pa
 def frame_table(jobs: Sequence[RunningJob]) -> pa.Table:
     """Jobs of one queue that a slot runs as a table of CLAIM_SCHEMA."""
     arrays = {
-        name: _array([getattr(job.claimed, source) for job in jobs], _ARROW.field(name).type, len(jobs))
+        name: _array([_value(job, source) for job in jobs], _ARROW.field(name).type, len(jobs))
         for name, source in _SOURCES.items()
     }
     arrays["queue"] = pa.array([job.queue for job in jobs], pa.string())
     arrays["id"] = pa.array([job.id for job in jobs], pa.string())
     arrays["token"] = pa.array([job.token for job in jobs], pa.string())
     return pa.Table.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
+
+
+def _value(job: RunningJob, source: str) -> Any:
+    return job.data_text if source == "data" else getattr(job.claimed, source)
+
+
+def _opened(handle: QueueHandle, ids: Sequence[str], made: Mapping[str, Any]) -> dict[str, Any]:
+    """The payloads, opened, and why the jobs must fail whose payload cannot be opened, which stays as it is."""
+    texts, reasons = (listed(made[name], len(ids)) for name in ("data", "deferred_failure"))
+    for place, (job_id, text) in enumerate(zip(ids, texts, strict=True)):
+        try:
+            texts[place] = text and handle.opened("data", job_id, text)
+        except PayloadUnreadable as error:
+            reasons[place] = reasons[place] or str(error)
+    return {"data": texts, "deferred_failure": reasons}
 
 
 def _deferred(reasons: Any, opts: Any, count: int) -> Any:

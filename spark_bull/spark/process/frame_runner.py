@@ -14,7 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_bull.error_text import reason_of, trace_of
-from spark_bull.errors import JobCancelled, JobTimeout, OptionError, UnrecoverableError, control_error
+from spark_bull.errors import (
+    JobCancelled,
+    JobTimeout,
+    OptionError,
+    PayloadUnreadable,
+    UnrecoverableError,
+    control_error,
+)
 from spark_bull.model.jobs import RawJson
 from spark_bull.spark.platform.job_tags import add_tag, cancel_tagged, remove_tag
 from spark_bull.spark.platform.spark_errors import first_line, python_trace
@@ -161,7 +168,13 @@ def _refusal_of(job: RunningJob) -> BaseException | None:
     """Why a job must not start."""
     if runs_at_most_once(job.claimed.opts):
         return UnrecoverableError(NOT_ONCE)
-    return JobExpired() if job.has_expired else None
+    if job.has_expired:
+        return JobExpired()
+    try:
+        _ = job.data_text
+    except PayloadUnreadable as error:
+        return error
+    return None
 
 
 def _result(job: RunningJob, output: Output | BaseException) -> Result:

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql.types import DataType, Row, StructType
 
-from spark_bull.errors import JobDamaged, OptionError, expected
+from spark_bull.errors import JobDamaged, OptionError, PayloadUnreadable, expected
 from spark_bull.model.jobs import RawJson
 from spark_bull.spark.json.json_text import is_encodable, to_json
 from spark_bull.spark.json.payload import payload_array
@@ -203,11 +203,11 @@ def _others(jobs: Sequence[RunningJob], excluded: Collection[RunningJob]) -> Seq
     return [job for job in jobs if job not in excluded] if excluded else jobs
 
 
-def _damage_of(job: RunningJob) -> JobDamaged | None:
-    """The error of a payload that cannot be parsed."""
+def _damage_of(job: RunningJob) -> JobDamaged | PayloadUnreadable | None:
+    """The error of a payload that cannot be opened or parsed."""
     try:
         _ = job.data
-    except JobDamaged as error:
+    except (JobDamaged, PayloadUnreadable) as error:
         return error
     return None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.model.outcomes import ClaimedJob
+from spark_bull.payloads.policy import PLAIN
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
@@ -48,11 +49,13 @@ class UdfTransformation:
 
 
 def _batches(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    # The payloads in a DataFrame have been opened.
+    opened = replace(transformation.handle, payloads=PLAIN)
     for batch in batches:
         size = transformation.chunk_size or batch.num_rows
         for start in range(0, batch.num_rows, size):
             rows = batch.slice(start, size).to_pylist()
-            jobs = [RunningJob(ClaimedJob(row["id"], data=row["data"]), transformation.handle) for row in rows]
+            jobs = [RunningJob(ClaimedJob(row["id"], data=row["data"]), opened) for row in rows]
             outcomes = {
                 result.job: _outcome(transformation.handle, result)
                 for results in transformation.runner(jobs, ())

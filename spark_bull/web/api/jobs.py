@@ -12,7 +12,8 @@ from pydantic import Discriminator, Field, Tag
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import FlowNode, Job
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.jobs.dependencies import dependencies_of, named
+from spark_bull.queue.jobs.children import named
+from spark_bull.queue.jobs.dependencies import dependencies_of
 from spark_bull.queue.jobs.flow_tree import DEFAULT_DEPTH
 from spark_bull.queue.jobs.portions import JobFilter, Portion, read_portion
 from spark_bull.web.api.job_path import ExistingJob, etag_of

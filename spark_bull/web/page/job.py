@@ -14,7 +14,8 @@ from spark_bull.errors import JobMissing
 from spark_bull.model.job_json import parsed_opts
 from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.jobs.dependencies import dependencies_of, named
+from spark_bull.queue.jobs.children import named
+from spark_bull.queue.jobs.dependencies import dependencies_of
 from spark_bull.time_text import duration
 from spark_bull.web.access import Authorized
 from spark_bull.web.guard import unescaped

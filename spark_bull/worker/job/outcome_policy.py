@@ -52,7 +52,7 @@ class OutcomePolicy:
             error = result.job.cancellation or error
         if error is None:
             try:
-                text = returnvalue_text(dialect, result.value)
+                text = _kept_value(result, returnvalue_text(dialect, result.value))
             except NoReturnValue as no_value:
                 error = no_value
             else:
@@ -112,6 +112,15 @@ def returnvalue_text(dialect: Dialect, value: Any) -> str:
             "store the result elsewhere and return its location"
         )
     return "" if text in dialect.unwritten_results else text
+
+
+def _kept_value(result: Result, text: str) -> str:
+    """What Redis has of a return value. Raises NoReturnValue if it cannot be stored elsewhere."""
+    job = result.job
+    try:
+        return job.handle.kept("returnvalue", text, f"{job.id}:{job.token}")
+    except Exception as error:  # A file system raises anything.
+        raise NoReturnValue(f"expected the return value to be stored in `offload_to`: {reason_of(error)}") from None
 
 
 def _raw_text(value: RawJson) -> str:

@@ -62,6 +62,7 @@ class RunningJob:
         "_reported",
         "_reporting",
         "_state",
+        "_text",
         "_token",
         "cancellation",
         "claimed",
@@ -85,6 +86,7 @@ class RunningJob:
         self._lost = lost
         self._state = state
         self._data = _UNSET
+        self._text: str | None = None
         #: Returns the trace context that jobs added by this one carry: none unless the worker has a tracer.
         self._context_of: Callable[[], str] = str
         self._discarded = False
@@ -126,15 +128,17 @@ class RunningJob:
 
     @property
     def data(self) -> Any:
-        """The payload, parsed from JSON. Raises JobDamaged if it is not JSON."""
+        """The payload, parsed from JSON. Raises JobDamaged if it is not JSON, and PayloadUnreadable as `data_text`."""
         if self._data is _UNSET:
-            self._data = payload_of(self.claimed.id, self.claimed.data, self.claimed.opts)
+            self._data = payload_of(self.claimed.id, self.data_text, self.claimed.opts)
         return self._data
 
     @property
     def data_text(self) -> str:
-        """The payload as stored in Redis: JSON text."""
-        return self.claimed.data
+        """The payload, JSON text. Raises PayloadUnreadable if it is encrypted or stored, and cannot be opened."""
+        if self._text is None:
+            self._text = self._handle.opened("data", self.claimed.id, self.claimed.data)
+        return self._text
 
     @property
     def opts(self) -> Mapping[str, Any]:

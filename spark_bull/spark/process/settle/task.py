@@ -119,7 +119,8 @@ class _Chunk:
                 outcomes.add_follow_ups(follow_ups[row.id])
             job = known.get(row.id)
             if row.error is None and (job or row.is_plain):
-                outcomes.complete(row.id, row.value, self._keep_of(job))
+                value = self.handle.kept("returnvalue", row.value, f"{row.id}:{row.token}")
+                outcomes.complete(row.id, value, self._keep_of(job))
                 kinds[row.id] = "completed"
             elif row.error is not None and job:
                 kinds[row.id] = self._fail(outcomes, job, row, row.error)

@@ -1,0 +1,1 @@
+"""Payloads and results that are encrypted, or stored outside of Redis."""

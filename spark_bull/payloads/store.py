@@ -1,0 +1,62 @@
+"""Stores texts outside of Redis, which has an object in their place:
+{"$stored":{"v":1,"path":"bull/mail/<name>","size":70000,"sha256":"…"}}.
+
+`path` is below the folder of the option `offloadTo`: the folder of the queue, and a name that no other job has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+from urllib.parse import quote
+
+from spark_bull.payloads.extras import objects
+from spark_bull.payloads.seal import VERSION, NotOpened, parts_of
+
+STORED: Final = "$stored"
+_NAME: Final = re.compile("[0-9a-f]{64}")
+#: What encodeURIComponent of JavaScript leaves as it is, and quote does not.
+_SAFE: Final = "!*'()"
+
+
+def folder_of(prefix: str, queue: str) -> str:
+    """The folder of the objects of a queue, below `offloadTo`."""
+    return "/".join(_segment(name) for name in (prefix, queue))
+
+
+def _segment(name: str) -> str:
+    """A name as one segment of a path, which is neither `.` nor `..`."""
+    quoted = quote(name, safe=_SAFE)
+    return quoted.replace(".", "%2E") if set(quoted) <= {"."} else quoted
+
+
+def store(text: str, root: str, folder: str, source: str) -> str:
+    """Stores a text. source: names the job whose text it is; the same text of the same source is the same object."""
+    content = text.encode()
+    named = hashlib.sha256(source.encode()).digest() + content
+    path = f"{folder}/{hashlib.sha256(named).hexdigest()}"
+    objects().write(root, path, content)
+    size, digest = len(content), hashlib.sha256(content).hexdigest()
+    return f'{{"{STORED}":{{"v":{VERSION},"path":"{path}","size":{size},"sha256":"{digest}"}}}}'
+
+
+def fetch(text: str, root: str, folder: str) -> str:
+    """The text that is stored. Raises NotOpened."""
+    path = path_of(text, folder)
+    content: bytes | None = objects().read(root, path)
+    if content is None:
+        raise NotOpened(f"be the object {path} in `offloadTo`, which is gone or was never there")
+    wanted = parts_of(text, STORED).get("sha256")
+    if hashlib.sha256(content).hexdigest() != wanted:
+        raise NotOpened(f"be the object {path} in `offloadTo` with the SHA-256 {wanted}, got another content")
+    return content.decode()
+
+
+def path_of(text: str, folder: str) -> str:
+    """The path of a stored text. Raises NotOpened for one outside of the folder."""
+    path = parts_of(text, STORED).get("path")
+    start, _, name = path.rpartition("/") if isinstance(path, str) else ("", "", "")
+    if start != folder or not _NAME.fullmatch(name):
+        raise NotOpened(f"be an object in the folder {folder}/ of `offloadTo`, got path {path!r}")
+    return str(path)

@@ -1,0 +1,22 @@
+"""Payloads of encoded jobs as Redis keeps them: encrypted, or stored elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from spark_bull.dialects.encode.chunks import EncodedJobs
+from spark_bull.queue.core.handle import QueueHandle
+
+
+def kept(handle: QueueHandle, jobs: EncodedJobs, source: str | None, numbers: Iterable[int | str]) -> EncodedJobs:
+    """The jobs of a queue, with their payloads as Redis keeps them.
+
+    source: names the write or call that adds the jobs, also when it is repeated, so that it writes the same objects;
+    None: all payloads stay in Redis. numbers: those of the jobs among all jobs of the source.
+    """
+    if handle.payloads.is_plain:
+        return jobs
+    sources = [None if source is None else f"{source}:{number}" for number in numbers]
+    data = [handle.kept("data", text, one) for text, one in zip(jobs.data, sources, strict=True)]
+    return replace(jobs, data=data)

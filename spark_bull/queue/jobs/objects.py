@@ -1,0 +1,36 @@
+"""The objects in which payloads and results of jobs are stored are deleted with the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final
+
+from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
+
+#: The fields of a job that may be stored elsewhere.
+KEPT_FIELDS: Final = ("data", "returnvalue")
+
+
+@contextmanager
+def deleting_objects(handle: QueueHandle, ids: Callable[[], Iterable[bytes]]) -> Iterator[None]:
+    """Deletes the objects of those of some jobs that are gone after the block.
+
+    ids: of the jobs that may be removed; called before the block, unless nothing is stored elsewhere.
+    """
+    if handle.payloads.root is None:
+        yield
+        return
+    base, paths, remaining = handle.keys.base.encode(), dict[bytes, set[str]](), iter(ids())
+    while part := list(islice(remaining, CHUNK_SIZE)):
+        rows = handle.connection.replies([("HMGET", base + job_id, *KEPT_FIELDS) for job_id in part])
+        for job_id, texts in zip(part, rows, strict=True):
+            paths[job_id] = handle.payloads.paths(handle.keys, texts)
+    yield
+    jobs = [job_id for job_id, stored in paths.items() if stored]
+    for start in range(0, len(jobs), CHUNK_SIZE):
+        part = jobs[start : start + CHUNK_SIZE]
+        there = handle.connection.replies([("EXISTS", base + job_id) for job_id in part])
+        gone = [job_id for job_id, exists in zip(part, there, strict=True) if not exists]
+        handle.payloads.delete(path for job_id in gone for path in paths[job_id])

@@ -1,0 +1,211 @@
+"""Encrypted and stored payloads and results, in every dialect: whoever has the key opens them, whichever verb it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.errors import OptionError, PayloadUnreadable, WrongState
+from spark_bull.model.jobs import Change, FlowJob, NewJob
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.worker.job.running_job import RunningJob
+from tests.support.wait import wait_until
+from tests.support.work_bench import DIALECTS
+from tests.support.worker import OurWorker
+
+LARGE = {"text": "private " * 100}
+SMALL = {"to": "private"}
+Open = Callable[..., BullQueue]
+
+
+@pytest.fixture(params=["bullmq"])
+def open_queue(request: pytest.FixtureRequest, redis_url: str, prefix: str, tmp_path: Path) -> Iterator[Open]:
+    """Opens the queue `q` with a key and a folder, or with other arguments."""
+    for kid in "ab":
+        (tmp_path / kid).write_bytes(kid.encode() * 32)
+    keys = {"encrypt_with": f"a=file:{tmp_path / 'a'}", "offload_to": str(tmp_path / "jobs"), "offload_above": "600b"}
+
+    def opened(name: str = "q", **given: Any) -> BullQueue:
+        return BullQueue(name, url=redis_url, prefix=prefix, protocol=request.param, **(given or keys))
+
+    return opened
+
+
+each_dialect = pytest.mark.parametrize("open_queue", DIALECTS, indirect=True)
+
+
+def stored(folder: Path) -> list[Path]:
+    return [path for path in (folder / "jobs").rglob("*") if path.is_file()]
+
+
+def everything(client: Redis, queue: BullQueue, folder: Path) -> str:
+    """All that Redis and the folder have of a queue."""
+    keys = client.keys(f"{queue.handle.keys.base}*")
+    found = [client.dump(key) for key in keys] + [path.read_bytes() for path in stored(folder)]
+    return " ".join(one.decode("latin-1") for one in found if one)
+
+
+def echo(job: RunningJob) -> Any:
+    return {"echo": job.data}
+
+
+def process(queue: BullQueue, function: Callable[[RunningJob], Any], *, ended: int) -> None:
+    def count() -> int:
+        counts = queue.counts()
+        return counts["completed"] + counts["failed"]
+
+    with OurWorker(queue.handle, function, chunk_size=10):
+        wait_until(lambda: count() == ended, "all jobs to end")
+
+
+@each_dialect
+def test_payloads_and_results_are_private_and_open_with_the_key(
+    open_queue: Open, client: Redis, tmp_path: Path
+) -> None:
+    queue = open_queue()
+    small, large = queue.add_many([NewJob(SMALL), NewJob(LARGE)]).ids
+    assert [job.data for job in queue.page("wait")] == [SMALL, LARGE]
+    assert len(stored(tmp_path)) == 1
+    process(queue, echo, ended=2)
+    for job_id, payload in ((small, SMALL), (large, LARGE)):
+        job = queue.job(job_id)
+        assert job is not None
+        assert (job.data, job.returnvalue) == (payload, {"echo": payload})
+        assert queue.wait(job_id) == {"echo": payload}
+    assert len(stored(tmp_path)) == 2
+    assert "private" not in everything(client, queue, tmp_path)
+    # Without the key, what is there is JSON.
+    shown = {job.id: job for job in open_queue(scan_keys=True).page("completed")}
+    assert [[*shown[job_id].data] for job_id in (small, large)] == [["$sealed"], ["$stored"]]
+    assert [[*shown[job_id].returnvalue] for job_id in (small, large)] == [["$sealed"], ["$stored"]]
+
+
+def test_several_keys_open_and_the_first_one_seals(open_queue: Open, tmp_path: Path) -> None:
+    old, a, b = open_queue(), f"a=file:{tmp_path / 'a'}", f"b=file:{tmp_path / 'b'}"
+    new = open_queue(encrypt_with=[b, a])
+    first, second = old.add(SMALL), new.add(SMALL)
+    assert [job.data for job in new.page("wait")] == [SMALL, SMALL]
+    with pytest.raises(
+        PayloadUnreadable, match=f"`data` of job {second} of queue q to be sealed with one of the keys a"
+    ):
+        old.page("wait")
+    with pytest.raises(PayloadUnreadable, match=f"`data` of job {first} of queue q to open with key 'a', it does not"):
+        open_queue(encrypt_with=f"a=file:{tmp_path / 'b'}").job(first)
+
+
+def test_a_worker_fails_only_the_jobs_that_it_cannot_open(open_queue: Open, tmp_path: Path) -> None:
+    queue = open_queue()
+    large, *_ = queue.add_many([NewJob(LARGE), NewJob(SMALL)]).ids
+    other = open_queue(encrypt_with=f"b=file:{tmp_path / 'b'}").add(SMALL)
+    for path in stored(tmp_path):
+        path.unlink()
+    process(queue, echo, ended=3)
+    reasons = {job.id: str(job.failed_reason) for job in open_queue(scan_keys=True).page("failed")}
+    assert reasons.keys() == {large, other}
+    assert re.match(f"expected `data` of job {large} of queue q to be the object .* which is gone", reasons[large])
+    assert "sealed with one of the keys a, got key 'b'" in reasons[other]
+
+
+def test_all_ways_to_add_and_change_payloads_seal_them(open_queue: Open, client: Redis, tmp_path: Path) -> None:
+    queue, kids = open_queue(), open_queue("kids")
+    flow = queue.add_flow(FlowJob(LARGE, children=[FlowJob(SMALL, queue="kids"), FlowJob(LARGE, queue="kids")]))
+    queue.upsert_scheduler("tick", every=3_600_000, data=SMALL, start_date=2_000_000_000_000)
+    process(kids, echo, ended=2)
+    queue.job(flow.id)
+
+    def parent(job: RunningJob) -> Any:
+        if job.id == flow.id:
+            job.then(NewJob(SMALL, job_id="then"))
+            job.then(NewJob(LARGE, job_id="then-kid"), queue="kids")
+            job.update_data({**SMALL, "n": 2})
+            return sorted(map(json.dumps, job.children_values().values()))
+        return job.data
+
+    process(queue, parent, ended=2)
+    done = queue.job(flow.id)
+    assert done is not None
+    assert done.returnvalue == sorted(json.dumps({"echo": one}) for one in (SMALL, LARGE))
+    assert done.data == {**SMALL, "n": 2}
+    assert queue.job("then").returnvalue == SMALL  # type: ignore[union-attr]
+    assert kids.job("then-kid").data == LARGE  # type: ignore[union-attr]
+    assert sorted(str(one.value) for one in queue.dependencies(flow.id)) == sorted(
+        json.dumps({"echo": one}, separators=(",", ":")) for one in (SMALL, LARGE)
+    )
+    (changed,) = kids.manage([Change("then-kid", "update", data={"new": "private"})])
+    assert changed.outcome == "done"
+    kids.complete("then-kid", {"by hand": "private"})
+    by_hand = kids.job("then-kid")
+    assert by_hand is not None
+    assert (by_hand.data, by_hand.returnvalue) == ({"new": "private"}, {"by hand": "private"})
+    assert queue.job(queue.run_scheduler("tick")).data == SMALL  # type: ignore[union-attr]
+    assert "private" not in everything(client, queue, tmp_path) + everything(client, kids, tmp_path)
+
+
+def test_a_job_that_was_moved_to_another_queue_does_not_open_there(open_queue: Open) -> None:
+    queue = open_queue()
+    queue.add(SMALL, job_id="one")
+    queue.move("one", "other")
+    with pytest.raises(PayloadUnreadable, match="it was sealed for another queue or field"):
+        open_queue("other").job("one")
+
+
+def test_objects_are_deleted_with_the_jobs_that_verbs_remove(open_queue: Open, tmp_path: Path) -> None:
+    queue = open_queue()
+    ids = queue.add_many([NewJob(LARGE) for _ in range(6)]).ids
+    queue.remove(ids[0])
+    changes = [Change(ids[1], "remove"), Change("gone", "remove")]
+    assert [one.outcome for one in queue.manage(changes)] == ["done", "missing"]
+    assert len(stored(tmp_path)) == 4
+    process(queue, echo, ended=4)
+    assert len(stored(tmp_path)) == 8
+    assert len(queue.clean(limit=2)) == 2
+    assert len(stored(tmp_path)) == 4
+    queue.add(LARGE)
+    assert queue.drain() == 1
+    assert len(stored(tmp_path)) == 4
+    assert [job.data for job in queue.page("completed")] == [LARGE, LARGE]
+
+
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_a_sweep_deletes_the_objects_that_no_job_has(open_queue: Open, tmp_path: Path, state: str) -> None:
+    queue, kids, other = open_queue(), open_queue("kids"), open_queue("other")
+    other.add(LARGE)
+    queue.add_many([NewJob(LARGE), NewJob(LARGE, remove_on_complete=True, remove_on_fail=True), NewJob(SMALL)])
+    queue.add_flow(FlowJob(LARGE, children=[FlowJob(SMALL, remove_on_complete=True), FlowJob(LARGE, queue="kids")]))
+    (tmp_path / "jobs" / "x.part").write_text("of another program")
+
+    def end(job: RunningJob) -> Any:
+        if state == "failed":
+            raise ValueError("bad")
+        return LARGE
+
+    with OurWorker(queue.handle, end, chunk_size=10):
+        wait_until(lambda: not queue.counts()["wait"] and not queue.counts()["active"], "all jobs to end")
+    before = len(stored(tmp_path))
+    assert queue.sweep_objects() == (before - 3, 0)
+    swept = queue.sweep_objects(older_than_ms=0)
+    # Its own payload, and its result.
+    assert swept.deleted == (2 if state == "completed" else 1)
+    assert queue.sweep_objects(older_than_ms=0) == (swept.kept, 0)
+    assert kids.sweep_objects(older_than_ms=0).deleted == 0
+    jobs = [job for one in (queue, kids, other) for name in one.counts() for job in one.page(name)]
+    assert all(job.data in (LARGE, SMALL) for job in jobs)
+    if state == "completed":
+        parent = queue.page("waiting-children")[0]
+        # The child is gone, its result is still with the parent.
+        assert list(queue.children_values(parent.id).values()) == [LARGE]
+
+
+def test_a_sweep_needs_a_folder_and_waits_for_unfinished_writes(open_queue: Open, client: Redis) -> None:
+    with pytest.raises(OptionError, match="expected `offload_to`, the folder of the objects, for a sweep, got none"):
+        open_queue(scan_keys=True).sweep_objects()
+    queue = open_queue()
+    client.zadd(queue.handle.keys["open_writes"], {"w": 1})
+    with pytest.raises(WrongState, match="expected no unfinished write to queue q"):
+        queue.sweep_objects()

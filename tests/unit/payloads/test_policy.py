@@ -1,0 +1,203 @@
+"""How texts are kept: sealed, stored, both or neither; and how they open again."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spark_bull.errors import OptionError, PayloadUnreadable
+from spark_bull.keys import QueueKeys
+from spark_bull.model.key_sources import KeySource
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import READ, WRITE
+from spark_bull.payloads.objects import found_in
+from spark_bull.payloads.policy import PLAIN, PayloadPolicy, policy_of
+
+MAIL = QueueKeys("mail", "bull")
+ROOT = "memory://spark-bull-tests"
+LARGE = json.dumps({"text": "x" * 200})
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> KeySource:
+    (tmp_path / "key").write_bytes(b"k" * 32)
+    return KeySource("a", "file", str(tmp_path / "key"))
+
+
+@pytest.fixture
+def root() -> Iterator[str]:
+    yield ROOT
+    system = fsspec.filesystem("memory")
+    if system.exists("/spark-bull-tests"):
+        system.rm("/spark-bull-tests", recursive=True)
+
+
+def objects() -> list[str]:
+    return sorted(found.path for found in found_in(ROOT, "bull/mail"))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 100), st.booleans())
+def test_what_is_kept_opens_again(key: KeySource, root: str, text: str, above: int, sealing: bool) -> None:
+    policy = PayloadPolicy((key,) if sealing else (), root, above)
+    text = json.dumps(text)
+    kept = policy.kept(MAIL, "data", text, "write:1")
+    assert policy.opened(MAIL, "data", "7", kept) == text
+    assert policy.kept(MAIL, "data", text, "write:1") == kept
+    assert kept == text or [*json.loads(kept)] in (["$sealed"], ["$stored"])
+
+
+def test_a_plain_policy_changes_nothing_and_shows_what_is_there(key: KeySource, root: str) -> None:
+    kept = PayloadPolicy((key,), root, 100).kept(MAIL, "data", LARGE, "1")
+    assert PLAIN.kept(MAIL, "data", kept, "1") == PLAIN.opened(MAIL, "data", "7", kept) == kept
+    # With the folder alone, the sealed text of the object is shown.
+    assert [*json.loads(PayloadPolicy(root=root).opened(MAIL, "data", "7", kept))] == ["$sealed"]
+
+
+def test_a_source_has_one_object_and_no_two_sources_share_one(key: KeySource, root: str) -> None:
+    for policy in (PayloadPolicy((), root, 100), PayloadPolicy((key,), root, 100)):
+        first = policy.kept(MAIL, "data", LARGE, "write:1")
+        assert policy.kept(MAIL, "data", LARGE, "write:1") == first
+        second = policy.kept(MAIL, "data", LARGE, "write:2")
+        assert len(objects()) == 2
+        paths = policy.paths(MAIL, [first, second.encode(), None, LARGE])
+        assert sorted(paths) == objects()
+        assert (policy.delete(paths), policy.delete(paths)) == (2, 0)
+
+
+def test_only_texts_above_the_limit_with_a_source_are_stored(root: str) -> None:
+    policy = PayloadPolicy((), root, len(LARGE))
+    assert policy.kept(MAIL, "data", LARGE, "1") == LARGE
+    assert policy.kept(MAIL, "data", LARGE + " ", None) == LARGE + " "
+    assert policy.kept(MAIL, "data", LARGE + " ", "1") != LARGE + " "
+
+
+def test_an_object_holds_no_plain_text_of_a_sealed_payload(key: KeySource, root: str) -> None:
+    PayloadPolicy((key,), root, 100).kept(MAIL, "data", LARGE, "1")
+    (path,) = objects()
+    assert b"xxxx" not in fsspec.filesystem("memory").cat_file(f"/spark-bull-tests/{path}")
+
+
+def test_files_are_whole_under_their_names(tmp_path: Path) -> None:
+    policy = PayloadPolicy((), str(tmp_path / "jobs"), 100)
+    kept = policy.kept(MAIL, "data", LARGE, "1")
+    (path,) = [one for one in (tmp_path / "jobs").rglob("*") if one.is_file()]
+    assert path.read_text() == LARGE
+    assert json.loads(kept)["$stored"]["path"] == path.relative_to(tmp_path / "jobs").as_posix()
+
+
+@pytest.mark.parametrize(
+    ("queue", "folder"),
+    [("a/b", "a%2Fb"), ("..", "%2E%2E"), (".", "%2E"), ("é ~!*'()", "%C3%A9%20~!*'()"), ("m{3}", "m")],
+)
+def test_the_name_of_a_queue_is_one_segment_as_encode_uri_component_makes_it(
+    queue: str, folder: str, root: str
+) -> None:
+    kept = PayloadPolicy((), root, 0).kept(QueueKeys(queue, "bull"), "data", "1", "1")
+    assert json.loads(kept)["$stored"]["path"].startswith(f"bull/{folder}/")
+
+
+def test_a_payload_of_a_shard_opens_in_another_one_and_in_no_other_queue_or_field(key: KeySource, root: str) -> None:
+    policy, shard = PayloadPolicy((key,), root, 500), QueueKeys("mail{0}", "bull")
+    for text in ("{}", json.dumps("x" * 1000)):
+        kept = policy.kept(shard, "data", text, "1")
+        assert policy.opened(QueueKeys("mail{1}", "bull"), "data", "7", kept) == text
+        with pytest.raises(PayloadUnreadable, match="expected `data` of job 7 of queue news to"):
+            policy.opened(QueueKeys("news", "bull"), "data", "7", kept)
+        with pytest.raises(
+            PayloadUnreadable, match="expected `returnvalue` of job 7 of queue mail to open with key 'a'"
+        ):
+            policy.opened(MAIL, "returnvalue", "7", kept)
+
+
+@pytest.mark.parametrize(
+    "path", ["../../etc/passwd", "bull/mail/../x", "bull/news/" + "0" * 64, "/etc/passwd", 7, None]
+)
+def test_a_path_outside_of_the_folder_of_the_queue_is_not_read(path: object, root: str) -> None:
+    forged = json.dumps({"$stored": {"v": 1, "path": path, "size": 1, "sha256": "0" * 64}}, separators=(",", ":"))
+    policy = PayloadPolicy((), root, 0)
+    with pytest.raises(PayloadUnreadable, match="be an object in the folder bull/mail/ of `offloadTo`, got path"):
+        policy.opened(MAIL, "data", "7", forged)
+    assert policy.paths(MAIL, [forged]) == set()
+
+
+def test_objects_that_are_gone_or_changed_are_named(root: str) -> None:
+    policy = PayloadPolicy((), root, 100)
+    kept = policy.kept(MAIL, "data", LARGE, "1")
+    (path,) = objects()
+    fsspec.filesystem("memory").pipe_file(f"/spark-bull-tests/{path}", b"{}")
+    with pytest.raises(
+        PayloadUnreadable, match=f"expected `data` of job 7 of queue mail to be the object {path}.*other"
+    ):
+        policy.opened(MAIL, "data", "7", kept)
+    policy.delete([path])
+    with pytest.raises(
+        PayloadUnreadable, match=f"job 7 of queue mail to be the object {path} in `offloadTo`, which is gone"
+    ):
+        policy.opened(MAIL, "data", "7", kept)
+
+
+def test_a_payload_that_looks_like_a_kept_one_is_refused_unless_it_is_sealed(key: KeySource, root: str) -> None:
+    for text in ('{"$sealed":1}', '{"$stored":1}'):
+        with pytest.raises(OptionError, match=r"expected `data` without a member `\$sealed` or `\$stored`"):
+            PayloadPolicy((), root, 0).kept(MAIL, "data", text, "1")
+        policy = PayloadPolicy((key,), root, 0)
+        assert policy.opened(MAIL, "data", "7", policy.kept(MAIL, "data", text, "1")) == text
+
+
+def test_neither_the_repr_nor_a_pickle_of_a_policy_holds_a_key(key: KeySource) -> None:
+    policy = PayloadPolicy((key,), "memory://user:password@x", 10)
+    policy.kept(MAIL, "data", "{}", "1")
+    assert b"k" * 32 not in pickle.dumps(policy)
+    assert "password" not in repr(policy)
+
+
+def test_options_are_checked_together_and_show_no_secrets(key: KeySource) -> None:
+    given = {
+        "encryptWith": f"a=file:{key.where}",
+        "offloadTo": "memory://user:pw@x",
+        "offloadAbove": "64kb",
+        "queue": "q",
+    }
+    options = parse_options(given, WRITE)
+    assert policy_of(options) == PayloadPolicy((key,), "memory://user:pw@x", 64_000)
+    assert "pw" not in repr(options)
+    with pytest.raises(OptionError, match="expected `offloadTo` with `offloadAbove`, got none"):
+        parse_options({"offloadAbove": "1"}, WRITE)
+    with pytest.raises(
+        OptionError, match="expected `offloadAbove` to be a number of bytes, such as 65536, 64kb or 1mb"
+    ):
+        parse_options({"offloadAbove": "64 apples"}, WRITE)
+    with pytest.raises(OptionError, match="option `offloadAbove` is for writes, not for reads"):
+        parse_options({"offloadAbove": "1"}, READ)
+    with pytest.raises(OptionError, match="a path or URL that fsspec knows, got one of 'ftpp'") as found:
+        policy_of(parse_options({"offloadTo": "ftpp://user:pw@x"}, READ))
+    assert "pw" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("package", "module", "given", "extra"),
+    [
+        ("cryptography", "aes_gcm", {"encryptWith": "a=env:SPARK_BULL_TEST_KEY"}, "encrypt"),
+        ("fsspec", "objects", {"offloadTo": "/tmp/x"}, "offload"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra(
+    package: str, module: str, given: dict[str, str], extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_BULL_TEST_KEY", "00" * 32)
+    monkeypatch.delitem(sys.modules, f"spark_bull.payloads.{module}", raising=False)
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    why = f"expected the package {package} for `{next(iter(given))}`, found none .*: pip install 'spark-bull.{extra}.'"
+    with pytest.raises(OptionError, match=why):
+        policy_of(parse_options(given, READ))
