@@ -156,7 +156,7 @@ def test_what_cannot_be_kept_is_refused_before_the_first_task(bull: Bull, keepin
     for missing, options in (
         ("no such variable", {"encryptWith": "a=env:SPARK_BULL_NO_SUCH_KEY"}),
         ("no readable file", {"encryptWith": "a=file:/no/such/key"}),
-        ("option `encryptWith` is for writes", {**opening(keeping), "mode": "schedule"}),
+        ("option `encryptWith` is for writes", {"encryptWith": keeping["encryptWith"], "mode": "schedule"}),
     ):
         with pytest.raises(PySparkException, match=missing):
             bull.write(rows(bull), protocol="bullmq", **options)

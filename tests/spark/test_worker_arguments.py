@@ -31,7 +31,10 @@ from tests.support.work_bench import WorkBench
 ENGINES = ("loop", "stream")
 #: Arguments that are Python objects, and have no row in the table of options.
 OBJECTS = ("payload_schema", "backoff_strategy", "setup", "env")
-ARGUMENTS = [*(spelled(row.name, WORK) for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE), *OBJECTS]
+#: test_payloads.py shows their effects with both engines.
+OF_PAYLOADS = ("encrypt_with", "offload_to", "offload_above")
+_OPTIONS = [spelled(row.name, WORK) for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE]
+ARGUMENTS = [*(name for name in _OPTIONS if name not in OF_PAYLOADS), *OBJECTS]
 
 #: Arguments that both engines support, and their values.
 GIVEN: dict[str, Any] = {

@@ -40,16 +40,20 @@ def test_the_nonce_of_a_source_and_a_text_is_always_the_same_and_that_of_no_othe
 
 
 def damaged(**parts: object) -> str:
-    sealed = json.loads(seal("1", "a", KEY, BOUND))
+    sealed = json.loads(seal("1", "a", KEY, BOUND, "job"))
     return json.dumps({"$sealed": {**sealed["$sealed"], **parts}})
 
 
 @pytest.mark.parametrize(
     ("text", "keys", "why"),
     [
-        (seal("1", "a", KEY, BOUND), {"a": OTHER}, "open with key 'a', it does not: the key of this id is another one"),
-        (seal("1", "a", KEY, BOUND + b"2"), {"a": KEY}, "it was sealed for another queue or field"),
-        (seal("1", "a", KEY, BOUND), {"b": KEY, "c": OTHER}, "one of the keys b, c, got key 'a': add it"),
+        (
+            seal("1", "a", KEY, BOUND, "job"),
+            {"a": OTHER},
+            "open with key 'a', it does not: the key of this id is another one",
+        ),
+        (seal("1", "a", KEY, BOUND + b"2", "job"), {"a": KEY}, "it was sealed for another queue or field"),
+        (seal("1", "a", KEY, BOUND, "job"), {"b": KEY, "c": OTHER}, "one of the keys b, c, got key 'a': add it"),
         (damaged(ct="AAAA"), {"a": KEY}, "the text is damaged"),
         (damaged(iv="AAAA"), {"a": KEY}, "the text is damaged"),
         (damaged(ct="?"), {"a": KEY}, "have `iv` and `ct` in base64, got something else: it is damaged"),
