@@ -12,7 +12,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 ROOT: Final = Path(__file__).parents[1]
-NOTEBOOKS: Final = ROOT / "spark_bull" / "notebooks"
+NOTEBOOKS: Final = ROOT / "notebooks"
 #: The file of the last chart of a notebook, which the documentation shows.
 PICTURES: Final = {"05_lakehouse": ROOT / "docs" / "images" / "lakehouse.png"}
 #: Time limit of a cell, s.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "spark_bull" / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 #: The texts that each notebook prints, in this order and without spaces.
 PRINTED = {
     "01_dispatch_and_read": (
