@@ -141,6 +141,14 @@ class QueueKeys:
         """HASH: key of a failed child whose failure does not fail the job -> the reason."""
         return f"{self.base}{encodable('job_id', job_id)}:failed"
 
+    def call_details(self, parent_id: str) -> str:
+        """HASH: key of a job that a parent of calls has gathered -> what it tells of the job."""
+        return f"{self.base}{encodable('parent_id', parent_id)}:details"
+
+    def kept_calls(self, parent_id: str) -> str:
+        """SET of the keys of the calls of a parent whose jobs are kept until they are gathered."""
+        return f"{self.base}{encodable('parent_id', parent_id)}:kept"
+
     def failed_children(self, job_id: str) -> str:
         """ZSET of the keys of the children whose failure fails the job."""
         return f"{self.base}{encodable('job_id', job_id)}:unsuccessful"

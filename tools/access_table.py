@@ -129,7 +129,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *("commit", "commit_managed", "write/open"),
             *("job/claimed", "job/start", "job/extend", "job/relock", "job/log", "job/update_data", "claims/forget"),
             "queues/forget",
-            *("job/free_deduplication", "open_callback", "close_callback", "sweep_calls"),
+            *("job/free_deduplication", "open_callback", "close_callback", "gather_calls", "sweep_calls"),
         ),
     ),
     "collect": (
@@ -145,7 +145,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "call": (
         ("queue/call/caller", "queue/call/sweep"),
-        ("add_calls", "hold_calls", "end_calls", "sweep_calls"),
+        ("add_calls", "hold_calls", "end_calls", "gather_calls", "sweep_calls"),
     ),
     "events": (
         ("queue/events/events", "queue/events/waiting", "store/streams"),

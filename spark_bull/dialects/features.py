@@ -11,7 +11,6 @@ from spark_bull.errors import DialectError
 FeatureColumn = Literal["bull-1", "bull", "bullmq-5", "bullmq-6"]
 Feature = Literal[
     "ageing",
-    "calls",
     "classic-cron",
     "custom-events",
     "deduplication",
@@ -70,11 +69,6 @@ _COLLECT: Final = "read them as they happen with BullQueue.events(), or collect 
 
 FEATURES: Final[Mapping[Feature, Support]] = {
     "ageing": Support("BullMQ", "{dialect} keeps jobs with a priority among the others, so that they do not age"),
-    "calls": Support(
-        "BullMQ",
-        "{dialect} has no parents, which keep the results of call()",
-        "write the jobs, and read what became of them with write_results()",
-    ),
     "classic-cron": Support("Bull 3 or 4 or BullMQ 5", "{dialect} does not read patterns as cron-parser 4"),
     "custom-events": Support(
         "BullMQ", "{dialect} has no custom events", "use PUBLISH of Redis with a channel of your own"

@@ -1,4 +1,7 @@
-"""Calls: jobs whose outcomes are in private parents. Every test runs with each script sent once, and sent again."""
+"""Calls: jobs whose outcomes are in private parents. Every test runs with each script sent once, and sent again.
+
+And with jobs that are removed when they end, and with jobs that are kept until they are gathered, as always in Bull.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +16,35 @@ from spark_bull.errors import IntakeClosed, OptionError
 from spark_bull.keys import QueueKeys
 from spark_bull.model.outcomes import Claim, Failed, Outcomes, Retried
 from spark_bull.queue.call import flight
-from spark_bull.queue.call.caller import Call, Caller, Outcome, parent_ids
+from spark_bull.queue.call.caller import Call, Caller, Details, Outcome, parent_ids
 from spark_bull.queue.call.sweep import sweep
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import CALL_LEASE_MS
+from spark_bull.worker.job.job_options import keep_of
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, completed, only_bullmq
+from tests.support.work_bench import WorkBench, completed
 
-pytestmark = only_bullmq
+pytestmark = pytest.mark.parametrize(
+    ("bench", "details"),
+    [("bullmq", False), ("bullmq", True), ("bull", False), ("bull-1", False)],
+    indirect=True,
+)
 
 DAY_MS = 86_400_000
 NAME = "aa-0"
 
 
 @pytest.fixture
-def new_caller(bench: WorkBench) -> Callable[..., Caller]:
+def details(request: pytest.FixtureRequest) -> bool:
+    """Whether outcomes have details."""
+    return bool(request.param)
+
+
+@pytest.fixture
+def new_caller(bench: WorkBench, details: bool) -> Callable[..., Caller]:
     def new_caller(name: str = NAME, **defaults: Any) -> Caller:
-        return Caller(bench.handle, name, keep_ms=DAY_MS, defaults=defaults)
+        return Caller(bench.handle, name, keep_ms=DAY_MS, defaults=defaults, details=details)
 
     return new_caller
 
@@ -45,12 +59,23 @@ def texts(count: int) -> list[str]:
 
 
 def complete(bench: WorkBench, claim: Claim, value: str = "1") -> None:
-    """A worker completes jobs that are not kept."""
-    bench.work(completed(claim, value, count=0))
+    """A worker completes jobs."""
+    bench.work(completed(claim, value, **(kept_by(bench, claim, "removeOnComplete") or {})))
 
 
 def fail(bench: WorkBench, claim: Claim, reason: str) -> None:
-    bench.work(Outcomes(claim.token, failed=[Failed(job.id, reason, "[]", {"count": 0}, 1) for job in claim.jobs]))
+    keep = kept_by(bench, claim, "removeOnFail")
+    bench.work(Outcomes(claim.token, failed=[Failed(job.id, reason, "[]", keep, 1) for job in claim.jobs]))
+
+
+def kept_by(bench: WorkBench, claim: Claim, name: str) -> Any:
+    """The rule of the jobs."""
+    return keep_of(bench.handle.dialect, claim.jobs[0].opts, name)
+
+
+def plain(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+    """Outcomes without their details."""
+    return {job_id: outcome._replace(details=Details()) for job_id, outcome in outcomes.items()}
 
 
 def added(caller: Caller, payloads: list[str]) -> list[Call]:
@@ -68,6 +93,8 @@ def parent_keys(keys: QueueKeys) -> list[str]:
             keys.children(parent),
             keys.children_values(parent),
             keys.children_failures(parent),
+            keys.call_details(parent),
+            keys.kept_calls(parent),
         )
     ]
 
@@ -86,7 +113,7 @@ def test_each_call_is_a_job_whose_outcome_the_caller_reads(bench: WorkBench, cal
     other = bench.claim(1)
     fail(bench, other, "no such address")
     done = {job.id: Outcome(b'{"ok":true}', None) for job in claim.jobs}
-    assert caller.outcomes(calls) == done | {other.jobs[0].id: Outcome(None, "no such address")}
+    assert plain(caller.outcomes(calls)) == done | {other.jobs[0].id: Outcome(None, "no such address")}
     assert bench.counts() == {"wait": 19}
     assert caller.removed(calls) == []
 
@@ -110,17 +137,75 @@ def test_two_attempts_share_their_calls(bench: WorkBench, new_caller: Callable[.
     first = added(one, texts(20))
     complete(bench, bench.claim(5), "1")
     fail(bench, bench.claim(2), "no")
+    ended = one.outcomes(first)
     # The rows of a task that is repeated may come in another order.
     calls = other.calls([*reversed(texts(25))], range(25))
     count, outcomes = other.add(calls)
     assert count == (5 if not bench.twice else 0)
-    assert outcomes == one.outcomes(first)
+    assert outcomes == ended
     assert len(outcomes) == 7
     assert bench.counts() == {"wait": 18}
     claim = bench.claim(100)
     complete(bench, claim, "2")
     assert len(other.outcomes(calls)) == 25
     assert len(one.outcomes(first)) == 20
+
+
+def test_kept_jobs_tell_their_details(bench: WorkBench, new_caller: Callable[..., Caller], details: bool) -> None:
+    """BullMQ counts the attempt that completes a job, Bull does not; Bull 1 has no times."""
+    caller = new_caller(attempts=2)
+    calls = added(caller, texts(2))
+    claim = bench.claim(2)
+    bench.work(Outcomes(claim.token, retried=[Retried(job.id, "busy", "[]", 0, False) for job in claim.jobs]))
+    complete(bench, bench.claim(1), "7")
+    fail(bench, bench.claim(1), "no")
+    found = {outcome.value: outcome.details for outcome in caller.outcomes(calls).values()}
+    if bench.bullmq and not details:
+        assert found == {b"7": Details(), None: Details()}
+    else:
+        assert {value: one.attempts_made for value, one in found.items()} == {b"7": 2 if bench.bullmq else 1, None: 2}
+        has_times = bench.handle.dialect.has("finish-times")
+        assert all((one.duration_ms is not None) == has_times for one in found.values())
+    assert bench.counts() == {}
+    assert new_caller(attempts=2).add(calls) == (0, caller.outcomes(calls))
+
+
+def test_a_job_that_ends_while_others_are_gathered_is_removed(
+    bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, gather = added(caller, texts(2)), verbs.gather_calls
+
+    def end_one() -> None:
+        claim = bench.claim(1)
+        if claim.jobs:
+            complete(bench, claim)
+
+    def gather_calls(handle: QueueHandle, job_ids: Sequence[str], parents: Sequence[str]) -> None:
+        gather(handle, job_ids, parents)
+        end_one()
+
+    monkeypatch.setattr(verbs, "gather_calls", gather_calls)
+    end_one()
+    ended = caller.outcomes(calls)
+    end_one()
+    ended |= caller.outcomes([call for call in calls if call.job_id not in ended])
+    assert len(ended) == 2
+    assert bench.counts() == {}
+
+
+def test_a_job_that_ended_and_was_removed_by_the_rule_of_another_one(
+    bench: WorkBench, caller: Caller, details: bool
+) -> None:
+    """BullMQ has the result, without details; it is lost in Bull."""
+    calls = added(caller, texts(1))
+    complete(bench, bench.claim(1), "7")
+    bench.queue.clean()
+    if bench.bullmq:
+        assert caller.outcomes(calls) == {calls[0].job_id: Outcome(b"7", None)}
+    assert caller.removed(calls) == ([] if bench.bullmq else calls)
+    caller.close()
+    sweep(bench.handle)
+    assert bench.client.exists(bench.key("open_callers")) == 0
 
 
 def test_a_job_that_is_retried_is_pending_until_its_last_attempt(
@@ -132,7 +217,7 @@ def test_a_job_that_is_retried_is_pending_until_its_last_attempt(
     bench.work(Outcomes(claim.token, retried=[Retried(claim.jobs[0].id, "busy", "[]", 0, False)]))
     assert (caller.outcomes(calls), caller.removed(calls)) == ({}, [])
     complete(bench, bench.claim(1), "7")
-    assert caller.outcomes(calls) == {calls[0].job_id: Outcome(b"7", None)}
+    assert plain(caller.outcomes(calls)) == {calls[0].job_id: Outcome(b"7", None)}
 
 
 def test_a_removed_job_is_found(bench: WorkBench, caller: Caller) -> None:
@@ -152,33 +237,31 @@ def test_calls_are_ended_with_a_reason(bench: WorkBench, new_caller: Callable[..
     done = bench.claim(1)
     complete(bench, done, "1")
     caller.end(calls, "timeout")
-    outcomes = caller.outcomes(calls)
+    outcomes = plain(caller.outcomes(calls))
     assert outcomes.pop(done.jobs[0].id) == Outcome(b"1", None)
     assert set(outcomes.values()) == {Outcome(None, "timeout")}
     assert bench.counts() == {"active": 3}
+    caller.close()
     # The jobs that have started run to their end, which changes nothing.
     complete(bench, claim, "2")
+    sweep(bench.handle)
     assert bench.counts() == {}
-    assert {caller.outcomes(calls)[job_id] for job_id in started} == {Outcome(None, "timeout")}
+    assert {plain(caller.outcomes(calls))[job_id] for job_id in started} == {Outcome(None, "timeout")}
     # A repeated task gets the same.
     assert new_caller().add(calls) == (0, caller.outcomes(calls))
 
 
-@pytest.mark.parametrize("defaults", [{"priority": 3}, {"delay": 3_600_000}], ids=str)
-def test_jobs_in_other_states_are_ended(
-    bench: WorkBench, new_caller: Callable[..., Caller], defaults: dict[str, int]
-) -> None:
-    caller = new_caller(**defaults)
-    calls = added(caller, texts(5))
-    assert "wait" not in bench.counts()
-    caller.end(calls, "timeout")
-    assert bench.counts() == {}
-    assert len(caller.outcomes(calls)) == 5
+def test_jobs_in_other_states_are_ended(bench: WorkBench, new_caller: Callable[..., Caller]) -> None:
+    for defaults in ({"delay": 3_600_000}, *([{"priority": 3}] if bench.bullmq else [])):
+        caller = new_caller(next(iter(defaults)), **defaults)
+        calls = added(caller, texts(5))
+        assert "wait" not in bench.counts()
+        caller.end(calls, "timeout")
+        assert bench.counts() == {}
+        assert len(caller.outcomes(calls)) == 5
 
 
-def test_a_script_ends_few_calls(
-    bench: WorkBench, new_caller: Callable[..., Caller], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_script_ends_few_calls(bench: WorkBench, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, end = [], verbs.end_calls
 
     def end_calls(handle: QueueHandle, job_ids: Sequence[str], parents: Sequence[str], reason: str) -> int:
@@ -187,7 +270,6 @@ def test_a_script_ends_few_calls(
         return end(handle, job_ids[:60], parents[:60], reason)
 
     monkeypatch.setattr(verbs, "end_calls", end_calls)
-    caller = new_caller(priority=3)
     calls = added(caller, texts(250))
     caller.end(calls, "timeout")
     assert sizes == [100, 100, 100, 70, 10]
@@ -199,6 +281,7 @@ def test_what_waits_for_a_caller_without_a_lease_is_removed(bench: WorkBench, ca
     calls = added(caller, texts(300))
     claim = bench.claim(2)
     complete(bench, bench.claim(1), "1")
+    assert len(caller.outcomes(calls)) == 1
     assert sweep(bench.handle) == 0
     lapse(bench)
     caller.hold()
@@ -220,19 +303,21 @@ def test_what_waits_for_a_caller_without_a_lease_is_removed(bench: WorkBench, ca
 
 
 def test_a_caller_leaves_nothing_for_ever(bench: WorkBench, caller: Caller) -> None:
-    added(caller, texts(100))
+    calls = added(caller, texts(100))
     keys = parent_keys(bench.handle.keys)
     assert all(bench.client.pttl(key) > DAY_MS for key in keys)
     complete(bench, bench.claim(100), "1")
     assert all(bench.client.pttl(key) > DAY_MS for key in keys)
+    assert len(caller.outcomes(calls)) == len(calls)
     caller.close()
     assert all(0 < bench.client.pttl(key) <= DAY_MS for key in keys)
     assert bench.client.exists(bench.key("open_callers")) == 0
 
 
 def test_a_lease_is_not_renewed_after_its_end(bench: WorkBench, caller: Caller) -> None:
-    added(caller, texts(1))
+    calls = added(caller, texts(1))
     complete(bench, bench.claim(1), "1")
+    assert len(caller.outcomes(calls)) == len(calls)
     caller.close()
     caller.hold()
     assert bench.client.exists(bench.key("open_callers")) == 0
@@ -270,7 +355,7 @@ def test_what_was_removed_while_the_lease_had_lapsed_is_added_again(
     complete(bench, bench.claim(248), "3")
     while len(flying):
         ended += flying.look()
-    assert Counter(one.outcome for one in ended) == {
+    assert Counter(one.outcome._replace(details=Details()) for one in ended) == {
         Outcome(b"1", None): 1,
         Outcome(b"2", None): 1,
         Outcome(b"3", None): 248,
@@ -313,8 +398,9 @@ def test_a_call_that_has_waited_too_long_is_ended(bench: WorkBench, caller: Call
 
 
 def test_parents_never_start(bench: WorkBench, caller: Caller) -> None:
-    added(caller, texts(10))
+    calls = added(caller, texts(10))
     complete(bench, bench.claim(10), "1")
+    assert len(caller.outcomes(calls)) == 10
     assert bench.counts() == {}
     assert bench.claim(10).jobs == []
 

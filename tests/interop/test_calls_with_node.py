@@ -28,18 +28,20 @@ def rows(bull: Bull, *behaviours: str) -> DataFrame:
 
 
 def called(bull: Bull, frame: DataFrame, **arguments: Any) -> list[Row]:
-    result = spark_bull.call(frame, "q", protocol="bullmq", **bull.options, **arguments)
+    result = spark_bull.call(frame, "q", **{"protocol": "bullmq", **bull.options, **arguments})
     return sorted(result.collect(), key=lambda row: row["n"])
 
 
-@each_bullmq
+@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.custom_ids], ids=str)
+@pytest.mark.parametrize("details", [False, True])
 def test_results_and_errors_come_back_with_their_rows(
-    bull: Bull, node: StartNode, client: Redis, prefix: str, peer: Peer
+    bull: Bull, node: StartNode, client: Redis, prefix: str, peer: Peer, details: bool
 ) -> None:
     worker = node(peer.alias, prefix=prefix)
     worker.call("process", queue="q", concurrency=4)
     behaviours = ['return:{"ok":true}', 'return:"ada"', "return:null", "fail", "fail:2", "return:3"]
-    found = called(bull, rows(bull, *behaviours), job={"attempts": 3, "backoff": 1})
+    job = {"attempts": 3, "backoff": 1}
+    found = called(bull, rows(bull, *behaviours), job=job, protocol=peer.dialect, details=details)
     results = [(row["result"], row["error"]) for row in found]
     assert [one[0] and json.loads(one[0]) for one in [results[0], results[4], results[5]]] == [
         {"ok": True},

@@ -16,7 +16,7 @@ from redis import Redis
 
 import spark_bull
 from spark_bull import BullQueue, Promoter
-from spark_bull.errors import DialectError, OptionError
+from spark_bull.errors import OptionError
 from spark_bull.queue.call.flight import REMOVED
 from spark_bull.worker.job.running_job import RunningJob
 from tests.spark.conftest import Bull
@@ -279,6 +279,7 @@ def test_the_next_call_removes_what_waits_for_a_cancelled_query(bull: Bull) -> N
         ({"in_flight": 0}, "expected `in_flight` to be an integer >= 1, got: 0"),
         ({"in_flight": 100_001}, "expected `in_flight` to be an integer from 1 to 100,000, got: 100001"),
         ({"keep_ms": -1}, "expected `keep_ms` to be an integer >= 0, got: -1"),
+        ({"details": 1}, "expected `details` to be True or False, got: 1"),
         ({"on_error": "ignore"}, "expected `on_error` to be one of column, fail, drop, got: 'ignore'"),
         ({"return_schema": "text STRIN"}, "expected `return_schema` to be columns as DDL"),
         ({"job": {"remove_on_fail": 3}}, "expected the properties of `job` to be some of name, "),
@@ -299,7 +300,26 @@ def test_a_frame_has_no_column_of_a_result(bull: Bull, call: Call) -> None:
         call(numbers(bull, 1).withColumn("Error", f.lit(1)))
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bull"])
-def test_queues_of_bull_are_refused(bull: Bull, call: Call, protocol: str) -> None:
-    with pytest.raises(DialectError, match=f"expected a queue of BullMQ: {protocol} has no parents, which keep the"):
-        call(numbers(bull, 1), protocol=protocol)
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def test_queues_of_all_dialects_are_called_with_details(bull: Bull, call: Call, protocol: str) -> None:
+    with BullQueue("q", protocol=protocol, **bull.options) as queue:
+        with OurWorker(queue.handle, square):
+            found = by_n(call(numbers(bull, 3, -1), protocol=protocol, job={"attempts": 2}, details=True))
+        assert jobs(queue) == 0
+        assert queue.handle.connection.call("EXISTS", queue.handle.keys["open_callers"]) == 0
+    assert [(row["result"], row["error"]) for row in found] == [(None, "-1 is negative"), ("9", None)]
+    assert [row["attemptsMade"] for row in found] == [2, 1 if protocol == "bullmq" else 0]
+    assert all((row["durationMs"] is None) == (protocol == "bull-1") for row in found)
+
+
+def test_a_result_that_a_rule_of_another_job_has_removed_is_an_error(bull: Bull, call: Call, client: Redis) -> None:
+    """In Bull. In BullMQ, only its details are lost."""
+    found: list[Row] = []
+    frame = call(numbers(bull, 1).coalesce(1), protocol="bull")
+    calling = threading.Thread(target=lambda: found.extend(frame.collect()))
+    calling.start()
+    with BullQueue("q", protocol="bull", **bull.options) as queue:
+        wait_until(lambda: jobs(queue) == 1, "the job to be added")
+        queue.drain()
+    calling.join()
+    assert [row["error"] for row in found] == [REMOVED]

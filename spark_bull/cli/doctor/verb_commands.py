@@ -30,8 +30,9 @@ client|list del get hdel hexists hgetall hincrby hkeys hset hsetnx incr llen lra
 smismember srem sscan unlink xadd xinfo xlen xrange xread zadd zcard zcount zmscore zrem zremrangebyrank zscore
 """,
     "call": """
-decrby del get hdel hrandfield hset incr incrby llen lpos lpush lrange lrem persist pexpire pexpireat pttl rpush sadd
-scard set sismember smismember srem sscan unlink xadd xtrim zadd zrangebyscore zrem zrevrangebyscore zscore
+decrby del get hdel hrandfield hset incr incrby linsert llen lpos lpush lrange lrem ltrim persist pexpire pexpireat
+pttl publish rpush sadd scard set sismember smismember srem sscan unlink xadd xtrim zadd zcount zrangebyscore zrem
+zrevrangebyscore zscore
 """,
     "events": """
 get hset psubscribe set sismember subscribe unsubscribe xadd xinfo xrange xread xrevrange zscore

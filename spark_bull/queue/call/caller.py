@@ -1,7 +1,8 @@
 """A caller: adds calls and reads their outcomes. Callers of the same name share their calls, also one after the other.
 
 The outcomes are in `PARENTS` parents of the caller, by the digests of the calls, so that Redis never deletes a large
-hash at once when they expire.
+hash at once when they expire. BullMQ stores them there, and removes the jobs. In Bull, whose jobs have no parents, and
+if the details of the jobs are wanted, the jobs are kept when they end, until the caller gathers them.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from spark_bull.dialects.encode.chunks import pack
 from spark_bull.dialects.encode.codec import check_data, encode
+from spark_bull.dialects.fields import integer_of
 from spark_bull.keys import QueueKeys
 from spark_bull.queue.call.chunks import CHUNK
 from spark_bull.queue.core import verbs
@@ -22,10 +26,10 @@ from spark_bull.queue.core.length_limit import intake_closed
 from spark_bull.queue.dispatch.kept import kept
 from spark_bull.store.connection import Command
 
+#: The error of a job of Bull 1.0.
+_NO_REASON: Final = "the library keeps no reason"
 #: Parents of a caller. Redis deletes a hash of 23,000 results in 10 ms: this is enough for 360,000 calls of a task.
 PARENTS: Final = 16
-#: Node deletes the jobs of calls when they end: a kept one would not be safe from the rules of other jobs.
-_REMOVED: Final = {"removeOnComplete": True, "removeOnFail": True}
 
 
 class Call(NamedTuple):
@@ -37,11 +41,27 @@ class Call(NamedTuple):
     row: int
 
 
+class Details(NamedTuple):
+    """What is known of a job that has ended. duration_ms: how long its last attempt took."""
+
+    attempts_made: int | None = None
+    duration_ms: int | None = None
+
+
 class Outcome(NamedTuple):
     """How a call has ended: `value` (JSON text) if it has completed, else `error`."""
 
     value: bytes | None
     error: str | None
+    details: Details = Details()
+
+
+class _Siblings(NamedTuple):
+    """Calls of one parent, and the keys of their jobs."""
+
+    parent: str
+    calls: list[Call]
+    keys: list[str]
 
 
 def parent_ids(keys: QueueKeys, caller: str) -> list[str]:
@@ -49,23 +69,36 @@ def parent_ids(keys: QueueKeys, caller: str) -> list[str]:
     return [keys.call_parent_id(caller, number) for number in range(PARENTS)]
 
 
-def _outcome(value: bytes | None, reason: bytes | None) -> Outcome | None:
+def _outcome(value: bytes | None, reason: bytes | None, details: bytes | None = None) -> Outcome | None:
     if value is not None:
-        return Outcome(value, None)
-    return None if reason is None else Outcome(None, reason.decode("utf-8", "replace"))
+        return Outcome(value, None, _details(details))
+    return None if reason is None else Outcome(None, reason.decode("utf-8", "replace") or _NO_REASON, _details(details))
+
+
+def _details(text: bytes | None) -> Details:
+    """Reads what the script `gather_calls` stores."""
+    if text is None:
+        return Details()
+    made, started, ended = map(integer_of, text.split(b" "))
+    return Details(made, None if started is None or ended is None else ended - started)
 
 
 class Caller:
     """name: identifies the caller in its queue. defaults: properties of its jobs, as `encode` takes them.
 
-    keep_ms: how long its results are kept after it has ended. `lapses`: how often its lease may have lapsed, and its
-    pending jobs may have been removed.
+    keep_ms: how long its results are kept after it has ended. details: whether outcomes have details. `lapses`: how
+    often its lease may have lapsed, and its pending jobs may have been removed.
     """
 
-    def __init__(self, handle: QueueHandle, name: str, *, keep_ms: int, defaults: Mapping[str, Any]) -> None:
+    def __init__(
+        self, handle: QueueHandle, name: str, *, keep_ms: int, defaults: Mapping[str, Any], details: bool = False
+    ) -> None:
         self.handle, self.name = handle, name
         self._keep_ms = keep_ms
-        self._defaults = {**defaults, **_REMOVED}
+        self._has_parents = handle.dialect.has("flows")
+        self._keeps = details or not self._has_parents
+        # A rule that keeps some jobs would remove others.
+        self._defaults = {**defaults, "removeOnComplete": not self._keeps, "removeOnFail": not self._keeps}
         self._numbers: Counter[bytes] = Counter()
         self._parents = parent_ids(handle.keys, name)
         self._holding = Lock()
@@ -94,34 +127,47 @@ class Caller:
         Raises IntakeClosed, and OptionError for a payload or a property that a job can't have.
         """
         ordered = sorted(calls, key=lambda call: call.parent)
-        rows: dict[str, list[Any]] = {
-            "data": [call.text for call in ordered],
-            "jobId": [call.job_id for call in ordered],
-            "parent": [self._parent(call.parent) for call in ordered],
-        }
-        numbers = [call.row for call in ordered]
-        # Node deletes the jobs of calls as they end: an object would be left.
-        encoded = kept(self.handle, encode(self.handle.dialect, rows, self._defaults, numbers), None, numbers)
-        reply = verbs.add_calls(self.handle, self.name, pack(encoded), keep_ms=self._keep_ms)
+        reply = verbs.add_calls(self.handle, self.name, self._packed(ordered), keep_ms=self._keep_ms, keeps=self._keeps)
         if reply is None:
             raise intake_closed(self.handle.keys.queue)
-        outcomes = {}
-        for row, completed, text in reply.outcomes:
-            outcome = _outcome(text, None) if completed else _outcome(None, text)
-            assert outcome is not None
-            outcomes[ordered[row].job_id] = outcome
-        return reply.added, outcomes
+        return reply.added, self.outcomes([ordered[row] for row in reply.ended])
 
-    def _parent(self, number: int) -> dict[str, str]:
-        return {"queue": self.handle.keys.queue, "id": self._parents[number], "onFailure": "ignore"}
+    def _packed(self, calls: Sequence[Call]) -> bytes:
+        rows: dict[str, list[Any]] = {
+            "data": [call.text for call in calls],
+            "jobId": [call.job_id for call in calls],
+        }
+        parents: list[str | None] = [self._parents[call.parent] for call in calls]
+        queue = self._keys.queue
+        if self._has_parents:
+            rows["parent"] = [{"queue": queue, "id": parent, "onFailure": "ignore"} for parent in parents]
+        numbers = [call.row for call in calls]
+        # The jobs of calls are deleted as they end: an object would be left.
+        encoded = kept(self.handle, encode(self.handle.dialect, rows, self._defaults, numbers), None, numbers)
+        return pack(replace(encoded, parent_queue=queue, parent_id=parents))
 
     def outcomes(self, calls: Sequence[Call]) -> dict[str, Outcome]:
         """The outcomes of those of some calls that have ended, by id."""
-        groups = self._by_parent(calls)
-        replies = self.handle.connection.replies([one for group in groups for one in self._reads(*group)])
+        if self._keeps and self._has_parents:
+            # Parents know outcomes before they are gathered: a job that ends after a look is left to the next one.
+            ended = self._outcomes(calls)
+            calls = [call for call in calls if call.job_id in ended]
+        if self._keeps:
+            self._gather(calls)
+        return self._outcomes(calls)
+
+    def _gather(self, calls: Sequence[Call]) -> None:
+        for start in range(0, len(calls), CHUNK):
+            verbs.gather_calls(self.handle, *self._ids(calls[start : start + CHUNK]))
+
+    def _outcomes(self, calls: Sequence[Call]) -> dict[str, Outcome]:
+        keys, groups = self._keys, self._by_parent(calls)
+        hashes = [keys.children_values, keys.children_failures, *([keys.call_details] if self._keeps else ())]
+        commands: list[Command] = [("HMGET", key(group.parent), *group.keys) for group in groups for key in hashes]
+        replies = iter(self.handle.connection.replies(commands))
         found = {}
-        for index, (_, jobs, _) in enumerate(groups):
-            for call, *texts in zip(jobs, *replies[2 * index : 2 * index + 2], strict=True):
+        for group in groups:
+            for call, *texts in zip(group.calls, *islice(replies, len(hashes)), strict=True):
                 outcome = _outcome(*texts)
                 if outcome is not None:
                     found[call.job_id] = outcome
@@ -129,25 +175,32 @@ class Caller:
 
     def removed(self, calls: Sequence[Call]) -> list[Call]:
         """Those of some calls that are neither pending nor ended: someone has removed their jobs."""
-        groups = self._by_parent(calls)
-        commands: list[Command] = []
-        for parent, jobs, fields in groups:
-            # A job enters the outcomes as it leaves the pending ones, so these are read first.
-            commands += [("SMISMEMBER", self._keys.children(parent), *fields), *self._reads(parent, jobs, fields)]
-        replies, gone = self.handle.connection.replies(commands), []
-        for index, (_, jobs, _) in enumerate(groups):
-            waits, values, reasons = replies[3 * index : 3 * index + 3]
-            rows = zip(jobs, waits, values, reasons, strict=True)
-            gone += [call for call, waiting, *texts in rows if not waiting and _outcome(*texts) is None]
-        return gone
+        # A job enters the outcomes as it leaves the pending ones, so these are read first.
+        pending = self._pending(calls)
+        others = [call for call in calls if call.job_id not in pending]
+        ended = self._outcomes(others)
+        return [call for call in others if call.job_id not in ended]
+
+    def _pending(self, calls: Sequence[Call]) -> set[str]:
+        groups, replies = self._by_parent(calls), self.handle.connection.replies
+        found = replies([("SMISMEMBER", self._keys.children(group.parent), *group.keys) for group in groups])
+        pending = [
+            call.job_id
+            for group, waits in zip(groups, found, strict=True)
+            for call, waiting in zip(group.calls, waits, strict=True)
+            if waiting
+        ]
+        if self._has_parents:
+            return {*pending}
+        # Who removes a job of Bull knows nothing of its parent.
+        exist = replies([("EXISTS", self._keys.job(job_id)) for job_id in pending])
+        return {job_id for job_id, exists in zip(pending, exist, strict=True) if exists}
 
     def end(self, calls: Sequence[Call], reason: str) -> None:
         """Ends calls with a reason, unless they have ended, and removes their jobs, unless a worker has them."""
         done = 0
         while done < len(calls):
-            chunk = calls[done : done + CHUNK]
-            parents = [self._parents[call.parent] for call in chunk]
-            done += verbs.end_calls(self.handle, [call.job_id for call in chunk], parents, reason)
+            done += verbs.end_calls(self.handle, *self._ids(calls[done : done + CHUNK]), reason)
 
     def hold(self) -> None:
         """Renews the lease, unless the caller has ended. Threads may call it at any time.
@@ -177,18 +230,16 @@ class Caller:
     def _keys(self) -> QueueKeys:
         return self.handle.keys
 
-    def _by_parent(self, calls: Sequence[Call]) -> list[tuple[str, list[Call], list[str]]]:
-        """The calls by the ids of their parents, and the keys of their jobs."""
-        groups: dict[int, list[Call]] = defaultdict(list)
+    def _ids(self, calls: Sequence[Call]) -> tuple[list[str], list[str]]:
+        """The ids of calls, and of their parents."""
+        return [call.job_id for call in calls], [self._parents[call.parent] for call in calls]
+
+    def _by_parent(self, calls: Sequence[Call]) -> list[_Siblings]:
+        siblings: dict[int, list[Call]] = defaultdict(list)
         for call in calls:
-            groups[call.parent].append(call)
+            siblings[call.parent].append(call)
         base = self._keys.base
         return [
-            (self._parents[number], group, [base + call.job_id for call in group]) for number, group in groups.items()
-        ]
-
-    def _reads(self, parent: str, _: Sequence[Call], fields: Sequence[str]) -> list[Command]:
-        return [
-            ("HMGET", self._keys.children_values(parent), *fields),
-            ("HMGET", self._keys.children_failures(parent), *fields),
+            _Siblings(self._parents[number], group, [base + call.job_id for call in group])
+            for number, group in siblings.items()
         ]

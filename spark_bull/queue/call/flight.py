@@ -32,7 +32,7 @@ _REMOVED_S: Final = 2.0
 _IDLE_S: Final = 5.0
 _COUNT_AGAIN_S: Final = 60.0
 
-REMOVED: Final = "the job was removed before it had ended"
+REMOVED: Final = "the job was removed before its result was known"
 
 
 class Ended(NamedTuple):

@@ -6,8 +6,9 @@ from itertools import pairwise
 from typing import Final
 
 from spark_bull.queue.call.caller import parent_ids
+from spark_bull.queue.call.chunks import CHUNK
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.verbs import Swept, sweep_calls
+from spark_bull.queue.core.verbs import Swept, gather_calls, sweep_calls
 from spark_bull.store.connection import ms_of
 
 #: Callers that are looked at in one round.
@@ -16,8 +17,6 @@ _CALLERS: Final = 1_000
 
 def sweep(handle: QueueHandle) -> int:
     """Removes the pending jobs of callers whose lease has lapsed, and that no worker has; returns their number."""
-    if not handle.dialect.has("calls"):
-        return 0
     return sum(_sweep_caller(handle, caller) for caller in _lapsed(handle))
 
 
@@ -34,6 +33,7 @@ def _sweep_caller(handle: QueueHandle, caller: str) -> int:
     removed = left = 0
     for parent_id, following in pairwise([*parent_ids(handle.keys, caller), ""]):
         parent, is_last = handle.keys.job(parent_id), not following
+        _gather(handle, parent_id)
         swept = Swept(b"0", 0, 0)
         while swept.position:
             reply = sweep_calls(handle, caller, parent, swept.position, left=left, is_last=is_last)
@@ -42,3 +42,13 @@ def _sweep_caller(handle: QueueHandle, caller: str) -> int:
             swept, removed = reply, removed + reply.removed
         left += swept.stay
     return removed
+
+
+def _gather(handle: QueueHandle, parent_id: str) -> None:
+    """Removes the kept jobs of a parent that have ended. The others keep the caller until a later sweep."""
+    keys, cursor = handle.keys, None
+    while cursor != 0:
+        cursor, found = handle.connection.call("SSCAN", keys.kept_calls(parent_id), cursor or 0, "COUNT", CHUNK)
+        job_ids = [key.decode()[len(keys.base) :] for key in found if key.decode() != keys.never_ends]
+        if job_ids:
+            gather_calls(handle, job_ids, [parent_id] * len(job_ids))

@@ -212,35 +212,31 @@ def _callback_keys(handle: QueueHandle, job_id: str) -> dict[str, str]:
 # Calls
 
 
-class KnownOutcome(NamedTuple):
-    """The outcome of a call that has ended before. row: its number in the chunk, from 0."""
-
-    row: int
-    completed: bool
-    text: bytes
-
-
 class AddedCalls(NamedTuple):
-    """The number of jobs that were added, and the outcomes of the calls that have ended."""
+    """The number of jobs that were added, and the rows of the calls that have ended before, from 0."""
 
     added: int
-    outcomes: list[KnownOutcome]
+    ended: list[int]
 
 
-def add_calls(handle: QueueHandle, caller: str, packed: bytes, *, keep_ms: int) -> AddedCalls | None:
-    """Adds the calls of a packed chunk that are neither pending nor ended. None: the queue accepts no jobs."""
+def add_calls(handle: QueueHandle, caller: str, packed: bytes, *, keep_ms: int, keeps: bool) -> AddedCalls | None:
+    """Adds the calls of a packed chunk that are neither pending nor ended. None: the queue accepts no jobs.
+
+    keeps: whether their jobs are kept when they end, until they are gathered.
+    """
     args = {
         "caller": caller,
         "chunk": packed,
         "pending": handle.keys.never_ends,
         "keep_ms": keep_ms,
+        "keeps": int(keeps),
         "lease_ms": CALL_LEASE_MS,
         "open_ms": keep_ms + _SWEPT_WITHIN_MS,
     }
     reply = handle.run("add_calls", args)
     if reply[0] == b"closed":
         return None
-    return AddedCalls(reply[0], [KnownOutcome(row - 1, completed == 1, text) for row, completed, text in reply[1]])
+    return AddedCalls(reply[0], [row - 1 for row in reply[1]])
 
 
 def hold_calls(handle: QueueHandle, caller: str, parents: Sequence[str], *, keep_ms: int, ended: bool) -> int:
@@ -255,8 +251,17 @@ def hold_calls(handle: QueueHandle, caller: str, parents: Sequence[str], *, keep
 
 def end_calls(handle: QueueHandle, job_ids: Sequence[str], parent_ids: Sequence[str], reason: str) -> int:
     """Ends pending calls with a reason, and removes their jobs; returns how many of the first calls are done."""
-    calls = msgpack.packb([[*job_ids], [*parent_ids]], use_bin_type=False)
-    return int(handle.run("end_calls", {"calls": calls, "reason": reason}))
+    return int(handle.run("end_calls", {"calls": _calls(job_ids, parent_ids), "reason": reason}))
+
+
+def gather_calls(handle: QueueHandle, job_ids: Sequence[str], parent_ids: Sequence[str]) -> None:
+    """Moves the outcomes and details of calls that have ended to their parents, and removes their jobs."""
+    handle.run("gather_calls", {"calls": _calls(job_ids, parent_ids)})
+
+
+def _calls(job_ids: Sequence[str], parent_ids: Sequence[str]) -> bytes:
+    packed: bytes = msgpack.packb([[*job_ids], [*parent_ids]], use_bin_type=False)
+    return packed
 
 
 class Swept(NamedTuple):

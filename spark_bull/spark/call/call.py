@@ -43,6 +43,7 @@ def call(
     on_error: str = "column",
     keep_ms: int = 600_000,
     job: JobDefaults | None = None,
+    details: bool = False,
     **options: Unpack[CallArguments],
 ) -> DataFrame:
     """Adds a job for each row of a DataFrame, and gives the rows back with the results of their jobs.
@@ -51,7 +52,7 @@ def call(
 
     Any worker of the queue may process the jobs, in Node or in Spark. The payload is the column `data`, or else the
     whole row. Rows come back as their jobs end, in any order, while others are still computed; each action on the
-    result calls again, unless it is cached. Attempts of one task share their jobs. For queues of BullMQ.
+    result calls again, unless it is cached. Attempts of one task share their jobs.
 
     Parameters:
       df: the rows, of a batch or a stream.
@@ -64,44 +65,76 @@ def call(
         "column" keeps them, with the reason in `error`; "drop" leaves them out; "fail" fails the task.
       keep_ms: how long results are kept after the end of a task, for when Spark repeats it, ms.
       job: properties of all jobs, such as {"name": "translate", "attempts": 3, "priority": 1}.
+      details: whether the columns `attemptsMade` and `durationMs` are added.
       options: where the queue is, and how payloads and results are kept; payloads are not stored elsewhere.
 
     Returns:
-      The rows with the columns `result`, `error` (NULL for a job that has completed) and `jobId`.
+      The rows with the columns `result`, `error` (NULL for a job that has completed) and `jobId`, and with `details`:
+      `attemptsMade`, as the library of the queue counts them, and `durationMs`, from the last start to the end, ms.
 
     Raises:
       OptionError: for an invalid argument, or columns that can't be a payload.
-      DialectError: for a queue that is not of BullMQ.
       ConnectionLost: if Redis cannot be reached.
     """
+    plan = call_plan(
+        df.schema,
+        queue,
+        return_schema=return_schema,
+        timeout_ms=timeout_ms,
+        in_flight=in_flight,
+        on_error=on_error,
+        keep_ms=keep_ms,
+        job=job,
+        details=details,
+        **options,
+    )
+    return df.mapInArrow(plan, plan.columns)
+
+
+def call_plan(
+    schema: StructType,
+    queue: str,
+    *,
+    return_schema: str | DataType = "string",
+    timeout_ms: int = 600_000,
+    in_flight: int = 1_000,
+    on_error: str = "column",
+    keep_ms: int = 600_000,
+    job: Mapping[str, Any] | None = None,
+    details: bool = False,
+    **options: Any,
+) -> CallPlan:
+    """What each task of a call does, for rows with this schema; see `call`."""
     for name, value, least in (("timeout_ms", timeout_ms, 1), ("in_flight", in_flight, 1), ("keep_ms", keep_ms, 0)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise expected(name, f"an integer >= {least}", value)
     if in_flight > MAX_IN_FLIGHT:
         raise expected("in_flight", f"an integer from 1 to {MAX_IN_FLIGHT:,}", in_flight)
+    if not isinstance(details, bool):
+        raise expected("details", "True or False", details)
     if on_error not in ON_ERROR:
         raise expected("on_error", f"one of {', '.join(ON_ERROR)}", on_error)
     given = dict(job or {})
     _check_job(given)
     parsed = parse_arguments({**options, **given}, QUEUE)
     handle = open_handle(parsed, queue)
-    handle.dialect.require("calls")
     defaults = defaults_of(parsed)
     check_defaults(handle.dialect, defaults)
     result = return_schema if isinstance(return_schema, DataType) else parse_type("return_schema", return_schema)
-    plan = CallPlan(
+    return CallPlan(
         handle=handle,
-        rows=call_rows(df.schema),
+        rows=call_rows(schema),
+        columns=output_schema(schema, result, details=details),
         call_id=uuid4().hex,
-        shared_id=_shared_id(handle.keys.base, given, df.schema),
+        shared_id=_shared_id(handle.keys.base, given, schema),
         result=result,
         on_error=on_error,
         timeout_ms=timeout_ms,
         in_flight=in_flight,
         keep_ms=keep_ms,
+        details=details,
         defaults=defaults,
     )
-    return df.mapInArrow(plan, output_schema(df.schema, result))
 
 
 def _check_job(job: Mapping[str, Any]) -> None:

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
+from spark_bull.dialects.fields import NO_VALUE
 from spark_bull.error_text import sendable
 from spark_bull.errors import OptionError
 from spark_bull.model.job_json import damaged_field
@@ -20,11 +21,13 @@ from spark_bull.spark.platform.lazy_arrow import pa
 RESULT: Final = "result"
 #: The columns beside RESULT.
 _OTHERS: Final = {"error": StringType(), "jobId": StringType()}
+#: Those of details.
+_DETAILS: Final = {"attemptsMade": IntegerType(), "durationMs": LongType()}
 
 
-def output_schema(schema: StructType, result: DataType) -> StructType:
+def output_schema(schema: StructType, result: DataType, *, details: bool) -> StructType:
     """The columns of a DataFrame and of the outcomes. Raises OptionError for a DataFrame that has one of these."""
-    added = {RESULT: result, **_OTHERS}
+    added = {RESULT: result, **_OTHERS, **(_DETAILS if details else {})}
     taken = {name.lower() for name in added}
     for name in schema.names:
         if name.lower() in taken:
@@ -67,14 +70,21 @@ def _read(value: bytes, result: DataType) -> Any:
 
     Unpaired surrogates of a string, which UTF-8 lacks, become U+FFFD.
     """
-    found = json.loads(value)
+    found = None if value in NO_VALUE else json.loads(value)
     if found is None or not isinstance(result, StringType):
         return found
     return sendable(found, sys.maxsize) if isinstance(found, str) else value.decode("utf-8", "replace")
 
 
-def with_outcomes(rows: pa.RecordBatch, outcomes: Parsed, ended: Sequence[Ended]) -> pa.RecordBatch:
+def with_outcomes(rows: pa.RecordBatch, outcomes: Parsed, ended: Sequence[Ended], *, details: bool) -> pa.RecordBatch:
     """Rows with the columns of their outcomes."""
-    others = [pa.array(outcomes.errors, pa.string()), pa.array([one.call.job_id for one in ended], pa.string())]
-    names = [*rows.schema.names, RESULT, *_OTHERS]
-    return pa.RecordBatch.from_arrays([*rows.columns, outcomes.values, *others], names=names)
+    added = {
+        RESULT: outcomes.values,
+        "error": pa.array(outcomes.errors, pa.string()),
+        "jobId": pa.array([one.call.job_id for one in ended], pa.string()),
+    }
+    if details:
+        found = [one.outcome.details for one in ended]
+        added["attemptsMade"] = pa.array([one.attempts_made for one in found], pa.int32())
+        added["durationMs"] = pa.array([one.duration_ms for one in found], pa.int64())
+    return pa.RecordBatch.from_arrays([*rows.columns, *added.values()], names=[*rows.schema.names, *added])

@@ -6,11 +6,12 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark import TaskContext
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructType
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import JobFailed, PayloadUnreadable
@@ -33,12 +34,14 @@ _EMIT_S: Final = 0.2
 class CallPlan:
     """What each task of a call does. Picklable.
 
-    call_id: identifies the call, in all actions. shared_id: the same in each program that makes this call, for streams.
-    result: type of the results. defaults: properties of all jobs, as `encode` takes them.
+    columns: those of the rows, and those of the outcomes. call_id: identifies the call, in all actions. shared_id: the
+    same in each program that makes this call, for streams. result: type of the results. defaults: properties of all
+    jobs, as `encode` takes them.
     """
 
     handle: QueueHandle
     rows: RowPlan
+    columns: StructType
     call_id: str
     shared_id: str
     result: DataType
@@ -46,14 +49,25 @@ class CallPlan:
     timeout_ms: int
     in_flight: int
     keep_ms: int
+    details: bool
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The function of mapInArrow."""
+        with self.task() as task:
+            for batch in batches:
+                yield from task.add(batch)
+            yield from task.finish()
+
+    @contextmanager
+    def task(self) -> Iterator[Task]:
+        """A task of Spark, which has ended when the block is left without an error."""
         sweep(self.handle)
-        caller = Caller(self.handle, self._caller_name(), keep_ms=self.keep_ms, defaults=self.defaults)
+        caller = Caller(
+            self.handle, self._caller_name(), keep_ms=self.keep_ms, defaults=self.defaults, details=self.details
+        )
         with Lease(caller):
-            yield from _Task(self, Flight(caller, timeout_ms=self.timeout_ms)).run(batches)
+            yield Task(self, Flight(caller, timeout_ms=self.timeout_ms))
         caller.close()
 
     def _caller_name(self) -> str:
@@ -69,7 +83,9 @@ class CallPlan:
         return f"{digest}-{this_attempt('').partition}"
 
 
-class _Task:
+class Task:
+    """Adds the rows of a task, and gives those whose jobs have ended, with their outcomes."""
+
     def __init__(self, plan: CallPlan, flight: Flight) -> None:
         self._plan, self._flight = plan, flight
         self._added = 0
@@ -78,10 +94,12 @@ class _Task:
         self._ended: list[Ended] = []
         self._emit_at = monotonic_s() + _EMIT_S
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for part in self._plan.rows.slices(batch):
-                yield from self._add(part)
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        for part in self._plan.rows.slices(batch):
+            yield from self._add(part)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Waits for the jobs that have not ended."""
         yield from self._look_until(0)
         yield from self._emit()
 
@@ -115,7 +133,8 @@ class _Task:
         places = [self._rows.pop(one.call.row) for one in group]
         opened = [one._replace(outcome=self._opened(one)) for one in group]
         outcomes = parsed(opened, self._plan.result)
-        rows = with_outcomes(places[0][0].take(pa.array([place for _, place in places])), outcomes, group)
+        rows = places[0][0].take(pa.array([place for _, place in places]))
+        rows = with_outcomes(rows, outcomes, group, details=self._plan.details)
         if self._plan.on_error == "fail":
             for one, error in zip(group, outcomes.errors, strict=True):
                 if error is not None:
@@ -130,8 +149,8 @@ class _Task:
         try:
             text = self._plan.handle.opened("returnvalue", one.call.job_id, value.decode())
         except PayloadUnreadable as error:
-            return Outcome(None, str(error))
-        return Outcome(text.encode(), None)
+            return one.outcome._replace(value=None, error=str(error))
+        return one.outcome._replace(value=text.encode())
 
     @property
     def _drops(self) -> bool:

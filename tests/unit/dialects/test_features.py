@@ -21,7 +21,6 @@ VERSIONS = {
 #: What each column has, in the order of the columns: 1 for yes.
 TABLE = {
     "ageing": "0011",
-    "calls": "0011",
     "classic-cron": "0110",
     "custom-events": "0011",
     "deduplication": "0111",

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructType
 
 from spark_bull.errors import OptionError
-from spark_bull.queue.call.caller import Call, Outcome
+from spark_bull.queue.call.caller import Call, Details, Outcome
 from spark_bull.queue.call.flight import Ended
 from spark_bull.spark.call.results import output_schema, parsed, with_outcomes
 
@@ -24,6 +24,7 @@ def ended(*outcomes: Outcome) -> list[Ended]:
         (b'"ada"', "ada"),
         (b'""', ""),
         (b"null", None),
+        (b"", None),
         (b'{"a":1}', '{"a":1}'),
         (b"[1, 2]", "[1, 2]"),
         (b"1.50", "1.50"),
@@ -47,9 +48,7 @@ def test_values_have_a_type_and_others_are_errors() -> None:
     assert found.errors[2] == "no such address"
 
 
-@pytest.mark.parametrize(
-    "value", [b"", b'{"a":1', b"[" * 100_000, b'"\xff"', b"1" * 10_000], ids=lambda value: value[:9]
-)
+@pytest.mark.parametrize("value", [b'{"a":1', b"[" * 100_000, b'"\xff"', b"1" * 10_000], ids=lambda value: value[:9])
 @pytest.mark.parametrize("kind", [StringType(), LongType()], ids=str)
 def test_a_value_that_is_no_json_is_an_error_that_names_the_job(value: bytes, kind: DataType) -> None:
     found = parsed(ended(Outcome(b"7", None), Outcome(value, None)), kind)
@@ -70,15 +69,24 @@ def test_a_value_with_an_unpaired_surrogate_is_an_error_of_its_row() -> None:
 def test_rows_have_the_columns_of_their_outcomes() -> None:
     rows = pa.RecordBatch.from_pydict({"n": [1, 2]})
     outcomes = ended(Outcome(b"7", None), FAILED)
-    batch = with_outcomes(rows, parsed(outcomes, IntegerType()), outcomes)
+    batch = with_outcomes(rows, parsed(outcomes, IntegerType()), outcomes, details=False)
     assert batch.to_pylist() == [
         {"n": 1, "result": 7, "error": None, "jobId": "call-0"},
         {"n": 2, "result": None, "error": "no such address", "jobId": "call-1"},
     ]
-    assert batch.schema.names == output_schema(StructType().add("n", LongType()), IntegerType()).names
+    assert batch.schema.names == output_schema(StructType().add("n", LongType()), IntegerType(), details=False).names
 
 
-@pytest.mark.parametrize("name", ["result", "ERROR", "jobid"])
+def test_details_are_columns() -> None:
+    outcomes = ended(Outcome(b"7", None, Details(3, 20)), Outcome(None, "no", Details(1)), FAILED)
+    batch = with_outcomes(
+        pa.RecordBatch.from_pydict({"n": [1, 2, 3]}), parsed(outcomes, IntegerType()), outcomes, details=True
+    )
+    assert [(row["attemptsMade"], row["durationMs"]) for row in batch.to_pylist()] == [(3, 20), (1, None), (None, None)]
+    assert batch.schema.names == output_schema(StructType().add("n", LongType()), IntegerType(), details=True).names
+
+
+@pytest.mark.parametrize("name", ["result", "ERROR", "jobid", "attemptsMade"])
 def test_a_column_of_an_outcome_is_taken(name: str) -> None:
     with pytest.raises(OptionError, match=f"expected no column `{name}`: call"):
-        output_schema(StructType().add(name, "string"), StringType())
+        output_schema(StructType().add(name, "string"), StringType(), details=True)

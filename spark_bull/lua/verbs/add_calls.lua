@@ -1,10 +1,10 @@
--- Adds the calls of a chunk that are neither pending nor ended, and returns the outcomes of those that have ended. A
+-- Adds the calls of a chunk that are neither pending nor ended, and returns which of them have ended. A
 -- call is a job whose parent keeps its value or its reason; the parent is no job of the queue, and never starts:
--- `pending` is a dependency that stays. In a chunk, calls of one parent are next to each other.
--- @keys open_callers intake_closed
--- @returns {number of jobs added, {row, 1 or 0 (failed), value or reason} of each call that has ended}, or {'closed'}
--- @include bullmq/lib: add_jobs
--- @include lib: listed only_rows time_ms
+-- `pending` is a dependency that stays. `keeps` ('1'): the jobs are kept when they end, until they are gathered. In a
+-- chunk, calls of one parent are next to each other.
+-- @returns {number of jobs added, rows of the calls that have ended}, or {'closed'}
+-- @include {dialect}/lib: add_children
+-- @include lib: call_keys listed only_rows time_ms
 
 local call, now = redis.call, time_ms()
 local chunk = cmsgpack.unpack(arg.chunk)
@@ -18,16 +18,17 @@ local function open_parent(parent_key)
     'keepMs', arg.keep_ms)
   call('SADD', parent_key .. ':dependencies', arg.pending)
   -- So all keys exist, and expire together.
-  for _, name in ipairs({':processed', ':failed'}) do
+  for _, name in ipairs({':processed', ':failed', ':details'}) do
     call('HSET', parent_key .. name, arg.pending, '1')
   end
-  for _, name in ipairs({'', ':dependencies', ':processed', ':failed'}) do
+  call('SADD', parent_key .. ':kept', arg.pending)
+  for _, name in ipairs(CALL_KEYS) do
     call('PEXPIREAT', parent_key .. name, now + arg.open_ms)
   end
 end
 
--- Appends the rows from `first` to `last`, calls of one parent, to the new ones or to the outcomes.
-local function divide(parent_key, first, last, new, outcomes)
+-- Appends the rows from `first` to `last`, calls of one parent, to the new ones or to those that have ended.
+local function divide(parent_key, first, last, new, ended)
   local members = {}
   for row = first, last do
     members[#members + 1] = arg.base .. ids[row]
@@ -37,22 +38,20 @@ local function divide(parent_key, first, last, new, outcomes)
   local reasons = call('HMGET', parent_key .. ':failed', unpack(members))
   for i = 1, #members do
     local row = first + i - 1
-    if values[i] then
-      outcomes[#outcomes + 1] = {row, 1, values[i]}
-    elseif reasons[i] then
-      outcomes[#outcomes + 1] = {row, 0, reasons[i]}
+    if values[i] or reasons[i] then
+      ended[#ended + 1] = row
     elseif waits[i] == 0 then
       new[#new + 1] = row
     end
   end
 end
 
-local new, outcomes, first = {}, {}, 1
+local new, ended, first = {}, {}, 1
 for row = 1, chunk.n do
   if row == chunk.n or parent_ids[row + 1] ~= parent_ids[first] then
     local parent_key = arg.base .. parent_ids[first]
     open_parent(parent_key)
-    divide(parent_key, first, row, new, outcomes)
+    divide(parent_key, first, row, new, ended)
     first = row + 1
   end
 end
@@ -62,7 +61,9 @@ end
 call('ZADD', key.open_callers, now + arg.lease_ms, arg.caller)
 local added = 0
 if #new > 0 then
-  chunk.parents_exist = true
-  added = add_jobs(key, arg, only_rows(chunk, new), 1, now).added
+  added = add_children(key, arg, only_rows(chunk, new), now)
 end
-return {added, outcomes}
+for _, row in ipairs(arg.keeps == '1' and new or {}) do
+  call('SADD', arg.base .. parent_ids[row] .. ':kept', arg.base .. ids[row])
+end
+return {added, ended}
