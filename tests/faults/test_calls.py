@@ -145,7 +145,7 @@ def test_a_killed_python_process_repeats_no_call(
 ) -> None:
     worker = node(BULLMQ[-1], prefix=prefix)
     worker.call("process", queue="q", concurrency=5)
-    plan = {"url": redis_url, "prefix": prefix, "rows": 3_000, "found": str(tmp_path / "found")}
+    plan = {"url": redis_url, "prefix": prefix, "rows": 3_000, "found": str(tmp_path / "found"), "dying": True}
     command = [sys.executable, "-m", "tests.support.calling_driver", json.dumps(plan)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert ran.returncode == 0, ran.stderr[-4000:]
@@ -155,3 +155,43 @@ def test_a_killed_python_process_repeats_no_call(
     assert {error for _, error, _ in found} == {None}
     assert all(json.loads(result) == {"echo": {"id": row}} for row, _, result in found)
     assert len(worker.events("completed", source="worker")) == 3_000
+
+
+def test_a_killed_driver_leaves_no_jobs_to_the_next_run_which_loses_no_call(
+    own_redis: OwnRedis, tmp_path: Path
+) -> None:
+    """The second run calls all rows: those whose jobs had started in the first one run twice, the others once."""
+    url, rows, chunk = own_redis().url, 600, 5
+    counting, go_on = Counting(), threading.Event()
+
+    def processor(job: RunningJob) -> int:
+        assert len(counting.runs) < 100 or go_on.wait(PATIENCE_S)
+        counting.runs[job.data["id"]] += 1
+        return int(job.data["id"])
+
+    plan = {"url": url, "prefix": "bull", "rows": rows, "found": str(tmp_path / "found"), "dying": False}
+    command = [sys.executable, "-m", "tests.support.calling_driver", json.dumps(plan)]
+    with BullQueue("q", url=url, protocol="bullmq") as queue, subprocess.Popen(command, cwd=ROOT) as first:
+        call, open_callers = queue.handle.connection.call, queue.handle.keys["open_callers"]
+        with OurWorker(queue.handle, processor, chunk_size=chunk):
+            wait_until(lambda: len(counting.runs) == 100 or first.poll() is not None, "some jobs to run")
+            first.kill()
+            left = set(call("ZRANGE", open_callers, 0, -1))
+            assert len(left) == 2
+            with subprocess.Popen(command, cwd=ROOT) as second:
+
+                def others() -> set[bytes]:
+                    """The callers of the second run. The leases of the others lapse."""
+                    for caller in left:
+                        call("ZADD", open_callers, "XX", 1, caller)
+                    return set(call("ZRANGE", open_callers, 0, -1)) - left
+
+                wait_until(lambda: len(others()) == 2 or second.poll() is not None, "the second run to remove the jobs")
+                go_on.set()
+                assert second.wait(PATIENCE_S) == 0
+        assert sum(queue.counts().values()) == 0
+    found = json.loads((tmp_path / "found").read_text())
+    assert sorted((row, result, error) for row, error, result in found) == [(n, str(n), None) for n in range(rows)]
+    assert {*counting.runs} == {*range(rows)}
+    assert max(counting.runs.values()) <= 2
+    assert sum(counting.runs.values()) <= rows + 100 + chunk

@@ -6,9 +6,11 @@ executors, and speculation is on. The scripts of a cluster run in one driver, si
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +18,13 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support.bare_python import bare_environment
 from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE
 from tests.support.spark_submit import SparkSubmit, SubmittedDriver
 from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
 
 EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
@@ -120,6 +124,67 @@ def test_a_write_adds_each_row_once_although_spark_runs_a_copy_of_a_slow_task(
         # What the task has staged is not committed, and expires.
         assert client.keys(staged_by_task) == [stage]
         assert client.pttl(stage) > 0
+
+
+CALL = """
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from pyspark import TaskContext
+from spark_bull import call
+from two_hosts import session
+
+url, prefix, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+
+def slow(batches):
+    context = TaskContext.get()
+    attempt = context.partitionId(), context.attemptNumber()
+    daemon = os.getppid()
+    with open(f"/proc/{daemon}/stat") as stat:
+        executor = stat.read().rpartition(")")[2].split()[1]
+    (folder / f"{attempt[0]}.{attempt[1]}").write_text(f"{executor} {daemon}")
+    while attempt == (1, 1) and not (folder / "go").exists():
+        time.sleep(0.01)
+    yield from batches
+    while attempt == (1, 0):
+        # Until Spark kills it, because its copy has succeeded, or its executor is killed.
+        time.sleep(0.01)
+
+# As in the write above, so that rows reach the call before the task hangs.
+rows = session().range(0, 2_000, 1, 2).selectExpr("struct(id AS n, repeat('x', 1000) AS pad) AS data")
+rows = rows.mapInArrow(slow, rows.schema)
+found = call(rows, "q", return_schema="BIGINT", url=url, prefix=prefix, protocol="bullmq").collect()
+print(json.dumps([[row["data"]["n"], row["result"], row["error"]] for row in found]))
+"""
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["copied", "killed"])
+def test_a_call_runs_one_job_per_row_although_a_slow_task_is_copied_or_its_executor_is_killed(
+    is_killed: bool, two_hosts: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    """Another attempt begins when jobs of the task have ended, and gets their results."""
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    runs: Counter[int] = Counter()
+
+    def square(job: RunningJob) -> int:
+        runs[job.data["n"]] += 1
+        return int(job.data["n"] ** 2)
+
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue, OurWorker(queue.handle, square):
+        two_hosts.begin(script_of(tmp_path, CALL), redis_url, prefix, str(seen))
+        wait_until(lambda: max([*runs], default=0) >= 1_000 or two_hosts.has_ended, "jobs of the slow task to run")
+        if is_killed:
+            executor, daemon = map(int, (seen / "1.0").read_text().split())
+            assert EXECUTOR in Path(f"/proc/{executor}/cmdline").read_bytes()
+            kill_with_python(executor, daemon)
+        wait_until(lambda: (seen / "1.1").exists() or two_hosts.has_ended, "another attempt")
+        (seen / "go").touch()
+        found = json.loads(two_hosts.finish())
+    assert sorted(found) == [[n, n * n, None] for n in range(2_000)]
+    assert runs == dict.fromkeys(range(2_000), 1)
 
 
 PROCESS = """

@@ -1,6 +1,6 @@
-"""A driver that calls a queue for rows, while the Python processes of its first attempts are killed.
+"""A driver that calls a queue for rows, while the Python processes of its first attempts are killed if it is `dying`.
 
-python -m tests.support.calling_driver '{"url": "…", "prefix": "…", "rows": 500, "found": "…"}'
+python -m tests.support.calling_driver '{"url": "…", "prefix": "…", "rows": 500, "found": "…", "dying": true}'
 
 It writes the results to the file `found`, as JSON.
 """
@@ -45,7 +45,8 @@ class Dying:
 def main(plan: dict[str, Any]) -> None:
     # Two attempts of each task.
     spark = SparkSession.builder.master("local[2,2]").config("spark.ui.enabled", "false").getOrCreate()
-    rows = Dying(spark.range(plan["rows"]).repartition(2))
+    frame = spark.range(plan["rows"]).repartition(2)
+    rows = Dying(frame) if plan["dying"] else frame
     options = {"url": plan["url"], "prefix": plan["prefix"], "protocol": "bullmq"}
     found = spark_bull.call(rows, "q", in_flight=100, **options)  # type: ignore[arg-type]
     Path(plan["found"]).write_text(json.dumps([[row["id"], row["error"], row["result"]] for row in found.collect()]))
