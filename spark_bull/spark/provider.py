@@ -127,9 +127,9 @@ def _infer(options: Options, column: str) -> str:
 
 
 def register(spark: SparkSession) -> None:
-    """Registers format("bull") in a session that does not find the package by itself, and makes that session the
-    active one of this thread, which Spark requires for writes. Spark then starts the Python of this program, unless
-    the environment variable PYSPARK_PYTHON names another one.
+    """Registers format("bull") in a session that does not find the package by itself, and the table function
+    `bull_call`, and makes that session the active one of this thread, which Spark requires for writes. Spark then
+    starts the Python of this program, unless the environment variable PYSPARK_PYTHON names another one.
 
     Parameters:
       spark: the session.
@@ -138,10 +138,15 @@ def register(spark: SparkSession) -> None:
       SparkBullError: if PYSPARK_PYTHON names a Python that lacks required packages; with a local master only.
     """
     from spark_bull.spark.platform.active_session import activate
+    from spark_bull.spark.platform.capabilities import CAPABILITIES
     from spark_bull.spark.platform.data_sources import finds, register_source
     from spark_bull.spark.platform.python_check import ensure_python
 
     # Spark would warn that it replaces the data source that it has found, and once more in each query of a stream.
     if not (ensure_python() and finds(spark, BullDataSource.name())):
         register_source(spark, BullDataSource)
+    if CAPABILITIES["table-function"].has:
+        from spark_bull.spark.call.table_function import register_function
+
+        register_function(spark)
     activate(spark)

@@ -323,3 +323,61 @@ def test_a_result_that_a_rule_of_another_job_has_removed_is_an_error(bull: Bull,
         queue.drain()
     calling.join()
     assert [row["error"] for row in found] == [REMOVED]
+
+
+@pytest.fixture
+def sql(bull: Bull) -> Callable[[str], DataFrame]:
+    """Calls the queue in SQL for the rows of the view `numbers`, with these further arguments."""
+
+    def sql(arguments: str = "") -> DataFrame:
+        options = ", ".join(f"{name} => '{value}'" for name, value in bull.options.items())
+        return bull.spark.sql(
+            f"SELECT * FROM bull_call(TABLE(numbers), 'q', protocol => 'bullmq', {options}{arguments})"
+        )
+
+    return sql
+
+
+@pytest.mark.capability("table-function")
+def test_rows_are_called_in_sql(bull: Bull, sql: Callable[..., DataFrame], squares: OurWorker) -> None:
+    frame = numbers(bull, *range(-1, 250)).withColumn(
+        "nested", f.struct(f.col("n"), f.map_from_arrays(f.array(f.lit("a")), f.array("n")))
+    )
+    frame.repartition(3).createOrReplaceTempView("numbers")
+    found = sql(""", returnSchema => 'BIGINT', details => true, job => '{"name": "square"}'""")
+    assert found.columns == ["n", "nested", "result", "error", "jobId", "attemptsMade", "durationMs"]
+    rows = by_n(found)
+    assert [row["result"] for row in rows] == [None, *(n * n for n in range(250))]
+    assert rows[0]["error"] == "-1 is negative"
+    assert rows[7]["nested"] == Row(6, {"a": 6})
+    assert len({row["jobId"] for row in rows}) == 251
+
+
+@pytest.mark.capability("table-function")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (", colour => 1", "unknown argument `colour` of bull_call"),
+        (", inFlght => 1", "did you mean `inFlight`?"),
+        (", inFlight => 0", "expected `in_flight` to be an integer >= 1, got: 0"),
+        (", job => '[]'", "expected `job` to be a JSON object"),
+        (
+            ", onError => concat('a', CAST(rand() AS STRING))",
+            "expected the argument `onError` of bull_call to be a constant",
+        ),
+    ],
+)
+def test_wrong_arguments_in_sql_are_errors(
+    bull: Bull, sql: Callable[..., DataFrame], arguments: str, message: str
+) -> None:
+    numbers(bull, 1).createOrReplaceTempView("numbers")
+    with pytest.raises(PySparkException) as caught:
+        sql(arguments)
+    assert message in str(caught.value)
+
+
+@pytest.mark.capability("table-function")
+def test_a_row_that_fails_fails_the_query_in_sql(bull: Bull, sql: Callable[..., DataFrame], squares: OurWorker) -> None:
+    numbers(bull, -1).coalesce(1).createOrReplaceTempView("numbers")
+    with pytest.raises(PySparkException, match=r"row 0 of partition 0 .*-1 is negative"):
+        sql(", onError => 'fail'").collect()

@@ -172,6 +172,9 @@ CASES = {
     "spark_bull.call(questions": Case(
         then={"translate": {"completed": 0}}, prints=("|1|HELLO|NULL|", "|GOODDAY|NULL|")
     ),
+    "bull_call(TABLE(questions)": Case(
+        then={"translate": {"completed": 0}}, prints=("|1|HELLO|NULL|",), capability="table-function"
+    ),
     "except WaitTimeout": Case(then={"mail": {"wait": 1}}, prints=("toendwithin5s",)),
     'publish("bounced"': Case(prints=("[('bounced','7','{\"code\":550}')]",)),
     "print(event.timestamp": Case(then={"mail": {"wait": 1}}, prints=("waiting1None",)),

@@ -56,6 +56,12 @@ CAPABILITIES: Final[Mapping[str, Capability]] = {
         "arrow" in KINDS.values(),
         "use `@pandas_udf`",
     ),
+    "table-function": Capability(
+        "`bull_call` in SQL",
+        "4.1",
+        find_spec("pyspark.sql.conversion") is not None,
+        "use `spark_bull.call`, and make a view of the result",
+    ),
     "pipelines": Capability(
         "declarative pipelines (`spark-pipelines`)",
         "4.1",

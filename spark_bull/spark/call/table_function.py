@@ -1,0 +1,112 @@
+"""bull_call: `call` in SQL, as a table function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.functions import udtf
+from pyspark.sql.types import StructType
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
+
+from spark_bull.errors import OptionError, did_you_mean
+from spark_bull.options.arguments import ConnectionArguments
+from spark_bull.options.values import json_object
+from spark_bull.queue.call.chunks import CHUNK
+from spark_bull.spark.call.call import call_plan
+from spark_bull.spark.call.task import CallPlan, Task
+from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.spark.platform.rows import batches_of, rows_of
+
+NAME: Final = "bull_call"
+
+
+def _in_sql(name: str) -> str:
+    """The name of an argument of Python as options of Spark are spelled."""
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+#: The arguments of `call` by their names in SQL.
+_ARGUMENTS: Final = {
+    _in_sql(name): name
+    for name in (
+        *("return_schema", "timeout_ms", "in_flight", "on_error", "keep_ms", "job", "details"),
+        *ConnectionArguments.__annotations__,
+    )
+}
+
+
+@dataclass(kw_only=True)
+class CallAnalysis(AnalyzeResult):
+    """The columns of a call, and what its tasks need. rows: the columns of its rows."""
+
+    plan: CallPlan
+    rows: StructType
+
+
+class BullCall:
+    """The table function: `SELECT * FROM bull_call(TABLE(t), 'queue', returnSchema => 'text STRING')`."""
+
+    @staticmethod
+    def analyze(table: AnalyzeArgument, queue: AnalyzeArgument, **arguments: AnalyzeArgument) -> CallAnalysis:
+        if not table.isTable or not isinstance(table.dataType, StructType):
+            raise OptionError(f"expected the first argument of {NAME} to be a table, such as TABLE(t)")
+        given = {_parameter(name): _constant(name, value) for name, value in arguments.items()}
+        if isinstance(given.get("job"), str):
+            given["job"] = json_object("job", given["job"])
+        plan = call_plan(table.dataType, _constant("queue", queue), **given)
+        return CallAnalysis(schema=plan.columns, plan=plan, rows=table.dataType)
+
+    def __init__(self, analysis: CallAnalysis) -> None:
+        self._plan, self._schema = analysis.plan, analysis.rows
+        self._opened = ExitStack()
+        self._task: Task | None = None
+        self._rows: list[Row] = []
+
+    def eval(self, table: Row, queue: str, **arguments: Any) -> Iterator[Row]:
+        self._rows.append(table)
+        if len(self._rows) == CHUNK:
+            yield from self._add()
+
+    def terminate(self) -> Iterator[Row]:
+        yield from self._add()
+        if self._task is not None:
+            yield from self._given(self._task.finish())
+            self._opened.close()
+
+    def cleanup(self) -> None:
+        """Called at the end, also after an error, with which the task is left unless it has ended."""
+        self._opened.__exit__(GeneratorExit, GeneratorExit(), None)
+
+    def _add(self) -> Iterator[Row]:
+        rows, self._rows = self._rows, []
+        if rows and self._task is None:
+            self._task = self._opened.enter_context(self._plan.task())
+        for batch in batches_of(rows, self._schema) if rows else ():
+            assert self._task is not None
+            yield from self._given(self._task.add(batch))
+
+    def _given(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
+        for batch in batches:
+            yield from rows_of(batch, self._plan.columns)
+
+
+def _parameter(name: str) -> str:
+    if name not in _ARGUMENTS:
+        raise OptionError(f"unknown argument `{name}` of {NAME}{did_you_mean(name, [*_ARGUMENTS])}")
+    return _ARGUMENTS[name]
+
+
+def _constant(name: str, argument: AnalyzeArgument) -> Any:
+    if not argument.isConstantExpression:
+        raise OptionError(f"expected the argument `{name}` of {NAME} to be a constant: give a literal")
+    return argument.value
+
+
+def register_function(spark: SparkSession) -> None:
+    """Registers the table function in a session."""
+    spark.udtf.register(NAME, cast(UserDefinedTableFunction, udtf(BullCall, useArrow=False)))
