@@ -54,6 +54,7 @@ from spark_bull.model.jobs import QueueMetrics as QueueMetrics
 from spark_bull.model.jobs import RawJson as RawJson
 from spark_bull.model.jobs import Scheduler as Scheduler
 from spark_bull.model.jobs import WriteRecord as WriteRecord
+from spark_bull.process.local_worker import LocalWorker as LocalWorker
 from spark_bull.queue.bull_queue import BullQueue as BullQueue
 from spark_bull.queue.events.events import QueueEvents as QueueEvents
 from spark_bull.queue.manage.sweep import Swept as Swept

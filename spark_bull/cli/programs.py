@@ -6,7 +6,7 @@ Modules that import PySpark are imported when such a command runs, so that the o
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ from spark_bull.cli.before_spark import check_input, check_java, check_queues
 from spark_bull.cli.command import Output, command
 from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.times import positive_seconds, seconds, trigger_interval
+from spark_bull.errors import OptionError
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.core.handle import open_handle
@@ -23,6 +24,9 @@ from spark_bull.queue.shards.layout import queues_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from spark_bull.process.local_worker import LocalWorker
+    from spark_bull.process.program import Functions
 
 
 @contextmanager
@@ -58,7 +62,7 @@ def _replay(args: Namespace) -> Output:
 
 
 def _work(args: Namespace) -> Output:
-    from spark_bull.spark.programs.work import Functions, check, work
+    from spark_bull.process.program import Functions, check, run
 
     given = {name: getattr(args, name) for name in ("payload_schema", "engine", "slots", "target_wait_s", "timeout_ms")}
     options = _options(args) | {name: value for name, value in given.items() if value is not None}
@@ -66,18 +70,42 @@ def _work(args: Namespace) -> Output:
     functions, weights, env = Functions(args.processor, args.setup), dict(args.weight), dict(args.env)
     adds_files = "spark.submit.pyFiles" in dict(args.conf)
     check(args.queue, functions, options, weights=weights, env=env, adds_files=adds_files)
+    until = {"stop_timeout_s": args.stop_timeout, "until_idle_s": args.until_idle}
+    if args.local:
+        return _output(run(_local_worker(args, functions, options, weights, env), **until), args)
+    if args.processes:
+        raise OptionError("`--processes` has no effect without --local: Spark's tasks have processes of their own")
+
+    from spark_bull.spark.programs.work import spark_worker
+
     with _session(args, ", ".join(args.queue)) as spark:
-        done = work(
-            spark,
-            args.queue,
-            functions,
-            options,
-            weights=weights,
-            env=env,
-            stop_timeout_s=args.stop_timeout,
-            until_idle_s=args.until_idle,
-        )
-        return _output(done, args)
+        worker = spark_worker(spark, args.queue, functions, options, weights=weights, env=env)
+        return _output(run(worker, **until), args)
+
+
+def _local_worker(
+    args: Namespace,
+    functions: Functions,
+    options: Mapping[str, Any],
+    weights: Mapping[str, int],
+    env: Mapping[str, str],
+) -> LocalWorker:
+    """A worker without Spark, that has not been started."""
+    from spark_bull.process.local_worker import LocalWorker
+    from spark_bull.process.program import arguments_of
+
+    for name in ("master", "conf"):
+        if getattr(args, name):
+            raise OptionError(f"`--{name}` has no effect with --local, which does not start Spark: leave one out")
+    sigterm_as_sigint()
+    return LocalWorker(
+        queues=args.queue,
+        weights=weights,
+        env=env or None,
+        processes=args.processes,
+        **arguments_of(options),
+        **functions.imported(),
+    )
 
 
 def _collect(args: Namespace) -> Output:
@@ -185,7 +213,7 @@ PROGRAMS: Final = (
     ),
     command(
         "work",
-        "in Spark: process jobs with a Python function until Ctrl-C",
+        "in Spark, or with --local without it: process jobs with a Python function until Ctrl-C",
         "work --queue mail --processor my_jobs:send",
         _work,
         argument("--processor", required=True, metavar="MODULE:NAME", help="function of a job, or a UDF"),
@@ -193,10 +221,13 @@ PROGRAMS: Final = (
         repeated("--env", "NAME=VALUE", "environment variable of the slots; may be repeated", type=_setting),
         argument("--payload-schema", metavar="DDL", help="schema of the payloads, required for UDFs"),
         argument("--engine", choices=("auto", "loop", "stream"), help="engine of the worker (default: auto)"),
+        flag("--local", "process the jobs in this program, without Spark"),
+        flag("--processes", "with --local: each slot has a process of its own, instead of a thread"),
         argument(
             "--slots",
             metavar="NUMBER",
-            help="number of parallel Spark tasks, or the least and the largest one: 1-40 (default: all cores but one)",
+            help="number of parallel Spark tasks, or the least and the largest one: 1-40 (default: all cores but one; "
+            "--local: 1)",
         ),
         duration(
             "--target-wait",

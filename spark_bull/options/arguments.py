@@ -126,16 +126,11 @@ class QueueArguments(ConnectionArguments, PayloadArguments, JobDefaults, total=F
     replica_timeout_ms: int | None
 
 
-class WorkerArguments(ConnectionArguments, PayloadArguments, total=False):
-    """The options of a Worker."""
+class LocalWorkerArguments(ConnectionArguments, PayloadArguments, total=False):
+    """The options of a LocalWorker."""
 
     shards: int | str | None
-    engine: str | None
-    slots: int | tuple[int, int] | str | None
-    target_wait_s: float | None
     concurrency: int | None
-    min_chunk: int | None
-    chunk_wait_ms: int | None
     chunk_size: int | None
     timeout_ms: int | None
     extend_timeout_on_progress: bool | None
@@ -151,9 +146,19 @@ class WorkerArguments(ConnectionArguments, PayloadArguments, total=False):
     max_stalled: int | None
     check_ms: int | None
     promoter: bool | None
+    progress: bool | None
+
+
+class WorkerArguments(LocalWorkerArguments, total=False):
+    """The options of a Worker."""
+
+    engine: str | None
+    slots: int | tuple[int, int] | str | None
+    target_wait_s: float | None
+    min_chunk: int | None
+    chunk_wait_ms: int | None
     checkpoint: str | None
     max_jobs_per_trigger: int | None
-    progress: bool | None
 
 
 def connection_of(arguments: Mapping[str, Any]) -> dict[str, Any]:

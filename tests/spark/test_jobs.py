@@ -6,7 +6,6 @@ test_zip.py submits the scripts of jobs/.
 from __future__ import annotations
 
 import json
-import re
 import signal
 import subprocess
 import sys
@@ -23,10 +22,11 @@ from redis import Redis
 
 from spark_bull import EmbeddedRedis, Worker
 from spark_bull.cli import main
-from spark_bull.errors import OptionError
 from spark_bull.model.jobs import NewJob
+from spark_bull.process.program import Functions
+from spark_bull.process.program import run as run_worker
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.spark.programs.work import Functions, work
+from spark_bull.spark.programs.work import spark_worker
 from spark_bull.worker.slot.status import WorkerStatus
 from tests.support.jvm import CONF_ARGUMENTS
 from tests.support.wait import PATIENCE_S, wait_until
@@ -194,7 +194,8 @@ def test_work_goes_on_after_an_outage_of_redis(
     done: list[WorkerStatus] = []
 
     def run_work() -> None:
-        done.append(work(spark, ["q"], Functions(f"{module}:hold"), options, weights={}, env={}, until_idle_s=1))
+        worker = spark_worker(spark, ["q"], Functions(f"{module}:hold"), options, weights={}, env={})
+        done.append(run_worker(worker, until_idle_s=1))
 
     program = Thread(target=run_work, daemon=True)
 
@@ -236,20 +237,6 @@ def test_work_processes_several_queues_with_a_state(
         for queue in (urgent, mail):
             values = [job.parsed("returnvalue") for job in queue.page("completed")]
             assert values == [[queue.name, "connected"]] * 5
-
-
-@pytest.mark.parametrize(
-    ("functions", "said"),
-    [
-        (Functions("nowhere:f"), "expected --processor to be importable, got 'nowhere:f': No module named 'nowhere'"),
-        (Functions("json:f"), "expected --processor to be importable, got 'json:f': module 'json' has no attribute"),
-        (Functions("f"), "expected --processor MODULE:NAME, got: 'f'"),
-        (Functions("json:loads", "nowhere:f"), "expected --setup to be importable, got 'nowhere:f'"),
-    ],
-)
-def test_work_refuses_a_function_that_cannot_be_imported(spark: SparkSession, functions: Functions, said: str) -> None:
-    with pytest.raises(OptionError, match=re.escape(said)):
-        work(spark, ["q"], functions, {}, weights={}, env={}, stop_timeout_s=0)
 
 
 def test_collect_writes_finished_jobs_once(

@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from spark_bull import Worker
 from spark_bull.embedded.redis import EmbeddedRedis
+from spark_bull.process.base_worker import BaseWorker
 from spark_bull.spark.platform.query_start import MAX_ATTEMPTS, is_late, start_query
 from tests.support.readme import SHOWN_FOLDER, SHOWN_URL, case_of, give_address, is_done, missing_in, of, prepare
 from tests.support.snippets import Block
@@ -56,7 +56,7 @@ def test_a_block_of_python_or_sql_runs_alone(
         return is_done(case, server.url, tmp_path)
 
     if endless := "await_termination()" in text:
-        monkeypatch.setattr(Worker, "await_termination", until_interrupted(done))
+        monkeypatch.setattr(BaseWorker, "await_termination", until_interrupted(done))
     for _ in range(MAX_ATTEMPTS):
         prepare(case, server.url)
         with pytest.raises(KeyboardInterrupt) if endless else nullcontext():
@@ -72,11 +72,11 @@ def python_of(language: str, text: str) -> str:
     return "\n".join(f"spark.sql({statement!r}).show()" for statement in statements if statement)
 
 
-def until_interrupted(done: Callable[[], bool]) -> Callable[[Worker], bool]:
+def until_interrupted(done: Callable[[], bool]) -> Callable[[BaseWorker], bool]:
     """A `Worker.await_termination` that raises KeyboardInterrupt once `done` is true."""
-    await_termination = Worker.await_termination
+    await_termination = BaseWorker.await_termination
 
-    def interrupted(worker: Worker) -> bool:
+    def interrupted(worker: BaseWorker) -> bool:
         ended: bool = wait_until(lambda: done() or await_termination(worker, 0.5), "the worker's jobs to end")
         assert done(), f"{worker} ended before its jobs: {ended}"
         raise KeyboardInterrupt

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -62,6 +62,10 @@ class Pair:
     def __init__(self, peer: Peer, node: NodePeer, client: Redis, url: str, prefix: str) -> None:
         self.peer, self.node, self.client, self.url, self.prefix = peer, node, client, url, prefix
         self.window = Window()
+        #: Starts our worker of a queue, with the size of its chunks.
+        self.ours: Callable[[BullQueue, int], AbstractContextManager[Any]] = lambda queue, chunk_size: OurWorker(
+            queue.handle, chunk_size=chunk_size
+        )
 
     def queue(self, side: str) -> BullQueue:
         return BullQueue(f"{side}-{self.prefix}", url=self.url, prefix=self.prefix, protocol=self.peer.dialect)
@@ -86,7 +90,7 @@ class Pair:
                 self.node.call("stop", queue=queue.name)
                 return
             promoter = Promoter(self.url, [queue.name], prefix=self.prefix, protocol=self.peer.dialect, rescue=False)
-            with promoter, OurWorker(queue.handle, chunk_size=chunk_size):
+            with promoter, self.ours(queue, chunk_size):
                 yield queue
 
     def differences(self) -> list[str]:

@@ -62,6 +62,7 @@ NOT_RUN = {
     'spark-bull report --queue "mail,invoice-*"': _STARTS_SPARK,
     "spark-bull work --queue urgent --queue mail": _STARTS_SPARK,
     'spark-submit --py-files my_jobs.py "$(spark-bull --submit-file)"': _STARTS_SPARK,
+    "spark-bull work --local": "runs until it is interrupted; test_local_worker.py runs it",
     "spark-bull metrics --listen": "listens on a fixed port; test_metrics_server.py listens on a free one",
     "spark-bull metrics mail --listen": "listens on a fixed port; test_metrics_server.py listens on a free one",
     "spark-bull work --queue reports": _STARTS_SPARK,
@@ -109,6 +110,13 @@ jobs = spark.createDataFrame([("order-1", "wait"), ("order-2", "completed")], "i
 results = spark.createDataFrame([("order-2",), ("order-2",)], "id STRING")
 books(orders, jobs, results).show()
 """
+_CALL_TESTS = """
+from spark_bull import EmbeddedRedis
+
+with EmbeddedRedis() as server:
+    test_a_charge_is_tried_again(server)
+    test_an_empty_charge_fails_at_once(server)
+"""
 #: The other blocks, by a text that only this block contains. One whose case is empty needs nothing, and ends by itself
 #: without an error.
 CASES = {
@@ -123,6 +131,8 @@ CASES = {
     "archive.trigger": Case(finished=1, files="mail/*.parquet"),
     "spark-bull add mail": Case(then={"mail": {"delayed": 1}}, prints=("delayed",)),
     # docs
+    'LocalWorker("greetings"': Case(jobs={"greetings": [{"name": "Ada"}]}, then={"greetings": {"completed": 1}}),
+    "process_all(queue, charge)": Case(caller=_CALL_TESTS),
     'jobs.groupBy("state").count().show()': Case(then={"mail": {"wait": 2}}, prints=("|wait|2|",)),
     "secrets.token_bytes(32)": Case(
         then={"letters": {"completed": 2}}, prints=('|ada|{"sent":8}|', '|alan|{"sent":100000}|')

@@ -48,7 +48,15 @@ class RunningCommand:
 
     def interrupt(self, number: int = signal.SIGINT) -> int:
         """Sends a signal, and returns the exit status."""
+        self.send(number)
+        return self.wait()
+
+    def send(self, number: int) -> None:
+        """Sends a signal."""
         self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Waits for its end; returns the exit status."""
         status = self._process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
         return status

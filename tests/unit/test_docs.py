@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 import spark_bull
-from spark_bull import errors
+from spark_bull import errors, testing
 from spark_bull.options.table import VIEWS
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
 
@@ -54,14 +54,14 @@ def test_every_error_is_documented() -> None:
 def test_every_public_name_has_a_page_of_the_api_that_the_table_names() -> None:
     described = {name for page in DOCS.glob("reference/api/*.md") for name in names_on(page)}
     raised = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
-    assert described == set(spark_bull.__all__) - raised - {"__version__"}
+    assert described == {*spark_bull.__all__, *testing.__all__} - raised - {"__version__"}
     table = re.findall(r"^\| \[[^]]+\]\(([\w-]+\.md)\) \| (.+?) \|", text_of("reference/api/index.md"), re.MULTILINE)
     for page, names in table:
         assert set(re.findall(r"`(\w+)`", names)) == set(names_on(DOCS / "reference" / "api" / page))
 
 
 def names_on(page: Path) -> list[str]:
-    return re.findall(r"^::: spark_bull\.(\w+)$", page.read_text("utf-8"), re.MULTILINE)
+    return re.findall(r"^::: spark_bull\.(?:testing\.)?(\w+)$", page.read_text("utf-8"), re.MULTILINE)
 
 
 def test_the_alerts_on_the_page_are_those_of_the_rules() -> None:

@@ -25,6 +25,7 @@ LAYERS = (
     ("worker",),
     ("services", "prometheus"),
     ("process",),
+    ("testing",),
     ("spark",),
     ("web",),
     ("cli",),

@@ -5,16 +5,17 @@ from __future__ import annotations
 import logging
 from typing import Final
 
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from spark_bull.errors import SparkBullError
+from spark_bull.process.picklable import OPEN_INSIDE, check_picklable_plan
 from spark_bull.process.slot_engine import SlotEngine
 from spark_bull.process.slot_group import SlotGroup
 from spark_bull.spark.platform.cores import is_remote, parallelism, tasks_at_once
 from spark_bull.spark.platform.python_check import ensure_python
 from spark_bull.spark.process.driver_slot import DriverSlot
 from spark_bull.spark.process.frame_runner import frame_runners
-from spark_bull.spark.process.picklable import check_picklable
 from spark_bull.spark.process.task_slots import TaskSlots
 from spark_bull.threads import DaemonThread
 from spark_bull.worker.slot.slot_plan import SlotPlan
@@ -55,16 +56,9 @@ class LoopEngine(SlotEngine):
 
     def _start_slots(self) -> None:
         """Starts the first Spark job. Raises OptionError if a function of the plan cannot be pickled."""
-        plan = self._plan
         ensure_python()
         if not self._on_driver:
-            check_picklable(
-                processor=plan.runner,
-                setup=plan.setup,
-                tracer=plan.tracer,
-                meter=plan.meter,
-                backoff_strategy=plan.policy.strategy,
-            )
+            check_picklable_plan(cloudpickle.dumps, OPEN_INSIDE, self._plan)
             warn_of_speculation(self._spark)
         self._start_first()
 

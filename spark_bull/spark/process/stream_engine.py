@@ -10,11 +10,13 @@ from tempfile import TemporaryDirectory
 from threading import Event
 from typing import Final
 
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_bull.errors import ConnectionLost, WorkerFailed
 from spark_bull.model.outcomes import Outcomes
+from spark_bull.process.picklable import OPEN_INSIDE, check_picklable
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE
 from spark_bull.queue.process.claim import parts_to_return, work
@@ -24,7 +26,6 @@ from spark_bull.spark.platform.python_check import ensure_python
 from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.platform.spark_errors import first_line, reason_line
 from spark_bull.spark.process.batch_processor import BatchProcessor, extend_locked
-from spark_bull.spark.process.picklable import check_picklable
 from spark_bull.spark.process.stream_plan import StreamPlan
 from spark_bull.spark.process.traced_batches import TracedBatches
 from spark_bull.spark.provider import register
@@ -60,7 +61,11 @@ class StreamEngine:
         ensure_python()
         if is_remote(self._spark):
             check_picklable(
-                processor=self._plan.transform, backoff_strategy=self._plan.strategy, tracer=self._plan.tracer
+                cloudpickle.dumps,
+                OPEN_INSIDE,
+                processor=self._plan.transform,
+                backoff_strategy=self._plan.strategy,
+                tracer=self._plan.tracer,
             )
         register(self._spark)
         checkpoint = self._plan.checkpoint

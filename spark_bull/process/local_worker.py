@@ -1,0 +1,105 @@
+"""LocalWorker: processes the jobs of a queue in this program, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from spark_bull.errors import OptionError
+from spark_bull.options.arguments import LocalWorkerArguments, connection_of, with_options
+from spark_bull.options.table import WORK
+from spark_bull.process.base_worker import BaseWorker
+from spark_bull.process.kinds import Processor
+from spark_bull.process.local_engine import LocalEngine
+from spark_bull.process.local_options import function_runner, local_options
+from spark_bull.process.slots_plan import FUNCTION_CHUNK, plan_slots
+from spark_bull.process.worker_options import processing_of
+from spark_bull.process.worker_queues import opened, worked_queues
+from spark_bull.short_errors import short_errors
+from spark_bull.tracing.tracer import MeterSource, TracerSource
+from spark_bull.worker.job.outcome_policy import BackoffStrategy
+from spark_bull.worker.slot.slot_state import Setup
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+@short_errors
+@with_options(LocalWorkerArguments, WORK)
+class LocalWorker(BaseWorker):
+    """Processes the jobs of a queue in threads or processes of this program, without Spark, until it is stopped.
+
+        def send(job):
+            return {"sent": deliver(job.data["to"])}
+
+        with LocalWorker("mail", send, slots=2) as worker:
+            worker.await_termination()
+
+    It has the methods of a Worker, and the same outcomes of jobs. Plain values may also be given as strings.
+
+    Parameters:
+      queue: name of the queue.
+      processor: a function or coroutine function of a RunningJob, or a mapping of job names to functions, with "*" for
+        all other names. Required.
+      slots: number of slots; each processes `concurrency` jobs at the same time.
+      processes: whether each slot has a process of its own, and with it a core, instead of a thread. Its functions must
+        be defined at the top level of a module, and the program start under `if __name__ == "__main__":`.
+      queues: names of several queues, instead of `queue`; jobs of the first are claimed before jobs of the others.
+      weights: how often each queue is asked first, instead of the order of `queues`: {"urgent": 3, "mail": 1}.
+      backoff_strategy: f(attempts made, type, error, job) -> ms, for types of backoff that are not built in.
+      setup: a function without parameters that each slot calls once, before it claims jobs; `job.state` is what it
+        returns or yields, or the value of the context manager that it returns. That is closed when the slot ends. May
+        be a coroutine function if the processor is one.
+      env: environment variables of the processes; set before `setup`, `tracer` and `meter` are called, but after the
+        modules of the functions were imported. With `processes` only.
+      tracer: makes a span for each attempt of a job, in the trace of the span that added it: True for the global tracer
+        of the process, or a function that each slot calls once, and that returns a tracer of OpenTelemetry.
+      meter: counts jobs by what becomes of them, and records how long they are processed, as BullMQ does: True for the
+        global MeterProvider of the process, or a function that each slot calls once, and that returns a MeterProvider
+        of OpenTelemetry, which is shut down when the slot ends.
+      options: options of the connection, the slots and the jobs; see LocalWorkerArguments.
+
+    Raises:
+      OptionError: for an invalid or unknown argument, or one that needs Spark, such as a UDF.
+      DialectError: for an argument that the queue's dialect does not support.
+      ConnectionLost: if Redis cannot be reached.
+    """
+
+    def __init__(
+        self,
+        queue: str | None = None,
+        processor: Processor | Mapping[str, Processor] | None = None,
+        *,
+        slots: int = 1,
+        processes: bool = False,
+        queues: Sequence[str] | None = None,
+        weights: Mapping[str, int] | None = None,
+        backoff_strategy: BackoffStrategy | None = None,
+        setup: Setup | None = None,
+        env: Mapping[str, str] | None = None,
+        tracer: TracerSource = None,
+        meter: MeterSource = None,
+        **options: Unpack[LocalWorkerArguments],
+    ) -> None:
+        if processor is None:
+            raise OptionError("expected `processor`: a function of a job, or functions by name; got none")
+        if env is not None and not processes:
+            raise OptionError(
+                "`env` has no effect on threads of this program: set os.environ before the worker starts, or give "
+                "processes=True"
+            )
+        parsed = local_options({**options, "slots": slots}, processor)
+        processing = processing_of(
+            "loop",
+            processor,
+            backoff_strategy=backoff_strategy,
+            setup=setup,
+            env=env,
+            tracer=tracer,
+            meter=meter,
+        )
+        worked = opened(parsed, worked_queues(queue, queues, weights, "loop"))
+        super().__init__(worked, parsed, connection_of(options))
+        runner = function_runner(processor, parsed)
+        plan = plan_slots(self.id, worked, parsed, processing, runner, parsed["chunkSize"] or FUNCTION_CHUNK)
+        self._engine = LocalEngine(plan, parsed["slots"] or 1, processes=processes)

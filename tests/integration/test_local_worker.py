@@ -1,0 +1,139 @@
+"""LocalWorker: what it refuses, that it needs no PySpark, and its methods; also conformance/test_local_worker.py."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import udf
+
+from spark_bull.cli.main import main
+from spark_bull.errors import OptionError
+from spark_bull.model.jobs import NewJob
+from spark_bull.process.local_worker import LocalWorker
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.worker.job.running_job import RunningJob
+from tests.support.wait import PATIENCE_S, wait_until
+
+ROOT = Path(__file__).parents[2]
+#: Fails when PySpark is imported.
+WITHOUT_PYSPARK = """
+import sys
+
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("pyspark", "pyarrow", "pandas"):
+            raise ImportError(f"{name} is imported")
+
+sys.meta_path.insert(0, Refusing())
+from spark_bull import BullQueue, LocalWorker
+from spark_bull.testing import process_all
+
+queue = BullQueue("q", url=sys.argv[1], prefix=sys.argv[2])
+queue.add({})
+with LocalWorker("q", lambda job: "done", url=sys.argv[1], prefix=sys.argv[2]) as worker:
+    queue.wait("1", 60)
+queue.add({})
+print([outcome.returnvalue for outcome in process_all(queue, lambda job: "tested")])
+"""
+
+
+def of_a_job(job: RunningJob) -> None: ...
+
+
+def of_frames(jobs: DataFrame) -> DataFrame:
+    return jobs
+
+
+of_columns = udf(lambda value: value)
+
+
+def test_it_runs_in_a_process_that_cannot_import_pyspark(redis_url: str, prefix: str) -> None:
+    command = [sys.executable, "-c", WITHOUT_PYSPARK, redis_url, prefix]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.stdout, ended.returncode) == ("['tested']\n", 0), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"processor": None}, "expected `processor`"),
+        ({"processor": of_columns}, "got a UDF: use spark_bull.Worker"),
+        ({"processor": {"*": of_a_job, "score": of_frames}}, r"`processor\['score'\]`.*got a function of DataFrames"),
+        ({"engine": "loop"}, "`engine` has no effect without Spark"),
+        ({"payload_schema": "n INT"}, "`payload_schema` has no effect without Spark"),
+        ({"min_chunk": 5}, "`min_chunk` has no effect without Spark"),
+        ({"max_jobs_per_trigger": 5}, "`max_jobs_per_trigger` has no effect without Spark"),
+        ({"env": {"A": "b"}}, "`env` has no effect on threads of this program"),
+        ({"slots": 0}, "`slots`"),
+        ({"slots": (1, 4)}, "expected `slots` to be one number without Spark"),
+        ({"queues": ["a"]}, "expected one of `queue`"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_an_argument_that_needs_spark_or_is_wrong_is_refused_by_name(
+    redis_url: str, prefix: str, arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(OptionError, match=said):
+        LocalWorker(**{"queue": "q", "processor": of_a_job, "url": redis_url, "prefix": prefix} | arguments)
+
+
+def test_a_function_that_other_processes_cannot_import_is_refused(redis_url: str, prefix: str) -> None:
+    worker = LocalWorker("q", lambda job: None, processes=True, url=redis_url, prefix=prefix)
+    with pytest.raises(OptionError, match=r"expected `processor` to be picklable.* define it at the top level"):
+        worker.start()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--local", "--master", "local[2]"], "`--master` has no effect with --local"),
+        (["--local", "--engine", "stream"], "`engine` has no effect without Spark"),
+        (["--processes"], "`--processes` has no effect without --local"),
+    ],
+    ids=str,
+)
+def test_the_command_refuses_what_contradicts_local(
+    redis_url: str, capsys: pytest.CaptureFixture[str], given: list[str], said: str
+) -> None:
+    command = ["work", "--queue", "q", "--processor", "tests.support.local_jobs:hold", "--url", redis_url, *given]
+    assert main(command) != 0
+    assert said in capsys.readouterr().err
+
+
+def test_it_pauses_resumes_and_cancels_and_works_several_queues(redis_url: str, prefix: str) -> None:
+    connection = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+    begun, go = Event(), Event()
+
+    def endless(_job: RunningJob) -> None:
+        begun.set()
+        while True:
+            go.wait(0.01)
+
+    async def greet(job: RunningJob) -> str:
+        return f"{job.state} {job.name}"
+
+    with BullQueue("first", **connection) as first, BullQueue("second", **connection) as second:
+        processor: dict[str, Callable[..., Any]] = {"endless": endless, "*": greet}
+        queues = {"queues": ["first", "second"], "weights": {"first": 2}}
+        with LocalWorker(None, processor, setup=lambda: "hello", concurrency=2, **queues, **connection) as worker:
+            job_id = first.add({}, name="endless")
+            assert begun.wait(PATIENCE_S)
+            worker.cancel(job_id, "enough", queue="first")
+            wait_until(lambda: first.counts()["failed"] == 1, "the job to be cancelled")
+            assert (cancelled := first.job(job_id)) is not None
+            assert cancelled.failed_reason == "cancelled: enough"
+            worker.pause()
+            assert worker.status().state == "paused"
+            second.add_many([NewJob({}, "ada"), NewJob({}, "alan")])
+            worker.resume()
+            wait_until(lambda: second.counts()["completed"] == 2, "the jobs after the pause")
+            assert {job.returnvalue for job in second.page("completed")} == {"hello ada", "hello alan"}
+            assert str(worker.status()).startswith("running: 2 completed, 1 failed")
+        assert worker.status().state == "stopped"
