@@ -95,6 +95,7 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.scale
 	$(RUN) -m benchmarks.manage
 	$(RUN) -m benchmarks.wait
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.calling
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.first_use
 
 zip: ## Build dist/spark_bull.zip for spark-submit --py-files

@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from benchmarks.calling import BULLMQ, OURS
+from benchmarks.calling import Called as CalledRows
+from benchmarks.calling import medians as calling_medians
+from benchmarks.calling import verdicts as calling_verdicts
 from benchmarks.calls import Called
 from benchmarks.calls import measured as measured_calls
 from benchmarks.clocked import clocked
@@ -419,6 +423,16 @@ def test_a_long_call_and_a_cost_that_grows_faster_than_the_jobs_are_reported() -
     assert not_kept(call_verdicts(found)) == [
         "drain, 1,000 jobs: longest call, Redis' CPU",
         "drain, 1,000 jobs: Redis' CPU, x that of fewer",
+    ]
+
+
+def test_calls_must_be_faster_than_those_of_bullmq_and_take_no_more_of_redis() -> None:
+    peer = CalledRows(8_000, 60.0)
+    assert not_kept(calling_verdicts({OURS: CalledRows(10_000, 60.0), BULLMQ: peer})) == []
+    slow = calling_medians([CalledRows(9_999, 61.0), CalledRows(1, 99.0), CalledRows(20_000, 1.0)])
+    assert not_kept(calling_verdicts({OURS: slow, BULLMQ: peer})) == [
+        "jobs/s, call / BullMQ",
+        "Redis' CPU per job, call / BullMQ",
     ]
 
 
