@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Final
 
 from spark_bull.cli.arguments import GROUP, ID, YES, argument, duration, flag
@@ -77,7 +78,7 @@ def _remove_orphans(args: Namespace) -> Output:
 
 def _sweep(args: Namespace) -> Output:
     swept = open_queue(args, offload_to=args.offload_to).sweep_objects(args.older_than)
-    return {"done": "sweep", "queue": args.queue, **swept._asdict()}
+    return {"done": "sweep", "queue": args.queue, **asdict(swept)}
 
 
 def _clean(args: Namespace) -> Output:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import OptionError, WrongState, check_count
@@ -20,7 +21,8 @@ SWEEP_AFTER_MS: Final = 2 * 86_400_000
 _CHILDREN: Final = b":processed"
 
 
-class Swept(NamedTuple):
+@dataclass(frozen=True)
+class Swept:
     """What a sweep has found.
 
     Parameters:
