@@ -111,6 +111,12 @@ class BaseWorker:
             if self._engine.running:
                 self._stop_on_interrupt()
             raise
+        except BaseException:
+            if self._engine.running:
+                # Only some slots have started.
+                self._engine.stop(0)
+                self._state = "stopped"
+            raise
         self._state, self._sample = "running", (monotonic_s(), 0)
         self._service.start()
         if self._progress is not None:

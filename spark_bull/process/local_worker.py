@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from spark_bull.errors import OptionError
+from spark_bull.errors import OptionError, expected
 from spark_bull.options.arguments import LocalWorkerArguments, connection_of, with_options
 from spark_bull.options.table import WORK
 from spark_bull.process.base_worker import BaseWorker
@@ -83,6 +83,8 @@ class LocalWorker(BaseWorker):
     ) -> None:
         if processor is None:
             raise OptionError("expected `processor`: a function of a job, or functions by name; got none")
+        if not isinstance(processes, bool):
+            raise expected("processes", "a bool", processes)
         if env is not None and not processes:
             raise OptionError(
                 "`env` has no effect on threads of this program: set os.environ before the worker starts, or give "

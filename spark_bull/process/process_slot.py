@@ -59,7 +59,8 @@ class ProcessSlot(SlotGroup):
         super().start()
 
     def interrupt(self) -> None:
-        """Lets the process return its jobs, if it has any, and end."""
+        """Lets the process return its jobs, if it has any, and end for good."""
+        self._stopping.set()
         started = self._started
         if started is not None:
             started.process.terminate()

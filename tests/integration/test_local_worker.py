@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from multiprocessing import active_children
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -17,6 +19,7 @@ from spark_bull.cli.main import main
 from spark_bull.errors import OptionError
 from spark_bull.model.jobs import NewJob
 from spark_bull.process.local_worker import LocalWorker
+from spark_bull.process.slot_engine import SlotEngine
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
@@ -71,6 +74,7 @@ def test_it_runs_in_a_process_that_cannot_import_pyspark(redis_url: str, prefix:
         ({"min_chunk": 5}, "`min_chunk` has no effect without Spark"),
         ({"max_jobs_per_trigger": 5}, "`max_jobs_per_trigger` has no effect without Spark"),
         ({"env": {"A": "b"}}, "`env` has no effect on threads of this program"),
+        ({"processes": "false"}, "expected `processes` to be a bool, got: 'false'"),
         ({"slots": 0}, "`slots`"),
         ({"slots": (1, 4)}, "expected `slots` to be one number without Spark"),
         ({"queues": ["a"]}, "expected one of `queue`"),
@@ -88,6 +92,33 @@ def test_a_function_that_other_processes_cannot_import_is_refused(redis_url: str
     worker = LocalWorker("q", lambda job: None, processes=True, url=redis_url, prefix=prefix)
     with pytest.raises(OptionError, match=r"expected `processor` to be picklable.* define it at the top level"):
         worker.start()
+
+
+def test_slots_that_have_started_stop_when_another_one_cannot_start(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = SpawnProcess.start
+
+    def start_one(process: SpawnProcess) -> None:
+        if active_children():
+            raise OSError("out of memory")
+        start(process)
+
+    monkeypatch.setattr(SpawnProcess, "start", start_one)
+    worker = LocalWorker("q", of_a_job, slots=3, processes=True, url=redis_url, prefix=prefix)
+    with pytest.raises(OSError, match="out of memory"):
+        worker.start()
+    assert not active_children()
+    assert worker.status().state == "stopped"
+
+
+def test_a_process_that_the_program_ends_does_not_start_again(redis_url: str, prefix: str) -> None:
+    with LocalWorker("q", of_a_job, processes=True, url=redis_url, prefix=prefix) as worker:
+        assert isinstance(worker._engine, SlotEngine)
+        [group] = worker._engine._groups
+        group.interrupt()
+        assert worker.await_termination(PATIENCE_S)
+        assert worker.status().restarts == 0
 
 
 @pytest.mark.parametrize(
