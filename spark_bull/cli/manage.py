@@ -77,7 +77,11 @@ def _remove_orphans(args: Namespace) -> Output:
 
 
 def _sweep(args: Namespace) -> Output:
-    swept = open_queue(args, offload_to=args.offload_to).sweep_objects(args.older_than)
+    # With the name of a logical queue, it sweeps all shards; a queue that does not exist is refused.
+    queue = open_queue(args, offload_to=args.offload_to)
+    where = queue.handle.connection.settings.where
+    confirm(args, f"sweep deletes stored payloads and results that no job of queue {args.queue} at {where} has", "yes")
+    swept = queue.sweep_objects(args.older_than)
     return {"done": "sweep", "queue": args.queue, **asdict(swept)}
 
 
@@ -160,6 +164,7 @@ MANAGE: Final = (
         _sweep,
         argument("--offload-to", metavar="URL", required=True, help="folder, as the option `offloadTo`"),
         duration("--older-than", "minimum age: 30s, 5m, 2h, 1d (default: 2d)", default=SWEEP_AFTER_MS),
+        YES,
     ),
     command(
         "clear-logs",

@@ -1153,8 +1153,9 @@ class BullQueue:
           How many objects were kept, and deleted.
 
         Raises:
-          OptionError: for a queue without `offload_to`, one with `shard_urls` of several servers, and a wrong age.
-          WrongState: when a write to the queue is not finished.
+          OptionError: for a queue without `offload_to`, one that does not exist, one with shards on several servers,
+            and a wrong age.
+          WrongState: when a write to the queue, or to one of its shards, is not finished.
         """
         return sweep(self.handle, older_than_ms)
 

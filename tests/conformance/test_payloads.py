@@ -12,8 +12,10 @@ import pytest
 from redis import Redis
 
 from spark_bull.errors import OptionError, PayloadUnreadable, WrongState
+from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Change, FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.manage.sweep import Swept
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS
@@ -188,11 +190,11 @@ def test_a_sweep_deletes_the_objects_that_no_job_has(open_queue: Open, tmp_path:
     with OurWorker(queue.handle, end, chunk_size=10):
         wait_until(lambda: not queue.counts()["wait"] and not queue.counts()["active"], "all jobs to end")
     before = len(stored(tmp_path))
-    assert queue.sweep_objects() == (before - 3, 0)
+    assert queue.sweep_objects() == Swept(before - 3, 0)
     swept = queue.sweep_objects(older_than_ms=0)
     # Its own payload, and its result.
     assert swept.deleted == (2 if state == "completed" else 1)
-    assert queue.sweep_objects(older_than_ms=0) == (swept.kept, 0)
+    assert queue.sweep_objects(older_than_ms=0) == Swept(swept.kept, 0)
     assert kids.sweep_objects(older_than_ms=0).deleted == 0
     jobs = [job for one in (queue, kids, other) for name in one.counts() for job in one.page(name)]
     assert all(job.data in (LARGE, SMALL) for job in jobs)
@@ -200,6 +202,42 @@ def test_a_sweep_deletes_the_objects_that_no_job_has(open_queue: Open, tmp_path:
         parent = queue.page("waiting-children")[0]
         # The child is gone, its result is still with the parent.
         assert list(queue.children_values(parent.id).values()) == [LARGE]
+
+
+def test_the_result_of_a_removed_child_stays_for_its_parent(open_queue: Open, tmp_path: Path) -> None:
+    queue, kids = open_queue(), open_queue("kids")
+    children = [FlowJob(SMALL, queue="kids", job_id=name) for name in ("removed", "cleaned")]
+    parent = queue.add_flow(FlowJob(SMALL, children=[*children, FlowJob(SMALL, queue="open")]))
+    process(kids, lambda _: LARGE, ended=2)
+    kids.remove("removed")
+    assert kids.clean() == ["cleaned"]
+    kids.add(SMALL)
+    assert kids.sweep_objects(older_than_ms=0) == Swept(2, 0)
+    assert list(queue.children_values(parent.id).values()) == [LARGE, LARGE]
+    queue.remove(parent.id)
+    assert kids.sweep_objects(older_than_ms=0) == Swept(0, 2)
+
+
+def test_a_sweep_of_a_queue_that_redis_does_not_have_deletes_nothing(open_queue: Open, tmp_path: Path) -> None:
+    open_queue().add(LARGE)
+    for name in ("other", "q{0}"):
+        with pytest.raises(OptionError, match=f"expected a queue that exists for .*no queue {re.escape(name)} "):
+            open_queue(name).sweep_objects(older_than_ms=0)
+    assert len(stored(tmp_path)) == 1
+
+
+def test_a_sweep_of_any_shard_looks_at_all_shards_and_servers(open_queue: Open, client: Redis, prefix: str) -> None:
+    layout = {"count": 1, "most": 2, "epoch": 1, "writes": 0, "servers": 1, "dialect": "bullmq"}
+    first = QueueKeys("q{0}", prefix)["shard_layout"]
+    client.hset(first, mapping=layout)
+    client.zadd(QueueKeys("q{1}", prefix)["open_writes"], {"w": 1})
+    for name in ("q", "q{0}", "q{1}"):
+        with pytest.raises(WrongState, match=r"expected no unfinished write to queue q\{1\}"):
+            open_queue(name).sweep_objects()
+    client.hset(first, "servers", 2)
+    for name in ("q", "q{0}"):
+        with pytest.raises(OptionError, match=r"expected a queue on one server for a sweep, got .*, which is on 2"):
+            open_queue(name).sweep_objects()
 
 
 def test_a_sweep_needs_a_folder_and_waits_for_unfinished_writes(open_queue: Open, client: Redis) -> None:

@@ -555,6 +555,22 @@ def test_logs_events_and_orphaned_jobs_are_removed(run: Run, queue: BullQueue, c
     assert (queue.job(lost), queue.counts()["wait"]) == (None, 1)
 
 
+def test_a_sweep_requires_yes_and_a_queue_that_exists(run: Run, queue: BullQueue, tmp_path: Path) -> None:
+    folder = ["--offload-to", str(tmp_path), "--older-than", "0s"]
+    offloading = BullQueue(
+        "mail",
+        url=queue.handle.connection.settings.url,
+        prefix=queue.handle.keys.prefix,
+        offload_to=str(tmp_path),
+        offload_above=0,
+    )
+    offloading.remove(offloading.add({}))
+    queue.remove(offloading.add({}))
+    assert "use --yes to confirm" in run("sweep", "mail", *folder, code=1)
+    assert "found no queue mial" in run("sweep", "mial", *folder, "--yes", code=1)
+    assert as_data(run, "sweep", "mail", *folder, "--yes")["deleted"] == 1
+
+
 @pytest.mark.parametrize("command", [["drain", "mail", "--delayed"], ["obliterate", "mail"]], ids=" ".join)
 def test_without_a_terminal_deletion_requires_yes(
     run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch, command: list[str]

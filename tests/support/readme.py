@@ -137,7 +137,7 @@ CASES = {
     "secrets.token_bytes(32)": Case(
         then={"letters": {"completed": 2}}, prints=('|ada|{"sent":8}|', '|alan|{"sent":100000}|')
     ),
-    "spark-bull sweep letters": Case(prints=("deleted",)),
+    "spark-bull sweep letters": Case(jobs={"letters": [{}]}, prints=("deleted",)),
     'options(queue="mail", view="metrics")': Case(prints=("|state|sum(jobs)|",)),
     "queue.stats(window_ms=600_000)": Case(finished=2, prints=("alljobs{'wait':0",)),
     '"uniqueBy", "order,event"': Case(then={"mail": {"wait": 2}}, prints=("|3|2|1|",)),

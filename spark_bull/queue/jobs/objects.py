@@ -15,7 +15,8 @@ KEPT_FIELDS: Final = ("data", "returnvalue")
 
 @contextmanager
 def deleting_objects(handle: QueueHandle, ids: Callable[[], Iterable[bytes]]) -> Iterator[None]:
-    """Deletes the objects of those of some jobs that are gone after the block.
+    """Deletes the objects of those of some jobs that are gone after the block, but no result of a child: its parent has
+    a copy of the text that names the object.
 
     ids: of the jobs that may be removed; called before the block, unless nothing is stored elsewhere.
     """
@@ -24,11 +25,13 @@ def deleting_objects(handle: QueueHandle, ids: Callable[[], Iterable[bytes]]) ->
         return
     base, paths, remaining = handle.keys.base.encode(), dict[bytes, set[str]](), iter(ids())
     while part := list(islice(remaining, CHUNK_SIZE)):
-        rows = handle.connection.replies([("HMGET", base + job_id, *KEPT_FIELDS) for job_id in part])
-        for job_id, texts in zip(part, rows, strict=True):
-            paths[job_id] = handle.payloads.paths(handle.keys, texts)
+        rows = handle.connection.replies([("HMGET", base + job_id, "parentKey", *KEPT_FIELDS) for job_id in part])
+        for job_id, (parent, data, returnvalue) in zip(part, rows, strict=True):
+            texts = [data] if parent else [data, returnvalue]
+            if stored := handle.payloads.paths(handle.keys, texts):
+                paths[job_id] = stored
     yield
-    jobs = [job_id for job_id, stored in paths.items() if stored]
+    jobs = [*paths]
     for start in range(0, len(jobs), CHUNK_SIZE):
         part = jobs[start : start + CHUNK_SIZE]
         there = handle.connection.replies([("EXISTS", base + job_id) for job_id in part])

@@ -8,17 +8,18 @@ from typing import Final
 
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import OptionError, WrongState, check_count
-from spark_bull.keys import literal_glob, logical_queue
+from spark_bull.keys import QueueKeys, literal_glob, logical_queue, pattern_of
 from spark_bull.options.urls import urls_of
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.jobs.objects import KEPT_FIELDS
-from spark_bull.queue.monitor.find import SCANNED_KEYS
+from spark_bull.queue.monitor.find import SCANNED_KEYS, exists
+from spark_bull.queue.shards.layout import read_layout
 from spark_bull.store.connection import Connection
 
 #: Age from which objects that no job has are deleted, ms: a write stages its jobs for a day before it commits.
 SWEEP_AFTER_MS: Final = 2 * 86_400_000
 #: End of the keys with the results of children.
-_CHILDREN: Final = b":processed"
+_CHILDREN: Final = ":processed"
 
 
 @dataclass(frozen=True)
@@ -37,21 +38,13 @@ class Swept:
 def sweep(handle: QueueHandle, older_than_ms: int = SWEEP_AFTER_MS) -> Swept:
     """Deletes the objects of a queue, or of all its shards, that no job has and that are older than `older_than_ms`.
 
-    Raises OptionError, and WrongState if a write is not finished.
+    Raises OptionError, also if there is no such queue, and WrongState if a write is not finished.
     """
     check_count("older_than_ms", older_than_ms)
     payloads, keys = handle.payloads, handle.keys
     if payloads.root is None:
         raise OptionError("expected `offload_to`, the folder of the objects, for a sweep, got none")
-    if len(urls_of(handle.connection.settings.url)) > 1:
-        raise OptionError("expected a queue on one server for a sweep, got `shard_urls` of several")
-    if handle.connection.call("EXISTS", keys["open_writes"]):
-        raise WrongState(
-            f"expected no unfinished write to queue {keys.queue}, whose objects no job has yet, got some: `recover` "
-            "finishes them",
-            queue=keys.queue,
-            job_id="",
-        )
+    _check_queue(handle)
     before = epoch_ms() - older_than_ms
     # Before the jobs are read: a job that is added from now on has a younger object.
     found = payloads.found(keys)
@@ -60,21 +53,52 @@ def sweep(handle: QueueHandle, older_than_ms: int = SWEEP_AFTER_MS) -> Swept:
     return Swept(len(found) - len(unused), payloads.delete(unused))
 
 
+def _check_queue(handle: QueueHandle) -> None:
+    """Raises OptionError unless this Redis has the queue and all its shards, and WrongState for an unfinished write."""
+    connection, keys = handle.connection, handle.keys
+    name = logical_queue(keys.queue) or keys.queue
+    servers = len(urls_of(connection.settings.url))
+    layout = read_layout(connection, keys.prefix, name) if servers == 1 else None
+    servers = layout.servers if layout else servers
+    if servers > 1:
+        raise OptionError(
+            f"expected a queue on one server for a sweep, got {keys.queue}, which is on {servers} (`shard_urls`)"
+        )
+    if layout is None and not exists(connection, keys):
+        raise OptionError(
+            f"expected a queue that exists for a sweep, which deletes the objects that no job has, found no queue "
+            f"{keys.queue} (prefix {keys.prefix}, {connection.settings.where})"
+        )
+    for queue in sorted({name, keys.queue, *(layout.all_names if layout else ())}):
+        if connection.call("EXISTS", QueueKeys(queue, keys.prefix)["open_writes"]):
+            raise WrongState(
+                f"expected no unfinished write to queue {queue}, whose objects no job has yet, got some: `recover` "
+                "finishes them",
+                queue=queue,
+                job_id="",
+            )
+
+
 def _used(handle: QueueHandle) -> set[str]:
-    """The paths that hashes of a queue and its shards have. SCAN finds a job also if it changes its state meanwhile."""
-    name = logical_queue(handle.keys.queue) or handle.keys.queue
-    pattern = f"{literal_glob(handle.keys.prefix)}:{literal_glob(name)}*"
+    """The paths that jobs of a queue and its shards have, and parents of any queue with the same prefix."""
+    prefix, queue = handle.keys.prefix, logical_queue(handle.keys.queue) or handle.keys.queue
     used: set[str] = set()
+    for node, keys in _hashes(handle, f"{literal_glob(prefix)}:{literal_glob(queue)}*"):
+        rows = node.replies([("HMGET", key, *KEPT_FIELDS) for key in keys])
+        used |= handle.payloads.paths(handle.keys, (text for row in rows for text in row))
+    for node, keys in _hashes(handle, pattern_of(prefix) + _CHILDREN):
+        for key in keys:
+            used |= handle.payloads.paths(handle.keys, _values(node, key))
+    return used
+
+
+def _hashes(handle: QueueHandle, pattern: str) -> Iterator[tuple[Connection, list[bytes]]]:
+    """The HASHes with such keys, by server. SCAN finds a job also if it changes its state meanwhile."""
     for node in handle.connection.primaries():
         cursor = None
         while cursor is None or int(cursor):
             cursor, keys = node.call("SCAN", cursor or b"0", "MATCH", pattern, "COUNT", SCANNED_KEYS, "TYPE", "hash")
-            texts = [text for row in node.replies([("HMGET", key, *KEPT_FIELDS) for key in keys]) for text in row]
-            for key in keys:
-                if key.endswith(_CHILDREN):
-                    texts += _values(node, key)
-            used |= handle.payloads.paths(handle.keys, texts)
-    return used
+            yield node, keys
 
 
 def _values(node: Connection, key: bytes) -> Iterator[bytes]:
