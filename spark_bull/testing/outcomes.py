@@ -12,6 +12,7 @@ from spark_bull.error_text import reason_of
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
+from spark_bull.worker.job.running_job import RunningJob
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class JobOutcome:
       id: id of the job.
       name: its name.
       state: where it is afterwards: completed, failed, delayed, wait (it runs again at once) or waiting-children.
-      returnvalue: what Redis stores for a completed job, parsed; None for others.
+      returnvalue: what Redis stores for a completed job, opened and parsed; None for others.
       error: what the processor raised, with its trace; None for a completed job.
       attempts: number of calls of the processor in this call of `process_all`.
     """
@@ -61,7 +62,7 @@ class RecordingPolicy(OutcomePolicy):
             job.id,
             job.name,
             _state_in(outcomes, job.id),
-            _returnvalue_in(outcomes, job.id),
+            _returnvalue_in(outcomes, job),
             result.error,
             1 if before is None else before.attempts + 1,
         )
@@ -69,9 +70,9 @@ class RecordingPolicy(OutcomePolicy):
             self.stop()
 
 
-def _returnvalue_in(outcomes: Outcomes, job_id: str) -> Any:
-    text = dict(zip(outcomes.completed_ids, outcomes.returnvalues, strict=True)).get(job_id)
-    return json.loads(text) if text else None
+def _returnvalue_in(outcomes: Outcomes, job: RunningJob) -> Any:
+    text = dict(zip(outcomes.completed_ids, outcomes.returnvalues, strict=True)).get(job.id)
+    return json.loads(job.handle.opened("returnvalue", job.id, text)) if text else None
 
 
 def _state_in(outcomes: Outcomes, job_id: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from threading import get_ident
 from typing import Any
 
@@ -48,6 +49,15 @@ def test_jobs_that_wait_for_an_attempt_run_at_once_if_delayed_is_given(queue: Bu
     [outcome] = process_all(queue, act, delayed=True)
     assert (outcome.state, outcome.returnvalue, outcome.attempts) == ("completed", 7, 2)
     assert process_all(queue, act) == []
+
+
+def test_results_that_are_encrypted_and_stored_elsewhere_are_opened(redis: EmbeddedRedis, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "key").write_bytes(bytes(32))
+    keeping = {"encrypt_with": f"a=file:{tmp_path / 'key'}", "offload_to": str(tmp_path / "jobs"), "offload_above": 500}
+    queue = BullQueue("mail", url=redis.url, **keeping)
+    for value in ("small", "large" * 200):
+        queue.add({"value": value})
+        assert process_all(queue, act)[0].returnvalue == value
 
 
 @pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
