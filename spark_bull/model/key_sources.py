@@ -28,9 +28,9 @@ def key_sources(name: str, value: str) -> tuple[KeySource, ...]:
         found = _SOURCE.fullmatch(part)
         if found is None:
             raise OptionError(
-                f"expected `{name}` to list ids of keys and where they are, such as 'a=env:MAIL_KEY' or "
-                "'b=file:/run/secrets/mail,a=env:MAIL_KEY', got something else, which is not shown; a key itself is no "
-                "option"
+                f"expected `{name}` to list ids of keys and where they are, such as 'b=file:/run/secrets/mail' or "
+                "'b=file:/run/secrets/mail,a=env:MAIL_SECRET', got something else, which is not shown; a key itself is "
+                "no option"
             )
         sources.append(KeySource(found[1], "env" if found[2] == "env" else "file", found[3]))
     kids = [source.kid for source in sources]

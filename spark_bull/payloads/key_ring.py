@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,9 @@ from spark_bull.model.key_sources import KeySource
 #: Bytes of a key of AES-256.
 KEY_BYTES: Final = 32
 _WANTED: Final = f"expected {KEY_BYTES} bytes, as they are in a file, in hex or in base64"
+
+#: 32 characters of hex are a key of 16 bytes.
+_HALF_A_KEY: Final = re.compile(rb"[0-9a-fA-F]{32}")
 
 
 def key_of(source: KeySource) -> bytes:
@@ -28,8 +32,8 @@ def key_of(source: KeySource) -> bytes:
     text = os.environ.get(source.where)
     if text is None:
         raise OptionError(
-            f"{_named(source)}: {_WANTED}, got no such variable: set it for the driver and for the executors "
-            "(spark.executorEnv.<name>)"
+            f"{_named(source)}: {_WANTED}, got no such variable: set it for the driver and for the executors, or give "
+            "them a file (`file:`); Spark shows spark.executorEnv.<name> in its UI, unless the name contains SECRET"
         )
     return _decoded(source, text)
 
@@ -37,14 +41,16 @@ def key_of(source: KeySource) -> bytes:
 @lru_cache(maxsize=64)
 def _key_in_file(source: KeySource, _changed_ns: int, _size: int) -> bytes:
     content = Path(source.where).read_bytes()
-    return content if len(content) == KEY_BYTES else _decoded(source, content.decode("latin-1"))
+    is_raw = len(content) == KEY_BYTES and not _HALF_A_KEY.fullmatch(content)
+    return content if is_raw else _decoded(source, content.decode("latin-1"))
 
 
 @lru_cache(maxsize=64)
 def _decoded(source: KeySource, text: str) -> bytes:
     text = text.strip()
     try:
-        key = bytes.fromhex(text) if len(text) == 2 * KEY_BYTES else base64.b64decode(text, validate=True)
+        is_hex = _HALF_A_KEY.fullmatch(text.encode()) or len(text) == 2 * KEY_BYTES
+        key = bytes.fromhex(text) if is_hex else base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error):
         raise OptionError(f"{_named(source)}: {_WANTED}, got {len(text)} characters of something else") from None
     if len(key) != KEY_BYTES:

@@ -30,7 +30,7 @@ Open = Callable[..., BullQueue]
 def open_queue(request: pytest.FixtureRequest, redis_url: str, prefix: str, tmp_path: Path) -> Iterator[Open]:
     """Opens the queue `q` with a key and a folder, or with other arguments."""
     for kid in "ab":
-        (tmp_path / kid).write_bytes(kid.encode() * 32)
+        (tmp_path / kid).write_bytes(f"-{kid}".encode() * 16)
     keys = {"encrypt_with": f"a=file:{tmp_path / 'a'}", "offload_to": str(tmp_path / "jobs"), "offload_above": "600b"}
 
     def opened(name: str = "q", **given: Any) -> BullQueue:

@@ -16,11 +16,11 @@ KEY = bytes(range(32))
 
 
 def test_keys_are_listed_with_commas_spaces_or_as_json() -> None:
-    expected = (KeySource("b", "file", "/run/secrets/mail"), KeySource("a", "env", "MAIL_KEY"))
+    expected = (KeySource("b", "file", "/run/secrets/mail"), KeySource("a", "env", "MAIL_SECRET"))
     for text in (
-        "b=file:/run/secrets/mail,a=env:MAIL_KEY",
-        " b=file:/run/secrets/mail, a=env:MAIL_KEY",
-        '["b=file:/run/secrets/mail", "a=env:MAIL_KEY"]',
+        "b=file:/run/secrets/mail,a=env:MAIL_SECRET",
+        " b=file:/run/secrets/mail, a=env:MAIL_SECRET",
+        '["b=file:/run/secrets/mail", "a=env:MAIL_SECRET"]',
     ):
         assert key_sources("encryptWith", text) == expected
 
@@ -46,7 +46,9 @@ def test_a_file_holds_a_key_as_bytes_in_hex_or_in_base64(content: bytes, tmp_pat
 
 def test_an_environment_variable_holds_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     source = KeySource("a", "env", "SPARK_BULL_TEST_KEY")
-    with pytest.raises(OptionError, match=r"key 'a' in the environment variable \w+: .* no such variable"):
+    with pytest.raises(
+        OptionError, match=r"key 'a' in the environment variable \w+: .* no such variable.*or give them a file.*SECRET"
+    ):
         key_of(source)
     for key in (KEY, KEY[::-1]):
         monkeypatch.setenv(source.where, key.hex())
@@ -65,6 +67,7 @@ def test_a_file_that_was_replaced_is_read_again(tmp_path: Path) -> None:
     ("content", "got"),
     [
         (base64.b64encode(KEY[:16]), "got 16 bytes"),
+        (KEY[:16].hex().encode(), "got 16 bytes"),
         (b"secret word", "got 11 characters of something else"),
         (b"", "got 0 bytes"),
     ],
