@@ -27,6 +27,7 @@ class Payloads {
   constructor({ queue, prefix = 'bull', keys = [], folder, above = Infinity, store }) {
     this.keys = new Map(keys.map(({ id, key }) => [id, keyOf(id, key)]));
     this.sealing = keys.length ? keys[0].id : null;
+    this.prefix = prefix;
     this.queue = queue.replace(/^(.+)\{\d+\}$/, '$1');
     this.place = `${segment(prefix)}/${segment(this.queue)}`;
     this.store = store || (folder === undefined ? null : folderStore(folder));
@@ -54,6 +55,9 @@ class Payloads {
   async keep(kind, value) {
     if (value === undefined || (this.sealing === null && !this.store)) return value;
     const text = JSON.stringify(value);
+    if (this.sealing === null && /^\{"\$(sealed|stored)"/.test(text)) {
+      throw new Error(`expected \`${kind}\` without a member $sealed or $stored, which mark kept payloads`);
+    }
     const kept = this.sealing === null ? text : JSON.stringify({ $sealed: this.seal(text, kind) });
     const content = Buffer.from(kept);
     if (!this.store || content.length <= this.above) return JSON.parse(kept);
@@ -107,7 +111,7 @@ class Payloads {
   }
 
   bound(kind) {
-    return Buffer.from(`spark_bull:${kind}:${this.queue}`);
+    return Buffer.from(`spark_bull:${kind}:${this.prefix}:${this.queue}`);
   }
 }
 

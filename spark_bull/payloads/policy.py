@@ -119,7 +119,7 @@ def _folder(keys: QueueKeys) -> str:
 
 def _bound(keys: QueueKeys, kind: Kind) -> bytes:
     """What a sealed text is bound to. All shards of a queue are one: jobs move between them."""
-    return f"spark_bull:{kind}:{logical_queue(keys.queue) or keys.queue}".encode()
+    return f"spark_bull:{kind}:{keys.prefix}:{logical_queue(keys.queue) or keys.queue}".encode()
 
 
 def _path_in(text: str, folder: str) -> str | None:

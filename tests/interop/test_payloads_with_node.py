@@ -52,3 +52,15 @@ def test_workers_of_node_open_payloads_and_keep_results(
     assert b"to have one of the keys a, got b" in reason
     assert [job.data for job in back.page("wait")] == [SMALL, LARGE]
     assert not any(b"private" in (client.dump(one) or b"") for one in client.keys(f"{prefix}:*"))
+
+
+@pytest.mark.parametrize("mark", ["$sealed", "$stored"])
+def test_a_payload_that_looks_like_a_kept_one_is_refused_by_node_without_keys(mark: str, tmp_path: Path) -> None:
+    program = (
+        "const { Payloads } = require('../../docs/node/spark-bull-payloads.js');"
+        f"new Payloads({{ queue: 'q', folder: '{tmp_path}', above: 9 }}).keep('data', {{ {mark}: 1 }})"
+        ".catch((error) => console.log(error.message));"
+    )
+    said = subprocess.run(["node", "-e", program], cwd=NODE_DIRECTORY, capture_output=True, text=True, check=True)
+    assert said.stdout.startswith("expected `data` without a member $sealed or $stored")
+    assert list(tmp_path.iterdir()) == []

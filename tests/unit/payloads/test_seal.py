@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_bull.payloads.seal import NotOpened, seal, unseal
 
-KEY, OTHER, BOUND = b"k" * 32, b"o" * 32, b"spark_bull:data:mail"
+KEY, OTHER, BOUND = b"k" * 32, b"o" * 32, b"spark_bull:data:bull:mail"
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 
