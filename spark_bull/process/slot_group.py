@@ -80,11 +80,15 @@ class SlotGroup(ABC):
         return self._stopping.is_set()
 
     def forget(self, reports: Sequence[Slot]) -> None:
-        """Removes what Redis has of these slots, which have ended: others may get their numbers. Raises ConnectionLost.
+        """Removes the reports of these slots, which have ended. Raises ConnectionLost.
 
         reports: those of all slots of the worker.
         """
         self._control.forget([report for report in reports if report["slot"] in self.numbers])
+
+    def withdraw_stop(self) -> None:
+        """Lets others have the numbers of these slots, which have ended. Raises ConnectionLost."""
+        self._control.withdraw_stop()
 
     def request_end(self) -> bool:
         """Lets the slots return the jobs that they hold. Returns whether Redis could be reached."""

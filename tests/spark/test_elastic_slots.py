@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Event
 from typing import Any
 
 import pytest
@@ -11,6 +12,9 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob, Worker, WorkerFailed
 from spark_bull.capacity.slots import Look, SlotRange, SlotScale
+from spark_bull.process.slot_group import SlotGroup
+from spark_bull.spark.process.elastic_engine import ElasticEngine
+from spark_bull.worker.slot.slot_plan import SlotPlan
 from tests.support.wait import PATIENCE_S, wait_until
 
 
@@ -84,7 +88,7 @@ def test_a_number_of_slots_that_changes_under_load_neither_loses_nor_repeats_a_j
     client: Redis,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also slots for which there is no core end, and others get their numbers."""
+    """Also slots for which there is no core end, and others get the numbers of those that have run."""
     runs, wanted = f"{prefix}:runs", [2]
     monkeypatch.setattr(SlotScale, "wanted", lambda self, look, current, limits: wanted[0])
 
@@ -112,6 +116,45 @@ def test_a_number_of_slots_that_changes_under_load_neither_loses_nor_repeats_a_j
     assert queue.counts()["active"] == queue.counts()["wait"] == 0
     assert set(client.hvals(runs)) == {b"1"}
     assert client.hlen(runs) == added
+
+
+class WaitingGroup(SlotGroup):
+    """Slots that never get a core."""
+
+    def __init__(self, plan: SlotPlan, numbers: range) -> None:
+        super().__init__(plan, numbers, lambda: None)
+        self.cancelled = Event()
+
+    def interrupt(self) -> None:
+        self.cancelled.set()
+
+    def _run_slots(self) -> None:
+        self.cancelled.wait()
+
+
+def test_a_cancelled_slot_whose_process_starts_late_still_reads_that_it_is_to_stop(
+    queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str, client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other slot gets its number, and its request to stop stays in Redis."""
+    worker = Worker(spark, "q", print, slots=(0, 4), url=redis_url, prefix=prefix, protocol=queue.protocol)
+    engine = worker._engine
+    assert isinstance(engine, ElasticEngine)
+    monkeypatch.setattr(engine, "_new_group", WaitingGroup)
+    engine._grow(2)
+    for group in (groups := engine._groups):
+        group.request_stop()
+    engine._look()
+    for group in groups:
+        group.wait(PATIENCE_S)
+    engine._look()
+    assert engine._groups == []
+    engine._grow(2)
+    assert [group.numbers.start for group in engine._groups] == [2, 3]
+    controls = [group._plan.queues[0].claim_settings.control for group in groups]
+    assert [client.get(control) for control in controls] == [b"stop", b"stop"]
+    for group in engine._groups:
+        group.request_stop()
+        group.interrupt()
 
 
 def test_a_worker_without_slots_fails_when_its_session_has_ended(

@@ -44,6 +44,9 @@ class ElasticEngine(LoopEngine):
         #: Tasks that Spark runs at the same time under Spark Connect, which tells them once.
         self._remote_tasks = 0
         self._past_restarts = 0
+        #: Numbers of slots that were cancelled. Their Python process may outlive them: it must still read that it is to
+        #: stop, so others never get these numbers.
+        self._cancelled = set[int]()
         self._failure: WorkerFailed | None = None
 
     def _start_first(self) -> None:
@@ -103,6 +106,7 @@ class ElasticEngine(LoopEngine):
         for group in asked:
             # One that starts from now on reads the request before it claims a job.
             if not any(map(group.has_started, reports)):
+                self._cancelled.update(group.numbers)
                 group.interrupt()
         staying = [group for group in self._groups if not group.is_stopping]
         look = self._looked(reports)
@@ -143,7 +147,7 @@ class ElasticEngine(LoopEngine):
         with self._changing:
             if self._stopping.is_set():
                 return
-            taken = {group.numbers.start for group in self._groups}
+            taken = self._cancelled | {group.numbers.start for group in self._groups}
             for free in islice((one for one in count() if one not in taken), max(0, number)):
                 self._start_group(range(free, free + 1))
             self._slots = len(self._groups)
@@ -156,10 +160,15 @@ class ElasticEngine(LoopEngine):
             by_number[first].request_stop()
 
     def _forget(self, ended: Sequence[SlotGroup], reports: Sequence[Slot]) -> None:
-        """Removes slots that have ended, so that others can have their numbers. Raises ConnectionLost."""
+        """Removes slots that have ended, so that others can have their numbers. Raises ConnectionLost.
+
+        Those that were cancelled keep their number and the request to stop, which expires.
+        """
         with self._changing:
             for group in ended:
                 group.forget(reports)
+                if group.numbers.start not in self._cancelled:
+                    group.withdraw_stop()
                 self._past_restarts += group.restarts
                 self._groups = [one for one in self._groups if one is not group]
             self._slots = len(self._groups)

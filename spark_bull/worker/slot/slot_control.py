@@ -42,11 +42,10 @@ class SlotControl:
             queue.handle.connection.call("DEL", queue.claim_settings.control)
 
     def forget(self, reports: Sequence[Slot]) -> None:
-        """Removes these reports, and requests, of slots that have ended. Raises ConnectionLost."""
+        """Removes these reports of slots that have ended. Raises ConnectionLost."""
         if reports:
             names = [report_name(report["slot"], report["started"]) for report in reports]
             self._plan.handle.connection.call("HDEL", self._plan.handle.keys.slots(self._plan.worker), *names)
-        self.withdraw_stop()
 
     def request(self, what: Literal["stop", "end"]) -> bool:
         """Lets the slots stop once they have finished their jobs, or return them. Returns whether Redis was reached."""
