@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_bull.dialects.base import Dialect
@@ -41,30 +41,38 @@ class JobOutcome:
         return None if self.error is None else reason_of(self.error)
 
 
+@dataclass
+class Record:
+    """The last outcome of each job, in the order in which they ended. attempts: of all jobs together."""
+
+    by_id: dict[str, JobOutcome] = field(default_factory=dict)
+    attempts: int = 0
+
+    def add(self, outcome: JobOutcome) -> None:
+        """Adds the outcome of one attempt."""
+        before = self.by_id.pop(outcome.id, None)
+        self.by_id[outcome.id] = outcome if before is None else replace(outcome, attempts=before.attempts + 1)
+        self.attempts += 1
+
+
 @dataclass(frozen=True)
 class RecordingPolicy(OutcomePolicy):
-    """Keeps the last outcome of each job, in the order in which they ended. stop: called after `most` attempts."""
+    """Keeps the outcomes in `kept`. stop: called after `most` attempts."""
 
     most: int = 0
     stop: Callable[[], object] = lambda: None
-    by_id: dict[str, JobOutcome] = field(default_factory=dict)
+    kept: Record = field(default_factory=Record)
 
     @property
     def is_full(self) -> bool:
         """Whether there were `most` attempts."""
-        return sum(outcome.attempts for outcome in self.by_id.values()) >= self.most
+        return self.kept.attempts >= self.most
 
     def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
         super().record(outcomes, dialect, result, now)
         job = result.job
-        before = self.by_id.pop(job.id, None)
-        self.by_id[job.id] = JobOutcome(
-            job.id,
-            job.name,
-            _state_in(outcomes, job.id),
-            _returnvalue_in(outcomes, job),
-            result.error,
-            1 if before is None else before.attempts + 1,
+        self.kept.add(
+            JobOutcome(job.id, job.name, _state_in(outcomes, job.id), _returnvalue_in(outcomes, job), result.error)
         )
         if self.is_full:
             self.stop()

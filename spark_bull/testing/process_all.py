@@ -20,6 +20,7 @@ from spark_bull.worker.job.job_tasks import is_coroutine_function
 from spark_bull.worker.job.outcome_policy import BackoffStrategy
 from spark_bull.worker.slot.slot_control import SlotControl
 from spark_bull.worker.slot.slot_state import Setup
+from spark_bull.worker.slot.status import lag_of
 
 
 def process_all(
@@ -29,6 +30,7 @@ def process_all(
     delayed: bool = False,
     setup: Setup | None = None,
     backoff_strategy: BackoffStrategy | None = None,
+    retry: Mapping[str, int] | None = None,
     most_attempts: int = 10_000,
 ) -> list[JobOutcome]:
     """Processes the jobs of a queue, also those that are added meanwhile, until none can be claimed.
@@ -47,6 +49,7 @@ def process_all(
       delayed: whether delayed jobs, also those that wait for another attempt, run at once.
       setup: see LocalWorker.
       backoff_strategy: see LocalWorker.
+      retry: maximum attempts of a job by the class of its error; see LocalWorkerArguments.
       most_attempts: number of calls of the processor after which it is an error that there are still jobs.
 
     Returns:
@@ -57,7 +60,7 @@ def process_all(
       SparkBullError: when there are still jobs after `most_attempts`, such as one that always returns itself.
       ConnectionLost: if Redis cannot be reached.
     """
-    options = local_options({}, processor)
+    options = local_options({} if retry is None else {"retry": retry}, processor)
     processing = processing_of(
         "loop", processor, backoff_strategy=backoff_strategy, setup=setup, env=None, tracer=None, meter=None
     )
@@ -69,13 +72,13 @@ def process_all(
     drain = ConcurrentDrain if any(map(is_coroutine_function, runner.functions.values())) else ChunkDrain
     while True:
         drain(replace(plan, policy=policy), 0, runner).run()
-        if policy.is_full:
+        waiting = queue.page("delayed") if delayed else []
+        if policy.is_full and (waiting or lag_of(queue.handle)):
             raise SparkBullError(
                 f"expected no job in queue {queue.name} after {most_attempts:,} attempts (`most_attempts`), got "
                 f"{queue.counts()}: does a job return or delay itself each time?"
             )
-        waiting = queue.page("delayed") if delayed else []
         if not waiting:
-            return list(policy.by_id.values())
+            return list(policy.kept.by_id.values())
         for job in waiting:
             queue.promote(job.id)

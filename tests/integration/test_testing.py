@@ -90,6 +90,20 @@ def test_a_job_that_always_returns_itself_is_an_error(queue: BullQueue) -> None:
         process_all(queue, None)  # type: ignore[arg-type]
 
 
+def test_the_last_attempt_that_is_allowed_is_no_error_if_no_job_is_left(queue: BullQueue) -> None:
+    queue.add_many([NewJob({"value": 1}), NewJob({"fails": 1}, attempts=2, backoff=3_600_000)])
+    assert len(process_all(queue, act, most_attempts=2)) == 2
+    assert len(process_all(queue, act, most_attempts=1, delayed=True)) == 1
+    queue.add({"fails": 1}, attempts=2, backoff=3_600_000)
+    with pytest.raises(SparkBullError, match="expected no job in queue mail after 1 attempts"):
+        process_all(queue, act, most_attempts=1, delayed=True)
+
+
+def test_retry_overrides_the_attempts_of_a_job(queue: BullQueue) -> None:
+    queue.add({"fails": 9}, attempts=5)
+    assert [(one.state, one.attempts) for one in process_all(queue, act, retry={"ValueError": 2})] == [("failed", 2)]
+
+
 def test_each_test_begins_with_an_empty_redis(queue: BullQueue) -> None:
     assert process_all(queue, act) == []
     queue.add({"value": 1})
