@@ -46,7 +46,8 @@ class Guard:
         Guard("mail", pause_when="failedRate > 0.2 over 1m", resume_after_s=300)
 
     Parameters:
-      queue: name or glob of the queues; each one is paused by itself.
+      queue: name or glob of the queues; each one is paused by itself, as is each shard of a sharded queue: the numbers
+        hold for one shard.
       pause_when: `failedRate > x over time`, the share of failed ones among the jobs that have ended in this time, or
         `failed > n over time`, their number; also with `>=`. A job has failed when it has no attempts left. Times are
         such as 30s, 1m or 2h, from 1s to 1d.

@@ -9,10 +9,12 @@ import pytest
 from redis import Redis
 
 from spark_bull.model.guards import Guard
+from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.verbs import GuardReply, guard
 from spark_bull.queue.monitor.find import describe
-from tests.support.work_bench import WorkBench, completed, failed_for
+from tests.support.wait import wait_until
+from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1
 
 GUARD = Guard("q", "failedRate > 0.5 over 1m", resume_after_s=300, min_jobs=4)
 NOTHING = GuardReply("", "", False)
@@ -115,6 +117,24 @@ def test_completed_jobs_count_although_they_are_removed(bench: WorkBench) -> Non
     assert look(bench, 2) == NOTHING
     end_jobs(bench, failing=1)
     assert look(bench, 4).why == "failedRate > 0.5 over 1m: 6 of 11 jobs failed"
+
+
+@not_bull_1
+def test_duplicates_do_not_count_as_completed_if_jobs_are_kept_for_longer_than_the_window(bench: WorkBench) -> None:
+    end_jobs(bench, completing=1)
+    [before] = bench.queue.page("completed")
+    assert before.finished_on is not None
+    rule = Guard("q", "failedRate > 0.5 over 1d", min_jobs=4)
+    assert guard(bench.handle, rule, now=before.finished_on) == NOTHING
+    wait_until(lambda: server_time_ms(bench.client) > before.finished_on, "the next millisecond")
+    end_jobs(bench, failing=3, completing=1)
+    bench.queue.add_many(NewJob({}, job_id="same") for _ in range(50))
+    assert guard(bench.handle, rule, now=before.finished_on + 80_000 * S).why.endswith("3 of 4 jobs failed")
+
+
+def server_time_ms(client: Redis) -> int:
+    seconds, micros = client.time()
+    return int(seconds) * 1000 + int(micros) // 1000
 
 
 def test_a_number_of_failed_jobs_pauses_the_queue(bench: WorkBench) -> None:

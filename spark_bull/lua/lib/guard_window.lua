@@ -14,8 +14,8 @@ local function write(key, arg, state)
   redis.call('SET', key.guard, cmsgpack.pack(state), 'PX', ttl_ms)
 end
 
--- Numbers of jobs that grow as jobs end, by three sources, each of which can lack some: the id counter, the kept jobs
--- and the metrics of workers.
+-- Numbers of jobs that grow as jobs end, by three sources: the id counter, which may grow without them, and the kept
+-- jobs and the metrics of workers, which can lack some.
 local function counted(key, arg, now)
   local call = redis.call
   return {
@@ -35,9 +35,14 @@ local function since(key, arg, before, now)
   local failed = math.max(
     0, now.failed - before.failed, now.metrics_failed - before.metrics_failed, kept(key.failed)
   )
-  local completed = math.max(
-    0, now.ended - before.ended - failed, now.metrics_completed - before.metrics_completed, kept(key.completed)
-  )
+  local by_metrics, by_kept = now.metrics_completed - before.metrics_completed, kept(key.completed)
+  local completed = math.max(0, by_metrics, by_kept)
+  -- The counter also counts duplicates and jobs that were removed before they ended: only if the others can lack jobs.
+  -- Older kept jobs show that none of the window were removed to keep a number of jobs.
+  local has_all = by_metrics > 0 or (by_kept > 0 and redis.call('ZCOUNT', key.completed, '-inf', before.at) > 0)
+  if not has_all then
+    completed = math.max(completed, now.ended - before.ended - failed)
+  end
   return failed, completed + failed
 end
 
