@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import Final
+import sys
+from typing import Any, Final
 
 from spark_bull.process.picklable import check_picklable_plan
 from spark_bull.process.process_slot import ProcessSlot
@@ -25,10 +26,18 @@ class LocalEngine(SlotEngine):
 
     def _start_slots(self) -> None:
         if self._processes:
-            check_picklable_plan(pickle.dumps, _IN_MODULE, self._plan)
+            check_picklable_plan(_pickled, _IN_MODULE, self._plan)
         for _ in range(self._given):
             self._add_slots(1)
 
     def _new_group(self, plan: SlotPlan, numbers: range) -> SlotGroup:
         kind = ProcessSlot if self._processes else ThreadSlot
         return kind(plan, numbers, self._request_stop)
+
+
+def _pickled(function: Any) -> bytes:
+    """Pickles a function by its module, which a process must be able to import. Raises what prevents that."""
+    pickled = pickle.dumps(function)
+    if b"__main__" in pickled and not hasattr(sys.modules["__main__"], "__file__"):
+        raise pickle.PicklingError("it is defined in a program without a file, such as a notebook")
+    return pickled

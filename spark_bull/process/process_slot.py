@@ -14,14 +14,18 @@ from multiprocessing.context import SpawnProcess
 from typing import Final, NamedTuple
 
 from spark_bull.error_text import described
+from spark_bull.errors import SparkBullError
 from spark_bull.process.slot_group import SlotGroup
 from spark_bull.threads import PollingThread
 from spark_bull.worker.slot.slot import run_slot
 from spark_bull.worker.slot.slot_plan import SlotPlan
 from spark_bull.worker.slot.slot_state import SetupFailed
+from spark_bull.worker.slot.status import slots_of
 
 #: A fork of a program with threads may wait for ever for a lock that another thread held.
 _SPAWN: Final = get_context("spawn")
+#: Why a process may end before it runs its slot: it imports the program's module, which starts processes again.
+_NO_GUARD: Final = "; does the program start under `if __name__ == '__main__':`?"
 #: Interval at which a slot looks whether the program still runs, s.
 _LOOK_S: Final = 1.0
 
@@ -70,8 +74,15 @@ class ProcessSlot(SlotGroup):
         self._started = started
         started.process.join()
         self._started = None
-        _raise_error(started)
+        _raise_error(started, self._has_reported)
         atexit.unregister(self.interrupt)
+
+    def _has_reported(self) -> bool:
+        """Whether the process that was started last has begun to run the slot; also if Redis is away."""
+        try:
+            return any(map(self.has_started, slots_of(self._plan.handle, self._plan.worker)))
+        except SparkBullError:
+            return True
 
     def _new_process(self) -> _Started:
         errors, theirs = _SPAWN.Pipe(duplex=False)
@@ -83,17 +94,21 @@ class ProcessSlot(SlotGroup):
         return _Started(process, errors)
 
 
-def _raise_error(ended: _Started) -> None:
+def _raise_error(ended: _Started, has_reported: Callable[[], bool]) -> None:
     """Raises what has ended the process, unless the slot has stopped."""
     with ended.errors:
         error = _received(ended.errors)
     if error is not None:
         raise SetupFailed(error.text) if error.is_of_setup else SlotProcessEnded(error.text)
     status = ended.process.exitcode
-    if status != 0:
+    if status == 0:
+        return
+    if status is not None and status < 0:
+        how = f"signal {signal.Signals(-status).name}"
+    else:
         # None: another thread has read it.
-        how = f"signal {signal.Signals(-status).name}" if status is not None and status < 0 else f"status {status}"
-        raise SlotProcessEnded(f"process {ended.process.pid} of a slot ended with {how}")
+        how = f"status {status}{'' if has_reported() else _NO_GUARD}"
+    raise SlotProcessEnded(f"process {ended.process.pid} of a slot ended with {how}")
 
 
 def _received(errors: Connection) -> _Error | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -44,6 +45,25 @@ with LocalWorker("q", lambda job: "done", url=sys.argv[1], prefix=sys.argv[2]) a
     queue.wait("1", 60)
 queue.add({})
 print([outcome.returnvalue for outcome in process_all(queue, lambda job: "tested")])
+"""
+
+IN_NO_FILE = """
+import sys
+from spark_bull import LocalWorker
+
+def process(job): ...
+
+LocalWorker("q", process, processes=True, url=sys.argv[1], prefix=sys.argv[2]).start()
+"""
+WITHOUT_MAIN_GUARD = """
+import sys
+from spark_bull import LocalWorker
+from spark_bull.process import slot_group
+from tests.support.local_jobs import hold
+
+slot_group.MAX_FAILED_STARTS = 1
+with LocalWorker("q", hold, processes=True, url=sys.argv[1], prefix=sys.argv[2]) as worker:
+    worker.await_termination()
 """
 
 
@@ -92,6 +112,25 @@ def test_a_function_that_other_processes_cannot_import_is_refused(redis_url: str
     worker = LocalWorker("q", lambda job: None, processes=True, url=redis_url, prefix=prefix)
     with pytest.raises(OptionError, match=r"expected `processor` to be picklable.* define it at the top level"):
         worker.start()
+
+
+def test_a_function_of_a_program_without_a_file_is_refused_for_processes(redis_url: str, prefix: str) -> None:
+    command = [sys.executable, "-c", IN_NO_FILE, redis_url, prefix]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "defined in a program without a file, such as a notebook; define it at the top level" in ended.stderr
+    assert ended.returncode == 1
+
+
+def test_an_error_asks_for_the_main_guard_when_a_process_ends_before_it_runs_its_slot(
+    redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(WITHOUT_MAIN_GUARD)
+    command = [sys.executable, program, redis_url, prefix]
+    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
+    assert "ended with status 1; does the program start under `if __name__ == '__main__':`?" in ended.stderr
+    assert ended.returncode == 1
 
 
 def test_slots_that_have_started_stop_when_another_one_cannot_start(
