@@ -360,7 +360,16 @@ class JobDamaged(SparkBullError, ValueError):
 
 
 class PayloadUnreadable(SparkBullError):
-    """An encrypted or stored payload or result cannot be opened: another key, or an object that is gone."""
+    """An encrypted or stored payload or result cannot be opened: another key, or an object that is gone.
+
+    Parameters:
+      message: the text of the error.
+      may_pass: whether it may open later, as the file system of `offloadTo` has failed.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 #: What fails a job without a further attempt.

@@ -83,7 +83,8 @@ class PayloadPolicy:
             if self.keys and text.startswith(_SEALED_MARK):
                 text = unseal(text, {source.kid: key_of(source) for source in self.keys}, _bound(keys, kind))
         except NotOpened as error:
-            raise PayloadUnreadable(f"expected `{kind}` of job {job_id} of queue {keys.queue} to {error}") from None
+            message = f"expected `{kind}` of job {job_id} of queue {keys.queue} to {error}"
+            raise PayloadUnreadable(message, may_pass=error.may_pass) from None
         return text
 
     def delete(self, paths: Iterable[str]) -> int:

@@ -24,7 +24,14 @@ _NONCE_BYTES: Final = 12
 
 
 class NotOpened(Exception):
-    """A sealed or stored text cannot be opened. The message goes on from `expected … to`, and names no job."""
+    """A sealed or stored text cannot be opened. The message goes on from `expected … to`, and names no job.
+
+    may_pass: whether it may open later, as the file system of the object has failed.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 def seal(text: str, kid: str, key: bytes, bound: bytes, source: str | None = None) -> str:

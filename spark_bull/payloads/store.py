@@ -11,6 +11,7 @@ import re
 from typing import Final
 from urllib.parse import quote
 
+from spark_bull.errors import SparkBullError
 from spark_bull.payloads.extras import objects
 from spark_bull.payloads.seal import VERSION, NotOpened, parts_of
 
@@ -44,7 +45,14 @@ def store(text: str, root: str, folder: str, source: str) -> str:
 def fetch(text: str, root: str, folder: str) -> str:
     """The text that is stored. Raises NotOpened."""
     path = path_of(text, folder)
-    content: bytes | None = objects().read(root, path)
+    try:
+        content: bytes | None = objects().read(root, path)
+    except SparkBullError:  # Also JobTimeout and JobCancelled, which interrupt the read.
+        raise
+    except Exception as error:  # A file system raises anything, also with secrets in the message.
+        raise NotOpened(
+            f"be the object {path}, which could not be read from `offloadTo`: {type(error).__name__}", may_pass=True
+        ) from None
     if content is None:
         raise NotOpened(f"be the object {path} in `offloadTo`, which is gone or was never there")
     wanted = parts_of(text, STORED).get("sha256")

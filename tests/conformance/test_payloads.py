@@ -15,7 +15,14 @@ from spark_bull.errors import OptionError, PayloadUnreadable, WrongState
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Change, FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.core.handle import REMOVE_SIZE
+from spark_bull.queue.core.verbs import Sweep
+from spark_bull.queue.jobs.objects import swept_ids
 from spark_bull.queue.manage.sweep import Swept
+from spark_bull.queue.process.claim import unpack_claimed
+from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS
@@ -114,6 +121,34 @@ def test_a_worker_fails_only_the_jobs_that_it_cannot_open(open_queue: Open, tmp_
     assert "sealed with one of the keys a, got key 'b'" in reasons[other]
 
 
+def test_an_object_that_cannot_be_read_now_fails_an_attempt_of_its_job_alone(open_queue: Open, tmp_path: Path) -> None:
+    queue = open_queue()
+    large = queue.add(LARGE, attempts=2)
+    (path,) = stored(tmp_path)
+    content = path.read_bytes()
+    path.unlink()
+    # Not readable, also by root.
+    path.mkdir()
+    small = queue.add(SMALL, attempts=2)
+    errors: list[str] = []
+
+    def mend(job: RunningJob) -> Any:
+        if job.id == small:
+            return None
+        try:
+            return job.data
+        except PayloadUnreadable as error:
+            errors.append(str(error))
+            path.rmdir()
+            path.write_bytes(content)
+            raise
+
+    process(queue, mend, ended=2)
+    (error,) = errors
+    assert re.search("the object .*, which could not be read from `offloadTo`: IsADirectoryError", error)
+    assert {job.id for job in queue.page("completed")} == {large, small}
+
+
 def test_all_ways_to_add_and_change_payloads_seal_them(open_queue: Open, client: Redis, tmp_path: Path) -> None:
     queue, kids = open_queue(), open_queue("kids")
     flow = queue.add_flow(FlowJob(LARGE, children=[FlowJob(SMALL, queue="kids"), FlowJob(LARGE, queue="kids")]))
@@ -172,6 +207,58 @@ def test_objects_are_deleted_with_the_jobs_that_verbs_remove(open_queue: Open, t
     assert queue.drain() == 1
     assert len(stored(tmp_path)) == 4
     assert [job.data for job in queue.page("completed")] == [LARGE, LARGE]
+
+
+@each_dialect
+def test_clean_and_drain_look_at_the_jobs_of_one_call_at_a_time(
+    open_queue: Open, client: Redis, tmp_path: Path
+) -> None:
+    queue = open_queue()
+    handle, waiting = queue.handle, 6 * REMOVE_SIZE
+    ids = queue.add_many([NewJob(LARGE) if number % 6 == 0 else NewJob({}) for number in range(waiting)]).ids
+    first = swept_ids(handle, Sweep(handle.dialect.state_key("wait"), b"0", REMOVE_SIZE))
+    assert sorted(int(one) for one in first) == sorted(int(one) for one in ids[: 5 * REMOVE_SIZE])
+    # Locked jobs stay, and the position moves on behind them.
+    locked = ids[::12]
+    for job_id in locked:
+        client.set(handle.keys.lock(job_id), "t")
+    assert len(queue.clean(state="wait", limit=3)) == 3
+    assert len(stored(tmp_path)) == REMOVE_SIZE
+    assert len(queue.clean(state="wait")) == waiting - 3 - len(locked)
+    assert len(stored(tmp_path)) == len(locked)
+    assert queue.drain() == len(locked)
+    assert stored(tmp_path) == []
+
+
+@each_dialect
+def test_cleaned_jobs_of_a_finished_state_lose_their_objects(open_queue: Open, client: Redis, tmp_path: Path) -> None:
+    queue = open_queue()
+    count = REMOVE_SIZE + 20
+    queue.add_many([NewJob(LARGE) for _ in range(count)])
+    process(queue, lambda _: 1, ended=count)
+    assert len(queue.clean(limit=2)) == 2
+    assert len(stored(tmp_path)) == count - 2
+    assert len(queue.clean()) == count - 2
+    assert stored(tmp_path) == []
+
+
+def test_a_claiming_query_reads_jobs_again_whose_objects_cannot_be_read_now(open_queue: Open, tmp_path: Path) -> None:
+    queue = open_queue()
+    large = queue.add(LARGE)
+    (path,) = stored(tmp_path)
+    (taken,) = ClaimLedger(queue.handle, "reader").claim(ClaimSettings("reader"), 1)
+    token, claimed = taken.portion.token, unpack_claimed(taken.portion.packed)
+    content = path.read_bytes()
+    path.unlink()
+    (row,) = claim_batch(queue.handle, token, claimed).to_pylist()
+    assert "which is gone" in row["deferredFailure"]
+    path.mkdir()
+    with pytest.raises(PayloadUnreadable, match="could not be read from `offloadTo`: IsADirectoryError"):
+        claim_batch(queue.handle, token, claimed)
+    path.rmdir()
+    path.write_bytes(content)
+    (row,) = claim_batch(queue.handle, token, claimed).to_pylist()
+    assert (row["id"], json.loads(row["data"]), row["deferredFailure"]) == (large, LARGE, None)
 
 
 @pytest.mark.parametrize("state", ["completed", "failed"])

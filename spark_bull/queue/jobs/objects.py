@@ -8,9 +8,12 @@ from itertools import islice
 from typing import Final
 
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.core.verbs import Sweep
 
 #: The fields of a job that may be stored elsewhere.
 KEPT_FIELDS: Final = ("data", "returnvalue")
+#: Ids of a list that a call looks at for each one that it may remove, as lua/lib/sweep.lua.
+_LOOKS: Final = 5
 
 
 @contextmanager
@@ -37,3 +40,15 @@ def deleting_objects(handle: QueueHandle, ids: Callable[[], Iterable[bytes]]) ->
         there = handle.connection.replies([("EXISTS", base + job_id) for job_id in part])
         gone = [job_id for job_id, exists in zip(part, there, strict=True) if not exists]
         handle.payloads.delete(path for job_id in gone for path in paths[job_id])
+
+
+def swept_ids(handle: QueueHandle, sweep: Sweep) -> list[bytes]:
+    """The jobs among which one call of `clean` or `drain` removes some: those that lua/lib/sweep.lua looks at."""
+    key, size, call = handle.keys[sweep.store.key], sweep.size, handle.connection.call
+    if sweep.store.kind == "set":
+        ids: list[bytes] = list(call("SSCAN", key, sweep.position, "COUNT", size)[1])
+        return ids
+    start = int(sweep.position)
+    if sweep.store.kind == "list":
+        return list(call("LRANGE", key, -start - _LOOKS * size, -start - 1))
+    return list(call("ZRANGE", key, start, start + size - 1))

@@ -6,7 +6,7 @@ long; after an interruption, calling it again does the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from spark_bull.dialects.base import may_be_other_key
@@ -16,8 +16,8 @@ from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, Que
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, REMOVE_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import JobKeys, JobReply, Sweep
-from spark_bull.queue.jobs.objects import deleting_objects
-from spark_bull.queue.jobs.read import read_job, read_jobs
+from spark_bull.queue.jobs.objects import deleting_objects, swept_ids
+from spark_bull.queue.jobs.read import read_job
 
 _FINISHED: Final = ("completed", "failed")
 _WAITING: Final = ("wait", "paused", "prioritized")
@@ -98,24 +98,21 @@ def clean(
     handle.dialect.state_key(state)
     if state == _NOT_CLEANED:
         raise DialectError(f"jobs in {state} can't be cleaned, as others depend on them: remove them one by one")
-    with deleting_objects(handle, lambda: _ids_in(handle, [state])):
-        return _cleaned(handle, grace_ms, limit, state)
-
-
-def _cleaned(handle: QueueHandle, grace_ms: int, limit: int, state: str) -> list[str]:
     store, ids = handle.dialect.state_key(state), list[str]()
     before = handle.connection.now_ms() - grace_ms
     position = _BEGINNING
     while position:
-        reply = verbs.clean(
-            handle,
-            Sweep(store, position, REMOVE_SIZE),
-            state=state,
-            before=before,
-            finished=state in _FINISHED,
-            removed=len(ids),
-            limit=limit - len(ids) if limit else _NO_LIMIT,
-        )
+        part = Sweep(store, position, REMOVE_SIZE)
+        with deleting_objects(handle, partial(swept_ids, handle, part)):
+            reply = verbs.clean(
+                handle,
+                part,
+                state=state,
+                before=before,
+                finished=state in _FINISHED,
+                removed=len(ids),
+                limit=limit - len(ids) if limit else _NO_LIMIT,
+            )
         position = reply.position
         ids += reply.removed
     return ids
@@ -127,19 +124,15 @@ def drain(handle: QueueHandle, *, delayed: bool = False) -> int:
     A paused queue stays paused; the next jobs of job schedulers stay.
     """
     states = [state for state in (*_WAITING, *(["delayed"] if delayed else [])) if state in handle.dialect.states]
-    with deleting_objects(handle, lambda: _ids_in(handle, states)):
-        return sum(_drained(handle, state) for state in states)
-
-
-def _ids_in(handle: QueueHandle, states: Sequence[str]) -> Iterator[bytes]:
-    for chunk in read_jobs(handle, states, ()):
-        yield from chunk.ids
+    return sum(_drained(handle, state) for state in states)
 
 
 def _drained(handle: QueueHandle, state: str) -> int:
     store, removed, position = handle.dialect.state_key(state), 0, _BEGINNING
     while position:
-        reply = verbs.drain(handle, Sweep(store, position, REMOVE_SIZE), limit=_NO_LIMIT)
+        part = Sweep(store, position, REMOVE_SIZE)
+        with deleting_objects(handle, partial(swept_ids, handle, part)):
+            reply = verbs.drain(handle, part, limit=_NO_LIMIT)
         position = reply.position
         removed += reply.removed
     return removed

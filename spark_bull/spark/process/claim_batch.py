@@ -61,12 +61,18 @@ def _value(job: RunningJob, source: str) -> Any:
 
 
 def _opened(handle: QueueHandle, ids: Sequence[str], made: Mapping[str, Any]) -> dict[str, Any]:
-    """The payloads, opened, and why the jobs must fail whose payload cannot be opened, which stays as it is."""
+    """The payloads, opened, and why the jobs must fail whose payload cannot be opened, which stays as it is.
+
+    Raises PayloadUnreadable if the file system of payloads has failed.
+    """
     texts, reasons = (listed(made[name], len(ids)) for name in ("data", "deferred_failure"))
     for place, (job_id, text) in enumerate(zip(ids, texts, strict=True)):
         try:
             texts[place] = text and handle.opened("data", job_id, text)
         except PayloadUnreadable as error:
+            if error.may_pass:
+                # The reason would be final. Spark runs the task again.
+                raise
             reasons[place] = reasons[place] or str(error)
     return {"data": texts, "deferred_failure": reasons}
 

@@ -146,6 +146,25 @@ def test_objects_that_are_gone_or_changed_are_named(root: str) -> None:
         policy.opened(MAIL, "data", "7", kept)
 
 
+def test_an_error_of_the_file_system_is_named_without_its_message_and_may_pass(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = PayloadPolicy((), root, 100)
+    kept = policy.kept(MAIL, "data", LARGE, "1")
+    (path,) = objects()
+
+    def refuse(*_: object) -> bytes:
+        raise PermissionError("password")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "cat_file", refuse)
+    with pytest.raises(
+        PayloadUnreadable, match=f"job 7 of queue mail to be the object {path}, .*: PermissionError$"
+    ) as found:
+        policy.opened(MAIL, "data", "7", kept)
+    assert found.value.may_pass
+    assert pickle.loads(pickle.dumps(found.value)).may_pass
+
+
 def test_a_payload_that_looks_like_a_kept_one_is_refused_unless_it_is_sealed(key: KeySource, root: str) -> None:
     for text in ('{"$sealed":1}', '{"$stored":1}'):
         with pytest.raises(OptionError, match=r"expected `data` without a member `\$sealed` or `\$stored`"):
