@@ -168,6 +168,22 @@ def test_each_action_calls_again_unless_it_is_cached(bull: Bull, call: Call, que
     assert calls == {1: 3, 2: 3}
 
 
+def test_equal_rows_are_jobs_of_their_own_also_when_one_task_has_several_partitions(
+    bull: Bull, call: Call, queue: BullQueue
+) -> None:
+    runs: Counter[str] = Counter()
+
+    def processor(job: RunningJob) -> None:
+        runs[job.id] += 1
+
+    equal = bull.spark.range(8, numPartitions=4).select(f.lit(7).alias("n"))
+    with OurWorker(queue.handle, processor):
+        called = call(equal)
+        assert len({row["jobId"] for row in called.coalesce(1).collect()}) == 8
+        assert len({row["jobId"] for row in called.union(called).collect()}) == 16
+    assert [*runs.values()] == [1] * 24
+
+
 def test_few_jobs_are_in_flight(bull: Bull, call: Call, queue: BullQueue) -> None:
     most: list[int] = []
 
@@ -374,6 +390,15 @@ def test_wrong_arguments_in_sql_are_errors(
     with pytest.raises(PySparkException) as caught:
         sql(arguments)
     assert message in str(caught.value)
+
+
+@pytest.mark.capability("table-function")
+def test_equal_rows_are_jobs_of_their_own_in_sql(bull: Bull, sql: Callable[..., DataFrame], squares: OurWorker) -> None:
+    equal = bull.spark.range(8, numPartitions=4).select(f.lit(7).alias("n"), f.lit("x").alias("an `odd` name"))
+    equal.createOrReplaceTempView("numbers")
+    rows = sql().coalesce(1).collect()
+    assert [row["result"] for row in rows] == ["49"] * 8
+    assert len({row["jobId"] for row in rows}) == 8
 
 
 @pytest.mark.capability("table-function")

@@ -145,6 +145,19 @@ def test_a_call_seals_its_payloads_and_opens_results(
         assert [*json.loads(without[0]["result"])] == ["$sealed"]
 
 
+@pytest.mark.capability("table-function")
+def test_a_call_in_sql_seals_its_payloads_and_opens_results(
+    bull: Bull, client: Redis, prefix: str, keeping: dict[str, str]
+) -> None:
+    queue = BullQueue("q", protocol="bullmq", **bull.options, **arguments(keeping))
+    rows(bull).createOrReplaceTempView("texts")
+    options = ", ".join(f"{name} => '{value}'" for name, value in {**bull.options, **opening(keeping)}.items())
+    with OurWorker(queue.handle, lambda job: job.data["text"].upper(), chunk_size=20):
+        found = bull.spark.sql(f"SELECT * FROM bull_call(TABLE(texts), 'q', protocol => 'bullmq', {options})").collect()
+    assert {row["result"] for row in found} == {row["text"].upper() for row in rows(bull).collect()}
+    assert is_private(client, prefix)
+
+
 def test_a_read_with_a_wrong_key_names_the_job_and_the_key(bull: Bull, keeping: dict[str, str], tmp_path: Path) -> None:
     bull.write(rows(bull, 1), protocol="bullmq", **keeping)
     (tmp_path / "key").write_bytes(b"w" * 32)

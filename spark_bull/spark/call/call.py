@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from pyspark.sql import DataFrame
+from pyspark.sql.functions import spark_partition_id
 from pyspark.sql.types import DataType, StructType
 
 from spark_bull.dialects.encode.codec import check_defaults, defaults_of
@@ -18,7 +19,7 @@ from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import QUEUE
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.spark.call.results import output_schema
-from spark_bull.spark.call.task import CallPlan
+from spark_bull.spark.call.task import PARTITION, CallPlan
 from spark_bull.spark.dispatch.rows import call_rows
 from spark_bull.spark.json.ddl import parse_type
 
@@ -88,7 +89,7 @@ def call(
         details=details,
         **options,
     )
-    return df.mapInArrow(plan, plan.columns)
+    return df.select("*", spark_partition_id().alias(PARTITION)).mapInArrow(plan, plan.columns)
 
 
 def call_plan(

@@ -9,15 +9,15 @@ from typing import Any, Final, cast
 
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.functions import udtf
-from pyspark.sql.types import StructType
-from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
+from pyspark.sql.types import IntegerType, StructField, StructType
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, SelectedColumn, UserDefinedTableFunction
 
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.options.arguments import ConnectionArguments
+from spark_bull.options.arguments import CallArguments
 from spark_bull.options.values import json_object
 from spark_bull.queue.call.chunks import CHUNK
 from spark_bull.spark.call.call import call_plan
-from spark_bull.spark.call.task import CallPlan, Task
+from spark_bull.spark.call.task import PARTITION, CallPlan, Task
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.platform.rows import batches_of, rows_of
 
@@ -35,14 +35,14 @@ _ARGUMENTS: Final = {
     _in_sql(name): name
     for name in (
         *("return_schema", "timeout_ms", "in_flight", "on_error", "keep_ms", "job", "details"),
-        *ConnectionArguments.__annotations__,
+        *CallArguments.__annotations__,
     )
 }
 
 
 @dataclass(kw_only=True)
 class CallAnalysis(AnalyzeResult):
-    """The columns of a call, and what its tasks need. rows: the columns of its rows."""
+    """The columns of a call, and what its tasks need. rows: the columns of its rows, and PARTITION."""
 
     plan: CallPlan
     rows: StructType
@@ -59,7 +59,15 @@ class BullCall:
         if isinstance(given.get("job"), str):
             given["job"] = json_object("job", given["job"])
         plan = call_plan(table.dataType, _constant("queue", queue), **given)
-        return CallAnalysis(schema=plan.columns, plan=plan, rows=table.dataType)
+        return CallAnalysis(
+            schema=plan.columns,
+            select=[
+                *(SelectedColumn(f"`{name.replace('`', '``')}`") for name in table.dataType.names),
+                SelectedColumn("spark_partition_id()", PARTITION),
+            ],
+            plan=plan,
+            rows=StructType([*table.dataType.fields, StructField(PARTITION, IntegerType())]),
+        )
 
     def __init__(self, analysis: CallAnalysis) -> None:
         self._plan, self._schema = analysis.plan, analysis.rows
@@ -84,10 +92,9 @@ class BullCall:
 
     def _add(self) -> Iterator[Row]:
         rows, self._rows = self._rows, []
-        if rows and self._task is None:
-            self._task = self._opened.enter_context(self._plan.task())
         for batch in batches_of(rows, self._schema) if rows else ():
-            assert self._task is not None
+            if self._task is None:
+                self._task = self._opened.enter_context(self._plan.task(batch))
             yield from self._given(self._task.add(batch))
 
     def _given(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final
 
 from pyspark import TaskContext
@@ -25,6 +26,8 @@ from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.attempt import this_attempt, this_batch
 
+#: The last column of the rows of a task: the partition that they were in before the call.
+PARTITION: Final = "__spark_bull_partition"
 #: A task gives so many rows at once, or fewer after this time, s.
 _MOST_ROWS: Final = 1_000
 _EMIT_S: Final = 0.2
@@ -53,24 +56,27 @@ class CallPlan:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function of mapInArrow."""
-        with self.task() as task:
-            for batch in batches:
+        """The function of mapInArrow. The last column of the batches is PARTITION."""
+        filled = (batch for batch in batches if batch.num_rows)
+        first = next(filled, None)
+        if first is None:
+            return
+        with self.task(first) as task:
+            for batch in chain([first], filled):
                 yield from task.add(batch)
             yield from task.finish()
 
     @contextmanager
-    def task(self) -> Iterator[Task]:
-        """A task of Spark, which has ended when the block is left without an error."""
+    def task(self, first: pa.RecordBatch) -> Iterator[Task]:
+        """The calls of a partition, which have ended when the block is left without an error. first: its first rows."""
         sweep(self.handle)
-        caller = Caller(
-            self.handle, self._caller_name(), keep_ms=self.keep_ms, defaults=self.defaults, details=self.details
-        )
+        name = self._caller_name(first.columns[-1][0].as_py())
+        caller = Caller(self.handle, name, keep_ms=self.keep_ms, defaults=self.defaults, details=self.details)
         with Lease(caller):
             yield Task(self, Flight(caller, timeout_ms=self.timeout_ms))
         caller.close()
 
-    def _caller_name(self) -> str:
+    def _caller_name(self, partition: int) -> str:
         """The same for all attempts of a task, and when the micro-batch of a stream is repeated."""
         context, batch = TaskContext.get(), this_batch()
         if batch is not None:
@@ -80,7 +86,8 @@ class CallPlan:
             stage = context.stageId() if context and execution is None else None
             scope = (self.call_id, execution, stage)
         digest = hashlib.blake2b(json.dumps(scope).encode(), digest_size=8).hexdigest()
-        return f"{digest}-{this_attempt('').partition}"
+        # After `coalesce`, a task has several partitions; in a union, several tasks have the same one.
+        return f"{digest}-{this_attempt('').partition}-{partition}"
 
 
 class Task:
@@ -95,7 +102,8 @@ class Task:
         self._emit_at = monotonic_s() + _EMIT_S
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for part in self._plan.rows.slices(batch):
+        """Adds rows, whose last column is PARTITION."""
+        for part in self._plan.rows.slices(batch.select(range(batch.num_columns - 1))):
             yield from self._add(part)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
