@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
@@ -51,6 +52,10 @@ class PayloadPolicy:
             aes_gcm()
         if self.root is not None:
             objects().check(self.root)
+
+    def hash_key(self, purpose: str) -> bytes:
+        """The key of hashes of texts that Redis shows, so that these tell nothing; empty if texts are not sealed."""
+        return hmac.digest(key_of(self.keys[0]), purpose.encode(), "sha256") if self.keys else b""
 
     def kept(self, keys: QueueKeys, kind: Kind, text: str, source: str | None) -> str:
         """What Redis has of a text: the text itself, a sealed one, or the place of an object.

@@ -204,6 +204,7 @@ def test_a_job_that_ended_and_was_removed_by_the_rule_of_another_one(
         assert caller.outcomes(calls) == {calls[0].job_id: Outcome(b"7", None)}
     assert caller.removed(calls) == ([] if bench.bullmq else calls)
     caller.close()
+    lapse(bench)
     sweep(bench.handle)
     assert bench.client.exists(bench.key("open_callers")) == 0
 
@@ -244,6 +245,7 @@ def test_calls_are_ended_with_a_reason(bench: WorkBench, new_caller: Callable[..
     caller.close()
     # The jobs that have started run to their end, which changes nothing.
     complete(bench, claim, "2")
+    lapse(bench)
     sweep(bench.handle)
     assert bench.counts() == {}
     assert {plain(caller.outcomes(calls))[job_id] for job_id in started} == {Outcome(None, "timeout")}
@@ -324,6 +326,25 @@ def test_a_lease_is_not_renewed_after_its_end(bench: WorkBench, caller: Caller) 
     assert all(
         0 < bench.client.pttl(key) <= DAY_MS for key in parent_keys(bench.handle.keys) if bench.client.exists(key)
     )
+
+
+def test_a_caller_that_ends_leaves_lease_and_results_to_another_one_of_its_name(bench: WorkBench, details: bool) -> None:
+    """As of an equal call in a micro-batch. `keep_ms` is 0."""
+    one, other = (Caller(bench.handle, NAME, keep_ms=0, defaults={}, details=details) for _ in range(2))
+    ended, pending = added(one, texts(10)), added(other, texts(30))
+    complete(bench, bench.claim(10), "1")
+    assert len(one.outcomes(ended)) == 10
+    one.close()
+    assert sweep(bench.handle) == 0
+    assert bench.counts() == {"wait": 20}
+    complete(bench, bench.claim(20), "2")
+    one.close()
+    assert Counter(outcome.value for outcome in other.outcomes(pending).values()) == {b"1": 10, b"2": 20}
+    other.close()
+    assert bench.client.exists(bench.key("open_callers")) == 0
+    kept = [key for key in parent_keys(bench.handle.keys) if bench.client.exists(key)]
+    assert kept
+    assert all(0 < bench.client.pttl(key) <= CALL_LEASE_MS for key in kept)
 
 
 def test_a_swept_caller_keeps_its_results_no_longer_than_others(bench: WorkBench, caller: Caller) -> None:

@@ -302,6 +302,9 @@ def test_the_next_call_removes_what_waits_for_a_cancelled_query(bull: Bull) -> N
         ({"job": {"opts": {"removeOnComplete": True}}}, "expected no `removeOnComplete` in `opts` of `job`"),
         ({"job": {"priority": -1}}, "priority"),
         ({"colour": 1}, "unknown option `colour`"),
+        ({"deduplication": "a"}, "unknown option `deduplication` of call(): give properties of its jobs in `job`"),
+        ({"offload_above": 1}, "unknown option `offload_above` of call() (did you mean `offload_to`?)"),
+        ({"max_length": 1}, "unknown option `max_length` of call()"),
     ],
     ids=str,
 )

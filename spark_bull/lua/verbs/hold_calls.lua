@@ -1,24 +1,25 @@
--- Renews the lease of a caller, and keeps its results for `keep_ms` from now. Without `lease_ms` the caller has ended:
--- it gives up the lease. One whose jobs are kept until they are gathered, and still run, leaves them to the next sweep.
+-- Renews the lease of a caller, and keeps its results for `keep_ms` from now. `ended` ('1'): all its calls have ended, and
+-- it gives up the lease, unless jobs are pending, or kept until they are gathered: those of another caller of its name,
+-- which needs them, or those that still run, and that are left to a sweep.
 -- @args parents...
 -- @returns the time, ms since 1970
 -- @include lib: call_keys time_ms
 
 local call, now = redis.call, time_ms()
 
-local function has_kept_jobs()
+local function has_jobs()
   for _, parent_key in ipairs(arg.parents) do
-    if call('SCARD', parent_key .. ':kept') > 1 then
+    if call('SCARD', parent_key .. ':dependencies') > 1 or call('SCARD', parent_key .. ':kept') > 1 then
       return true
     end
   end
   return false
 end
 
-if arg.lease_ms ~= '' then
+if arg.ended ~= '1' then
   call('ZADD', key.open_callers, now + arg.lease_ms, arg.caller)
-elseif has_kept_jobs() then
-  call('ZADD', key.open_callers, now, arg.caller)
+elseif has_jobs() then
+  call('ZADD', key.open_callers, now + arg.lease_ms, arg.caller)
   return now
 else
   call('ZREM', key.open_callers, arg.caller)

@@ -99,6 +99,7 @@ class Caller:
         self._keeps = details or not self._has_parents
         # A rule that keeps some jobs would remove others.
         self._defaults = {**defaults, "removeOnComplete": not self._keeps, "removeOnFail": not self._keeps}
+        self._hash_key = handle.payloads.hash_key("spark_bull call")
         self._numbers: Counter[bytes] = Counter()
         self._parents = parent_ids(handle.keys, name)
         self._holding = Lock()
@@ -114,7 +115,8 @@ class Caller:
         check_data(texts, rows)
         calls = []
         for text, row in zip(texts, rows, strict=True):
-            digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).digest()
+            encoded = text.encode("utf-8", "surrogatepass")
+            digest = hashlib.blake2b(encoded, digest_size=12, key=self._hash_key).digest()
             number = self._numbers[digest]
             self._numbers[digest] += 1
             job_id = f"call-{self.name}-{digest.hex()}" + (f"-{number}" if number else "")

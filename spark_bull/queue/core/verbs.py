@@ -242,10 +242,15 @@ def add_calls(handle: QueueHandle, caller: str, packed: bytes, *, keep_ms: int, 
 def hold_calls(handle: QueueHandle, caller: str, parents: Sequence[str], *, keep_ms: int, ended: bool) -> int:
     """Renews the lease of a caller, or gives it up, and keeps its results; returns the time of Redis, ms since 1970.
 
-    parents: the keys of its parents.
+    parents: the keys of its parents. ended: all its calls have ended; another caller of its name may still need them.
     """
-    keep_for = keep_ms if ended else keep_ms + _SWEPT_WITHIN_MS
-    args = {"caller": caller, "keep_ms": keep_for, "lease_ms": "" if ended else CALL_LEASE_MS, "parents": parents}
+    args = {
+        "caller": caller,
+        "keep_ms": max(keep_ms, CALL_LEASE_MS) if ended else keep_ms + _SWEPT_WITHIN_MS,
+        "lease_ms": CALL_LEASE_MS,
+        "ended": int(ended),
+        "parents": parents,
+    }
     return int(handle.run("hold_calls", args))
 
 

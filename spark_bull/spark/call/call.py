@@ -64,7 +64,7 @@ def call(
       in_flight: maximum number of jobs of each task that have not ended, at most 100,000.
       on_error: what happens to rows whose job fails, takes too long or is removed, or whose result does not match:
         "column" keeps them, with the reason in `error`; "drop" leaves them out; "fail" fails the task.
-      keep_ms: how long results are kept after the end of a task, for when Spark repeats it, ms.
+      keep_ms: how long results are kept after the end of a task, for when Spark repeats it, ms; at least a minute.
       job: properties of all jobs, such as {"name": "translate", "attempts": 3, "priority": 1}.
       details: whether the columns `attemptsMade` and `durationMs` are added.
       options: where the queue is, and how payloads and results are kept; payloads are not stored elsewhere.
@@ -115,6 +115,7 @@ def call_plan(
         raise expected("details", "True or False", details)
     if on_error not in ON_ERROR:
         raise expected("on_error", f"one of {', '.join(ON_ERROR)}", on_error)
+    _check_options(options)
     given = dict(job or {})
     _check_job(given)
     parsed = parse_arguments({**options, **given}, QUEUE)
@@ -136,6 +137,16 @@ def call_plan(
         details=details,
         defaults=defaults,
     )
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raises OptionError for an option that a call doesn't have, also if it is one of a queue."""
+    known = CallArguments.__annotations__
+    for name in options:
+        if name in JobDefaults.__annotations__:
+            raise OptionError(f"unknown option `{name}` of call(): give properties of its jobs in `job`")
+        if name not in known:
+            raise OptionError(f"unknown option `{name}` of call(){did_you_mean(name, known)}")
 
 
 def _check_job(job: Mapping[str, Any]) -> None:

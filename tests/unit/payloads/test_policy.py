@@ -55,6 +55,16 @@ def test_what_is_kept_opens_again(key: KeySource, root: str, text: str, above: i
     assert kept == text or [*json.loads(kept)] in (["$sealed"], ["$stored"])
 
 
+def test_hashes_of_sealed_texts_have_a_key_for_their_purpose(key: KeySource, tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"o" * 32)
+    other = KeySource("b", "file", str(tmp_path / "other"))
+    one = PayloadPolicy((key, other)).hash_key("call")
+    assert len(one) == 32
+    assert one == PayloadPolicy((key,)).hash_key("call")
+    assert one not in (PayloadPolicy((other, key)).hash_key("call"), PayloadPolicy((key,)).hash_key("x"))
+    assert PLAIN.hash_key("call") == PayloadPolicy(root=ROOT).hash_key("call") == b""
+
+
 def test_a_plain_policy_changes_nothing_and_shows_what_is_there(key: KeySource, root: str) -> None:
     kept = PayloadPolicy((key,), root, 100).kept(MAIL, "data", LARGE, "1")
     assert PLAIN.kept(MAIL, "data", kept, "1") == PLAIN.opened(MAIL, "data", "7", kept) == kept
