@@ -328,7 +328,9 @@ def test_a_lease_is_not_renewed_after_its_end(bench: WorkBench, caller: Caller) 
     )
 
 
-def test_a_caller_that_ends_leaves_lease_and_results_to_another_one_of_its_name(bench: WorkBench, details: bool) -> None:
+def test_a_caller_that_ends_leaves_lease_and_results_to_another_one_of_its_name(
+    bench: WorkBench, details: bool
+) -> None:
     """As of an equal call in a micro-batch. `keep_ms` is 0."""
     one, other = (Caller(bench.handle, NAME, keep_ms=0, defaults={}, details=details) for _ in range(2))
     ended, pending = added(one, texts(10)), added(other, texts(30))

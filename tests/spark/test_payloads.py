@@ -143,6 +143,9 @@ def test_a_call_seals_its_payloads_and_opens_results(
         assert is_private(client, prefix)
         without = spark_bull.call(rows(bull, 1), "q", protocol="bullmq", **bull.options).collect()
         assert [*json.loads(without[0]["result"])] == ["$sealed"]
+        # The hashes of payloads in ids have a key, too.
+        of_first = {row["jobId"].rpartition("-")[2] for row in (found[0], without[0])}
+        assert len(of_first) == 2
 
 
 @pytest.mark.capability("table-function")
