@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 import spark_bull
@@ -30,6 +30,9 @@ class Dying:
 
     def __init__(self, frame: DataFrame) -> None:
         self.schema, self._frame = frame.schema, frame
+
+    def select(self, *columns: Column | str) -> Dying:
+        return Dying(self._frame.select(*columns))
 
     def mapInArrow(self, function: Function, schema: StructType) -> DataFrame:
         def dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
