@@ -147,7 +147,7 @@ def test_services_refuse_such_names_of_queues_when_they_are_created(redis_url: s
         ["--prefix", BAD, "counts", "mail"],
         ["schedule", "mail", BAD, "--every", "1m"],
         ["promote", BAD],
-        ["dispatch", "--input", "a.parquet", "--queue", BAD],
+        ["dispatch", "--input", __file__, "--queue", BAD],
         ["work", "--queue", BAD, "--processor", "json:loads"],
     ],
     ids=lambda arguments: arguments[0],
