@@ -116,4 +116,6 @@ def _constant(name: str, argument: AnalyzeArgument) -> Any:
 
 def register_function(spark: SparkSession) -> None:
     """Registers the table function in a session."""
-    spark.udtf.register(NAME, cast(UserDefinedTableFunction, udtf(BullCall, useArrow=False)))
+    # Spark would warn that it replaces the function.
+    if not spark.catalog.functionExists(NAME):
+        spark.udtf.register(NAME, cast(UserDefinedTableFunction, udtf(BullCall, useArrow=False)))
