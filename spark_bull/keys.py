@@ -336,6 +336,11 @@ def logical_queue(name: str) -> str | None:
     return found[1] if found else None
 
 
+def whole_queue(name: str) -> str:
+    """The logical queue of a shard; another queue itself."""
+    return logical_queue(name) or name
+
+
 def pattern_of(prefix: str) -> str:
     """The SCAN pattern of all keys with this prefix."""
     return f"{literal_glob(prefix)}:*"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from spark_bull.errors import OptionError, PayloadUnreadable, encodable
-from spark_bull.keys import QueueKeys, logical_queue
+from spark_bull.keys import QueueKeys, whole_queue
 from spark_bull.model.key_sources import KeySource
 from spark_bull.options.parse import Options
 from spark_bull.payloads.extras import aes_gcm, objects
@@ -120,12 +120,12 @@ def policy_of(options: Options) -> PayloadPolicy:
 
 
 def _folder(keys: QueueKeys) -> str:
-    return folder_of(keys.prefix, logical_queue(keys.queue) or keys.queue)
+    return folder_of(keys.prefix, whole_queue(keys.queue))
 
 
 def _bound(keys: QueueKeys, kind: Kind) -> bytes:
     """What a sealed text is bound to. All shards of a queue are one: jobs move between them."""
-    return f"spark_bull:{kind}:{keys.prefix}:{logical_queue(keys.queue) or keys.queue}".encode()
+    return f"spark_bull:{kind}:{keys.prefix}:{whole_queue(keys.queue)}".encode()
 
 
 def _path_in(text: str, folder: str) -> str | None:

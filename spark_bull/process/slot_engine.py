@@ -77,7 +77,7 @@ class SlotEngine(ABC):
 
     def totals(self) -> dict[str, int]:
         """Returns the summed counters of the slots, and how many run. Raises ConnectionLost."""
-        working = self._working(self._running_groups)
+        working = running_of(self._running_groups, self._reports())
         counters = counters_of([queue.handle for queue in self._plan.queues], self._plan.worker)
         return counters | {
             "slots": len(working),
@@ -88,10 +88,6 @@ class SlotEngine(ABC):
     @property
     def _running_groups(self) -> list[SlotGroup]:
         return [group for group in self._groups if group.running]
-
-    def _working(self, groups: Sequence[SlotGroup]) -> list[Slot]:
-        """The reports of the slots of these groups that run. Raises ConnectionLost."""
-        return [one for one in latest(self._reports()) if any(group.runs(one) for group in groups)]
 
     def stop(self, timeout_s: float) -> bool:
         """Waits up to `timeout_s` for the slots to finish, then interrupts them. Returns whether all finished."""
@@ -121,7 +117,7 @@ class SlotEngine(ABC):
         deadline, groups = monotonic_s() + RETURN_S, self._running_groups
         try:
             if all(group.request_end() for group in groups):
-                while self.running and self._working(groups) and monotonic_s() < deadline:
+                while self.running and running_of(groups, self._reports()) and monotonic_s() < deadline:
                     self.wait(UNBLOCK_INTERVAL_S)
         except SparkBullError as error:
             log.warning("worker %s: its slots may not have returned their jobs: %s", self._plan.worker, error)
@@ -193,3 +189,8 @@ class SlotEngine(ABC):
             return replace(queue, claim_settings=replace(queue.claim_settings, control=control))
 
         return replace(self._plan, queues=tuple(map(controlled, self._plan.queues)))
+
+
+def running_of(groups: Sequence[SlotGroup], reports: Sequence[Slot]) -> list[Slot]:
+    """Those reports that are the latest of slots of these groups that run."""
+    return [one for one in latest(reports) if any(group.runs(one) for group in groups)]

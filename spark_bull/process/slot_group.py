@@ -154,7 +154,7 @@ class SlotGroup(ABC):
             reports = slots_of(self._plan.handle, self._plan.worker)
         except SparkBullError:
             return True
-        of_last_run = [one for one in reports if one["slot"] in self.numbers and one["run"] == self.restarts]
+        of_last_run = list(filter(self.has_started, reports))
         began = {one["slot"] for one in of_last_run if one["state"] != "starting"}
         number = self._failed_slot(error)
         if isinstance(error, SetupOfSlotFailed):

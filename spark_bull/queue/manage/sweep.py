@@ -8,7 +8,7 @@ from typing import Final
 
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import OptionError, WrongState, check_count
-from spark_bull.keys import QueueKeys, literal_glob, logical_queue, pattern_of
+from spark_bull.keys import QueueKeys, literal_glob, pattern_of, whole_queue
 from spark_bull.options.urls import urls_of
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.jobs.objects import KEPT_FIELDS
@@ -56,7 +56,7 @@ def sweep(handle: QueueHandle, older_than_ms: int = SWEEP_AFTER_MS) -> Swept:
 def _check_queue(handle: QueueHandle) -> None:
     """Raises OptionError unless this Redis has the queue and all its shards, and WrongState for an unfinished write."""
     connection, keys = handle.connection, handle.keys
-    name = logical_queue(keys.queue) or keys.queue
+    name = whole_queue(keys.queue)
     servers = len(urls_of(connection.settings.url))
     layout = read_layout(connection, keys.prefix, name) if servers == 1 else None
     servers = layout.servers if layout else servers
@@ -81,7 +81,7 @@ def _check_queue(handle: QueueHandle) -> None:
 
 def _used(handle: QueueHandle) -> set[str]:
     """The paths that jobs of a queue and its shards have, and parents of any queue with the same prefix."""
-    prefix, queue = handle.keys.prefix, logical_queue(handle.keys.queue) or handle.keys.queue
+    prefix, queue = handle.keys.prefix, whole_queue(handle.keys.queue)
     used: set[str] = set()
     for node, keys in _hashes(handle, f"{literal_glob(prefix)}:{literal_glob(queue)}*"):
         rows = node.replies([("HMGET", key, *KEPT_FIELDS) for key in keys])

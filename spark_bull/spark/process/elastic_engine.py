@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from spark_bull.capacity.slots import Look, SlotRange, SlotScale
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError, WorkerFailed
+from spark_bull.process.slot_engine import running_of
 from spark_bull.process.slot_group import SlotGroup
 from spark_bull.queue.jobs.read import counts
 from spark_bull.spark.platform.cores import is_remote, parallelism, tasks_at_once
@@ -20,7 +21,7 @@ from spark_bull.spark.platform.spark_errors import first_line
 from spark_bull.spark.process.loop_engine import LOOK_S, LoopEngine
 from spark_bull.threads import DaemonThread
 from spark_bull.worker.slot.slot_plan import SlotPlan
-from spark_bull.worker.slot.status import Slot, counters_of, lag_in, latest
+from spark_bull.worker.slot.status import Slot, counters_of, lag_in
 
 log = logging.getLogger("spark_bull")
 
@@ -122,9 +123,7 @@ class ElasticEngine(LoopEngine):
         handles = [queue.handle for queue in self._plan.queues]
         counters = counters_of(handles, self._plan.worker)
         jobs = [counts(handle) for handle in handles]
-        running = sum(
-            one["state"] != "starting" and any(group.runs(one) for group in self._groups) for one in latest(reports)
-        )
+        running = sum(one["state"] != "starting" for one in running_of(self._groups, reports))
         # Without jobs that processes have left behind which are gone.
         held = min(counters["claimed"] - sum(map(counters.__getitem__, _SETTLED)), sum(one["active"] for one in jobs))
         return Look(
@@ -155,8 +154,7 @@ class ElasticEngine(LoopEngine):
     def _end_slots(self, groups: Sequence[SlotGroup], number: int, reports: Sequence[Slot]) -> None:
         """Requests so many of these slots to stop."""
         by_number = {group.numbers.start: group for group in groups}
-        running = [one for one in latest(reports) if any(group.runs(one) for group in groups)]
-        for first in first_to_end(list(by_number), running)[: max(0, number)]:
+        for first in first_to_end(list(by_number), running_of(groups, reports))[: max(0, number)]:
             by_number[first].request_stop()
 
     def _forget(self, ended: Sequence[SlotGroup], reports: Sequence[Slot]) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
 
 from spark_bull.error_text import trace_of
-from spark_bull.process.slot_group import SetupOfSlotFailed, SlotGroup
-from spark_bull.spark.platform.job_tags import add_tag, cancel_tagged
-from spark_bull.spark.platform.spark_errors import first_line
+from spark_bull.process.slot_group import SetupOfSlotFailed
+from spark_bull.spark.platform.job_tags import add_tag
+from spark_bull.spark.process.tagged_slots import TaggedSlots
 from spark_bull.worker.slot.slot import run_slot
 from spark_bull.worker.slot.slot_control import SlotControl
 from spark_bull.worker.slot.slot_plan import SlotPlan
@@ -53,18 +52,8 @@ def _tries() -> int:
     return 1 if context is None else context.attemptNumber() + 1
 
 
-class TaskSlots(SlotGroup):
-    """Runs the slots with these numbers as one Spark job. tag: of the Spark job."""
-
-    def __init__(
-        self, spark: SparkSession, plan: SlotPlan, numbers: range, tag: str, on_error: Callable[[], None]
-    ) -> None:
-        super().__init__(plan, numbers, on_error)
-        self._spark = spark
-        self._tag = tag
-
-    def interrupt(self) -> None:
-        cancel_tagged(self._spark, self._tag)
+class TaskSlots(TaggedSlots):
+    """Runs the slots with these numbers as one Spark job, which has the tag."""
 
     def _run_slots(self) -> None:
         """Runs the slots until they have stopped. Raises SetupFailed if one has stopped the others."""
@@ -89,9 +78,6 @@ class TaskSlots(SlotGroup):
         """The number of the slot that has failed the Spark job; None if its error does not say that."""
         found = None if isinstance(error, SetupOfSlotFailed) else _TASK.search(str(error))
         return self.numbers.start + int(found["number"]) if found else super()._failed_slot(error)
-
-    def _cause(self, error: Exception) -> str:
-        return super()._cause(error) if isinstance(error, SetupFailed) else first_line(error)
 
 
 def task_tries(master: str, max_failures: str) -> int:
