@@ -2,14 +2,11 @@
 // Prints "ready" when connected. For each line with a number, adds so many jobs, and prints "done" when all have ended.
 'use strict';
 
-const readline = require('node:readline');
-const { Queue, QueueEvents } = require('../../tests/node/node_modules/bullmq-6.7.0');
+const { runWaitingPeer } = require('./ready.js');
 
 const CHUNK = 100;
 const IN_FLIGHT = 1_000;
 const [url, name] = process.argv.slice(2);
-const { hostname: host, port } = new URL(url);
-const connection = { host, port: Number(port) };
 
 async function call(queue, events, count) {
   let pending = 0;
@@ -30,23 +27,7 @@ async function call(queue, events, count) {
     }
   }
   await atMost(0);
+  return 'done';
 }
 
-async function main() {
-  const queue = new Queue(name, { connection });
-  const events = new QueueEvents(name, { connection });
-  events.setMaxListeners(0);
-  queue.setMaxListeners(0);
-  await Promise.all([queue.waitUntilReady(), events.waitUntilReady()]);
-  console.log('ready');
-  for await (const line of readline.createInterface({ input: process.stdin })) {
-    await call(queue, events, Number(line));
-    console.log('done');
-  }
-  await Promise.all([events.close(), queue.close()]);
-}
-
-main().catch((error) => {
-  console.error(error);
-  process.exit(1);
-});
+runWaitingPeer(url, name, call);

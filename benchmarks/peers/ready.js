@@ -2,7 +2,8 @@
 'use strict';
 
 const { once } = require('node:events');
-const { Queue } = require('../../tests/node/node_modules/bullmq-6.7.0');
+const readline = require('node:readline');
+const { Queue, QueueEvents } = require('../../tests/node/node_modules/bullmq-6.7.0');
 
 function queueAt(url, name) {
   const { hostname: host, port } = new URL(url);
@@ -29,4 +30,26 @@ function runPeer(open, work) {
   });
 }
 
-module.exports = { queueAt, runPeer };
+async function callAndWait(url, name, work) {
+  const queue = queueAt(url, name);
+  const events = new QueueEvents(name, { connection: queue.opts.connection });
+  events.setMaxListeners(0);
+  queue.setMaxListeners(0);
+  await Promise.all([queue.waitUntilReady(), events.waitUntilReady()]);
+  console.log('ready');
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    console.log(await work(queue, events, Number(line)));
+  }
+  await Promise.all([events.close(), queue.close()]);
+}
+
+// Opens a Queue and its QueueEvents, prints "ready" when they are connected, and for each line with a number what `work`
+// returns for it.
+function runWaitingPeer(url, name, work) {
+  callAndWait(url, name, work).catch((error) => {
+    console.error(error);
+    process.exit(1);
+  });
+}
+
+module.exports = { queueAt, runPeer, runWaitingPeer };
