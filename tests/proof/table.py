@@ -50,7 +50,7 @@ HISTORIES = 20
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="make faults", description="Prints what promises are worth under faults.")
+    parser = argparse.ArgumentParser(prog="make faults", description="Prints which promises hold under faults.")
     parser.add_argument("--fault", action="append", choices=FAULTS, help="a column; default: all")
     parser.add_argument("--promise", action="append", choices=TITLES, help="a row; default: all")
     parser.add_argument("--only", choices=["faults", "histories", "orders"], help="a part; default: all")
