@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_bull import BullQueue
 from spark_bull.cli.main import main
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -27,22 +28,27 @@ def is_jvm(process: int) -> bool:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("has_started", [False, True], ids=["script", "jvm"])
-def test_an_interrupt_while_spark_starts_leaves_no_jvm(sent: signal.Signals, has_started: bool, redis_url: str) -> None:
-    status, child, said = interrupted(sent, has_started, redis_url)
+def test_an_interrupt_while_spark_starts_leaves_no_jvm(
+    sent: signal.Signals, has_started: bool, redis_url: str, prefix: str
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
+        queue.add({})
+    status, child, said = interrupted(sent, has_started, redis_url, prefix)
     while "Exception ignored in" in said:
         # Python drops the exception of a signal that arrives in a hook of os.fork.
-        status, child, said = interrupted(sent, has_started, redis_url)
+        status, child, said = interrupted(sent, has_started, redis_url, prefix)
     assert status == 130, said
     assert "Traceback" not in said
     assert not Path(f"/proc/{child}").exists()
 
 
-def interrupted(sent: signal.Signals, has_started: bool, redis_url: str) -> tuple[int, int, str]:
+def interrupted(sent: signal.Signals, has_started: bool, redis_url: str, prefix: str) -> tuple[int, int, str]:
     """Interrupts a program that starts Spark; returns its status, the process that it has started, and what it said."""
-    command = [sys.executable, "-m", "spark_bull.cli", "report", "--queue", "q", "--url", redis_url]
+    command = [sys.executable, "-m", "spark_bull.cli", "report", "--queue", "q", "--url", redis_url, "--prefix", prefix]
     with subprocess.Popen([*command, "--master", "local[1]"], stderr=subprocess.PIPE) as program:
-        child = wait_until(lambda: child_of(program.pid), "the start of Spark")
-        assert child is not None
+        wait_until(lambda: child_of(program.pid) or program.poll() is not None, "the start of Spark")
+        assert program.poll() is None, program.communicate()[1].decode()
+        child = wait_until(lambda: child_of(program.pid), "the process that Spark starts")
         if has_started:
             wait_until(lambda: is_jvm(child), "the JVM")
         program.send_signal(sent)
