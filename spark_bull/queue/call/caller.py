@@ -8,6 +8,7 @@ if the details of the jobs are wanted, the jobs are kept when they end, until th
 from __future__ import annotations
 
 import hashlib
+from base64 import urlsafe_b64encode
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -119,7 +120,8 @@ class Caller:
             digest = hashlib.blake2b(encoded, digest_size=12, key=self._hash_key).digest()
             number = self._numbers[digest]
             self._numbers[digest] += 1
-            job_id = f"call-{self.name}-{digest.hex()}" + (f"-{number}" if number else "")
+            text_id = urlsafe_b64encode(digest).decode()
+            job_id = f"call-{self.name}-{text_id}" + (f"-{number}" if number else "")
             calls.append(Call(job_id, digest[0] % PARENTS, text, row))
         return calls
 

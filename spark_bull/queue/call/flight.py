@@ -153,9 +153,9 @@ class Flight:
 
     def _pause(self, ended: int, looked: int) -> None:
         share = ended / max(1, looked)
-        if share < 0.15:
+        if share < 0.3:
             self._pause_s = min(_MAX_PAUSE_S, self._pause_s * 1.3)
-        elif share > 0.4:
+        elif share > 0.6:
             self._pause_s = max(_MIN_PAUSE_S, self._pause_s / 1.3)
         if share < 0.75 and self._calls:
             time.sleep(self._pause_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from base64 import urlsafe_b64encode
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -85,7 +86,8 @@ class CallPlan:
             execution = context and context.getLocalProperty("spark.sql.execution.id")
             stage = context.stageId() if context and execution is None else None
             scope = (self.call_id, execution, stage)
-        digest = hashlib.blake2b(json.dumps(scope).encode(), digest_size=8).hexdigest()
+        # Ids of jobs begin with this name, and Redis copies them several times per job: base64 is shorter than digits.
+        digest = urlsafe_b64encode(hashlib.blake2b(json.dumps(scope).encode(), digest_size=9).digest()).decode()
         # After `coalesce`, a task has several partitions; in a union, several tasks have the same one.
         return f"{digest}-{this_attempt('').partition}-{partition}"
 
