@@ -9,12 +9,16 @@ import pytest
 from spark_bull.store.connection import Connection
 
 
-def send_scripts_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each script is sent again after its reply, with the same keys and arguments; the second reply counts."""
+def send_scripts_twice(monkeypatch: pytest.MonkeyPatch, *, alike: bool = False) -> None:
+    """Each script is sent again after its reply, with the same keys and arguments; the second reply counts.
+
+    alike: it must equal the first one, except that of `work`, which tells the time.
+    """
     script = Connection.script
 
-    def twice(self: Connection, *call: Any) -> Any:
-        script(self, *call)
-        return script(self, *call)
+    def twice(self: Connection, name: str, *call: Any) -> Any:
+        first, second = script(self, name, *call), script(self, name, *call)
+        assert not alike or first == second or name.endswith("/work"), f"{name} replied {first!r}, then {second!r}"
+        return second
 
     monkeypatch.setattr(Connection, "script", twice)
