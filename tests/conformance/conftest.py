@@ -12,6 +12,15 @@ from tests.support.filled import Filled
 from tests.support.sending import send_scripts_twice
 from tests.support.work_bench import DIALECTS, WorkBench
 
+OLDER = DIALECTS[:-1]
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Of the tests of scripts in older dialects, `make test` has those that send each script again."""
+    values = values_of(item)
+    if "once" in values and set(OLDER) & set(values):
+        item.add_marker(pytest.mark.soak)
+
 
 @pytest.fixture(params=["once", "twice"])
 def twice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -36,15 +45,21 @@ def filled(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """On a Redis with restrictions, each test runs with its first values only, once for each dialect."""
+    """On a Redis with restrictions, each test runs once, with its first values: for BullMQ, if it can."""
     if config.getoption("--redis") == "plain" or config.getoption("--each-value"):
         return
-    kept = {}
-    for item in items:
-        values = (
-            item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
-        )
-        dialects = tuple(value for value in values if value in DIALECTS)
-        kept.setdefault((item.parent, getattr(item, "originalname", item.name), dialects), item)
+
+    def is_second_choice(item: pytest.Item) -> tuple[bool, bool]:
+        return item.get_closest_marker("soak") is not None, bool(set(OLDER) & set(values_of(item)))
+
+    kept: dict[object, pytest.Item] = {}
+    for item in sorted(items, key=is_second_choice):
+        kept.setdefault((item.parent, getattr(item, "originalname", item.name)), item)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept.values()])
     items[:] = kept.values()
+
+
+def values_of(item: pytest.Item) -> list[str]:
+    """The values of the parameters that are names."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return [value for value in values if isinstance(value, str)]

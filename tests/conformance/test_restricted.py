@@ -1,4 +1,7 @@
-"""Parts of the suite run again as a user with few rights: on a cluster and behind a Sentinel; `make soak`: all."""
+"""Parts of the suite run again for BullMQ as a user with few rights: on a cluster and behind a Sentinel.
+
+`make soak` runs all of it, in all dialects.
+"""
 
 from __future__ import annotations
 

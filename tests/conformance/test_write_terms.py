@@ -231,7 +231,7 @@ def test_a_write_that_replaces_the_queue_finds_it_empty(opened: Open) -> None:
         register_all(queue.handle, "v", [jobs_of(11)], replace=True, **LengthLimit(10, "fail").fields)
 
 
-once = pytest.mark.parametrize("twice", ["once"], indirect=True)
+once = pytest.mark.parametrize("twice", ["only once"], indirect=True)
 
 
 @pytest.fixture(scope="module")
