@@ -28,7 +28,7 @@ from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 
 #: Steps of one run, and of `make soak`.
-STEPS = 600
+STEPS = 200
 SOAK_STEPS = 50_000
 #: The seed of ordinary runs; SPARK_BULL_LIVES_SEED=<seed> repeats a failure of another seed.
 SEED = 9

@@ -48,7 +48,7 @@ def servers(redis_url: str, prefix: str) -> Iterator[list[tuple[Web, BullQueue]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("examples", [3, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("examples", [2, pytest.param(100, marks=pytest.mark.soak)])
 def test_no_request_ends_in_an_internal_error_or_an_answer_that_is_not_described(
     servers: list[tuple[Web, BullQueue]], examples: int
 ) -> None:
