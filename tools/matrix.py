@@ -63,6 +63,7 @@ class Environment:
         for command in (
             [python, "-m", "venv", str(self.folder)],
             [str(self.interpreter), "-m", "pip", "install", "--quiet", *installed],
+            [str(self.interpreter), str(ROOT / "tools" / "compiled_pyspark.py")],
         ):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
