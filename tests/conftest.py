@@ -25,7 +25,7 @@ from tests.support.bare_python import bare_python
 from tests.support.dealing import deal
 from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE, fork_server
-from tests.support.jvm import JVM_OPTIONS
+from tests.support.jvm import DRIVER_OPTIONS, LAUNCHER_OPTIONS
 from tests.support.node_peer import GRACE_S, NodePeer
 from tests.support.node_process import NodeProcess
 from tests.support.peers import NODE_DIRECTORY
@@ -42,7 +42,8 @@ settings.load_profile("any machine")
 os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_python.sh")
 os.environ["SPARK_BULL_TEST_PYTHON"] = sys.executable
 # A JVM that runs only some seconds needs half as much CPU without its second compiler and parallel garbage collector.
-os.environ["SPARK_SUBMIT_OPTS"] = JVM_OPTIONS
+os.environ["SPARK_SUBMIT_OPTS"] = DRIVER_OPTIONS
+os.environ["SPARK_LAUNCHER_OPTS"] = LAUNCHER_OPTIONS
 # For how long, in s, Python waits for rows of the JVM.
 os.environ["SPARK_AUTH_SOCKET_TIMEOUT"] = "600"
 # Each process would compile the modules of the tests and of the package anew.

@@ -23,7 +23,7 @@ from spark_bull.options.parse import parse_options
 from spark_bull.options.table import COLLECT, READ, WORK, WRITE
 from spark_bull.web.settings import READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE
 from tests.support.access import rules
-from tests.support.jvm import JVM_OPTIONS, LOG_OPTION
+from tests.support.jvm import DRIVER_OPTIONS, LOG_OPTION
 from tests.support.peers import NODE_DIRECTORY
 from tests.support.readme import (
     ROOT,
@@ -45,6 +45,8 @@ MY_JOBS = """
 def send(job):
     return {"sent": job.data["to"]}
 """
+#: The shells of Spark would start a metastore with a database.
+NO_HIVE = "-Dspark.sql.catalogImplementation=in-memory"
 #: A script that runs until Ctrl-C.
 ENDLESS = "jobs/work.py"
 #: The file that spark-submit takes where only the wheel is installed, and the link to it in an image.
@@ -102,7 +104,7 @@ def test_a_block_of_commands_runs(
 ) -> None:
     case = case_of(block)
     monkeypatch.setenv("SPARK_BULL_URL", server.url)
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", f"{JVM_OPTIONS} {LOG_OPTION}")
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", f"{DRIVER_OPTIONS} {NO_HIVE} {LOG_OPTION}")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     prepare(case, server.url)
     folder, log = like_a_checkout(tmp_path), tmp_path / "log"

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 import spark_bull
 from tests.support.forked_process import CONTEXT
-from tests.support.jvm import JVM_OPTIONS
+from tests.support.jvm import DRIVER_OPTIONS
 from tests.support.wait import PATIENCE_S, wait_until
 
 _STARTED: Final = re.compile(r"Spark Connect server started at: \S+:(\d+)")
@@ -41,7 +41,7 @@ def connect_server(log: Path, environment: Mapping[str, str]) -> Iterator[str]:
         log.open("w") as output,
         subprocess.Popen(
             [*command, "spark-internal"],
-            env={**os.environ, **environment, "SPARK_SUBMIT_OPTS": JVM_OPTIONS},
+            env={**os.environ, **environment, "SPARK_SUBMIT_OPTS": DRIVER_OPTIONS},
             cwd=log.parent,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -12,8 +12,15 @@ _QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _ARCHIVED: Final = f" -XX:SharedArchiveFile={_ARCHIVE} -Xlog:disable" if _ARCHIVE.exists() else ""
 
-#: For a JVM that runs only some seconds, as a driver or an executor.
+#: For a JVM that runs only some seconds, as an executor.
 JVM_OPTIONS: Final = _QUICK_START + _ARCHIVED
+
+#: For the JVM of a driver, whose properties are settings of Spark: without a web server, and with streams that look
+#: less often for new data.
+DRIVER_OPTIONS: Final = f"{JVM_OPTIONS} -Dspark.ui.enabled=false -Dspark.sql.streaming.pollingDelay=100ms"
+
+#: For the JVM in which spark-submit makes up the command of the driver. It has another class path.
+LAUNCHER_OPTIONS: Final = _QUICK_START
 
 #: The log of conf/. SPARK_CONF_DIR would change the class path, and so keep the JVM from using the archived classes.
 LOG_OPTION: Final = f"-Dlog4j2.configurationFile={_ROOT / 'conf' / 'log4j2.properties'}"
