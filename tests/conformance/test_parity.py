@@ -166,7 +166,7 @@ def pair(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: st
 
 @each_peer
 @pytest.mark.parametrize("staged", [False, True], ids=["added", "staged"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2))])
 def test_a_random_list_of_jobs_is_added_as_by_node(pair: Pair, seed: int, staged: bool) -> None:
     jobs = random_jobs(Random(seed), pair.peer.dialect, 150, custom_ids=pair.peer.custom_ids)
     pair.add(jobs, staged=staged)
