@@ -44,6 +44,8 @@ PROGRAMS = (
 )
 #: `pytest` since processors are often part of a test's module.
 LIBRARIES = ("numpy", "pandas", "pyarrow", "pyarrow.compute", "pyspark.sql.pandas.types", "pyspark.sql", "pytest")
+#: Packages of ours that these processes do not import; some import large libraries.
+ELSEWHERE = ("spark_bull.cli", "spark_bull.spark.programs", "spark_bull.testing", "spark_bull.web")
 Request = dict[str, Any]
 
 
@@ -65,7 +67,7 @@ def preload() -> None:
     for name in filter(find_spec, (*PROGRAMS, *LIBRARIES)):
         import_module(name)
     for module in pkgutil.walk_packages(import_module("spark_bull").__path__, "spark_bull."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and not module.name.startswith(ELSEWHERE):
             import_module(module.name)
     # Objects of the modules are never collected: the forks share their memory.
     gc.freeze()
