@@ -139,10 +139,13 @@ def test_jobs_of_a_killed_worker_of_node_have_one_result(
     assert echoes == [{"echo": {"n": n}} for n in range(1_000)]
 
 
+@pytest.mark.soak
 @pytest.mark.interop
+@pytest.mark.usefixtures("forked_python")
 def test_a_killed_python_process_repeats_no_call(
     node: Callable[..., NodePeer], redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
+    """test_local_cluster.py kills an executor with its Python processes, in less time."""
     worker = node(BULLMQ[-1], prefix=prefix)
     worker.call("process", queue="q", concurrency=5)
     plan = {"url": redis_url, "prefix": prefix, "rows": 3_000, "found": str(tmp_path / "found"), "dying": True}
@@ -157,6 +160,7 @@ def test_a_killed_python_process_repeats_no_call(
     assert len(worker.events("completed", source="worker")) == 3_000
 
 
+@pytest.mark.usefixtures("forked_python")
 def test_a_killed_driver_leaves_no_jobs_to_the_next_run_which_loses_no_call(
     own_redis: OwnRedis, tmp_path: Path
 ) -> None:

@@ -1,4 +1,8 @@
-"""Rows become jobs, jobs results, results a table, while drivers and workers are killed: each row has one result."""
+"""Rows become jobs, jobs results, results a table, while drivers and workers are killed: each row has one result.
+
+`make test` kills them in a part of the way each: test_recovery.py, test_working.py and test_collecting.py; the notebook
+05_lakehouse has the whole way.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,7 @@ from tests.support.circle_driver import JOB_S, LOCK_MS, MAX_STALLED, QUEUE, Circ
 from tests.support.node_peer import NodePeer
 from tests.support.wait import wait_until
 
-KILLS = 3
-SOAK_KILLS = 30
+KILLS = 30
 #: Files that are written before each start of a driver, and the rows of each.
 FILES, ROWS = 20, 25
 #: Each driver starts a JVM and two queries, s.
@@ -90,13 +93,13 @@ def kill_all(driver: CircleDriver, node: NodePeer, batches: Batches, chance: Ran
     driver.kill()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.interop
 @pytest.mark.usefixtures("forked_python")
-@pytest.mark.parametrize("kills", [KILLS, pytest.param(SOAK_KILLS, marks=pytest.mark.soak)])
 def test_each_row_has_one_result_in_the_table_after_kills(
-    node: Callable[..., NodePeer], spark: SparkSession, redis_url: str, prefix: str, tmp_path: Path, kills: int
+    node: Callable[..., NodePeer], spark: SparkSession, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     chance, rows, batches, hit = Random(29), Rows(tmp_path / "rows"), Batches(tmp_path), 0
     options = {"url": redis_url, "prefix": prefix}
@@ -107,7 +110,7 @@ def test_each_row_has_one_result_in_the_table_after_kills(
             peer.call("process", queue=QUEUE, concurrency=2, opts=NODE)
             return peer
 
-        for _ in range(kills):
+        for _ in range(KILLS):
             rows.add()
             peer = start_node()
             with CircleDriver(tmp_path / "log", folder=str(tmp_path), **options) as driver:

@@ -242,11 +242,13 @@ def test_jobs_of_a_killed_slot_are_rescued(bull: Bull, client: Redis, redis_url:
         assert queue.counts()["failed"] == 0
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked_python")
 def test_a_killed_claiming_query_continues_with_its_jobs(
     bull: Bull, client: Redis, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
+    """As that of a Worker, see test_killed_drivers_of_a_stream_lose_no_follow_ups_and_repeat_none."""
     options = {"url": redis_url, "prefix": prefix, "checkpoint": str(tmp_path / "checkpoint")}
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(1_000))
@@ -348,7 +350,7 @@ def test_killed_drivers_of_a_stream_lose_no_follow_ups_and_repeat_none(
     bull: Bull, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     """The second driver repeats the last batch of the first one; a third query begins anew, and ends all jobs."""
-    count, kills = 200, 2
+    count, kills = 120, 2
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     checkpoint = str(tmp_path / "checkpoint")
     with BullQueue("q", **options) as queue, BullQueue("next", **options) as following:

@@ -1,4 +1,7 @@
-"""A program runs without an activated environment, so that `python3` of PATH lacks the packages."""
+"""A program runs without an activated environment, so that `python3` of PATH lacks the packages.
+
+test_quickstart.py runs a shorter one.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+
+import pytest
 
 from tests.support.wait import PATIENCE_S
 
@@ -62,6 +67,7 @@ def run(program: str, folder: Path, *arguments: str, **variables: str) -> subpro
     )
 
 
+@pytest.mark.soak
 def test_all_verbs_run_with_the_python_of_the_program(redis_url: str, prefix: str, tmp_path: Path) -> None:
     ran = run(PROGRAM, tmp_path, redis_url, prefix, str(tmp_path / "table"))
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]

@@ -213,7 +213,13 @@ def failing(kind: str) -> Any:
 
 @pytest.mark.parametrize(
     ("engine", "kind"),
-    [("loop", "function"), ("loop", "UDF"), ("stream", "UDF"), ("stream", "column"), ("stream", "UDF in a column")],
+    [
+        ("loop", "function"),
+        ("loop", "UDF"),
+        ("stream", "UDF"),
+        ("stream", "column"),
+        pytest.param("stream", "UDF in a column", marks=pytest.mark.soak),
+    ],
 )
 def test_the_driver_logs_why_jobs_fail_but_not_all_of_them(
     queue: BullQueue, start: Start, caplog: pytest.LogCaptureFixture, engine: str, kind: str
