@@ -34,7 +34,7 @@ demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 fl
 	  --bullmq $(NODE_PEERS)/bullmq-6.7.0 --picture artifacts/results.png
 
 test: setup $(SPARK_CLASSES) chromium prometheus oldest ## Run the tests; PYTEST_ARGS="-k claim" selects some
-	$(RUN) -m pytest -q -n 6 --dist worksteal $(PYTEST_ARGS)
+	$(RUN) -m pytest -q -n 4 --dist worksteal $(PYTEST_ARGS)
 
 # Without chromium, the tests of the page are skipped; in CI they fail.
 chromium:
