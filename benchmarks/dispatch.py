@@ -20,7 +20,7 @@ from redis import Redis
 
 from benchmarks.probes import pinged
 from benchmarks.replay import Replayed, chunks_of, replay
-from benchmarks.report import Verdict, at_most, show_verdicts, write_results
+from benchmarks.report import Verdict, at_least, at_most, show_verdicts, write_results
 from benchmarks.sides import (
     CHILDREN,
     QUEUE,
@@ -46,6 +46,8 @@ SLOWLOG = {"slowlog-log-slower-than": "200", "slowlog-max-len": "100000"}
 TARGETS = {"at-least-once, string": 3.5, "exactly-once, string": 4.0, "exactly-once, struct": 3.8}
 #: The part of a write that Redis spends in its scripts, and that their replay without Spark takes.
 SHARE_TARGET = 0.85
+#: The ratios of writes without the events of jobs that go on.
+ENDS_TARGETS = {"exactly-once, ends": 4.5, "at-least-once, ends": 5.0}
 #: The ratio with deduplication ids, of which each is given twice.
 DEDUPLICATION_TARGET = 3.0
 #: The ratio of jobs in flows to FlowProducer.addBulk.
@@ -55,11 +57,13 @@ WIDE_TARGET = 3.0
 #: Writes of each of our sides before the first round. The JVM compiles code of Spark meanwhile: after eight writes,
 #: it takes half of the CPU of the second one.
 WARM_UPS = 2
-PARTS = ("plain", "wide", "deduplication", "flows")
+PARTS = ("plain", "events", "wide", "deduplication", "flows")
 SCRIPTS = ("add", "commit", "add_flows", "commit_flows")
 #: Checks what a side has left in Redis.
 Check = Callable[[Redis, int], None]
 DELIVERIES = ("exactly-once", "at-least-once")
+#: Values of the option `events`.
+EVENTS = ("all", "ends", "none")
 #: Ratio to the script of `yardstick`.
 SCRIPT_TARGET = 1.0
 
@@ -104,6 +108,13 @@ def script_ms(client: Redis) -> float:
 
 
 def check(client: Redis, jobs: int) -> None:
+    """Checks jobs as `check_jobs` does, and that they have caused events."""
+    check_jobs(client, jobs)
+    events = client.xlen(f"{BASE}events")
+    assert 10_000 <= events < 11_000 or (jobs < 5_000 and events >= 2 * jobs), f"got {events} events"
+
+
+def check_jobs(client: Redis, jobs: int) -> None:
     """Checks that all jobs wait exactly once with their hashes, and that no staged chunks are left."""
     ids = [job_id.decode() for job_id in client.execute_command("LRANGE", f"{BASE}wait", 0, -1)]
     assert sorted(map(int, ids)) == list(range(1, jobs + 1)), f"expected jobs 1 to {jobs} in wait, got {len(ids)}"
@@ -115,8 +126,6 @@ def check(client: Redis, jobs: int) -> None:
         assert {b"name", b"data", b"opts", b"timestamp", b"delay", b"priority"} <= set(fields)
         assert json.loads(fields[b"data"])["carrier"] == "UA"
     assert client.zscore(f"{BASE}marker", "0") == 0
-    events = client.xlen(f"{BASE}events")
-    assert 10_000 <= events < 11_000 or (jobs < 5_000 and events >= 2 * jobs), f"got {events} events"
     left = {
         key for key in client.scan_iter(f"{BASE}spark:*", count=10_000) if b":stage:" in key or b":manifest:" in key
     }
@@ -257,6 +266,20 @@ def plain(frames: dict[str, DataFrame], jobs: int, rounds: int, chunk_sizes: Seq
     return Part(runs, [*verdicts(found, jobs, yard_ms), replayed])
 
 
+def events(frame: DataFrame, jobs: int, rounds: int) -> Part:
+    """Compares writes that leave out events, and replays their commits."""
+    sides = {f"BullMQ addBulk, {number}": add_bulk(number) for number in (1, 2)}
+    sides |= {f"{delivery}, {kind}": sink(frame, delivery, events=kind) for kind in EVENTS for delivery in DELIVERIES}
+    runs = rounds_of(sides, jobs, rounds, check_jobs)
+    found, chunks = shown(runs, jobs), chunks_of(frame)
+    replays = {kind: [replay(chunks, kind) for _ in range(rounds)] for kind in EVENTS}
+    for kind, of_kind in replays.items():
+        us = statistics.median(replay.server_us_per_job for replay in of_kind)
+        print(f"replay of its commit, events={kind}: {us:.2f} us/job of Redis' CPU")
+    ratios = {name: jobs / found[name].seconds / best_rate(found, jobs) for name in ENDS_TARGETS}
+    return Part(runs, [at_least(f"{name}, x addBulk", target, ratios[name]) for name, target in ENDS_TARGETS.items()])
+
+
 def wide_rows(frame: DataFrame, jobs: int, rounds: int) -> Part:
     """Compares jobs of 19 fields with ids of their own, of which a tenth is delayed."""
     sides = {f"BullMQ addBulk, wide, {number}": add_bulk(number, "wide") for number in (1, 2)}
@@ -312,6 +335,8 @@ def main() -> None:
     parts = []
     if "plain" in args.only:
         parts.append(plain(frames, jobs, rounds, args.chunk_sizes, statistics.median(yard_ms)))
+    if "events" in args.only:
+        parts.append(events(frames["string"], jobs, rounds))
     if "wide" in args.only:
         flights = wide(spark, jobs).cache()
         flights.count()

@@ -50,6 +50,8 @@ CANCEL_TARGET = 2.0
 PROMOTION_TARGET, SCRIPT_TARGET = 15.0, 1.0
 
 LOOP, PANDAS, STREAM = "loop, function", "loop, pandas UDF", "stream"
+#: Values of the option `events` that leave out some.
+FEWER_EVENTS = ("ends", "none")
 OURS, BULLMQ, YARDSTICK = "spark_bull", "BullMQ", "yardstick"
 ALONE, BESIDE = "alone", "beside the big tenant"
 #: Dialects whose scripts are replayed, and the sizes of their chunks.
@@ -133,6 +135,8 @@ def throughputs(spark: SparkSession, size: Size) -> dict[str, tuple[Trial[Proces
     sides["Python bullmq, 2 x 50"] = (partial(throughput, python, size.python_jobs), size.python_jobs)
     for name, make in ((LOOP, function), (PANDAS, vectorised), (STREAM, partial(frames, engine="stream"))):
         sides[name] = (partial(throughput, make(spark), size.jobs), size.jobs)
+    for events in FEWER_EVENTS:
+        sides[f"{LOOP}, events={events}"] = (partial(throughput, function(spark, events=events), size.jobs), size.jobs)
     return sides
 
 
@@ -298,6 +302,9 @@ def run_scripts(_spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[
         for protocol in PROTOCOLS
         for chunk in CHUNKS
     }
+    for events in FEWER_EVENTS:
+        name = f"bullmq, chunks of {CHUNKS[0]}, {events}"
+        trials[name] = partial(work_scripts, "bullmq", size.replayed, CHUNKS[0], events)
     runs = in_turns(trials, size.rounds, _shown_scripts)
     _show("claim and settle, one client without Spark", medians(runs), _shown_scripts)
     return by_side(runs), []

@@ -15,7 +15,7 @@ from spark_bull.dialects.encode.chunks import ChunkBuilder, PackedChunk
 from spark_bull.dialects.encode.codec import defaults_of, encode
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.options.parse import Options, parse_options
-from spark_bull.options.table import WRITE
+from spark_bull.options.table import ALL_EVENTS, WRITE
 from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, roll_forward, stage_chunk
@@ -32,15 +32,15 @@ class Replayed:
     server_us_per_job: float
 
 
-def replay(chunks: list[PackedChunk]) -> Replayed:
-    """Adds packed chunks on a fresh server with the scripts of an exactly-once write."""
+def replay(chunks: list[PackedChunk], events: str = ALL_EVENTS) -> Replayed:
+    """Adds packed chunks on a fresh server with the scripts of an exactly-once write. events: those that it causes."""
     jobs = sum(chunk.rows for chunk in chunks)
     with EmbeddedRedis() as server, Redis.from_url(server.url) as client:
         handle = open_handle(_options(server.url), QUEUE)
         stage = handle.keys.stage(WRITE_ID)
         for number, chunk in enumerate(chunks):
             stage_chunk(handle, stage, number, chunk.packed, 3_600_000)
-        register(WRITE_ID, [QueuePlan(handle, [StagedPart(stage, len(chunks), jobs)], {})], None)
+        register(WRITE_ID, [QueuePlan(handle, [StagedPart(stage, len(chunks), jobs)], {"events": events})], None)
         cpu = cpu_seconds(client)
         seconds = timed(lambda: _roll(handle, jobs))
         return Replayed(seconds, (cpu_seconds(client) - cpu) / jobs * 1e6)

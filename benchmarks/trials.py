@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -21,6 +21,7 @@ from benchmarks.sides import timed
 from benchmarks.workers import PEERS, QUEUE, Working, peer_process
 from spark_bull import BullQueue, EmbeddedRedis, Promoter
 from spark_bull.model.outcomes import Outcomes
+from spark_bull.options.table import ALL_EVENTS
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import work
@@ -213,13 +214,16 @@ def cancel_latency(working: Working, samples: int) -> Waited:
     return Waited(percentile(times, 50), percentile(times, 99), max(times))
 
 
-def work_scripts(protocol: str, jobs: int, chunk: int) -> Processed:
-    """Measures the scripts that claim and settle, called by one client, until all jobs have completed."""
+def work_scripts(protocol: str, jobs: int, chunk: int, events: str = ALL_EVENTS) -> Processed:
+    """Measures the scripts that claim and settle, called by one client, until all jobs have completed.
+
+    events: those that they cause.
+    """
     with fresh_server(protocol) as server:
         server.queue.add_many(plain(jobs))
         server.client.slowlog_reset()
         cpu = cpu_seconds(server.client)
-        seconds = timed(lambda: work_off(server.queue.handle, chunk))
+        seconds = timed(lambda: work_off(replace(server.queue.handle, events=events), chunk))
         server_us = (cpu_seconds(server.client) - cpu) / jobs * 1e6
         counts = server.queue.counts()
         assert counts["completed"] == jobs == sum(counts.values()), f"expected {jobs} completed jobs, got {counts}"

@@ -82,6 +82,7 @@ class ServiceArguments(ServerArguments, total=False):
     """The options of a Promoter or Rescuer but `url`."""
 
     shards: int | str | None
+    events: str | None
     check_ms: int | None
     max_stalled: int | None
 
@@ -118,6 +119,7 @@ class JobProperties(JobDefaults, total=False):
 class QueueArguments(ConnectionArguments, PayloadArguments, JobDefaults, total=False):
     """The options of a BullQueue."""
 
+    events: str | None
     chunk_size: int | None
     chunk_bytes: int | None
     max_length: int | None
@@ -130,6 +132,7 @@ class LocalWorkerArguments(ConnectionArguments, PayloadArguments, total=False):
     """The options of a LocalWorker."""
 
     shards: int | str | None
+    events: str | None
     concurrency: int | None
     chunk_size: int | None
     timeout_ms: int | None

@@ -120,6 +120,8 @@ class Option:
         return "" if default is None else f"`{text}`"
 
 
+#: The default of the option `events`: as the Node libraries.
+ALL_EVENTS: Final = "all"
 #: See worker/claims/batch_size.py.
 BATCH_SIZE: Final = "10,000; with a backlog up to 100,000, while batches take less than 5 s"
 ALL: Final = (WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, LIMITS, COLLECT, EVENTS)
@@ -268,6 +270,15 @@ TABLE: Final[tuple[Option, ...]] = (
         "at-least-once",
         (QUEUE,),
         "`at-most-once`: jobs never run twice",
+    ),
+    Option(
+        "events",
+        choice(ALL_EVENTS, "ends", "none"),
+        ALL_EVENTS,
+        (WRITE, CLAIM, SETTLE, WORK, QUEUE, SERVICE),
+        "which events of jobs are written: `all`, as by the Node libraries; `ends`: not `added`, `waiting`, "
+        "`waiting-children` and `active`; `none`: only `delayed`, so that waits for the end of a job, and results of "
+        "jobs that are removed when they end, do not work",
     ),
     Option(
         "chunkSize",

@@ -73,6 +73,7 @@ class BaseWorker:
         if options["promoter"]:
             self._service = Promoter(
                 queues=[handle.keys.queue for handle in self.handles],
+                events=options["events"],
                 max_stalled=options["maxStalled"],
                 check_ms=options["checkMs"],
                 **connection,

@@ -11,7 +11,7 @@ from spark_bull.dialects.registry import found_dialect
 from spark_bull.errors import DialectError, check_encodable
 from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import Options
-from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle, events_of
 from spark_bull.queue.core.queue_registry import FORGET_MS, forget_gone
 from spark_bull.queue.monitor.find import select_queues
 from spark_bull.queue.shards.layout import Spread
@@ -80,5 +80,9 @@ class QueueSet:
             return
         if dialect is not None:
             self._handles[name] = QueueHandle(
-                self._connection.at(keys.base), keys, dialect, self._options["bullmqVersion"]
+                self._connection.at(keys.base),
+                keys,
+                dialect,
+                self._options["bullmqVersion"],
+                events=events_of(self._options),
             )

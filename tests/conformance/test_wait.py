@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ def waits(queue: BullQueue, *job_ids: str) -> Iterator[Callable[[], list[Any]]]:
 def test_events_end_the_calls_that_wait(queue: BullQueue) -> None:
     job_ids = [queue.add(job('return:{"ok":[1]}')), queue.add(job("return:7"), remove_on_complete=True)]
     failing = queue.add(job("fail"))
-    with waits(queue, *job_ids, job_ids[0], failing) as ends, OurWorker(queue.handle):
+    with waits(queue, *job_ids, job_ids[0], failing) as ends, OurWorker(replace(queue.handle, events="ends")):
         *results, error = ends()
     assert results == [{"ok": [1]}, 7, {"ok": [1]}]
     assert isinstance(error, JobFailed)

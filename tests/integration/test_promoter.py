@@ -42,9 +42,9 @@ def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("only_signals")
 @each_dialect
 def test_a_sleeping_promoter_wakes_for_a_job_that_is_due_earlier(redis_url: str, prefix: str, protocol: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol, events="none") as queue:
         queue.add({"n": 0}, delay=DAY_MS)
-        with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol, rescue=False) as promoter:
+        with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol, rescue=False, events="none") as promoter:
             for n in range(1, 4):
                 queue.add({"n": n}, delay=150)
                 wait_until(lambda n=n: queue.counts()["wait"] == n, "the job to wait")  # type: ignore[misc]
@@ -65,7 +65,7 @@ def test_a_stopped_promoter_logs_nothing_when_its_server_ends(caplog: pytest.Log
 @pytest.mark.usefixtures("only_signals")
 @each_dialect
 def test_a_sleeping_promoter_wakes_for_a_job_that_expires_earlier(redis_url: str, prefix: str, protocol: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol, events="none") as queue:
         queue.add({"n": 0}, delay=DAY_MS)
         with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol, rescue=False) as promoter:
             queue.add({"n": 1}, expire_after_ms=DAY_MS)

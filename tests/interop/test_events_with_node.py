@@ -86,6 +86,24 @@ def test_events_of_a_node_worker_and_of_ours_are_the_same(
     assert by_worker["theirs"] == by_worker["ours"]
 
 
+@each_peer
+def test_node_waits_for_jobs_whose_other_events_are_left_out(
+    peer: Peer, library: NodePeer, redis_url: str, prefix: str
+) -> None:
+    with (
+        BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect, events="ends") as queue,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        library.call("listen", queue="q")
+        job_id = queue.add({"$behaviour": 'return:{"ok":[1]}'}, name=None if peer.dialect == "bull-1" else "task")
+        end = pool.submit(library.call, "waitForEnd", queue="q", jobId=job_id)
+        with OurWorker(queue.handle):
+            # In Bull 1 the promise has no value.
+            assert end.result(PATIENCE_S) == (None if peer.dialect == "bull-1" else {"ok": [1]})
+        library.wait_for_events("completed", 1, source="queue")
+        assert {event["event"] for event in library.events(source="queue")} - {"drained"} == {"completed"}
+
+
 @pytest.mark.parametrize("peer", PEERS, ids=str)
 def test_a_call_that_waits_gets_what_a_node_worker_returns(
     peer: Peer, library: NodePeer, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch

@@ -74,16 +74,16 @@ def test_node_processes_jobs_of_spark_by_priority(bull: Bull, node: StartNode, p
 
 
 @each_peer
-@pytest.mark.parametrize("delay", [0, 300])
+@pytest.mark.parametrize(("delay", "events"), [(0, "all"), (0, "none"), (300, "none")])
 def test_an_idle_node_worker_wakes_for_our_jobs(
-    bull: Bull, client: Redis, node: StartNode, prefix: str, peer: Peer, delay: int
+    bull: Bull, client: Redis, node: StartNode, prefix: str, peer: Peer, delay: int, events: str
 ) -> None:
     """By our signal: without it, these workers would check for jobs after an hour (Bull 1: every five seconds)."""
     worker = node(peer.alias, prefix=prefix)
     worker.call("process", queue="q", concurrency=1, opts=sound_sleep(peer))
     wait_until(lambda: _blocked(client) >= 1, "the worker to wait for jobs")
 
-    with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect) as queue:
+    with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect, events=events) as queue:
         queue.add({"$behaviour": "return:1"}, delay=delay or None)
         worker.wait_for_events("completed", 1)
 

@@ -26,7 +26,7 @@ const COMMANDS = new Set([
   'getJob', 'getJobs', 'counts', 'state',
   'retry', 'promote', 'remove',
   'pause', 'resume', 'clean', 'empty', 'obliterate',
-  'process', 'stop', 'listen', 'publish', 'invoke',
+  'process', 'stop', 'listen', 'waitForEnd', 'publish', 'invoke',
   'claim', 'settle', 'rescue', 'promoteDue', 'trace', 'measure', 'exported',
 ]);
 

@@ -48,6 +48,20 @@ def frame_of(bull: Bull, jobs: int, partitions: int = 3) -> DataFrame:
     return bull.spark.range(0, jobs, 1, partitions).selectExpr("named_struct('n', id) AS data")
 
 
+@each_delivery
+def test_a_write_leaves_out_events_of_plain_and_deduplicated_jobs_and_of_flows(
+    bull: Bull, queue: Any, delivery: str
+) -> None:
+    frame, options = frame_of(bull, 30), {"events": "ends", "delivery": delivery}
+    bull.write(frame, **options)
+    bull.write(frame.selectExpr("data", "data.n % 10 AS key"), uniqueBy="key", **options)
+    bull.write(frame.selectExpr("data", "array(named_struct('data', data)) AS children"), **options)
+    with queue().events(start="0", timeout_s=0) as events:
+        assert {event.event for event in events} == {"deduplicated"}
+    counts = queue().counts()
+    assert (counts["wait"], counts["waiting-children"]) == (30 + 10 + 30, 30)
+
+
 @each_dialect
 @each_delivery
 def test_every_row_is_a_job(bull: Bull, queue: Any, protocol: str, delivery: str) -> None:

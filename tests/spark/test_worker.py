@@ -1050,6 +1050,19 @@ def test_a_stop_returns_the_jobs_of_a_dataframe(queue: BullQueue, start: Start, 
 
 
 @each_engine
+def test_a_worker_leaves_out_events_of_jobs_that_go_on(queue: BullQueue, start: Start, engine: str) -> None:
+    def transform(jobs: DataFrame) -> DataFrame:
+        return jobs.selectExpr("id", "token", "'1' AS returnvalue")
+
+    queue.add_many(NewJob({"n": n}) for n in range(20))
+    queue.add({"n": 20}, delay=1)
+    with queue.events(timeout_s=0) as events:
+        start(transform, engine=engine, events="ends")
+        assert work_off(queue) == {"completed": 21}
+        assert {event.event for event in events} - {"drained"} == {"completed"}
+
+
+@each_engine
 def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start, engine: str) -> None:
     @f.udf("int")
     def risky(n: int) -> int:

@@ -133,6 +133,7 @@ CASES = {
     # docs
     'LocalWorker("greetings"': Case(jobs={"greetings": [{"name": "Ada"}]}, then={"greetings": {"completed": 1}}),
     "process_all(queue, charge)": Case(caller=_CALL_TESTS),
+    '"events", "ends"': Case(then={"mail": {"completed": 2}}, prints=("{'sent':'ada@example.org'}",)),
     'jobs.groupBy("state").count().show()': Case(then={"mail": {"wait": 2}}, prints=("|wait|2|",)),
     "secrets.token_bytes(32)": Case(
         then={"letters": {"completed": 2}}, prints=('|ada|{"sent":8}|', '|alan|{"sent":100000}|')

@@ -2,7 +2,7 @@
 -- as the scheduler has advanced.
 -- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'legacy'
 -- (repeated without a scheduler), 'unknown' (no time given) or 'damaged'
--- @include bullmq/lib: add_jobs event_limit major_version next_of_every
+-- @include bullmq/lib: add_jobs emit_trimmed major_version next_of_every
 -- @include lib: advance_once next_job time_ms
 
 local call, now = redis.call, time_ms()
@@ -52,9 +52,8 @@ local function find_next(job)
 end
 
 local function add_next(job, found)
-  local max_events = event_limit(key)
   if found.exists then
-    call('XADD', key.events, 'MAXLEN', '~', max_events, '*', 'event', 'duplicated', 'jobId', found.id)
+    emit_trimmed(key, arg, 'duplicated', 'jobId', found.id)
     return 'duplicated'
   end
   call('ZADD', key.repeats, found.ms, found.scheduler)

@@ -3,7 +3,7 @@
 -- @keys write?
 -- @args pending...
 -- @returns 1 if the callback was added, 0 if it had been added before
--- @include bullmq/lib: event_limit
+-- @include bullmq/lib: emit emit_trimmed
 -- @include lib: clock_of fill_opts job_terms number_texts time_ms
 
 local call, now, text = redis.call, time_ms(), number_texts()
@@ -19,9 +19,9 @@ local function add_callback()
   if store_terms then
     store_terms(1, job_id, key.job, timestamp)
   end
-  call('XADD', key.events, '*', 'event', 'added', 'jobId', job_id, 'name', chunk.name)
+  emit(key, arg, 'added', 'jobId', job_id, 'name', chunk.name)
   call('ZADD', key.waiting_children, timestamp, job_id)
-  call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting-children', 'jobId', job_id)
+  emit_trimmed(key, arg, 'waiting-children', 'jobId', job_id)
   call('SADD', key.children, unpack(arg.pending))
 end
 

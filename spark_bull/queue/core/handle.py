@@ -15,6 +15,7 @@ from spark_bull.dialects.registry import dialect_of
 from spark_bull.errors import OptionError
 from spark_bull.keys import SEGMENTS, QueueKeys, shard, shard_number
 from spark_bull.options.parse import Options
+from spark_bull.options.table import ALL_EVENTS
 from spark_bull.options.urls import urls_of
 from spark_bull.payloads.policy import PLAIN, Kind, PayloadPolicy, policy_of
 from spark_bull.queue.core.queue_registry import note_queues
@@ -42,13 +43,16 @@ _NOTING: Final = frozenset(
 
 @dataclass(frozen=True)
 class QueueHandle:
-    """Picklable. `token`: sender of pub/sub messages, as the token of a Node queue. `payloads`: how they are kept."""
+    """Picklable. `token`: sender of pub/sub messages, as the token of a Node queue. `payloads`: how they are kept.
+    `events`: those that its calls write, as the option says.
+    """
 
     connection: Connection
     keys: QueueKeys
     dialect: Dialect
     bullmq_version: str = "auto"
     payloads: PayloadPolicy = PLAIN
+    events: str = ALL_EVENTS
     token: str = field(default_factory=lambda: str(uuid4()))
 
     @cached_property
@@ -62,6 +66,7 @@ class QueueHandle:
             "queue": self.keys.queue,
             "token": self.token,
             "bullmq_version": self.bullmq_version,
+            "events": self.events,
         }
 
     def run(self, verb: str, args: Mapping[str, Any] | None = None, **keys: str | list[str] | None) -> Any:
@@ -123,4 +128,10 @@ def opening(options: Options, queue: str) -> Steps[QueueHandle]:
     dialect = yield from dialect_of(keys, options["protocol"])
     dialect.check_queue(queue)
     connection = Connection(settings, keys.base)
-    return QueueHandle(connection, keys, dialect, options["bullmqVersion"], policy_of(options))
+    return QueueHandle(connection, keys, dialect, options["bullmqVersion"], policy_of(options), events_of(options))
+
+
+def events_of(options: Options) -> str:
+    """The events that calls with these options write; see the option `events`."""
+    events: str = options.values.get("events", ALL_EVENTS)
+    return events

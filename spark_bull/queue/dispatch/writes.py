@@ -10,7 +10,8 @@ the other queues of their children. Those of a write with the field `mode` = sch
 with `mode` = manage change jobs: the field `moves` names the other queues that jobs are moved to, and with the field
 `outcomes` it keeps what became of each. A write with the field `maxLength` and `whenFull` = fail is registered only if
 all of its jobs fit; with wait and drop, each step adds those that fit. With the field `keepsIds`, each step keeps the
-ids of its jobs. The jobs of a write with the field `graph` depend on each other; see `graph`.
+ids of its jobs. The jobs of a write with the field `graph` depend on each other; see `graph`. A write with the field
+`events` writes only those events.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Changed, WriteRecord
+from spark_bull.options.table import ALL_EVENTS
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import LengthLimit, RoomWait
@@ -171,9 +173,9 @@ def roll_forward(
     Redis.
     """
     position = 0
-    names = ("jobs", "dialect", "flows", "mode", "moves", "graph", "maxLength", "unkept")
+    names = ("jobs", "dialect", "flows", "mode", "moves", "graph", "maxLength", "unkept", "events")
     values = handle.connection.call("HMGET", handle.keys.write(write_id), *names)
-    jobs, dialect, flows, mode, moves, graph, max_length, unkept = values
+    jobs, dialect, flows, mode, moves, graph, max_length, unkept, events = values
     if unkept is not None:
         open_prepared([handle], write_id)
     verb, touched = _committing(handle, flows, mode, moves, graph)
@@ -182,6 +184,7 @@ def roll_forward(
     if dialect:
         # The dialect that its chunks are encoded for, which can differ from that of the handle.
         handle = replace(handle, dialect=DIALECTS[dialect.decode()])
+    handle = replace(handle, events=ALL_EVENTS if events is None else events.decode())
     while True:
         reply = verbs.commit(handle, write_id, position, verb, touched)
         if reply.state == "unknown":

@@ -66,8 +66,9 @@ class WrittenEnds:
         why = f"{self._handle.dialect.name} keeps no events, which would tell how they have ended: keep jobs longer"
         if self._handle.dialect.has("event-stream"):
             why = (
-                "the event stream was trimmed, so nothing tells how they have ended: read results sooner, let BullMQ "
-                "keep more events (streams.events.maxLen of the Queue), or keep jobs longer"
+                "the event stream was trimmed, or their events were left out (option `events`), so nothing tells how "
+                "they have ended: read results sooner, let BullMQ keep more events (streams.events.maxLen of the "
+                "Queue), or keep jobs longer"
             )
         return ResultsLost(
             f"queue {queue}: {len(ids):,} or more jobs of the write are gone, the first is job {first}, and {why} "

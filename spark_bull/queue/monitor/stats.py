@@ -126,7 +126,8 @@ def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAM
 
     def result(name: str | None, tally: _Tally) -> JobStats:
         added, finished = _Rate(tally.added, window_ms), _Rate(tally.finished, window_ms) if has_times else None
-        if events:
+        # Without any, they were trimmed or left out.
+        if events and events.added:
             added = _Rate(events.added.total() if name is None else events.added[name], events.over_ms)
         if name is None:
             of_events = _Rate(events.finished, events.over_ms) if events else None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
+from spark_bull.options.table import ALL_EVENTS
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import length_limit_of
 from spark_bull.queue.dispatch.graph import DEPENDS_ON
@@ -65,6 +66,8 @@ class WritePlan(StagedPlan):
             fields["graph"] = 1
         if self.options["keepIds"]:
             fields["keepsIds"] = 1
+        if self.options["events"] != ALL_EVENTS:
+            fields["events"] = self.options["events"]
         if not self.exactly_once:
             counts = {name: sum(getattr(part, name) for part in parts) for name in _COUNTS}
             return {**fields, "delivery": AT_LEAST_ONCE, "position": jobs, **counts}

@@ -119,6 +119,11 @@ class Adapter {
     entry.listener = await this.startListener(queue);
   }
 
+  // What the job returns, or its error, once it has ended; the queue has a listener.
+  async waitForEnd({ queue, jobId }) {
+    return (await this.job(queue, jobId)).finished();
+  }
+
   // Anything else the library's own queue (or one of its jobs) can do.
   async invoke({ queue, jobId = null, method, args = [] }) {
     const target = jobId === null ? this.queue(queue) : await this.job(queue, jobId);

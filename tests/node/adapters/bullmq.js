@@ -111,6 +111,10 @@ class BullMQAdapter extends Adapter {
     return listener;
   }
 
+  async waitForEnd({ queue, jobId }) {
+    return (await this.job(queue, jobId)).waitUntilFinished(this.listeners.get(queue).listener);
+  }
+
   async publish({ queue, event }) {
     const producer = new this.library.QueueEventsProducer(queue, this.options);
     await producer.publishEvent(event);

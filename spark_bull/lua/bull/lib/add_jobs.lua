@@ -1,5 +1,5 @@
--- @include bull/lib: debounce free_id priority_inserts waiting_list
--- @include lib: clock_of deduplications_of fill_opts job_terms listed number_texts push walk_steps
+-- @include bull/lib: debounce free_id priority_inserts publish waiting_list
+-- @include lib: clock_of deduplications_of fill_opts is_written job_terms listed number_texts push walk_steps
 
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the length of the list
 -- allows, unless the chunk must be added as a whole.
@@ -20,7 +20,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local deduplication_of = deduplications_of(chunk)
   local store_terms, first_expiry = job_terms(key, chunk, 'stalledCounter')
   local ids, duplicates, deduplicated = {}, 0, 0
-  local waiting = base .. 'waiting@' .. arg.token
+  local waiting, has_steps = base .. 'waiting@' .. arg.token, is_written(arg, 'waiting')
   local pushes, prioritized, text = push.new(), {}, number_texts()
 
   for i = from, last do
@@ -29,11 +29,11 @@ local function add_jobs(key, arg, chunk, from, now)
     local job_key, kept, debounce_id = base .. job_id, nil, nil
     if custom_id and call('EXISTS', job_key) == 1 then
       duplicates = duplicates + 1
-      call('PUBLISH', base .. 'duplicated@' .. arg.token, job_id)
+      publish(arg, 'duplicated', base .. 'duplicated@' .. arg.token, job_id)
     else
       if deduplication_of then
         local id, rule = deduplication_of(i)
-        debounce_id, kept = id, id and debounce(base, arg.token, id, rule.ttl, job_id)
+        debounce_id, kept = id, id and debounce(arg, id, rule.ttl, job_id)
       end
       if kept then
         deduplicated = deduplicated + 1
@@ -70,7 +70,9 @@ local function add_jobs(key, arg, chunk, from, now)
             end
             push.gather(pushes, job_id, lifos[i])
           end
-          call('PUBLISH', waiting, job_id)
+          if has_steps then
+            call('PUBLISH', waiting, job_id)
+          end
         end
       end
     end

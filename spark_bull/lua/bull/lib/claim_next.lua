@@ -1,4 +1,4 @@
--- @include bull/lib: claim_jobs delay_over_limit
+-- @include bull/lib: claim_jobs delay_over_limit publish
 
 -- Claims up to `limit` jobs.
 local function claim_next(key, arg, now, limit, may_drain)
@@ -10,10 +10,10 @@ local function claim_next(key, arg, now, limit, may_drain)
       return 'delayed'
     end
     call('HSET', job_key, 'processedOn', processed_on)
-    call('PUBLISH', channel, id)
+    publish(arg, 'active', channel, id)
   end)
   if may_drain and #claimed.ids == 0 and call('EXISTS', key.wait) == 0 then
-    call('PUBLISH', arg.base .. 'drained', '')
+    publish(arg, 'drained', arg.base .. 'drained', '')
   end
   return claimed, rows
 end

@@ -1,7 +1,9 @@
+-- @include bull/lib: publish
+
 -- Takes a debounce id for a job, for `ttl` ms, or without it until the job finishes. When another job has the id,
 -- publishes that and returns its id.
-local function debounce(base, token, debounce_id, ttl, job_id)
-  local call, holder = redis.call, base .. 'de:' .. debounce_id
+local function debounce(arg, debounce_id, ttl, job_id)
+  local call, holder = redis.call, arg.base .. 'de:' .. debounce_id
   local is_free
   if ttl then
     is_free = call('SET', holder, job_id, 'PX', ttl, 'NX')
@@ -12,6 +14,6 @@ local function debounce(base, token, debounce_id, ttl, job_id)
     return nil
   end
   local kept = call('GET', holder)
-  call('PUBLISH', base .. 'debounced@' .. token, kept)
+  publish(arg, 'debounced', arg.base .. 'debounced@' .. arg.token, kept)
   return kept
 end

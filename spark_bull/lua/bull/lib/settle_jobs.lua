@@ -1,20 +1,20 @@
--- @include bull/lib: delay_jobs finished_of free_debounce json_text priority_inserts save_attempt undo_starts
--- @include bull/lib: waiting_list
+-- @include bull/lib: delay_jobs finished_of free_debounce json_text priority_inserts publish save_attempt
+-- @include bull/lib: undo_starts waiting_list
 -- @include lib: count_finished count_returns drop_missing finished_set group_places jobs_before limited_by
 -- @include lib: outcome_columns priority_of refill_groups release_owned rest_groups settle_alone waiting_again
 -- @include {dialect}/lib: delay_job
 
--- Moves a job to its finished state by its keep rule, and publishes it. `finished`: see finished_set.by_rule; `field`:
--- returnvalue or failedReason; `text`: its value.
-local function finish_bull(base, finished, job_id, field, text, keep)
-  local call, job_key = redis.call, base .. job_id
+-- Moves a job to its finished state by its keep rule, and publishes `event`. `finished`: see finished_set.by_rule;
+-- `field`: returnvalue or failedReason; `text`: its value.
+local function finish_bull(arg, event, finished, job_id, field, text, keep)
+  local call, job_key = redis.call, arg.base .. job_id
   if keep and keep.count == 0 then
     call('UNLINK', job_key, job_key .. ':logs')
   else
     call('HSET', job_key, field, text, 'finishedOn', finished.finished_on)
     finished.add(job_id, keep)
   end
-  call('PUBLISH', finished.state, '{"jobId":' .. json_text(job_id) .. ',"val":' .. json_text(text) .. '}')
+  publish(arg, event, finished.state, '{"jobId":' .. json_text(job_id) .. ',"val":' .. json_text(text) .. '}')
 end
 
 local function retry_jobs(key, base, retried, mine, lost, left, now)
@@ -68,7 +68,7 @@ local function settle_jobs(key, arg, outcomes, now)
   local function complete(i)
     local id = jobs.ids[i]
     free_debounce(base, id)
-    finish_bull(base, all_completed, id, 'returnvalue', jobs.values[i], jobs.keeps[i])
+    finish_bull(arg, 'completed', all_completed, id, 'returnvalue', jobs.values[i], jobs.keeps[i])
   end
 
   for i, id in ipairs(jobs.ids) do
@@ -80,7 +80,7 @@ local function settle_jobs(key, arg, outcomes, now)
   for _, job in ipairs(outcomes.failed or {}) do
     if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
       free_debounce(base, job.id)
-      finish_bull(base, all_failed, job.id, 'failedReason', job.reason, job.keep)
+      finish_bull(arg, 'failed', all_failed, job.id, 'failedReason', job.reason, job.keep)
       failed = failed + 1
     end
   end

@@ -1,4 +1,4 @@
--- @include bull/lib: waiting_list
+-- @include bull/lib: publish waiting_list
 -- @include lib: count_up
 -- @include {dialect}/lib: unrun_failures
 
@@ -13,7 +13,7 @@ local function stalled_requeuer(key, arg, now)
       return false
     end
     call('RPUSH', waiting_list(key), id)
-    call('PUBLISH', key.stalled .. '@', id)
+    publish(arg, 'stalled', key.stalled .. '@', id)
     return true
   end
 end

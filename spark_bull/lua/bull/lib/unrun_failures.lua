@@ -1,4 +1,4 @@
--- @include bull/lib: finished_of free_debounce
+-- @include bull/lib: finished_of free_debounce publish
 -- @include lib: finished_set options_of
 
 -- The rule for failed jobs in the job's own options: {count, age}, and whether it removes the job.
@@ -24,7 +24,7 @@ local function unrun_failures(key, arg, now)
     call('ZADD', key.failed, string.format('%.0f', now), id)
     call('HSET', job_key, 'failedReason', reason, 'finishedOn', string.format('%.0f', now))
     call('HDEL', job_key, 'expireAt')
-    call('PUBLISH', key.failed, '{"jobId":"' .. id .. '", "val": "' .. (published or reason) .. '"}')
+    publish(arg, 'failed', key.failed, '{"jobId":"' .. id .. '", "val": "' .. (published or reason) .. '"}')
     if removed then
       call('UNLINK', job_key, job_key .. ':logs')
       call('ZREM', key.failed, id)

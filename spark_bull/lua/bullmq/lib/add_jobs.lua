@@ -1,6 +1,6 @@
--- @include bullmq/lib: chunk_parents deduplicator delay_job delayed_score event_limit priority_score sequencer
+-- @include bullmq/lib: chunk_parents deduplicator delay_job delayed_score emit event_limit priority_score sequencer
 -- @include bullmq/lib: waiting_list
--- @include lib: clock_of deduplications_of fill_opts job_terms listed number_texts push
+-- @include lib: clock_of deduplications_of fill_opts is_written job_terms listed number_texts push
 
 -- Adds all jobs of a chunk from row `from` on.
 -- Returns {next = first row not processed, added, duplicates, deduplicated, ids, is_range (see keep_ids), rejected}. A
@@ -23,6 +23,8 @@ local function add_jobs(key, arg, chunk, from, now)
   local follows, keep_tails = sequencer(key, arg, chunk)
   local store_terms = job_terms(key, chunk, 'stc')
   local events, text = key.events, number_texts()
+  -- Promoters wake by the events of jobs that expire.
+  local has_steps = is_written(arg, 'waiting') or chunk.expire_after or chunk.expire_at
   local ids, rejected, missing, duplicates, deduplicated = {}, {}, 0, 0, 0
   local pushes, delayed, prioritized, highest = push.new(), {}, {}, {}
 
@@ -50,7 +52,7 @@ local function add_jobs(key, arg, chunk, from, now)
       return ''
     end
     duplicates = duplicates + 1
-    call('XADD', events, '*', 'event', 'duplicated', 'jobId', job_id)
+    emit(key, arg, 'duplicated', 'jobId', job_id)
     return job_id
   end
 
@@ -93,10 +95,12 @@ local function add_jobs(key, arg, chunk, from, now)
         if store_terms then
           store_terms(i, job_id, job_key, timestamp)
         end
-        call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
+        if has_steps then
+          call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
+        end
         if waits_for_children[i] or (follows and follows(i, job_id)) then
           call('ZADD', key.waiting_children, text[timestamp], job_id)
-          call('XADD', events, '*', 'event', 'waiting-children', 'jobId', job_id)
+          emit(key, arg, 'waiting-children', 'jobId', job_id)
         elseif delay > 0 and deduplication_of then
           -- The next jobs of the chunk may replace it.
           delay_job(key, job_id, timestamp + delay)
@@ -111,7 +115,9 @@ local function add_jobs(key, arg, chunk, from, now)
           else
             push.gather(pushes, job_id, lifos[i])
           end
-          call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
+          if has_steps then
+            call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
+          end
         end
         if parent and not is_orphan then
           join_parent(parent, job_key)

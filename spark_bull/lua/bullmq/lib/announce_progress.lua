@@ -1,6 +1,5 @@
--- @include bullmq/lib: event_limit
+-- @include bullmq/lib: emit_trimmed
 
 local function announce_progress(key, arg)
-  redis.call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'progress',
-    'jobId', arg.job_id, 'data', arg.progress)
+  emit_trimmed(key, arg, 'progress', 'jobId', arg.job_id, 'data', arg.progress)
 end

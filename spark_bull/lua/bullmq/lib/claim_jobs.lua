@@ -1,6 +1,6 @@
 -- @include bullmq/lib: claim_fields claim_row hold_job major_version mark_held promote_due_jobs
--- @include lib: group_limits lock_durations next_due_of number_texts positions_of set_aside start_limit take_passes
--- @include lib: walk_waiting whole_number
+-- @include lib: group_limits is_written lock_durations next_due_of number_texts positions_of set_aside start_limit
+-- @include lib: take_passes walk_waiting whole_number
 
 -- Locks claimed jobs and marks them as started. A loop for each command takes less time than one with all of them.
 local function mark_started(key, arg, ids, keys, rows, at, now)
@@ -18,7 +18,7 @@ local function mark_started(key, arg, ids, keys, rows, at, now)
       call('HSET', keys[i], 'processedOn', processed_on, 'pb', worker, 'ats', row[ats])
     end
   end
-  for i = 1, #ids do
+  for i = 1, is_written(arg, 'active') and #ids or 0 do
     call('XADD', key.events, '*', 'event', 'active', 'jobId', ids[i], 'prev', 'waiting')
   end
 end

@@ -1,4 +1,4 @@
--- @include bullmq/lib: delay_job major_version unlink_job
+-- @include bullmq/lib: delay_job emit major_version unlink_job
 -- @include lib: fill_opts number_texts set_of
 
 -- Returns a function that decides whether a job is added although its deduplication id may be taken. `job`: {id, name,
@@ -18,10 +18,9 @@ local function deduplicator(key, arg)
 
   local function announce(job, kept, dropped)
     if is_5 then
-      call('XADD', key.events, '*', 'event', 'debounced', 'jobId', kept, 'debounceId', job.deduplication_id)
+      emit(key, arg, 'debounced', 'jobId', kept, 'debounceId', job.deduplication_id)
     end
-    call('XADD', key.events, '*', 'event', 'deduplicated', 'jobId', kept, 'deduplicationId', job.deduplication_id,
-      'deduplicatedJobId', dropped)
+    emit(key, arg, 'deduplicated', 'jobId', kept, 'deduplicationId', job.deduplication_id, 'deduplicatedJobId', dropped)
   end
 
   local function ttl_of(rule)
@@ -87,7 +86,7 @@ local function deduplicator(key, arg)
       return false
     end
     unlink_job(base .. kept)
-    call('XADD', key.events, '*', 'event', 'removed', 'jobId', kept, 'prev', 'delayed')
+    emit(key, arg, 'removed', 'jobId', kept, 'prev', 'delayed')
     announce(job, job.id, kept)
     if not is_5 then
       call('DEL', aside)

@@ -1,4 +1,4 @@
--- @include bullmq/lib: delay_job enqueue_job event_limit
+-- @include bullmq/lib: delay_job emit emit_trimmed enqueue_job
 -- @include lib: options_of whole_number
 
 -- A finished job releases its deduplication id, unless that has a TTL. A job that was added under it meanwhile and
@@ -37,12 +37,12 @@ local function free_and_requeue(key, arg, job_id, deduplication_id, now)
     end
   end
   call('HSET', base .. next_id, unpack(hash))
-  call('XADD', key.events, '*', 'event', 'added', 'jobId', next_id, 'name', fields[1])
+  emit(key, arg, 'added', 'jobId', next_id, 'name', fields[1])
   if delay > 0 then
     delay_job(key, next_id, now + delay)
   else
     enqueue_job(key, arg.bullmq_version, next_id, priority, opts.lifo and 'RPUSH' or 'LPUSH')
-    call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting', 'jobId', next_id)
+    emit_trimmed(key, arg, 'waiting', 'jobId', next_id)
   end
   if fields[6] then
     call('SADD', fields[6], base .. next_id)

@@ -1,4 +1,4 @@
--- @include bullmq/lib: enqueue_job free_deduplication split_job_key unlink_job
+-- @include bullmq/lib: emit enqueue_job free_deduplication split_job_key unlink_job
 -- @include lib: keys_at
 
 -- Removes a deleted job from the dependencies of its parent. A parent that has no dependencies left becomes the next
@@ -21,7 +21,7 @@ local function leave_parent(key, arg, job_key, parent_key, together)
       if together and base == key.relays .. ':' then
         call('HSET', parent_key, 'removed', '1')
       elseif not together then
-        call('XADD', keys.events, '*', 'event', 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
+        emit(keys, arg, 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
       end
       break
     end

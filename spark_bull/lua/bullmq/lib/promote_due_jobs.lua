@@ -1,4 +1,4 @@
--- @include bullmq/lib: priority_score waiting_list
+-- @include bullmq/lib: emit priority_score waiting_list
 -- @include lib: next_due_of priority_of
 
 -- Promotes delayed jobs that are due, `limit` at most, the first one first.
@@ -19,7 +19,7 @@ local function promote_due_jobs(key, arg, now, limit)
       else
         plain[#plain + 1] = id
       end
-      call('XADD', key.events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'delayed')
+      emit(key, arg, 'waiting', 'jobId', id, 'prev', 'delayed')
       redis.pcall('HSET', job_key, 'delay', '0')
     end
     if #plain > 0 then

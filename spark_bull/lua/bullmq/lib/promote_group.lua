@@ -1,11 +1,11 @@
--- @include bullmq/lib: enqueue_near
+-- @include bullmq/lib: emit enqueue_near
 
 -- Makes delayed jobs of groups wait behind the next jobs; see enqueue_near.
 local function promote_group(key, arg, ids)
   redis.call('ZREM', key.delayed, unpack(ids))
   enqueue_near(key, arg, ids)
   for _, id in ipairs(ids) do
-    redis.call('XADD', key.events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'delayed')
+    emit(key, arg, 'waiting', 'jobId', id, 'prev', 'delayed')
     redis.pcall('HSET', arg.base .. id, 'delay', '0')
   end
 end

@@ -1,4 +1,4 @@
--- @include bullmq/lib: delay_job enqueue_job
+-- @include bullmq/lib: delay_job emit enqueue_job
 -- @include lib: whole_number
 
 -- Moves a parent from `state` to the waiting or, if it has a delay, the delayed jobs. `push`: RPUSH (nil) makes it the
@@ -14,7 +14,7 @@ local function release_parent(keys, arg, parent_key, parent_id, state, now, push
     delay_job(keys, parent_id, now + delay)
   else
     enqueue_job(keys, arg.bullmq_version, parent_id, whole_number(fields[1]), push or 'RPUSH')
-    call('XADD', keys.events, '*', 'event', 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
+    emit(keys, arg, 'waiting', 'jobId', parent_id, 'prev', 'waiting-children')
   end
   return true
 end

@@ -1,4 +1,4 @@
--- @include bullmq/lib: enqueue_job
+-- @include bullmq/lib: emit enqueue_job
 -- @include lib: count_up
 
 local function is_scheduled(key, job_key)
@@ -16,6 +16,6 @@ local function requeue_stalled(key, arg, id, counts)
     call('HSET', job_key, 'defa', 'job stalled more than allowable limit')
   end
   enqueue_job(key, arg.bullmq_version, id, 0, 'RPUSH')
-  call('XADD', key.events, '*', 'event', 'waiting', 'jobId', id, 'prev', 'active')
-  call('XADD', key.events, '*', 'event', 'stalled', 'jobId', id)
+  emit(key, arg, 'waiting', 'jobId', id, 'prev', 'active')
+  emit(key, arg, 'stalled', 'jobId', id)
 end

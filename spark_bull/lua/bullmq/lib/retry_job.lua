@@ -1,4 +1,4 @@
--- @include bullmq/lib: allow_wrongtype enqueue_job event_limit major_version meta_of
+-- @include bullmq/lib: allow_wrongtype emit_trimmed enqueue_job major_version meta_of
 -- @include lib: push_of whole_number
 
 -- The field with the result or error of a finished job, by its state.
@@ -40,6 +40,6 @@ local function retry_job(key, arg, change)
   if fields[2] and call('EXISTS', fields[2]) == 1 then
     allow_wrongtype(return_to_parent, job_key, fields[2], from)
   end
-  call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting', 'jobId', job_id, 'prev', from)
+  emit_trimmed(key, arg, 'waiting', 'jobId', job_id, 'prev', from)
   return 'done'
 end

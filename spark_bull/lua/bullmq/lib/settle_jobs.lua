@@ -1,9 +1,9 @@
--- @include bullmq/lib: allow_wrongtype delay_job enqueue_job enqueue_near event_limit family finished_of
--- @include bullmq/lib: free_and_requeue leave_parent priority_score promote_due_jobs put_first rows_to_settle
--- @include bullmq/lib: unlink_job wait_for_children
--- @include lib: count_finished count_returns count_up drop_missing finished_set group_places limited_by number_texts
--- @include lib: options_of outcome_columns priority_of refill_groups release_owned rest_groups set_of settle_alone
--- @include lib: waiting_again whole_number
+-- @include bullmq/lib: allow_wrongtype delay_job emit emit_trimmed enqueue_job enqueue_near event_limit family
+-- @include bullmq/lib: finished_of free_and_requeue leave_parent priority_score promote_due_jobs put_first
+-- @include bullmq/lib: rows_to_settle unlink_job wait_for_children
+-- @include lib: count_finished count_returns count_up drop_missing finished_set group_places is_written limited_by
+-- @include lib: number_texts options_of outcome_columns priority_of refill_groups release_owned rest_groups set_of
+-- @include lib: settle_alone waiting_again whole_number
 
 -- Why a job can't complete, or nil: a child is unfinished, or has failed.
 local function barred_by_children(job_key)
@@ -52,7 +52,8 @@ end
 -- `rows`: see rows_to_settle.
 local function complete_jobs(key, arg, jobs, rows, first, last, now)
   local call, text, count = redis.call, number_texts(), 0
-  local ids, values, keeps, events = jobs.ids, jobs.values, jobs.keeps, key.events
+  local ids, values, keeps = jobs.ids, jobs.values, jobs.keeps
+  local events, is_told = key.events, is_written(arg, 'completed')
   local finished = finished_set.by_rule(finished_of(key, arg, key.completed, now))
   local finished_on = finished.finished_on
   for i = first, last do
@@ -74,7 +75,9 @@ local function complete_jobs(key, arg, jobs, rows, first, last, now)
         finished.add(id, keep)
       end
       count = count + 1
-      call('XADD', events, '*', 'event', 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
+      if is_told then
+        call('XADD', events, '*', 'event', 'completed', 'jobId', id, 'returnvalue', value, 'prev', 'active')
+      end
     end
   end
   finished.flush()
@@ -111,9 +114,9 @@ local function fail_jobs(key, arg, failed, mine, lost, first, last, now)
         finished_set.add(finished, {job.id}, job.keep or finished_set.NO_RULE)
       end
       count = count + 1
-      call('XADD', key.events, '*', 'event', 'failed', 'jobId', job.id, 'failedReason', job.reason, 'prev', 'active')
+      emit(key, arg, 'failed', 'jobId', job.id, 'failedReason', job.reason, 'prev', 'active')
       if made >= job.attempts then
-        call('XADD', key.events, '*', 'event', 'retries-exhausted', 'jobId', job.id, 'attemptsMade', made)
+        emit(key, arg, 'retries-exhausted', 'jobId', job.id, 'attemptsMade', made)
       end
     end
   end
@@ -190,8 +193,7 @@ local function retry_jobs(key, arg, retried, mine, lost, left, now)
           local priority = priority_of(job_key)
           enqueue_job(key, arg.bullmq_version, job.id, priority, job.lifo and 'RPUSH' or 'LPUSH')
         end
-        call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting',
-          'jobId', job.id, 'prev', 'active')
+        emit_trimmed(key, arg, 'waiting', 'jobId', job.id, 'prev', 'active')
       end
     end
   end
@@ -207,11 +209,6 @@ local function delay_jobs(key, arg, delayed, mine, lost, now)
   end
 end
 
-local function announce_returned(key, job_id)
-  redis.call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'waiting',
-    'jobId', job_id, 'prev', 'active')
-end
-
 -- Jobs that their processors give back go to the same places as in Node.
 local function return_jobs(key, arg, returned, mine)
   local call = redis.call
@@ -224,7 +221,7 @@ local function return_jobs(key, arg, returned, mine)
       else
         enqueue_job(key, arg.bullmq_version, id, 0, 'RPUSH')
       end
-      announce_returned(key, id)
+      emit_trimmed(key, arg, 'waiting', 'jobId', id, 'prev', 'active')
     end
   end
 end
@@ -248,7 +245,7 @@ local function put_back(key, arg, unstarted, mine, lost)
       if priority > 0 then
         groups[priority] = group
       end
-      announce_returned(key, id)
+      emit_trimmed(key, arg, 'waiting', 'jobId', id, 'prev', 'active')
     end
   end
   for priority, ids in pairs(groups) do

@@ -1,6 +1,6 @@
 -- @include bull/lib: free_id waiting_list
 -- @include bull/bull1/lib: opts_with_id
--- @include lib: clock_of fill_opts job_terms listed number_texts push
+-- @include lib: clock_of fill_opts is_written job_terms listed number_texts push
 
 -- Publishes the message of Bull 1.1 and 2 about a job that was added, or existed, on a channel without prefix: [sender,
 -- job]. `id` is JSON: a number for a delayed job without a custom id, else a string.
@@ -23,7 +23,7 @@ local function add_jobs(key, arg, chunk, from, now)
   local times_of = clock_of(chunk, now)
   local store_terms, first_expiry = job_terms(key, chunk, 'stalledCounter')
   local ids, duplicates = {}, 0
-  local pushes, text = push.new(), number_texts()
+  local pushes, text, has_steps = push.new(), number_texts(), is_written(arg, 'waiting')
   for i = from, n do
     local custom_id = custom_ids[i]
     local job_id = custom_id or free_id(key, base, counter + i)
@@ -59,7 +59,9 @@ local function add_jobs(key, arg, chunk, from, now)
         call('PUBLISH', key.jobs, job_id)
       end
     end
-    announce_added(arg, fields, (custom_id or not delayed) and cjson.encode(job_id) or job_id)
+    if has_steps then
+      announce_added(arg, fields, (custom_id or not delayed) and cjson.encode(job_id) or job_id)
+    end
   end
   push.flush(pushes, target)
   if store_terms and first_expiry() then

@@ -1,11 +1,16 @@
 -- @include bull/lib: json_text
 -- @include bull/bull1/lib: opts_with_id
+-- @include lib: is_written
 
 -- Return values for which Bull 1 publishes null as that of the job.
 local FALSY = {[''] = true, ['0'] = true, ['""'] = true, ['false'] = true}
 
--- Publishes the message of Bull 1.1 and 2 about a job, on a channel without prefix: [sender, job, what].
+-- Publishes the message of Bull 1.1 and 2 about a job, unless it is left out, on a channel without prefix: [sender, job,
+-- what].
 local function announce(arg, event, job_id, what)
+  if not is_written(arg, event) then
+    return
+  end
   local fields = redis.call('HMGET', arg.base .. job_id, 'data', 'opts', 'progress', 'delay', 'timestamp', 'attempts',
     'attemptsMade', 'stacktrace', 'returnvalue')
   if not fields[5] then

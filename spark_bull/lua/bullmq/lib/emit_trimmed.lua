@@ -1,0 +1,9 @@
+-- @include bullmq/lib: event_limit
+-- @include lib: is_written
+
+-- As `emit`, in a script that does not trim the stream otherwise.
+local function emit_trimmed(key, args, event, ...)
+  if is_written(args, event) then
+    redis.call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', event, ...)
+  end
+end

@@ -1,0 +1,113 @@
+"""The option `events` in every dialect: which events of jobs are left out, and who goes on without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from redis import Redis
+
+from spark_bull.model.jobs import FlowJob, NewJob
+from spark_bull.model.outcomes import Failed, Outcomes, Retried
+from spark_bull.process.local_worker import LocalWorker
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core import verbs
+from spark_bull.queue.dispatch.writes import roll_forward
+from tests.support.pubsub import published
+from tests.support.wait import PATIENCE_S
+from tests.support.work_bench import DIALECTS, WorkBench
+from tests.support.worker import behave
+from tests.support.writes import register_all
+
+HOUR_MS = 3_600_000
+STEPS = {"added", "waiting", "waiting-children", "active"}
+#: The events of `cause_all`, by dialect. Bull 1 publishes no `active` and no duplicate.
+ALL = {
+    "bullmq": {
+        *("added", "waiting", "active", "delayed", "duplicated", "progress", "completed", "failed", "stalled"),
+        *("retries-exhausted", "deduplicated"),
+    },
+    "bull": {
+        *("waiting", "active", "delayed", "duplicated", "progress", "completed", "failed", "stalled", "debounced"),
+    },
+    "bull-1": {"waiting", "jobs", "delayed", "progress", "completed", "failed", "stalled"},
+}
+#: What wakes workers and promoters.
+SIGNALS = {"delayed", "jobs"}
+
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+each_choice = pytest.mark.parametrize("events", ["all", "ends", "none"])
+
+Open = Callable[..., BullQueue]
+
+
+@pytest.fixture
+def open_queue(redis_url: str, prefix: str) -> Open:
+    # Bull 1 publishes outside the prefix.
+    return lambda dialect, **options: BullQueue(
+        f"q-{prefix}", url=redis_url, prefix=prefix, protocol=dialect, **options
+    )
+
+
+@contextmanager
+def heard(client: Redis, queue: BullQueue) -> Iterator[set[str]]:
+    """The names of the events of a queue, complete when the block is left."""
+    names: set[str] = set()
+    with published(client, queue.handle.keys.prefix, queue.name) as messages:
+        yield names
+    names |= {channel.removeprefix(queue.handle.keys.base).partition("@")[0] for channel, _ in messages}
+    names |= {fields[b"event"].decode() for _, fields in client.xrange(queue.handle.keys["events"])}
+
+
+def cause_all(queue: BullQueue, client: Redis) -> None:
+    """Adds, claims and settles jobs with each outcome, and lets one stall."""
+    bench = WorkBench(queue, client, twice=False)
+    queue.add_many([NewJob({}, job_id=f"own-{n}") for n in (1, 1, 2, 3, 4)])
+    queue.add({}, delay=HOUR_MS)
+    if queue.protocol != "bull-1":
+        queue.add_many([NewJob({}, deduplication={"id": "once"})] * 2)
+    claim = bench.claim(4)
+    done, failing, retried, stalled = (job.id for job in claim.jobs)
+    assert verbs.progress(queue.handle, done, "1", lock_token=claim.token, of_checkpoint=False) == 0
+    outcomes = Outcomes(claim.token, failed=[Failed(failing, "bad", "[]", None, 1)])
+    outcomes.complete(done, "1")
+    outcomes.retried.append(Retried(retried, "bad", "[]", 0, False))
+    bench.work(outcomes)
+    verbs.stall(queue.handle, claim.token, [stalled], max_stalled=1, since=0)
+
+
+@each_dialect
+@each_choice
+def test_the_events_of_a_choice_are_caused_and_no_others(
+    open_queue: Open, client: Redis, dialect: str, events: str
+) -> None:
+    with open_queue(dialect, events=events) as queue, heard(client, queue) as names:
+        cause_all(queue, client)
+    wanted = {
+        "all": ALL[dialect],
+        "ends": ALL[dialect] - STEPS,
+        "none": ALL[dialect] & SIGNALS,
+    }[events]
+    assert names == wanted
+
+
+@pytest.mark.parametrize("events", ["ends", None])
+def test_a_write_that_another_process_finishes_keeps_its_choice(
+    open_queue: Open, client: Redis, events: str | None
+) -> None:
+    given = {} if events is None else {"events": events}
+    with open_queue("bullmq") as queue:
+        register_all(queue.handle, "w", [[NewJob({}), NewJob({}, delay=HOUR_MS)]], **given)
+    with open_queue("bullmq", events="none") as queue, heard(client, queue) as names:
+        assert roll_forward(queue.handle, "w").added == 2
+    assert names == ({"delayed"} if events else {"added", "waiting", "delayed"})
+
+
+def test_a_flow_goes_on_without_events(open_queue: Open, client: Redis, redis_url: str, prefix: str) -> None:
+    with open_queue("bullmq", events="none") as queue, heard(client, queue) as names:
+        children = [FlowJob({"$behaviour": "return:7"}) for _ in range(2)]
+        parent = queue.add_flow(FlowJob({"$behaviour": "values"}, children=children))
+        with LocalWorker(queue.name, behave, url=redis_url, prefix=prefix, protocol="bullmq", events="ends"):
+            values, _ = queue.wait(parent.id, PATIENCE_S)
+    assert (sorted(values.values()), names - {"drained"}) == ([7, 7], {"completed"})
