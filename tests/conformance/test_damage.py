@@ -32,9 +32,15 @@ from tests.support.damage import ALL, DAMAGES, Damage, damage_job
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
+#: Most of its scripts are those of Bull 3 and 4: its damages are part of `make soak`.
+ALIKE = ("bull-1",)
 each_damage = pytest.mark.parametrize(
     ("queue", "damage"),
-    [(dialect, damage) for damage in DAMAGES for dialect in damage.dialects],
+    [
+        pytest.param(dialect, damage, marks=[pytest.mark.soak] if dialect in ALIKE else [])
+        for damage in DAMAGES
+        for dialect in damage.dialects
+    ],
     indirect=["queue"],
     ids=str,
 )
