@@ -21,7 +21,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.dispatch import registration, writes
 from spark_bull.queue.dispatch.lost_writes import KnownWrites
 from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, recover, roll_forward, stage_chunk
+from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedPart, recover, roll_forward, stage_chunk
 from spark_bull.queue.process import claim as claims
 from spark_bull.spark.staging import commit
 from tests.proof.orders import Order, Setting
@@ -116,6 +116,7 @@ class LargeWrite(Protocol):
     """A driver registers a write to two queues in portions; somebody recovers the one that does not lead."""
 
     title = "large write: driver and recovery of another queue"
+    identity: Identity | None = None
 
     def __init__(self, client: Redis, url: str) -> None:
         super().__init__(client, url)
@@ -137,7 +138,7 @@ class LargeWrite(Protocol):
             plans.append(QueuePlan(queue.handle, parts, {}))
 
         def driver() -> None:
-            register("w", plans, None)
+            register("w", plans, self.identity)
 
         return Setting({"driver": driver, "recovery": lambda: recover(plans[1].handle)}, ["driver"], self._check)
 
@@ -154,6 +155,31 @@ class LargeWrite(Protocol):
         if seen != (["a0", "a0", "b0", "b0"] if must else []):
             return f"rows {seen}"
         return f"kept {kept}" if is_registered and (kept := self.lasting()) else ""
+
+
+class TwoVersions(LargeWrite):
+    """A driver registers a write to two queues in portions; another one a later version in the second."""
+
+    title = "large write: drivers of two versions"
+    identity = Identity("app", 1)
+
+    def begin(self) -> Setting:
+        setting = super().begin()
+        later = stage(self.queues[1].handle, "later.0.0", [NewJob({"row": "later"})])
+        plans = [QueuePlan(self.queues[1].handle, [later], {})]
+
+        def register_later() -> None:
+            register("later", plans, Identity("app", 2))
+
+        return Setting({"driver": setting.parties["driver"], "later": register_later}, ["driver"], lambda: "")
+
+    def end(self, order: Order) -> str:
+        is_registered = bool(self.state(self.queues[0], "w"))
+        for queue in self.queues:
+            recover(queue.handle)
+        seen = sorted(row for queue in self.queues for row in self.rows(queue))
+        expected = ["a0", "a0", "b0", "b0", "later"] if is_registered else ["later"]
+        return "" if seen == expected else f"rows {seen}, the first version is registered: {is_registered}"
 
 
 class Ledger(Protocol):
@@ -308,7 +334,7 @@ class Manage(Protocol):
         return "" if changed == ([2] if was_registered else []) else f"changes counted: {changed}"
 
 
-PROTOCOLS: tuple[type[Protocol], ...] = (SmallWrite, LargeWrite, Ledger, Claims, Schedule, Manage)
+PROTOCOLS: tuple[type[Protocol], ...] = (SmallWrite, LargeWrite, TwoVersions, Ledger, Claims, Schedule, Manage)
 
 
 def settle(queue: BullQueue, token: str, ids: list[str], *, fails: bool = False) -> int:

@@ -26,7 +26,7 @@ end
 call('HSET', key.write, 'state', 'open', 'unkept', 0)
 call('PERSIST', key.write)
 call('PERSIST', key.manifest)
-list_open_write(key.open, arg.write_id)
+list_open_write(key.open, key.write, arg.write_id)
 if key.watermark then
   call('SET', key.watermark, arg.version, 'PX', arg.watermark_ttl_ms)
 end

@@ -25,18 +25,18 @@ local function give_up(queue)
   return true
 end
 
-local function open_queue(queue, version)
+local function open_queue(queue, version, is_superseded)
   call('HSET', queue[1], 'state', 'open', 'unkept', 0)
   call('PERSIST', queue[1])
   call('PERSIST', queue[2])
-  list_open_write(queue[3], arg.write_id)
+  list_open_write(queue[3], queue[1], arg.write_id)
   if queue[4] then
     local done = call('GET', queue[4])
-    if done and tonumber(done) >= tonumber(version) then
+    if is_superseded then
       -- Another write of this version, with other queues, was faster.
       call('HSET', queue[1], 'jobs', 0)
       call('DEL', queue[2])
-    else
+    elseif not done or tonumber(done) < tonumber(version) then
       call('SET', queue[4], version, 'PX', arg.watermark_ttl_ms)
     end
   end
@@ -60,7 +60,7 @@ end
 
 -- Returns whether the queue needs no more calls.
 local function advance(queue)
-  local write = call('HMGET', queue[1], 'state', 'version', 'unkept')
+  local write = call('HMGET', queue[1], 'state', 'version', 'unkept', 'superseded')
   local state, unkept = write[1], tonumber(write[3])
   if not state then
     forget(queue)
@@ -74,7 +74,7 @@ local function advance(queue)
     return is_gone
   end
   if state == 'prepared' and arg.decision == 'registered' then
-    open_queue(queue, write[2])
+    open_queue(queue, write[2], write[4])
     unkept = 0
   end
   return not unkept or keep_stages(queue, unkept)

@@ -32,7 +32,7 @@ for _, entry in ipairs(plan) do
     call('PERSIST', stage.key)
     call('RPUSH', entry.manifest, stage.key)
   end
-  list_open_write(entry.open, entry.id)
+  list_open_write(entry.open, entry.write, entry.id)
   if entry.shard_layout ~= '' then
     call('HINCRBY', entry.shard_layout, 'writes', 1)
   end
