@@ -21,6 +21,7 @@ from spark_bull.errors import PayloadUnreadable as PayloadUnreadable
 from spark_bull.errors import PermissionDenied as PermissionDenied
 from spark_bull.errors import ProcessorMissing as ProcessorMissing
 from spark_bull.errors import QueueBusy as QueueBusy
+from spark_bull.errors import QueueDamaged as QueueDamaged
 from spark_bull.errors import QueueFull as QueueFull
 from spark_bull.errors import RateLimitError as RateLimitError
 from spark_bull.errors import ReaderInUse as ReaderInUse

@@ -3,6 +3,7 @@
 SparkBullError
 ├── OptionError        an option, a column or an argument is invalid; nothing was sent
 ├── DialectError       the queue has another dialect, or the dialect lacks the feature
+│   └── QueueDamaged       a key of the queue has another type than its dialect has there
 ├── ConnectionLost     Redis cannot be reached, or denies access
 │   ├── RedisUnavailable   the same call may succeed later
 │   └── PermissionDenied   the user lacks the right to a command, a key or a channel
@@ -79,6 +80,10 @@ class DialectError(SparkBullError):
     """The queue has another dialect than requested, or the dialect lacks the feature."""
 
 
+class QueueDamaged(DialectError):
+    """A key of the queue has another type than its dialect has there."""
+
+
 class ConnectionLost(SparkBullError, ConnectionError):
     """Redis cannot be reached, or denies access."""
 
@@ -93,6 +98,10 @@ class PermissionDenied(ConnectionLost):
 
 class ScriptError(SparkBullError):
     """A Lua script failed, or its contract is violated."""
+
+
+#: What calls for one queue raise until its keys are repaired, whoever makes them; other queues are not affected.
+DAMAGED: Final = (QueueDamaged, ScriptError)
 
 
 class PatternError(SparkBullError, ValueError):

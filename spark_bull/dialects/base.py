@@ -250,9 +250,9 @@ class Dialect(ABC):
         """The blocking command of an idle worker: it returns the id of a job that it has moved to `active`."""
         return ("BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", timeout_s)
 
-    def moved_job(self, answer: object) -> str:
-        """The id of the job that `wait_command` has moved to `active`, or ''."""
-        return answer.decode() if isinstance(answer, bytes) else ""
+    def moved_job(self, answer: object) -> bytes:
+        """The id of the job that `wait_command` has moved to `active`, or b""."""
+        return answer if isinstance(answer, bytes) else b""
 
     @abstractmethod
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:

@@ -118,8 +118,8 @@ class BullMQ(Dialect):
         """Pops the marker; no job is moved until it is claimed."""
         return ("BZPOPMIN", keys["marker"], timeout_s)
 
-    def moved_job(self, answer: object) -> str:
-        return ""
+    def moved_job(self, answer: object) -> bytes:
+        return b""
 
     def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
         chosen = [name for name in FAILURE_FLAGS if given.get(name)]

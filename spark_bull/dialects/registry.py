@@ -14,7 +14,7 @@ from spark_bull.dialects.bullmq import BullMQ
 from spark_bull.errors import DialectError
 from spark_bull.keys import QueueKeys
 from spark_bull.store.connection import Connection
-from spark_bull.store.steps import Steps, run
+from spark_bull.store.steps import Steps, readable, run
 
 log = logging.getLogger("spark_bull")
 
@@ -123,25 +123,28 @@ class _Signs:
 
 def _look(keys: QueueKeys) -> Steps[_Signs]:
     typed = ("completed", "failed", "priority", *_BULLMQ_KEYS)
-    open_writes, meta, stalled_check, others, newest, next_one, active, paused, delayed, *types = yield [
-        ("ZRANGE", keys["open_writes"], 0, 0),
-        ("HMGET", keys["meta"], "version", "opts.maxLenEvents"),
-        ("EXISTS", keys["stalled_check"]),
-        ("EXISTS", keys["id"], keys["meta_paused"]),
-        ("LINDEX", keys["wait"], 0),
-        ("LINDEX", keys["wait"], -1),
-        ("LINDEX", keys["active"], 0),
-        ("LINDEX", keys["paused"], 0),
-        ("ZRANGE", keys["delayed"], 0, 0),
-        *(("TYPE", keys[name]) for name in typed),
-    ]
+    replies = yield from readable(
+        [
+            ("ZRANGE", keys["open_writes"], 0, 0),
+            ("HMGET", keys["meta"], "version", "opts.maxLenEvents"),
+            ("EXISTS", keys["stalled_check"]),
+            ("EXISTS", keys["id"], keys["meta_paused"]),
+            ("LINDEX", keys["wait"], 0),
+            ("LINDEX", keys["wait"], -1),
+            ("LINDEX", keys["active"], 0),
+            ("LINDEX", keys["paused"], 0),
+            ("ZRANGE", keys["delayed"], 0, 0),
+            *(("TYPE", keys[name]) for name in typed),
+        ]
+    )
+    open_writes, meta, stalled_check, others, newest, next_one, active, paused, delayed, *types = replies
     return _Signs(
         open_writes[0] if open_writes else None,
-        tuple(meta),
+        tuple(meta or ()),
         dict(zip(typed, types, strict=True)),
         bool(stalled_check),
         bool(others),
-        tuple(sample for sample in (newest, next_one, active, paused, *delayed) if sample),
+        tuple(sample for sample in (newest, next_one, active, paused, *(delayed or ())) if sample),
     )
 
 
@@ -175,10 +178,11 @@ def _evidence(
     if signs.samples or b"zset" in finished.values() or b"set" in finished.values():
         found.append(_Evidence(frozenset({"bull", "bull-1"}), "it has jobs, but neither `events` nor `meta` of BullMQ"))
     for sample in () if is_enough(found) else signs.samples:
-        try:
-            ((name, attempts),) = yield [("HMGET", keys.job(sample.decode()), "name", "attempts")]
-        except DialectError:  # The key of a damaged job is not a hash.
+        # Nothing of a damaged job, whose key is not a hash.
+        [fields] = yield from readable([("HMGET", keys.base.encode() + sample, "name", "attempts")])
+        if fields is None:
             continue
+        name, attempts = fields
         if name is not None:
             found.append(_Evidence(frozenset({"bull"}), "its jobs have names"))
             break

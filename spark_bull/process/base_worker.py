@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
 from spark_bull.deprecated import with_old_arguments
-from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.errors import OptionError, QueueDamaged, SparkBullError
 from spark_bull.options.parse import Options
 from spark_bull.process.slot_engine import SlotEngine
 from spark_bull.process.worker_progress import WorkerProgress
@@ -49,8 +49,8 @@ class Engine(Protocol):
     def stop(self, timeout_s: float) -> bool:
         """Waits up to `timeout_s` for jobs to finish, then ends. Returns whether they have finished."""
 
-    def totals(self) -> dict[str, int]:
-        """The counters of WorkerStatus. Raises ConnectionLost."""
+    def totals(self) -> dict[str, Any]:
+        """The counters of WorkerStatus, and what is `damaged`. Raises ConnectionLost."""
 
 
 @short_errors
@@ -228,7 +228,10 @@ class BaseWorker:
         self._sample = (now, finished)
         rate = (finished - finished_before) / (now - before) if now > before else 0.0
         return WorkerStatus(
-            state=self._current_state(), jobs_per_second=max(0.0, rate), lag=sum(map(lag_of, self.handles)), **totals
+            state=self._current_state(),
+            jobs_per_second=max(0.0, rate),
+            lag=sum(map(_known_lag, self.handles)),
+            **totals,
         )
 
     def __enter__(self: Self) -> Self:
@@ -277,3 +280,11 @@ class BaseWorker:
         if self._progress is not None:
             self._progress.stop()
         self._service.stop()
+
+
+def _known_lag(handle: QueueHandle) -> int:
+    """The number of jobs that can be claimed now; 0 if a damaged key keeps it from being counted."""
+    try:
+        return lag_of(handle)
+    except QueueDamaged:
+        return 0

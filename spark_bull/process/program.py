@@ -145,7 +145,8 @@ def _wait(worker: BaseWorker, until_idle_s: float | None) -> None:
             # The slots wait for Redis, too.
             idle_since = time.monotonic()
             continue
-        if status.finished != finished or status.lag or status.busy or (status.waiting_slots and not status.slots):
+        waits = status.damaged or (status.waiting_slots and not status.slots)
+        if status.finished != finished or status.lag or status.busy or waits:
             idle_since, finished = time.monotonic(), status.finished
         if time.monotonic() - idle_since >= until_idle_s:
             return

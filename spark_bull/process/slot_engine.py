@@ -7,15 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import Event, Lock
-from typing import Final
+from typing import Any, Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError
 from spark_bull.process.slot_group import SlotGroup
 from spark_bull.threads import DaemonThread
+from spark_bull.worker.slot.damage_log import DamageLog
 from spark_bull.worker.slot.failure_log import FailureLog
 from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
-from spark_bull.worker.slot.status import Slot, counters_of, latest, slots_of
+from spark_bull.worker.slot.status import Slot, counters_of, damage_in, latest, slots_of
 
 log = logging.getLogger("spark_bull")
 
@@ -41,6 +42,7 @@ class SlotEngine(ABC):
         self._changing = Lock()
         self._slots = 0
         self._failures = FailureLog(plan.worker)
+        self._damage = DamageLog(plan.worker)
         self._follower = DaemonThread("failures", self._follow_failures)
 
     def start(self) -> None:
@@ -75,7 +77,7 @@ class SlotEngine(ABC):
             group.wait(left_s)
         return True
 
-    def totals(self) -> dict[str, int]:
+    def totals(self) -> dict[str, Any]:
         """Returns the summed counters of the slots, and how many run. Raises ConnectionLost."""
         working = running_of(self._running_groups, self._reports())
         counters = counters_of([queue.handle for queue in self._plan.queues], self._plan.worker)
@@ -83,6 +85,7 @@ class SlotEngine(ABC):
             "slots": len(working),
             "busy": sum(one["state"] == "busy" for one in working),
             "restarts": sum(group.restarts for group in self._groups),
+            "damaged": damage_in(working),
         }
 
     @property
@@ -148,7 +151,7 @@ class SlotEngine(ABC):
                 group.request_stop()
 
     def _follow_failures(self) -> None:
-        """Logs why jobs fail, until the slots have ended."""
+        """Logs why jobs fail, and which queues are damaged, until the slots have ended."""
         has_ended = False
         while not has_ended:
             has_ended = self.wait(FAILURES_S)
@@ -158,9 +161,10 @@ class SlotEngine(ABC):
                 log.debug("worker %s: could not read its reports: %s", self._plan.worker, error)
 
     def _reports(self) -> list[Slot]:
-        """The reports of the slots, after the failures in them were logged. Raises ConnectionLost."""
+        """The reports of the slots, after the failures and the damage in them were logged. Raises ConnectionLost."""
         reports = slots_of(self._plan.handle, self._plan.worker)
         self._failures.log_reports(reports)
+        self._damage.log_reports(running_of(self._running_groups, reports))
         return reports
 
     def _add_slots(self, count: int) -> None:

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from threading import Event
-from typing import Final
+from typing import Final, TypeVar
 from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
@@ -22,6 +23,7 @@ from spark_bull.queue.core.discovery import EVERYTHING, Horizon
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.monitor.find import is_glob, select_queues, warn_of_missing
 from spark_bull.queue.shards.layout import Spread, given_queues
+from spark_bull.services.damaged_queues import DamagedQueues
 from spark_bull.services.event_reader import EventReader
 from spark_bull.services.loss_check import LossCheck
 from spark_bull.services.queue_collector import QueueCollector
@@ -29,6 +31,8 @@ from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
 log = logging.getLogger("spark_bull")
+
+T = TypeVar("T")
 
 #: Interval at which new queues are searched for, and dialects are checked, s.
 REFRESH_S: Final = 15.0
@@ -55,7 +59,8 @@ class Collector:
         self._skipped: set[str] = set()
         self._open: dict[str, QueueCollector] = {}
         self._horizons = horizons
-        self._losses = LossCheck(strict=options["failOnDataLoss"])
+        self._damaged = DamagedQueues()
+        self._losses = LossCheck(strict=options["failOnDataLoss"], damaged=self._damaged)
         self._has_looked = False
         self._refreshed_at = float("-inf")
         self._prefetch: Future[None] | None = None
@@ -114,20 +119,23 @@ class Collector:
         queues = [queue for queue in starts if queue in self._open]
         turn, after, missing = queues, starts, max_jobs
         while turn:
-            share = -(-missing // len(turn))
+            share, left = -(-missing // len(turn)), list[str]()
             for queue in turn:
                 if stop():
                     return
-                self._open[queue].discover(after[queue] + share, stop)
+                discover = partial(self._open[queue].discover, after[queue] + share, stop)
+                if self._attempt(queue, "discover results", discover):
+                    left.append(queue)
             after = self.found()
             missing = max_jobs - sum(after[queue] - starts[queue] for queue in queues)
-            turn = [queue for queue in turn if self._open[queue].left] if missing > 0 else []
+            turn = left if missing > 0 else []
 
     def release(self, done: Mapping[str, int]) -> None:
         """Releases all entries before these positions."""
         for queue, position in done.items():
             if queue in self._open:
-                self._open[queue].release(position, remove=self._options["removeOnRead"])
+                release = partial(self._open[queue].release, position, remove=self._options["removeOnRead"])
+                self._attempt(queue, "release results", release)
 
     def newest(self) -> dict[str, int]:
         """Returns the end positions as if all finished jobs were discovered."""
@@ -144,11 +152,20 @@ class Collector:
         self._find()
         for queue, found in self._found.items():
             if queue not in self._open:
-                found.open(done.get(queue))
-                self._open[queue] = found
+                self._attempt(queue, "open its ledger", partial(self._open_ledger, found, done.get(queue)))
             elif self._options["protocol"] == "auto":
                 found.check_dialect()
         self._refreshed_at = monotonic_s()
+
+    def _open_ledger(self, found: QueueCollector, position: int | None) -> None:
+        found.open(position)
+        self._open[found.ledger.handle.keys.queue] = found
+
+    def _attempt(self, queue: str, step: str, run: Callable[[], T]) -> T | None:
+        """The result of a step; None if the queue is damaged. With horizons, that ends the query, which ends soon."""
+        if self._horizons is not None:
+            return run()
+        return self._damaged.attempt(QueueKeys(queue, self._options["prefix"]), step, run)
 
     def close(self) -> None:
         """Stops the thread, waits for a read under way, and closes the connections. Not required before the exit."""

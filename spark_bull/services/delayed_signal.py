@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from threading import Event
 from typing import Final
 
+from spark_bull.errors import QueueDamaged
 from spark_bull.queue.core.handle import QueueHandle, by_hub
 from spark_bull.services.service import Service
 from spark_bull.services.stream_signal import StreamSignal
 from spark_bull.store.connection import BlockingConnection, Subscription
+from spark_bull.worker.claims.damage import RETRY_S
 from spark_bull.worker.claims.job_signal import BLOCK_S
 
 #: Minimum interval between two notifications of a busy queue.
@@ -32,11 +34,19 @@ class StreamWatch(Service):
         self._last: dict[str, str] = {}
 
     def round(self) -> None:
-        if not self._last:
+        if len(self._last) < len(self._streams):
             self._last = self._newest()
             self._signal.set()
+        if not self._last:
+            self._over.wait(RETRY_S)
+            return
+        try:
+            changed = self._stream_signal.wait(self._last)
+        except QueueDamaged:
+            self._last = {}
+            return
         # After stop(), the program may have stopped Redis, too.
-        if self._stream_signal.wait(self._last) and not self._over.wait(PAUSE_S):
+        if changed and not self._over.wait(PAUSE_S):
             self._last = self._newest()
             self._signal.set()
 
@@ -45,9 +55,13 @@ class StreamWatch(Service):
         self._stream_signal.stop_retrying()
 
     def _newest(self) -> dict[str, str]:
-        replies = self._connection.pipeline([("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._streams])
-        newest = [entries[0][0].decode() if entries else "0-0" for entries in replies]
-        return dict(zip(self._streams, newest, strict=True))
+        """The id of the newest entry of each stream; a key of another type is left out."""
+        replies = self._connection.replies([("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._streams])
+        return {
+            stream: entries[0][0].decode() if entries else "0-0"
+            for stream, entries in zip(self._streams, replies, strict=True)
+            if entries is not None
+        }
 
 
 class ChannelWatch(Service):

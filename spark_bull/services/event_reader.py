@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from spark_bull.errors import QueueDamaged
+from spark_bull.services.damaged_queues import DamagedQueues
 from spark_bull.services.queue_collector import QueueCollector
 from spark_bull.services.service import Service
 from spark_bull.services.stream_signal import StreamSignal
@@ -28,6 +30,7 @@ class EventReader(Service):
         self._signal = StreamSignal(settings)
         self._queues = queues
         self._cursors: dict[str, str] = {}
+        self._damaged = DamagedQueues()
 
     def round(self) -> None:
         queues = {
@@ -41,7 +44,12 @@ class EventReader(Service):
         if not last:
             self._over.wait(BLOCKED_PAUSE_S)
             return
-        changed = self._signal.wait(last)
+        try:
+            changed = self._signal.wait(last)
+        except QueueDamaged:
+            # Read again, those of the other queues go on.
+            self._cursors.clear()
+            return
         if self._over.is_set():
             return
         for stream in changed:
@@ -53,7 +61,7 @@ class EventReader(Service):
         self._signal.stop_retrying()
 
     def _read(self, stream: str, queue: QueueCollector) -> None:
-        cursor = queue.read_events()
+        cursor = self._damaged.attempt(queue.ledger.handle.keys, "read its events", queue.read_events)
         if cursor is None:
             self._cursors.pop(stream, None)
             self._over.wait(BLOCKED_PAUSE_S)

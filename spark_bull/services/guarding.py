@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -15,6 +16,7 @@ from spark_bull.model.guards import Guard
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import guard
 from spark_bull.queue.monitor.find import is_glob, matches
+from spark_bull.services.damaged_queues import DamagedQueues
 
 log = logging.getLogger("spark_bull")
 
@@ -28,7 +30,8 @@ class Guarding:
     Raises OptionError for what is no guard, or for one of a queue that is none of `queues`.
     """
 
-    def __init__(self, guards: Guard | Iterable[Guard], queues: Sequence[str]) -> None:
+    def __init__(self, guards: Guard | Iterable[Guard], queues: Sequence[str], damaged: DamagedQueues) -> None:
+        self._damaged = damaged
         self._guards = [guards] if isinstance(guards, Guard) else [*guards]
         for one in self._guards:
             if not isinstance(one, Guard):
@@ -50,7 +53,7 @@ class Guarding:
         for handle in handles:
             for one in self._guards:
                 if _is_of(one, handle.keys.queue):
-                    done.update(_look(handle, one))
+                    done.update(self._damaged.attempt(handle.keys, "run guards", partial(_look, handle, one)) or ())
         self.next_at = monotonic_s() + self._interval_s
         return done
 

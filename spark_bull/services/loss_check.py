@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from spark_bull.clock import monotonic_s
+from spark_bull.errors import DAMAGED, DataLost
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.lost_writes import KnownWrites, report_losses
+from spark_bull.services.damaged_queues import DamagedQueues
 from spark_bull.services.service import Service
 
 #: Minimum interval, s, and maximum number of queues per second.
@@ -18,16 +21,25 @@ _QUEUES_PER_S: Final = 200
 class LossCheck:
     """strict: whether a loss is raised as DataLost; otherwise it is logged."""
 
-    def __init__(self, *, strict: bool = False) -> None:
+    def __init__(self, *, strict: bool = False, damaged: DamagedQueues | None = None) -> None:
         self._strict = strict
+        self._damaged = damaged or DamagedQueues()
         self._known = KnownWrites()
         self._next_at = 0.0
 
     def run(self, handles: Sequence[QueueHandle]) -> None:
         """Looks at these queues, of one Redis, if it is time. Raises ConnectionLost."""
         if self.due:
-            report_losses(self._known.lost(handles), strict=self._strict)
+            report_losses(self._lost(handles), strict=self._strict)
             self._next_at = monotonic_s() + max(LOOK_S, len(handles) / _QUEUES_PER_S)
+
+    def _lost(self, handles: Sequence[QueueHandle]) -> Sequence[DataLost]:
+        """The losses of all queues in shared round trips; of each by itself if one is damaged."""
+        try:
+            return self._known.lost(handles)
+        except DAMAGED:
+            look = [(one.keys, partial(self._known.lost, [one])) for one in handles]
+            return [lost for keys, run in look for lost in self._damaged.attempt(keys, "look for losses", run) or ()]
 
     @property
     def due(self) -> bool:

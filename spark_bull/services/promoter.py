@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ from spark_bull.options.table import SERVICE
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.verbs import promote_due
 from spark_bull.services.ageing import age_jobs, ageing_of
+from spark_bull.services.damaged_queues import DamagedQueues
 from spark_bull.services.delayed_signal import watches
 from spark_bull.services.guarding import Guarding
 from spark_bull.services.loss_check import LossCheck
@@ -74,7 +76,7 @@ class Promoter(Service):
 
     It also fails jobs that have expired, completes interrupted writes of Spark, logs those that Redis has lost and,
     unless `rescue` is False, rescues stalled jobs as a Rescuer does. Several Promoters may run in parallel, also with
-    Node workers. `done` has the counters.
+    Node workers. `done` has the counters. A queue with a damaged key is logged and tried again; the others go on.
 
     Parameters:
       url: `redis://`, `rediss://` or `unix://` URL, with user, password and database. Default: $SPARK_BULL_URL, else
@@ -106,14 +108,15 @@ class Promoter(Service):
         self._queues = QueueSet(parsed, queues)
         self._rescue = rescue
         self._ageing = ageing_of(ageing)
-        self._guarding = Guarding(guards, self._queues.requested)
+        self._damaged = DamagedQueues()
+        self._guarding = Guarding(guards, self._queues.requested, self._damaged)
         self._check_ms: int = parsed["checkMs"]
         self._max_stalled: int = parsed["maxStalled"]
         self._signal = Event()
         self._watched: list[QueueHandle] = []
         self._watches: list[Service] = []
-        self._recovery = Recovery()
-        self._losses = LossCheck()
+        self._recovery = Recovery(self._damaged)
+        self._losses = LossCheck(damaged=self._damaged)
         self._rescue_at = self._age_at = 0.0
         self.done = PromoterStats()
 
@@ -161,7 +164,9 @@ class Promoter(Service):
         pause = MAX_PAUSE_S
         moved = expired = 0
         for handle in handles:
-            promoted = promote_due(handle, CHUNK_SIZE)
+            promoted = self._damaged.attempt(handle.keys, "promote jobs", partial(promote_due, handle, CHUNK_SIZE))
+            if promoted is None:
+                continue
             moved, expired = moved + promoted.moved, expired + promoted.expired
             if promoted.next_due is not None:
                 pause = min(pause, max(0.0, (promoted.next_due - promoted.now) / 1000))
@@ -193,19 +198,21 @@ class Promoter(Service):
         )
         now = monotonic_s()
         if self._ageing is not None and now >= self._age_at:
-            aged = sum(age_jobs(handle, self._ageing) for handle in handles)
-            self.done = replace(self.done, aged=self.done.aged + aged)
+            for handle in handles:
+                aged = self._damaged.attempt(handle.keys, "age jobs", partial(age_jobs, handle, self._ageing))
+                self.done = replace(self.done, aged=self.done.aged + (aged or 0))
             self._age_at = now + self._ageing.interval_s
         if not self._rescue:
             self._rescue_at = now + MAX_PAUSE_S
         elif now >= self._rescue_at:
             for handle in handles:
-                rescued = rescue_and_log(handle, self._check_ms, self._max_stalled)
-                self.done = replace(
-                    self.done,
-                    rescued=self.done.rescued + len(rescued.stalled),
-                    failed=self.done.failed + len(rescued.failed),
-                )
+                rescue = partial(rescue_and_log, handle, self._check_ms, self._max_stalled)
+                if rescued := self._damaged.attempt(handle.keys, "rescue jobs", rescue):
+                    self.done = replace(
+                        self.done,
+                        rescued=self.done.rescued + len(rescued.stalled),
+                        failed=self.done.failed + len(rescued.failed),
+                    )
             self._rescue_at = now + self._check_ms / 1000
 
     def _watch(self, handles: Sequence[QueueHandle]) -> None:

@@ -134,8 +134,8 @@ class QueueCollector:
             )
         log.warning("queue %s: %s; continuing with the finished jobs in Redis", self._queue, what)
 
-    def discover(self, enough: int, stop: Callable[[], bool]) -> None:
-        """Discovers finished jobs until the ledger has entries up to `enough`, or none are left.
+    def discover(self, enough: int, stop: Callable[[], bool]) -> bool:
+        """Discovers finished jobs until the ledger has entries up to `enough`, or none are left; returns `left`.
 
         Events are always read to their end, because the stream is trimmed. stop: whether to return as soon as possible.
         Raises ReaderInUse or ResultsLost.
@@ -148,6 +148,7 @@ class QueueCollector:
                 is_enough = stop() or found.end >= enough
                 more = found.more and (found.remaining is Remaining.EVENTS or not is_enough)
                 self._done = self._horizon != EVERYTHING and not found.more
+            return self.left
 
     def read_events(self) -> str | None:
         """Reads events into the ledger before the stream is trimmed; returns the id of the last one.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from spark_bull.clock import monotonic_s
@@ -15,6 +16,7 @@ from spark_bull.queue.core.handle import QueueHandle, events_of
 from spark_bull.queue.core.queue_registry import FORGET_MS, forget_gone
 from spark_bull.queue.monitor.find import select_queues
 from spark_bull.queue.shards.layout import Spread
+from spark_bull.services.damaged_queues import DamagedQueues
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 
@@ -40,6 +42,7 @@ class QueueSet:
         self._connection = Connection(settings_of(options))
         self._handles: dict[str, QueueHandle] = {}
         self._skipped: set[str] = set()
+        self._damaged = DamagedQueues()
         self._globs_at = self._missing_at = 0.0
         self._forget_at = monotonic_s() + FORGET_MS / 1000
         self._names: list[str] = []
@@ -71,7 +74,8 @@ class QueueSet:
     def _open(self, name: str) -> None:
         keys = QueueKeys(name, self._options["prefix"])
         try:
-            dialect = found_dialect(self._connection, keys, self._options["protocol"])
+            find = partial(found_dialect, self._connection, keys, self._options["protocol"])
+            dialect = self._damaged.attempt(keys, "detect its dialect", find)
         except DialectError as error:
             if name in self._spread.names():
                 raise

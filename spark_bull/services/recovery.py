@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from spark_bull.clock import monotonic_s
@@ -13,6 +14,7 @@ from spark_bull.queue.call.sweep import sweep
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import RoomPauses
 from spark_bull.queue.dispatch.writes import advance_all
+from spark_bull.services.damaged_queues import DamagedQueues
 
 log = logging.getLogger("spark_bull")
 
@@ -34,7 +36,8 @@ class Recovery:
     queue. The jobs that a call has left are removed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, damaged: DamagedQueues) -> None:
+        self._damaged = damaged
         self._all_at = 0.0
         self._waiting: dict[QueueHandle, _Waiting] = {}
 
@@ -49,11 +52,11 @@ class Recovery:
         is_check = now >= self._all_at
         due = [*handles] if is_check else [one for one, waiting in self._waiting.items() if now >= waiting.look_at]
         for handle in due:
-            for record in self._advance(handle):
+            for record in self._damaged.attempt(handle.keys, "recover writes", partial(self._advance, handle)) or ():
                 yield handle, record
         if is_check:
             for handle in handles:
-                if removed := sweep(handle):
+                if removed := self._damaged.attempt(handle.keys, "remove ended calls", partial(sweep, handle)):
                     log.warning("queue %s: removed %d jobs that an ended call() has left", handle.keys.queue, removed)
             self._all_at = now + RECOVER_S
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_bull.options.arguments import ServiceArguments, with_options
@@ -11,6 +12,7 @@ from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import SERVICE
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import Rescued, rescue
+from spark_bull.services.damaged_queues import DamagedQueues
 from spark_bull.services.queue_set import QueueSet
 from spark_bull.services.service import Service
 from spark_bull.short_errors import short_errors
@@ -30,6 +32,7 @@ class Rescuer(Service):
             ...
 
     Several Rescuers may run in parallel, also with Node workers: one of them performs the check in each interval.
+    A queue with a damaged key is logged and tried again; the others go on.
 
     Parameters:
       url: `redis://`, `rediss://` or `unix://` URL, with user, password and database. Default: $SPARK_BULL_URL, else
@@ -47,13 +50,15 @@ class Rescuer(Service):
         super().__init__("rescuer")
         parsed = parse_arguments({"url": url, **options}, SERVICE)
         self._queues = QueueSet(parsed, queues)
+        self._damaged = DamagedQueues()
         self._check_ms: int = parsed["checkMs"]
         self._max_stalled: int = parsed["maxStalled"]
 
     def round(self) -> None:
         """Checks each queue, then waits for `check_ms`."""
         for handle in self._queues.handles():
-            rescue_and_log(handle, self._check_ms, self._max_stalled)
+            rescue = partial(rescue_and_log, handle, self._check_ms, self._max_stalled)
+            self._damaged.attempt(handle.keys, "rescue jobs", rescue)
         self._over.wait(self._check_ms / 1000)
 
 

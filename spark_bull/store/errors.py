@@ -2,7 +2,7 @@
 
 An error reply such as `NOREPLICAS Not enough good replicas to write.` starts with a code. Transient errors become
 RedisUnavailable: the call can be repeated, because Redis rejects a command before it changes data, and a script before
-its first write. Permanent errors become ConnectionLost, OptionError or DialectError if the cause is known, else
+its first write. Permanent errors become ConnectionLost, OptionError or QueueDamaged if the cause is known, else
 ScriptError.
 """
 
@@ -19,9 +19,9 @@ from redis import exceptions
 
 from spark_bull.errors import (
     ConnectionLost,
-    DialectError,
     OptionError,
     PermissionDenied,
+    QueueDamaged,
     RedisUnavailable,
     ScriptError,
     SparkBullError,
@@ -61,6 +61,8 @@ _CODE_OF: Final[Mapping[type[BaseException], str]] = {
 _CODE: Final = re.compile(
     r"(?:Error running script \(call to \w+\): @user_script:\d+: @user_script: \d+: -)?([A-Z]+)\b"
 )
+#: What lua/lib/check_types.lua says of a key.
+_WRONG_KEY: Final = re.compile(r"expected (.+) to be a \w+, found a \w+")
 #: Messages of a permission error in a script, which has no code.
 _FORBIDDEN_IN_SCRIPT: Final = ("The user executing the script can't", "ACL failure in script")
 
@@ -108,9 +110,11 @@ def translated(
             "tag: put one into `prefix`, such as prefix={bull}, or into the name of the queue, such as {mail}"
         )
     if "WRONGTYPE" in str(error):
-        return DialectError(
-            f"a key of the queue has an unexpected type at Redis {where}: set the option `protocol` to the dialect of "
-            f"the queue, or leave it out ({first_line(error)})"
+        named = _WRONG_KEY.search(first_line(error))
+        return QueueDamaged(
+            f"a key of the queue has an unexpected type at Redis {where}: {named[0] if named else first_line(error)}. "
+            "Restore or delete the key; or, if the queue is of another dialect, set the option `protocol` to it, or "
+            "leave it out"
         )
     return ScriptError(f"{what} failed at Redis {where}: {first_line(error)}")
 

@@ -21,6 +21,8 @@ of the dialect whose script is loaded, or the nearest one around it that has the
 `bull/bull1/lib/push.lua`, else `bull/lib/push.lua`, else `lib/push.lua`. So a file that differs between dialects only
 in what it includes serves all of them.
 
+A script of a dialect with a file `lib/key_types.lua` first checks the types of its keys: see `lib/check_types.lua`.
+
 Files are read with importlib.resources, which also works in a zip file passed to --py-files.
 """
 
@@ -31,6 +33,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
+from typing import Final
 
 from spark_bull.errors import ScriptError
 from spark_bull.store.lua_files import Include, LuaFile, Read, include, lua_file
@@ -38,6 +41,8 @@ from spark_bull.store.lua_files import Include, LuaFile, Read, include, lua_file
 Value = str | bytes | int | float
 
 _OPTIONAL, _REST = "?", "..."
+#: The include that checks the types of keys.
+CHECK: Final = "lib/check_types"
 
 
 def _without_suffix(name: str) -> str:
@@ -126,16 +131,30 @@ def assemble(name: str, read: Read) -> Script:
     if "returns" not in script.contract:
         raise ScriptError(f"script `{name}` has an incomplete contract, missing: returns")
     included: dict[str, Include] = {}
-    for file in script.includes:
+    has_types = _has_key_types(folder, read)
+    for file in (*script.includes, *([CHECK] if has_types else [])):
         _resolve(file, folder, read, included, path=(name,))
     _check_names(name, included)
     files = [script, *(found.file for found in included.values())]
     keys = _names(script.contract.get("keys", ""), *(file.keys for file in files))
     args = _names(script.contract.get("args", ""), *(file.args for file in files))
     scopes = [found.scope for found in included.values()]
-    source = "\n".join([_binding("key", "KEYS", keys), _binding("arg", "ARGV", args), *scopes, script.text])
+    bindings = [_binding("key", "KEYS", keys), _binding("arg", "ARGV", args)]
+    check = ["check_types(key)"] if has_types else []
+    source = "\n".join([*bindings, *scopes, *check, script.text])
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, keys, args, script.contract["returns"], source, sha)
+
+
+def _has_key_types(folder: str, read: Read) -> bool:
+    """Whether the dialect of a folder, or one around it, says which types its keys have."""
+    if not folder:
+        return False
+    try:
+        read(f"{folder}/lib/key_types.lua")
+    except ScriptError:
+        return _has_key_types(folder.rpartition("/")[0], read)
+    return True
 
 
 def _script_file(name: str, verb: str, read: Read) -> LuaFile:

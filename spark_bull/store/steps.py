@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, Final, TypeVar
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import ConnectionLost, PermissionDenied, SparkBullError
+from spark_bull.errors import ConnectionLost, PermissionDenied, QueueDamaged, SparkBullError
 from spark_bull.store.connection import Command, Connection
 from spark_bull.store.errors import code_of
 
@@ -28,6 +28,19 @@ TOGETHER: Final = 50
 
 class LargeStep(list[Command]):
     """Commands that read hundreds of elements: they have a round trip of their own."""
+
+
+def readable(commands: Sequence[Command]) -> Steps[list[Any]]:
+    """The replies to commands; None for one on a key of another type."""
+    try:
+        return (yield commands)
+    except QueueDamaged:
+        if len(commands) == 1:
+            return [None]
+    found: list[Any] = []
+    for command in commands:
+        found += yield from readable([command])
+    return found
 
 
 def run(connection: Connection, read: Steps[T]) -> T:

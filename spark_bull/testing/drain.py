@@ -17,7 +17,7 @@ class ChunkDrain(ChunkLoop):
     def _wait(self, timeout_s: float | None = None) -> None:
         self._is_stopping = True
         for queue in self.queues:
-            queue.wait.end("")
+            queue.wait.end(b"")
 
 
 class ConcurrentDrain(ConcurrentLoop):

@@ -176,7 +176,7 @@ def test_a_large_chunk_is_returned_in_several_scripts_in_its_order(queue: BullQu
     jobs = 2 * SCRIPT_JOBS + 50
     add(queue, jobs + 3)
     plan = OurWorker(queue.handle, runner=sizes_into([]), chunk_size=1_000).plan
-    with SlotQueue(plan, plan.queues[0], 0, SlotStats(), Failures(), None, None) as slot:
+    with SlotQueue(plan, plan.queues[0], 0, SlotStats(), Failures(), {}, None, None) as slot:
         claim = slot.work(None, SCRIPT_JOBS)
         for more in (SCRIPT_JOBS, 50):
             claim = slot.work(None, more, claim.token)

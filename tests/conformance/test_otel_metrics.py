@@ -85,7 +85,7 @@ def test_a_parent_that_cannot_complete_is_counted_as_what_becomes_of_it(
 
 def slot_of(queue: BullQueue, recorder: MetricRecorder) -> SlotQueue:
     plan = OurWorker(queue.handle, lock_ms=3_600_000).plan
-    return SlotQueue(plan, plan.queues[0], 0, SlotStats(), Failures(), None, None, meter_of(recorder.provider))
+    return SlotQueue(plan, plan.queues[0], 0, SlotStats(), Failures(), {}, None, None, meter_of(recorder.provider))
 
 
 def test_jobs_that_the_end_of_the_process_settles_are_counted_and_others_are_not(

@@ -19,6 +19,7 @@ from spark_bull.services.collector import Collector, shares
 from spark_bull.services.event_reader import EventReader
 from spark_bull.spark.collect.stream import ResultReader
 from spark_bull.spark.schemas import SCHEMAS
+from tests.support.damaged_keys import DamagedKey
 from tests.support.passing_state import become_cluster
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed
@@ -73,6 +74,27 @@ def test_a_queue_that_is_omitted_for_a_while_keeps_its_position(
     finish(benches["reports"], 2)
     again = collector(benches["mail"], "mail,reports")
     assert again.advance(done, None) == {"mail": 3, "reports": 5}
+
+
+@pytest.mark.parametrize("name", ["completed", "events", "meta"])
+def test_a_damaged_queue_does_not_keep_the_results_of_others(
+    benches: dict[str, WorkBench], collector: Opener, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("spark_bull.worker.claims.damage.RETRY_S", 0.0)
+    for bench in benches.values():
+        finish(bench, 3)
+    known = collector(benches["mail"], "mail,reports")
+    done = known.advance({}, None)
+    for bench in benches.values():
+        finish(bench, 2)
+    mail = benches["mail"]
+    with DamagedKey(mail.client, mail.handle, name, "string").damaged():
+        done = known.advance(done, None)
+        assert done["reports"] == 5
+        finish(benches["reports"], 1)
+        done = known.advance(done, None)
+        assert done["reports"] == 6
+    assert known.advance(done, None) == {"mail": 5, "reports": 6}
 
 
 def test_a_ledger_that_has_lost_entries_is_an_error(benches: dict[str, WorkBench], collector: Opener) -> None:

@@ -366,7 +366,7 @@ def test_workers_slots_ledgers_and_writes_are_shown(web: Web, queue: BullQueue) 
     register_all(queue.handle, "w", [[NewJob({"n": n}) for n in range(3)]])
     assert roll_forward(queue.handle, "w").state == "finished"
     SlotReport(
-        queue.handle, "spark-1", run=0, slot=2, stats=SlotStats(claimed=5, completed=4), failures=Failures()
+        queue.handle, "spark-1", run=0, slot=2, stats=SlotStats(claimed=5, completed=4), failures=Failures(), damaged={}
     ).publish("busy", [])
     assert ResultLedger(queue.handle, "lake", owner="query").open("earliest", create=True).state == "ok"
     (write,) = web.get("/queues/mail/writes")["writes"]

@@ -39,6 +39,7 @@ from spark_bull.services.loss_check import LOOK_S
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.worker.slot.failures import MOST
 from spark_bull.worker.slot.job_wait import IDLE_S
+from tests.support.damaged_keys import DamagedKey
 from tests.support.interrupt import interrupt_in
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -947,6 +948,36 @@ def test_a_transformation_settles_jobs(queue: BullQueue, start: Start, engine: s
         return status.claimed, status.completed, status.failed
 
     wait_until(lambda: totals() == (4, 3, 1), "the totals to count all jobs")
+
+
+@each_engine
+def test_outcomes_for_a_damaged_queue_are_settled_when_it_is_repaired(
+    queue: BullQueue, start: Start, client: Redis, tmp_path: Path, engine: str
+) -> None:
+    is_running, may_end = tmp_path / "is_running", tmp_path / "may_end"
+
+    @f.pandas_udf("LONG")
+    def wait(n: pd.Series) -> pd.Series:
+        with is_running.open("a") as file:
+            file.write("\n" * len(n))
+        while not may_end.exists():
+            time.sleep(0.02)
+        return n
+
+    def failed_calls() -> int:
+        return sum(int(stats["failed_calls"]) for stats in client.info("commandstats").values())
+
+    queue.add_many(NewJob({"n": n}) for n in range(4))
+    worker = start(wait, payload_schema="n LONG", engine=engine)
+    wait_until(is_running.exists, "a job to run")
+    with DamagedKey(client, queue.handle, "completed", "string").damaged():
+        may_end.touch()
+        before = failed_calls()
+        wait_until(lambda: failed_calls() >= before + 2, "scripts to refuse the outcomes")
+        assert worker.status().state == "running"
+    assert work_off(queue) == {"completed": 4}
+    assert len(is_running.read_text()) == 4
+    wait_until(lambda: not worker.status().damaged, "the damage to be gone")
 
 
 @each_engine

@@ -23,13 +23,14 @@ local function count_metrics(meta, data, finished, most, now)
   call('HSET', meta, 'prevCount', before, 'prevTS', now)
 end
 
--- Counts the jobs that one call has finished, unless the worker keeps no metrics.
+-- Counts the jobs that one call has finished, unless the worker keeps no metrics. Keys of another type count nothing: the
+-- jobs are settled.
 local function count_finished(key, arg, completed, failed, now)
   local most = tonumber(arg.max_metrics)
   if most > 0 and completed > 0 then
-    count_metrics(key.metrics_completed, key.metrics_completed_data, completed, most, now)
+    pcall(count_metrics, key.metrics_completed, key.metrics_completed_data, completed, most, now)
   end
   if most > 0 and failed > 0 then
-    count_metrics(key.metrics_failed, key.metrics_failed_data, failed, most, now)
+    pcall(count_metrics, key.metrics_failed, key.metrics_failed_data, failed, most, now)
   end
 end

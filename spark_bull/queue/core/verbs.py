@@ -450,7 +450,7 @@ def clean(
     args = {"before": before, "finished": int(finished), "state": state, "removed": removed, "limit": limit}
     key = handle.keys[sweep.store.key]
     position, ids = handle.run_once("clean", {**args, **_sweep_args(sweep)}, state=key)
-    return CleanReply(_position(position), [job_id.decode() for job_id in ids])
+    return CleanReply(_position(position), [job_id.decode("utf-8", "replace") for job_id in ids])
 
 
 class DrainReply(NamedTuple):
@@ -511,7 +511,7 @@ def work(
     token: str,
     most_bytes: int,
     outcomes: Outcomes | None = None,
-    held: str = "",
+    held: bytes | str = b"",
     reader: str = "",
     with_jobs: bool = True,
 ) -> bytes:
@@ -692,7 +692,9 @@ def rescue(
         "ttl_ms": RECEIPT_TTL_MS,
     }
     reached, stalled, failed = handle.run("rescue", args, receipt=handle.keys.receipt(f"rescue:{call}"))
-    return RescueReply(reached, [i.decode() for i in stalled], [i.decode() for i in failed])
+    return RescueReply(
+        reached, [i.decode("utf-8", "replace") for i in stalled], [i.decode("utf-8", "replace") for i in failed]
+    )
 
 
 class StallReply(NamedTuple):

@@ -35,7 +35,7 @@ def work(
     limit: int,
     *,
     most_bytes: int = CLAIM_BYTES,
-    held: str = "",
+    held: bytes | str = b"",
     reader: str = "",
     with_jobs: bool = True,
     call: str = "",
@@ -140,13 +140,12 @@ def read_chunk(handle: QueueHandle, job_ids: Sequence[str]) -> ClaimedChunk:
 
 def _warn_of_damaged(handle: QueueHandle, answer: WorkReply) -> None:
     for job_id, kind in answer["damaged"]:
+        found = f"expected {handle.keys.job(job_id)} to be a hash, found a {kind}"
         log.warning(
-            "queue %s: job %s can't run and was removed from its state: expected %s to be a hash, found a %s; "
-            "the ids of such jobs are in %s",
+            "queue %s: job %s can't run and was removed from its state: %s; the ids of such jobs are in %s",
             handle.keys.queue,
             job_id,
-            handle.keys.job(job_id),
-            kind,
+            "expected an id that is UTF-8" if kind == "id" else found,
             handle.keys["damaged"],
         )
 

@@ -165,13 +165,16 @@ class BatchProcessor:
         return self._retry(lambda: extend_locked(self._plan, token, job_ids))
 
     def _retry(self, call: Callable[[], T]) -> T:
-        """Retries a call while Redis is unreachable. Raises Abandoned if the worker is stopped meanwhile."""
+        """Retries a call while Redis is unreachable, or the queue is damaged. Raises Abandoned if the worker is stopped
+        meanwhile.
+        """
 
         def pause(seconds: float) -> None:
             self._stopping.wait(seconds)
             self._check_running()
 
-        return retry_until_connected(call, partial(log.warning, "worker %s: %s (%s)", self._plan.reader), pause=pause)
+        warn = partial(log.warning, "worker %s: %s (%s)", self._plan.reader)
+        return retry_until_connected(call, warn, pause=pause, until_repaired=True)
 
     def _fail(self, batch: DataFrame, errors: Mapping[_Claimed, BaseException]) -> None:
         """Fails jobs of a batch, each with its own error."""

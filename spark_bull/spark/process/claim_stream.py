@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import ConnectionLost, OptionError
+from spark_bull.errors import DAMAGED, ConnectionLost, OptionError
 from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.limiter import Limiter
 from spark_bull.options.parse import Options, parse_options
@@ -39,6 +39,7 @@ from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.store.settings import resolved
 from spark_bull.worker.claims.batch_size import BatchSize
 from spark_bull.worker.claims.claimer import Claimer
+from spark_bull.worker.claims.damage import Damage
 from spark_bull.worker.claims.job_signal import BLOCK_S, retry_until_connected
 from spark_bull.worker.slot.status import lag_of
 
@@ -100,6 +101,7 @@ class ClaimReader(LimitedReader):
         self._may_end = not PASSES_START
         #: Whether the wait for other workers was logged.
         self._has_warned = False
+        self._damage = Damage(self._log_damage)
         self._claimer: Claimer | None = None
         self._newest = 0
         #: Number of jobs claimed when the current batch was planned.
@@ -133,11 +135,17 @@ class ClaimReader(LimitedReader):
             # An AvailableNow query ends when no job is claimed.
             self._ask(lambda: self._claim_from(claimer, first, most))
         else:
+            if self._damage.rest_s:
+                return start
             try:
                 self._claim_from(claimer, first, most)
             except ConnectionLost as error:
                 log.warning("queue %s: no jobs are claimed, trying again: %s", self._handle.keys.queue, error)
                 return start
+            except DAMAGED as error:
+                self._damage.begin(error)
+                return start
+            self._damage.end()
         return {"claimed": claimer.end_of_batch(first, self._end, most), "reader": start["reader"]}
 
     def _claim_from(self, claimer: Claimer, first: int, most: int) -> None:
@@ -154,6 +162,13 @@ class ClaimReader(LimitedReader):
         if self._end <= first:
             claimed = claimer.claim(most) if self._left is None else self._claim_of_left(claimer, most)
             self._end = first + claimed
+
+    def _log_damage(self, error: str) -> None:
+        queue = self._handle.keys.queue
+        if error:
+            log.error("queue %s: no jobs are claimed until it is repaired: %s", queue, error)
+        else:
+            log.warning("queue %s is no longer damaged: jobs are claimed again", queue)
 
     def _end_batch(self) -> None:
         """Adapts the size of the next batches to the one that has ended."""
@@ -255,14 +270,13 @@ class ClaimReader(LimitedReader):
 
     def _ask(self, ask: Callable[[], T]) -> T:
         """The result of a call to Redis, retried until it succeeds: an error would end the query."""
-        return retry_until_connected(
-            ask, partial(log.warning, "queue %s: a claiming query %s (%s)", self._handle.keys.queue)
-        )
+        warn = partial(log.warning, "queue %s: a claiming query %s (%s)", self._handle.keys.queue)
+        return retry_until_connected(ask, warn, until_repaired=True)
 
     def commit(self, end: dict[str, Any]) -> None:
         try:
             ClaimLedger(self._handle, end["reader"]).cut(int(end["claimed"]))
-        except ConnectionLost as error:
+        except (ConnectionLost, *DAMAGED) as error:
             log.info("queue %s: committed jobs are removed from the ledger later: %s", self._handle.keys.queue, error)
 
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -270,6 +284,6 @@ class ClaimReader(LimitedReader):
         reader = self._reader if self._claimer is None else self._claimer.ledger.reader
         try:
             self._newest = ClaimLedger(self._handle, reader).end() + lag_of(self._handle)
-        except ConnectionLost as error:
+        except (ConnectionLost, *DAMAGED) as error:
             log.info("queue %s: can't count the waiting jobs: %s", self._handle.keys.queue, error)
         return {"claimed": self._newest, "reader": reader}

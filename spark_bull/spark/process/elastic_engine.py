@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count, islice
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
@@ -21,7 +21,7 @@ from spark_bull.spark.platform.spark_errors import first_line
 from spark_bull.spark.process.loop_engine import LOOK_S, LoopEngine
 from spark_bull.threads import DaemonThread
 from spark_bull.worker.slot.slot_plan import SlotPlan
-from spark_bull.worker.slot.status import Slot, counters_of, lag_in
+from spark_bull.worker.slot.status import Slot, counters_of, damage_in, lag_in
 
 log = logging.getLogger("spark_bull")
 
@@ -75,7 +75,7 @@ class ElasticEngine(LoopEngine):
             return False
         return super().wait(None if timeout_s is None else max(0.0, timeout_s - (monotonic_s() - began)))
 
-    def totals(self) -> dict[str, int]:
+    def totals(self) -> dict[str, Any]:
         totals = super().totals()
         return totals | {"restarts": totals["restarts"] + self._past_restarts}
 
@@ -122,8 +122,10 @@ class ElasticEngine(LoopEngine):
         """What the worker does now. Raises ConnectionLost."""
         handles = [queue.handle for queue in self._plan.queues]
         counters = counters_of(handles, self._plan.worker)
-        jobs = [counts(handle) for handle in handles]
-        running = sum(one["state"] != "starting" for one in running_of(self._groups, reports))
+        working = running_of(self._groups, reports)
+        damaged = damage_in(working)
+        jobs = [counts(handle) for handle in handles if handle.keys.queue not in damaged]
+        running = sum(one["state"] != "starting" for one in working)
         # Without jobs that processes have left behind which are gone.
         held = min(counters["claimed"] - sum(map(counters.__getitem__, _SETTLED)), sum(one["active"] for one in jobs))
         return Look(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ class LoopEngine(SlotEngine):
         #: How many tasks Spark runs at the same time; 0: there is no executor yet, or it is not known.
         self._tasks = 0
 
-    def totals(self) -> dict[str, int]:
+    def totals(self) -> dict[str, Any]:
         """Returns the summed counters of the slots, and how many run and wait. Raises ConnectionLost."""
         totals = super().totals()
         waits = self.running and not self._stopping.is_set()

@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
-from typing import Final
+from typing import Any, Final
 
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_bull.errors import ConnectionLost, WorkerFailed
+from spark_bull.errors import DAMAGED, ConnectionLost, WorkerFailed
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.process.picklable import OPEN_INSIDE, check_picklable
 from spark_bull.queue.core.claim_settings import ClaimSettings
@@ -140,7 +140,7 @@ class StreamEngine:
     def _return_jobs(self) -> None:
         try:
             self._return_unsettled()
-        except ConnectionLost as error:
+        except (ConnectionLost, *DAMAGED) as error:
             log.warning(
                 "worker %s: could not return its unsettled jobs, they are rescued after their locks expire: %s",
                 self._plan.reader,
@@ -176,7 +176,7 @@ class StreamEngine:
     def _settle_directly(self, outcomes: Outcomes) -> None:
         work(self._plan.handle, ClaimSettings(f"stop:{self._plan.reader}"), outcomes, 0)
 
-    def totals(self) -> dict[str, int]:
+    def totals(self) -> dict[str, Any]:
         """Returns the counters of the worker. Raises ConnectionLost."""
         handle, reader = self._plan.handle, self._plan.reader
         raw = handle.connection.call("HGETALL", handle.keys.settled(reader))

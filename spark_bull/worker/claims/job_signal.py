@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from spark_bull.errors import ConnectionLost, SparkBullError
+from spark_bull.errors import DAMAGED, ConnectionLost, SparkBullError
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.store.connection import BlockingConnection
 
@@ -27,23 +27,27 @@ def retry_until_connected(
     *,
     pause: Callable[[float], object] = time.sleep,
     on_reconnect: Callable[[], None] = lambda: None,
+    until_repaired: bool = False,
 ) -> T:
     """Returns the result of `call`, which is repeated for as long as it raises ConnectionLost.
 
     warn: called once, with a message and the error, when the connection is lost. pause: how long to wait, s, before
-    the next attempt. on_reconnect: called when `call` succeeds after ConnectionLost.
+    the next attempt. on_reconnect: called when `call` succeeds after ConnectionLost. until_repaired: whether to repeat
+    it also while the queue is damaged.
     """
-    disconnected = False
+    passing = (ConnectionLost, *DAMAGED) if until_repaired else (ConnectionLost,)
+    warned = ""
     while True:
         try:
             result = call()
-        except ConnectionLost as error:
-            if not disconnected:
-                warn("lost Redis, retrying", error)
-            disconnected = True
+        except passing as error:
+            what = "lost Redis, retrying" if isinstance(error, ConnectionLost) else "tries again until it is repaired"
+            if what != warned:
+                warn(what, error)
+            warned = what
             pause(RECONNECT_PAUSE_S)
             continue
-        if disconnected:
+        if warned:
             on_reconnect()
         return result
 
@@ -61,10 +65,10 @@ class JobSignal:
         settings = replace(settings, extra=tuple(sorted(extra.items())), retry_ms=0)
         self._connection = BlockingConnection(settings, max_wait_s, handle.keys.base)
 
-    def wait(self, timeout_s: float) -> str:
+    def wait(self, timeout_s: float) -> bytes:
         """Waits until a job may be there, or `timeout_s` has passed.
 
-        Returns the id of a job that the command has moved to `active` (Bull), or '' if there is none or it must be
+        Returns the id of a job that the command has moved to `active` (Bull), or b"" if there is none or it must be
         claimed (BullMQ). Raises ConnectionLost.
         """
         self.identify()

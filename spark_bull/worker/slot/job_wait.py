@@ -8,10 +8,11 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Final, NamedTuple
 
-from spark_bull.errors import ConnectionLost, SparkBullError
+from spark_bull.errors import DAMAGED, ConnectionLost, SparkBullError
 from spark_bull.model.outcomes import Claim
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.threads import DaemonThread
+from spark_bull.worker.claims.damage import RETRY_S
 from spark_bull.worker.claims.job_signal import JobSignal
 
 #: An idle slot sends three commands per queue in this time: CLIENT ID, one that waits for a job, one that claims.
@@ -25,11 +26,11 @@ _PARK_S: Final = 1.0
 class Signalled(NamedTuple):
     """A wait is over, or has failed with `error`.
 
-    active_id: id of the job that it has moved to `active` (Bull), or ''.
+    active_id: id of the job that it has moved to `active` (Bull), or b"".
     """
 
     wait: JobWait
-    active_id: str
+    active_id: bytes
     error: BaseException | None = None
 
 
@@ -59,7 +60,7 @@ class JobWait:
         #: Claims that did not get a job, and how long to wait after each, s.
         self._requests: SimpleQueue[tuple[Claim, float] | None] = SimpleQueue()
         self._max_wait_s = IDLE_S
-        self._active_id = ""
+        self._active_id = b""
         self._is_ending = False
         self._parked = Event()
 
@@ -90,17 +91,17 @@ class JobWait:
         if request is not None:
             self.end(self._wait(*request))
 
-    def end(self, active_id: str) -> None:
-        """Ends the wait, which has moved this job to `active`; '': none."""
+    def end(self, active_id: bytes) -> None:
+        """Ends the wait, which has moved this job to `active`; b"": none."""
         self.is_on, self.has_woken = False, True
         self._active_id = active_id
 
-    def take_active(self) -> str:
-        """Takes the job that the last wait has moved to `active`, or ''.
+    def take_active(self) -> bytes:
+        """Takes the job that the last wait has moved to `active`, or b"".
 
         The next call claims it; or puts it back, and signals other workers, if it is to claim nothing.
         """
-        active_id, self._active_id, self.has_woken = self._active_id, "", False
+        active_id, self._active_id, self.has_woken = self._active_id, b"", False
         return active_id
 
     def unblock(self) -> None:
@@ -125,11 +126,11 @@ class JobWait:
             try:
                 active_id = self._wait(*request)
             except BaseException as error:
-                post(Signalled(self, "", error))
+                post(Signalled(self, b"", error))
             else:
                 post(Signalled(self, active_id))
 
-    def _wait(self, claim: Claim, timeout: float) -> str:
+    def _wait(self, claim: Claim, timeout: float) -> bytes:
         if self._is_ending:
             self._parked.set()
             Event().wait()
@@ -138,8 +139,13 @@ class JobWait:
         try:
             if claim.limited_ms or claim.paused:
                 self._signal.pause(self._worker, min(claim.limited_ms / 1000 or timeout, timeout))
-                return ""
-            return self._signal.wait(timeout)
+                return b""
+            try:
+                return self._signal.wait(timeout)
+            except DAMAGED:
+                # The next call of the slot fails, too, and says why.
+                self._signal.pause(self._worker, RETRY_S)
+                return b""
         except ConnectionLost as error:
             self._warn("lost Redis, retrying", error)
-            return ""
+            return b""

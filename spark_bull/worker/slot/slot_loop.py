@@ -44,8 +44,8 @@ class SlotLoop(ABC):
     def __init__(self, plan: SlotPlan, slot: int, *, at_once: int | None, waits_in_thread: bool = True) -> None:
         self._plan = plan
         self._stats = SlotStats()
-        failures = Failures()
-        self._report = SlotReport(plan.handle, plan.worker, plan.run, slot, self._stats, failures)
+        failures, damaged = Failures(), dict[str, str]()
+        self._report = SlotReport(plan.handle, plan.worker, plan.run, slot, self._stats, failures, damaged)
         self._inbox: SimpleQueue[Event] = SimpleQueue()
         self._is_stopping = False
         self._close_state: Callable[[], None] = lambda: None
@@ -54,7 +54,8 @@ class SlotLoop(ABC):
         self._meter = meter_of(plan.meter)
         post = self._inbox.put if waits_in_thread else None
         self.queues: Sequence[SlotQueue] = [
-            SlotQueue(plan, queue, slot, self._stats, failures, post, at_once, self._meter) for queue in plan.queues
+            SlotQueue(plan, queue, slot, self._stats, failures, damaged, post, at_once, self._meter)
+            for queue in plan.queues
         ]
 
     def run(self) -> SlotStats:
@@ -74,6 +75,8 @@ class SlotLoop(ABC):
                 queue.state = state
             self._report.publish("idle", self.clients)
             self._loop()
+            for queue in self.queues:
+                queue.end_work()
         self._report.publish("stopped", self.clients)
         return self._stats
 
@@ -132,7 +135,7 @@ class SlotLoop(ABC):
         """Handles an event."""
         if isinstance(event, Signalled):
             if event.error is not None:
-                event.wait.end("")
+                event.wait.end(b"")
                 raise event.error
             event.wait.end(event.active_id)
 

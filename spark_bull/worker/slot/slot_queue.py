@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
+from spark_bull.errors import DAMAGED
 from spark_bull.model.outcomes import LOST, Claim, ClaimedJob, Outcomes
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import work
+from spark_bull.worker.claims.damage import Damage
 from spark_bull.worker.claims.job_signal import retry_until_connected
 from spark_bull.worker.claims.lock_keeper import LockKeeper
 from spark_bull.worker.job.job_options import own_locks, runs_at_most_once
@@ -35,8 +37,10 @@ T = TypeVar("T")
 
 #: When the process is to end: how long to wait for each lock, s.
 _LOCK_S: Final = 5.0
-#: What the control key says when slots are to return the jobs that they hold.
+#: What the control key says: to stop, to return the jobs that are held, or to claim none.
+STOP: Final = b"stop"
 END: Final = b"end"
+PAUSE: Final = b"pause"
 
 
 class _Clock(NamedTuple):
@@ -45,6 +49,17 @@ class _Clock(NamedTuple):
     redis_ms: int
     sent_s: float
     answered_s: float
+
+
+class _Call(NamedTuple):
+    """A call that settles and claims. name: for its repetition. held: id of a job that a wait has moved to `active`."""
+
+    name: str
+    outcomes: Outcomes | None
+    held: bytes
+    limit: int = 0
+    token: str = ""
+    most_bytes: int = 1
 
 
 @contextmanager
@@ -61,7 +76,8 @@ def _held_for(lock: Lock, timeout_s: float) -> Iterator[None]:
 class SlotQueue:
     """One queue as one slot works on it: `keeper` has the locks of its jobs, `unsettled` the jobs, `wait` its waits.
 
-    post: see JobWait. at_once: how many of the claimed jobs start at once; None: all. meter: None records nothing.
+    damaged: gets the text of the queue's damage, by its name. post: see JobWait. at_once: how many of the claimed jobs
+    start at once; None: all. meter: None records nothing.
 
     Three locks, taken in this order: `_calling`, `unsettled.recording`, that of the keeper; see
     docs/develop/threads-and-locks.md.
@@ -74,6 +90,7 @@ class SlotQueue:
         slot: int,
         stats: SlotStats,
         failures: Failures,
+        damaged: dict[str, str],
         post: Callable[[Signalled], None] | None,
         at_once: int | None,
         meter: JobMeter | None = None,
@@ -92,6 +109,10 @@ class SlotQueue:
         self._slot = slot
         self._stats = stats
         self._failures = failures
+        self._damaged = damaged
+        self._damage = Damage(self._tell_damage)
+        #: Calls that are sent when the damage of the queue is repaired.
+        self._owed: list[_Call] = []
         self._clock = _Clock(0, 0.0, 0.0)
         #: Held during a call that settles and claims.
         self._calling = Lock()
@@ -116,11 +137,68 @@ class SlotQueue:
     def work(self, outcomes: Outcomes | None, limit: int, token: str = "", claimed_bytes: int = 0) -> Claim:
         """Settles and claims. A retry after a lost connection sends the same call id and so has no second effect.
 
-        token: see `spark_bull.queue.process.claim.work`. claimed_bytes: size of the payloads that the chunk has.
+        While the queue is damaged, nothing is claimed, and the claim says how long the queue rests; its outcomes are
+        settled when it is repaired. token: see `spark_bull.queue.process.claim.work`. claimed_bytes: size of the
+        payloads that the chunk has.
         """
-        call, active_id = uuid4().hex, self.wait.take_active()
+        most_bytes = max(1, min(self._plan.chunk_bytes, self._plan.most_bytes - claimed_bytes))
+        call = _Call(uuid4().hex, outcomes, self.wait.take_active(), limit, token, most_bytes)
+        if not self._damage.rest_s:
+            try:
+                self._send_owed()
+                claim = self._send(call)
+                self._damage.end()
+                return claim
+            except DAMAGED as error:
+                self._damage.begin(error)
+        # Only the first of these calls may have been sent.
+        if call.outcomes or call.held or not self._owed:
+            self._owed.append(call._replace(limit=0))
+        return self._no_claim()
+
+    def end_work(self) -> None:
+        """Settles what is left if the queue was damaged."""
+        try:
+            self._send_owed()
+        except DAMAGED as error:
+            if jobs := sum(len(call.outcomes) for call in self._owed if call.outcomes):
+                self._warn(f"outcomes of {jobs} jobs are lost, which run again after their locks expire", error)
+
+    def _send_owed(self) -> None:
+        """Sends the calls that have failed. What they have claimed nevertheless returns as it was."""
+        while self._owed:
+            call = self._owed.pop(0)
+            try:
+                claim = self._send(call)
+            except DAMAGED:
+                self._owed.insert(0, call)
+                raise
+            if claim.jobs:
+                unstarted = Outcomes(claim.token, unstarted=[job.id for job in claim.jobs])
+                self._owed.insert(0, _Call(uuid4().hex, unstarted, b""))
+
+    def _no_claim(self) -> Claim:
+        """The claim of a queue that rests as it is damaged."""
+        key = self._claim_settings.control
+        control = self._retry(lambda: self.handle.connection.call("GET", key)) if key else None
+        return Claim(
+            "",
+            jobs=[],
+            lost=[],
+            limited_ms=max(1, int(1000 * self._damage.rest_s)),
+            next_due=None,
+            more=False,
+            stop=control in (STOP, END),
+            paused=control == PAUSE,
+            now=self.now,
+            claimed=0,
+            counted={},
+        )
+
+    def _send(self, call: _Call) -> Claim:
+        outcomes = call.outcomes
         with self._calling:
-            most = 0 if self._is_ending else limit
+            most = 0 if self._is_ending else call.limit
 
             def send() -> tuple[float, Claim]:
                 return monotonic_s(), work(
@@ -128,10 +206,10 @@ class SlotQueue:
                     self._claim_settings,
                     outcomes,
                     most,
-                    most_bytes=max(1, min(self._plan.chunk_bytes, self._plan.most_bytes - claimed_bytes)),
-                    held=active_id,
-                    call=call,
-                    token=token,
+                    most_bytes=call.most_bytes,
+                    held=call.held,
+                    call=call.name,
+                    token=call.token,
                 )
 
             with self.keeper.settling(outcomes):
@@ -209,6 +287,15 @@ class SlotQueue:
     def _retry(self, call: Callable[[], T]) -> T:
         where = self.handle.connection.settings.where
         return retry_until_connected(call, self._warn, on_reconnect=lambda: self._warn("reconnected to Redis", where))
+
+    def _tell_damage(self, error: str) -> None:
+        """Tells the driver, which logs it once for all slots."""
+        queue = self.handle.keys.queue
+        if error:
+            self._damaged[queue] = error
+        else:
+            del self._damaged[queue]
+        log.info("queue %s, slot %d: %s", queue, self._slot, error or "is no longer damaged")
 
     def _warn(self, what: str, why: object) -> None:
         log.warning("queue %s, slot %d: %s (%s)", self.handle.keys.queue, self._slot, what, why)

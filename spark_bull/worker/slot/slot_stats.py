@@ -50,10 +50,20 @@ def report_name(slot: int, started: int) -> str:
 
 
 class SlotReport:
-    """Publishes a slot's state and counters. state: starting, idle, busy or stopped."""
+    """Publishes a slot's state and counters. state: starting, idle, busy or stopped.
+
+    damaged: texts of the damage of the slot's queues, by their names.
+    """
 
     def __init__(
-        self, handle: QueueHandle, worker: str, run: int, slot: int, stats: SlotStats, failures: Failures
+        self,
+        handle: QueueHandle,
+        worker: str,
+        run: int,
+        slot: int,
+        stats: SlotStats,
+        failures: Failures,
+        damaged: Mapping[str, str],
     ) -> None:
         self._handle = handle
         self._key = handle.keys.slots(worker)
@@ -61,6 +71,7 @@ class SlotReport:
         self._slot = slot
         self._stats = stats
         self._failures = failures
+        self._damaged = damaged
         self._started = epoch_ms()
         # All slots of an executor have the same parent, the daemon of PySpark.
         self._executor = f"{gethostname()}:{os.getppid()}"
@@ -75,7 +86,7 @@ class SlotReport:
     def publish(self, state: str, clients: Sequence[int]) -> None:
         """Publishes the counters if they have changed. clients: ids of the connections on which the slot waits."""
         fixed = {"run": self._run, "slot": self._slot, "started": self._started, "executor": self._executor}
-        counted = {**asdict(self._stats), "failures": self._failures.as_report()}
+        counted = {**asdict(self._stats), "failures": self._failures.as_report(), "damaged": self._damaged}
         report = json.dumps({**fixed, "state": state, "clients": list(clients), **counted})
         self._published_at = monotonic_s()
         if report == self._published:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_bull.queue.core.handle import QueueHandle
@@ -33,6 +33,7 @@ class WorkerStatus:
       waiting_slots: slots that do not run: `waiting_for` says why.
       tasks: number of tasks that Spark runs at the same time, 0: unknown, or there is no executor yet.
       restarts: number of times that the Spark job with the slots was restarted.
+      damaged: what keeps slots from working on queues until their keys are repaired, by the names of these queues.
     """
 
     state: str = "new"
@@ -49,12 +50,14 @@ class WorkerStatus:
     waiting_slots: int = 0
     tasks: int = 0
     restarts: int = 0
+    damaged: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         rate = f"{self.jobs_per_second:,.0f} jobs/s, " if self.state in ("running", "paused") else ""
         return (
             f"{self.state}: {self.completed:,} completed, {self.failed:,} failed, {self.retried:,} retried; "
             f"{rate}{self.lag:,} waiting{self._shown_slots}"
+            + (f"; damaged: {', '.join(sorted(self.damaged))}" if self.damaged else "")
         )
 
     @property
@@ -95,6 +98,11 @@ def latest(slots: Sequence[Slot]) -> list[Slot]:
     return list(by_number.values())
 
 
+def damage_in(reports: Sequence[Slot]) -> dict[str, str]:
+    """What keeps slots from working on queues, by the names of these. Reports of older versions have none."""
+    return {queue: error for report in reports for queue, error in report.get("damaged", {}).items()}
+
+
 def counters_of(handles: Sequence[QueueHandle], worker: str) -> dict[str, int]:
     """Sums a worker's counters of its queues, by the names in WorkerStatus. They stay exact when processes die."""
     raw = [handle.connection.call("HGETALL", handle.keys.counters(worker)) for handle in handles]
@@ -102,7 +110,7 @@ def counters_of(handles: Sequence[QueueHandle], worker: str) -> dict[str, int]:
 
 
 def lag_of(handle: QueueHandle) -> int:
-    """Counts the jobs that can be claimed now."""
+    """Counts the jobs that can be claimed now. Raises QueueDamaged."""
     return lag_in(counts(handle))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import ScriptError
-from spark_bull.store.scripts import assemble, load
+from spark_bull.store.scripts import CHECK, assemble, load
 from tests.support.lua_scripts import FILES, INCLUDES, SCRIPT_FILES, SCRIPTS, folders_of, includes_of, text_of
 
 CONTRACT = "-- Says what it does.\n-- @args {args}\n-- @keys {keys}\n-- @returns nothing\n"
@@ -31,6 +31,18 @@ def script(body: str = "return 1", keys: str = "wait", args: str = "now") -> str
 
 
 # the loader
+
+
+def test_a_script_of_a_dialect_with_types_of_keys_checks_them_first() -> None:
+    files = {
+        "a/b/x.lua": script(keys=""),
+        "c/x.lua": script(keys=""),
+        "lib/check_types.lua": "-- @include {dialect}/lib: key_types\nlocal function check_types()\nend",
+        "a/lib/key_types.lua": "local KEY_TYPES = {}",
+    }
+    checking, other = (assemble(name, reader(files)).source for name in ("a/b/x", "c/x"))
+    assert checking.index("KEY_TYPES = {}") < checking.index("\ncheck_types(key)\n") < checking.index("return 1")
+    assert "check_types" not in other
 
 
 def test_the_contract_is_read_from_the_head() -> None:
@@ -210,7 +222,7 @@ def test_no_file_uses_keys_or_argv_by_position() -> None:
 def test_every_include_is_included_somewhere() -> None:
     folders = {folder for dialect in DIALECTS.values() for folder in folders_of(dialect.folder)}
     included = {include.format(dialect=folder) for file in FILES for include in includes_of(file) for folder in folders}
-    assert set(INCLUDES) <= {include.removeprefix("/") for include in included}
+    assert set(INCLUDES) <= {include.removeprefix("/") for include in included} | {CHECK}
 
 
 #: Equal lines in a row that are a repetition.

@@ -60,7 +60,8 @@ class SettlePlan:
     """All that a settling task needs; made on the driver, picklable.
 
     columns: their indexes. is_text: whether `returnvalue` is STRING, which holds JSON. strategy: for backoffs that
-    aren't built in. patient: a Redis that is away is waited for; else the task fails. follow_ups: how to read the
+    aren't built in. patient: a Redis that is away, or a queue that is damaged, is waited for; else the
+    task fails. follow_ups: how to read the
     column `then`; None if it is absent.
     """
 
@@ -84,7 +85,7 @@ class SettlePlan:
 
     def ask(self, ask: Callable[[], T]) -> T:
         """The result of a call to Redis."""
-        return retry_until_connected(ask, _warn) if self.patient else ask()
+        return retry_until_connected(ask, _warn, until_repaired=True) if self.patient else ask()
 
 
 def _warn(what: str, why: object) -> None:

@@ -1,0 +1,256 @@
+"""A key of a queue gets another type while workers and services run: other queues go on, and so does this one when it
+is repaired. No job is lost or runs twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from threading import Event
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from spark_bull.errors import DAMAGED, QueueDamaged
+from spark_bull.model.jobs import NewJob
+from spark_bull.model.outcomes import Outcomes
+from spark_bull.process import slot_engine
+from spark_bull.process.local_worker import LocalWorker
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.core.verbs import promote_due
+from spark_bull.queue.dispatch.writes import recover, roll_forward
+from spark_bull.queue.process.claim import rescue, work
+from spark_bull.services.promoter import Promoter
+from spark_bull.services.rescuer import Rescuer
+from spark_bull.worker.claims import damage
+from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.worker.slot import job_wait
+from tests.support.damaged_keys import DamagedKey, key_types, wrong_types
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.worker import OurWorker
+from tests.support.writes import register_all
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+DAY_MS = 86_400_000
+KEYS = [(dialect, *pair) for dialect in DIALECTS for pair in wrong_types(dialect)]
+each_key = pytest.mark.parametrize(("dialect", "name", "kind"), KEYS)
+Open = Callable[[str, str], BullQueue]
+
+
+@pytest.fixture(autouse=True)
+def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (damage, job_wait):
+        monkeypatch.setattr(module, "RETRY_S", 0.01)
+
+
+@pytest.fixture
+def opened(redis_url: str, prefix: str) -> Iterator[Open]:
+    queues: list[BullQueue] = []
+
+    def open_queue(name: str, dialect: str) -> BullQueue:
+        queues.append(BullQueue(name, url=redis_url, prefix=prefix, protocol=dialect))
+        return queues[-1]
+
+    yield open_queue
+    for queue in queues:
+        queue.close()
+
+
+def add(queue: BullQueue, count: int, **properties: Any) -> list[str]:
+    return queue.add_many(NewJob({"n": n}, **properties) for n in range(count)).ids
+
+
+def completes(queue: BullQueue, count: int) -> None:
+    wait_until(lambda: queue.counts()["completed"] == count, f"{count} jobs of {queue.name} to complete")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name", "kind", "concurrency"), [(*key, number % 2 * 2 + 1) for number, key in enumerate(KEYS)]
+)
+def test_a_slot_goes_on_with_its_other_queues_and_then_with_all_jobs(
+    opened: Open, client: Redis, dialect: str, name: str, kind: str, concurrency: int
+) -> None:
+    bad, good = opened("bad", dialect), opened("good", dialect)
+    add(bad, 5)
+    key = DamagedKey(client, bad.handle, name, kind)
+    ran, is_running, may_end = Counter[str](), Event(), Event()
+
+    def processor(job: RunningJob) -> None:
+        ran[f"{job.handle.keys.queue} {job.id}"] += 1
+        if job.handle is bad.handle:
+            is_running.set()
+            assert may_end.wait(PATIENCE_S)
+
+    with OurWorker([bad.handle, good.handle], processor, concurrency=concurrency, chunk_size=2) as worker:
+        assert is_running.wait(PATIENCE_S)
+        with key.damaged():
+            may_end.set()
+            add(good, 4)
+            completes(good, 4)
+            assert worker.error is None
+        completes(bad, 5)
+    assert worker.error is None
+    assert worker.stats is not None
+    assert (worker.stats.completed, worker.stats.lost) == (9, 0)
+    assert len(ran) == ran.total() == 9
+
+
+@each_key
+def test_no_script_changes_anything_while_a_key_has_another_type(
+    opened: Open, client: Redis, dialect: str, name: str, kind: str
+) -> None:
+    """Or it does not need the key."""
+    queue = opened("bad", dialect)
+    handle = queue.handle
+    jobs = [NewJob({"n": n}, attempts=2) for n in range(4)]
+    add(queue, 4)
+    add(queue, 2, delay=1)
+    claim = work(handle, ClaimSettings("slot", lock_ms=DAY_MS), None, 2)
+    dead = work(handle, ClaimSettings("dead", lock_ms=DAY_MS), None, 1)
+    client.delete(handle.keys.lock(dead.jobs[0].id))
+    outcomes = Outcomes(claim.token)
+    outcomes.complete(claim.jobs[0].id, "1")
+    outcomes.unstarted.append(claim.jobs[1].id)
+    register_all(handle, "w", [jobs])
+    verbs: list[Callable[[], object]] = [
+        lambda: work(handle, ClaimSettings("slot"), outcomes, 3),
+        lambda: promote_due(handle),
+        lambda: rescue(handle, check_ms=1, max_stalled=9),
+        lambda: roll_forward(handle, "w"),
+        lambda: queue.add_many(jobs),
+        lambda: queue.pause(),
+        lambda: queue.remove(dead.jobs[0].id),
+    ]
+    for verb in verbs:
+        with DamagedKey(client, handle, name, kind).damaged():
+            before = contents(client, handle.keys.base)
+            error = damage_of(verb)
+            if error:
+                assert f"expected {handle.keys[name]} to be a {key_types(dialect)[name]}, found a {kind}" in error
+                assert contents(client, handle.keys.base) == before
+
+
+def damage_of(verb: Callable[[], object]) -> str:
+    try:
+        verb()
+    except QueueDamaged as error:
+        return str(error)
+    return ""
+
+
+def contents(client: Redis, base: str) -> dict[bytes, bytes | None]:
+    """All keys with their values; only the time of the last check for stalled jobs may change."""
+    keys = sorted(key for key in client.scan_iter(f"{base}*", count=1000) if b"check" not in key)
+    return {key: client.dump(key) for key in keys}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_stopped_slot_does_not_wait_until_its_queue_is_repaired(
+    opened: Open, client: Redis, dialect: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = opened("bad", dialect)
+    add(queue, 2)
+    is_running, may_end = Event(), Event()
+
+    def processor(job: RunningJob) -> None:
+        is_running.set()
+        assert may_end.wait(PATIENCE_S)
+
+    worker = OurWorker(queue.handle, processor, lock_ms=300)
+    key = DamagedKey(client, queue.handle, "completed", "string")
+    with worker:
+        assert is_running.wait(PATIENCE_S)
+        key.damage()
+        may_end.set()
+        wait_until(lambda: worker.loop._report._damaged, "the slot to find the damage")
+    key.repair()
+    assert worker.error is None
+    assert "outcomes of 1 jobs are lost, which run again after their locks expire" in caplog.text
+
+    def has_ended() -> bool:
+        client.delete(queue.handle.keys["stalled_check"], queue.handle.keys["rescue_check"])
+        rescue(queue.handle, check_ms=1, max_stalled=9)
+        return queue.counts()["completed"] == 2
+
+    with OurWorker(queue.handle, lambda job: None):
+        wait_until(has_ended, "both jobs to complete")
+
+
+def test_a_damaged_queue_is_logged_once_and_shown_by_the_status(
+    opened: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(slot_engine, "FAILURES_S", 0.05)
+    bad, good = opened("bad", "bullmq"), opened("good", "bullmq")
+    connection = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+    key = DamagedKey(client, bad.handle, "wait", "zset")
+    found = f"expected {key.key} to be a list, found a zset"
+    with LocalWorker(queues=["bad", "good"], processor=lambda job: None, slots=3, **connection) as worker:
+        add(good, 1)
+        completes(good, 1)
+        with key.damaged():
+            status = wait_until(lambda: (now := worker.status()).damaged and now, "the status to show the damage")
+            assert found in status.damaged["bad"]
+            assert str(status).endswith("; damaged: bad")
+            add(good, 20)
+            completes(good, 21)
+        wait_until(lambda: worker.status().damaged == {}, "the damage to be gone")
+        add(bad, 3)
+        completes(bad, 3)
+        wait_until(lambda: "queue bad is no longer damaged" in caplog.text, "the end of the damage to be logged")
+    of_worker = [one.getMessage() for one in caplog.records if one.getMessage().startswith("worker")]
+    assert [message.count(found) for message in of_worker] == [1, 0], of_worker
+    assert worker.status().restarts == 0
+
+
+@pytest.mark.parametrize("name", ["delayed", "events", "wait", "stalled", "meta"])
+def test_a_promoter_goes_on_with_its_other_queues(
+    opened: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    bad, good = opened("bad", "bullmq"), opened("good", "bullmq")
+    key = DamagedKey(client, bad.handle, name, "string")
+    add(bad, 2, delay=100)
+    with (
+        key.damaged(),
+        Promoter(redis_url, ["bad", "good"], prefix=prefix, protocol="bullmq", check_ms=50) as promoter,
+    ):
+        register_all(good.handle, "w", [[NewJob({})]])
+        add(good, 2, delay=100)
+        wait_until(lambda: good.counts()["wait"] == 3, "the jobs of the other queue to be promoted")
+        key.repair()
+        wait_until(lambda: bad.counts()["wait"] == 2, "the jobs to be promoted when the queue is repaired")
+        assert promoter.running
+    errors = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert len(errors) == len({*errors})
+    assert all(error.startswith("queue bad: could not ") for error in errors)
+
+
+def test_a_rescuer_goes_on_with_its_other_queues(
+    opened: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queues = bad, good = opened("bad", "bullmq"), opened("good", "bullmq")
+    for queue in queues:
+        add(queue, 1)
+        assert work(queue.handle, ClaimSettings("dead", lock_ms=1), None, 1).claimed == 1
+    key = DamagedKey(client, bad.handle, "active", "string")
+    with key.damaged(), Rescuer(redis_url, ["bad", "good"], prefix=prefix, protocol="bullmq", check_ms=10):
+        wait_until(lambda: good.counts()["wait"] == 1, "the job of the other queue to be rescued")
+        key.repair()
+        wait_until(lambda: bad.counts()["wait"] == 1, "the job to be rescued when the queue is repaired")
+    assert sum("queue bad: could not rescue jobs" in one.getMessage() for one in caplog.records) == 1
+
+
+def test_a_write_to_a_damaged_queue_is_finished_when_the_queue_is_repaired(opened: Open, client: Redis) -> None:
+    queue = opened("bad", "bullmq")
+    register_all(queue.handle, "w", [[NewJob({"n": n}, job_id=f"key-{n}") for n in range(6)]], 2)
+    for name, kind in wrong_types("bullmq"):
+        with DamagedKey(client, queue.handle, name, kind).damaged():
+            try:
+                recover(queue.handle)
+            except DAMAGED:
+                assert not client.exists(queue.handle.keys.job("key-0")) or name in ("failed", "stalled")
+    recover(queue.handle)
+    assert [job.id for job in queue.page("wait")] == [f"key-{n}" for n in range(6)]
+    assert [(one.state, one.added, one.duplicates) for one in queue.writes()] == [("finished", 6, 0)]

@@ -1,0 +1,70 @@
+"""Keys of a queue that get another type, and get what they had before back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from redis import Redis
+
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.queue.core.handle import QueueHandle
+from tests.support.lua_scripts import FILES, folders_of, text_of
+
+#: A command that makes a key of each type.
+MAKING: Final[Mapping[str, tuple[Any, ...]]] = {
+    "string": ("SET", "<key>", "x"),
+    "list": ("RPUSH", "<key>", "x"),
+    "set": ("SADD", "<key>", "x"),
+    "zset": ("ZADD", "<key>", 1, "x"),
+    "hash": ("HSET", "<key>", "x", "x"),
+    "stream": ("XADD", "<key>", "*", "x", "x"),
+}
+
+
+def key_types(dialect: str) -> dict[str, str]:
+    """The types of the keys of a queue, by their names in scripts."""
+    file = next(
+        f"{one}/lib/key_types" for one in folders_of(DIALECTS[dialect].folder) if f"{one}/lib/key_types" in FILES
+    )
+    return dict(re.findall(r"(\w+) = '(\w+)'", text_of(file)))
+
+
+def wrong_types(dialect: str) -> list[tuple[str, str]]:
+    """Each key of a queue by its name, with one type that it must not have."""
+    return [(name, "hash" if kind == "string" else "string") for name, kind in key_types(dialect).items()]
+
+
+class DamagedKey:
+    """A key that can get another type."""
+
+    def __init__(self, client: Redis, handle: QueueHandle, name: str, kind: str) -> None:
+        self.key = handle.keys[name]
+        self._client = client
+        self._saved = f"{handle.keys.prefix}-saved:{self.key}"
+        self._kind = kind
+
+    def damage(self) -> None:
+        making = [self.key if part == "<key>" else part for part in MAKING[self._kind]]
+        with self._client.pipeline(transaction=True) as pipeline:
+            if self._client.exists(self.key):
+                pipeline.rename(self.key, self._saved)
+            pipeline.execute_command(*making)
+            pipeline.execute()
+
+    def repair(self) -> None:
+        with self._client.pipeline(transaction=True) as pipeline:
+            pipeline.delete(self.key)
+            if self._client.exists(self._saved):
+                pipeline.rename(self._saved, self.key)
+            pipeline.execute()
+
+    @contextmanager
+    def damaged(self) -> Iterator[None]:
+        self.damage()
+        try:
+            yield
+        finally:
+            self.repair()
