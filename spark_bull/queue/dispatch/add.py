@@ -63,7 +63,7 @@ def add_chunk(
 
 
 def _text(value: bytes | int) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def sum_of(parts: Iterable[Added]) -> Added:

@@ -105,7 +105,7 @@ def check_reply(flows: Flows, reply: verbs.FlowsReply) -> None:
         raise rejection(flows.label(order), reason.decode(), "other flows")
     for order, job_id in reply.kept:
         # Only first jobs are deduplicated, which have the first numbers.
-        flows.ids[0][order] = job_id.decode()
+        flows.ids[0][order] = job_id.decode("utf-8", "replace")
 
 
 def levels_of(queue: str, flows: Sequence[FlowJob]) -> list[Level]:

@@ -60,9 +60,9 @@ def check_other_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequenc
     replies = handle.connection.pipeline([("HMGET", child, "timestamp", "parentKey") for child in children.values()])
     existing = {position: reply[1] for position, reply in zip(children, replies, strict=True) if reply[0]}
     others = {
-        position: other.decode()
+        position: parent
         for position, other in existing.items()
-        if other and other.decode() != parents[position]
+        if other and (parent := other.decode("utf-8", "replace")) != parents[position]
     }
     living = _existing(handle, others.values())
     for position, other in others.items():
@@ -74,7 +74,9 @@ def check_other_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequenc
             if ancestor == children[position]:
                 raise refused(numbers[position], "cycle", ancestor)
         above = handle.connection.pipeline([("HGET", ancestor, "parentKey") for ancestor in ancestors.values()])
-        ancestors = {position: key.decode() for position, key in zip(ancestors, above, strict=True) if key}
+        ancestors = {
+            position: key.decode("utf-8", "replace") for position, key in zip(ancestors, above, strict=True) if key
+        }
         if not ancestors:
             break
 

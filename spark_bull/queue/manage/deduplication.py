@@ -10,7 +10,7 @@ def holder_of(handle: QueueHandle, deduplication_id: str) -> str | None:
     """Returns the id of the job that has a deduplication id; None if it is free. Raises DialectError."""
     handle.dialect.require("deduplication")
     job_id = handle.connection.call("GET", handle.keys.deduplication(deduplication_id))
-    return None if job_id is None else job_id.decode()
+    return None if job_id is None else job_id.decode("utf-8", "replace")
 
 
 def free(handle: QueueHandle, deduplication_id: str, job_id: str | None = None) -> bool:

@@ -67,7 +67,7 @@ def waiting_since(handle: QueueHandle) -> Steps[int | None]:
     if "prioritized" in handle.dialect.states:
         next_ids.append(("ZRANGE", keys["prioritized"], 0, 0))
     firsts = yield next_ids
-    replies = yield [("HGET", keys.job(job_id.decode()), "timestamp") for first in firsts for job_id in first]
+    replies = yield [("HGET", keys.base.encode() + job_id, "timestamp") for first in firsts for job_id in first]
     times = [integer_of(reply) for reply in replies]
     return min((time for time in times if time is not None), default=None)
 

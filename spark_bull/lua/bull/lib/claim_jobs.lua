@@ -1,6 +1,6 @@
 -- @include bull/lib: waiting_list
--- @include lib: group_limits group_place has_expired job_row lock_durations next_due_of positions_of set_aside
--- @include lib: start_limit take_passes walk_waiting
+-- @include lib: group_limits group_place has_expired is_utf8 job_row lock_durations next_due_of positions_of
+-- @include lib: set_aside start_limit take_passes walk_waiting
 -- @include {dialect}/lib: claim_fields delay_job leave_wait unrun_failures
 
 -- Number of fields that are read of every job. The other one is read only while jobs of the queue can expire.
@@ -26,6 +26,9 @@ local function claim_jobs(key, arg, now, limit, limits, start)
   local function take(id)
     local job_key = base .. id
     local row, kind = job_row(job_key, unpack(CLAIM_FIELDS, 1, FIELDS_OF_ALL))
+    if not is_utf8(id) then
+      row, kind = nil, 'id'
+    end
     if not row or not (row[at.timestamp] or row[at.data]) then
       if kind then
         set_aside(key, id, kind)

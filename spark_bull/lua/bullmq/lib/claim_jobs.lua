@@ -1,5 +1,5 @@
 -- @include bullmq/lib: claim_fields claim_row hold_job major_version mark_held promote_due_jobs
--- @include lib: group_limits is_written lock_durations next_due_of number_texts positions_of set_aside start_limit
+-- @include lib: group_limits is_utf8 is_written lock_durations next_due_of number_texts positions_of set_aside start_limit
 -- @include lib: take_passes walk_waiting whole_number
 
 -- Locks claimed jobs and marks them as started. A loop for each command takes less time than one with all of them.
@@ -53,6 +53,9 @@ local function claim_jobs(key, arg, now, limit)
       return false
     end
     local row, kind = claim_row(job_key, at, prioritized)
+    if not is_utf8(id) then
+      row, kind = nil, 'id'
+    end
     if not row then
       if kind then
         set_aside(key, id, kind)
