@@ -220,7 +220,7 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
         raise OptionError("expected `shards` with `shardBy`, got none: leave `shardBy` out")
     for name in ("url", "shardUrls"):
         if name in given:
-            check_url(given[name])
+            check_url(given[name], spelled(name, scope))
 
 
 def _check_on_failure(given: Mapping[str, Any]) -> None:

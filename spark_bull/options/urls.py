@@ -26,21 +26,21 @@ def urls_of(text: str) -> list[str]:
     return re.split(r"[\s,]+(?=[a-z+]+://)", text.strip(", \t\n"))
 
 
-def check_url(text: str) -> None:
-    """Raises OptionError unless `url` has the address of a Redis, or of several. The message contains no password."""
+def check_url(text: str, name: str = "url") -> None:
+    """Raises OptionError unless an option has the address of a Redis, or of several. The message has no password."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise expected("url", ENCODABLE, masked(text)) from None
+        raise expected(name, ENCODABLE, masked(text)) from None
     for url in urls_of(text):
-        _check_one(url)
+        _check_one(url, name)
 
 
-def _check_one(url: str) -> None:
+def _check_one(url: str, name: str) -> None:
     scheme = url.partition("://")[0] if "://" in url else "none"
     if scheme not in _SCHEMES:
         *others, last = (f"{one}://" for one in _SCHEMES)
-        raise OptionError(f"expected `url` to start with {', '.join(others)} or {last}, got: {masked(url)!r}")
+        raise OptionError(f"expected `{name}` to start with {', '.join(others)} or {last}, got: {masked(url)!r}")
     is_sentinel = scheme.endswith("+sentinel")
     path = "/[^/]+(/[0-9]*)?" if is_sentinel else "(/[0-9]*)?"
     try:
@@ -53,7 +53,7 @@ def _check_one(url: str) -> None:
     if not is_valid or any("@" in part.query for part in parts):
         form = "host[:port][,host[:port]…]" + ("/name of the primary" if is_sentinel else "") + "[/database]"
         raise OptionError(
-            f"expected `url` to be {scheme}://[user[:password]@]{form}, got: {masked(url)!r}: "
+            f"expected `{name}` to be {scheme}://[user[:password]@]{form}, got: {masked(url)!r}: "
             "percent-encode a password with one of / ? # @ : [ ], or pass it as `password`"
         )
 

@@ -1,14 +1,18 @@
-"""The REST API, fuzzed from its own description: no internal error, and only answers that it describes."""
+"""The REST API, fuzzed from its own description, and the page: no internal error; answers are as they are described."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 import schemathesis
+from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from requests.exceptions import ChunkedEncodingError, ConnectionError
 from schemathesis import GenerationMode
@@ -22,7 +26,9 @@ from schemathesis.specs.openapi.checks import (
 
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support.web import WRITING, Web, serving
+from spark_bull.web.page import all_jobs, api_reference, job, jobs, login, overview, parts_of_queue, questions
+from tests.support.bad_input import each_number, texts, tried
+from tests.support.web import READING, WRITING, Web, serving
 from tests.support.work_bench import DIALECTS
 
 # Not `positive_data_acceptance`: a job with `delay` and `runAt`, or a damaged cursor, fits its schema and is refused.
@@ -30,6 +36,13 @@ load_all_checks()
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 #: For bodies only: each text is a valid value of most parameters.
 NEGATIVE_CHECKS = [*CHECKS, negative_data_rejection]
+#: The pages that are shown.
+PAGES = [
+    route
+    for part in (all_jobs, api_reference, job, jobs, login, overview, parts_of_queue, questions)
+    for route in part.router.routes
+    if isinstance(route, APIRoute) and "GET" in route.methods
+]
 #: An existing job; also in requests of which everything else is random.
 KNOWN = {"queue": "mail", "id": "known"}
 
@@ -113,3 +126,23 @@ def refill(queue: BullQueue) -> None:
     queue.open_intake()
     if queue.job(KNOWN["id"]) is None:
         queue.add_many([NewJob({"n": 1}, job_id=KNOWN["id"]), NewJob("later", delay=3_600_000), NewJob([1])])
+
+
+@each_number
+def test_no_page_ends_in_an_internal_error(servers: list[tuple[Web, BullQueue]], cases: int) -> None:
+    web, _ = servers[0]
+
+    @tried(cases)
+    @given(st.data())
+    def show(data: st.DataObject) -> None:
+        page = data.draw(st.sampled_from(PAGES))
+        parts = {name: data.draw(st.just(KNOWN.get(name, "7")) | texts()) for name in re.findall(r"{(\w+)", page.path)}
+        path = re.sub(r"{(\w+)(:\w+)?}", lambda found: quote(parts[found[1]].encode(errors="surrogatepass")), page.path)
+        names = [parameter.alias for parameter in page.dependant.query_params]
+        given_texts = texts().map(lambda text: text.encode(errors="surrogatepass"))
+        query = data.draw(st.dictionaries(st.sampled_from(names), given_texts) if names else st.just({}))
+        text = urlencode(query)
+        answer = web.client.get(f"{path}?{text}", headers=READING)
+        assert answer.status_code < 500, (path, text, answer.text[:500])
+
+    show()

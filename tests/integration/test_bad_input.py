@@ -1,0 +1,234 @@
+"""Random input at the entrances of a queue: it is taken, or refused by an error of this package; no key outside of the
+queue is touched, and no bad job stops a worker.
+"""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from pyspark.sql import types as t
+from redis import Redis
+
+from spark_bull.embedded.redis import EmbeddedRedis
+from spark_bull.errors import SparkBullError
+from spark_bull.model.jobs import NewJob
+from spark_bull.options.arguments import JobProperties
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.spark.dispatch.rows import _COLUMNS
+from spark_bull.worker.claims import damage
+from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.worker.slot import job_wait
+from tests.support.bad_input import ODD_TEXTS, each_number, texts, tried, values
+from tests.support.damaged_keys import MAKING, DamagedKey, key_types
+from tests.support.sink import Sink
+from tests.support.wait import wait_until
+from tests.support.worker import OurWorker
+
+PREFIX = "own"
+DIALECTS = ("bull-1", "bull", "bullmq")
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedRedis]:
+    with EmbeddedRedis() as server:
+        yield server
+
+
+@pytest.fixture
+def own(server: EmbeddedRedis) -> Iterator[Redis]:
+    """A server without keys, so that each key is one of the test."""
+    with Redis.from_url(server.url) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+def queue(server: EmbeddedRedis, own: Redis, dialect: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=server.url, prefix=PREFIX, protocol=dialect) as queue:
+        yield queue
+
+
+def check_queue(own: Redis, queue: BullQueue) -> None:
+    """A worker processes a healthy job, and ends or leaves all others; there are only keys of the prefix."""
+    assert [key for key in own.scan_iter(count=1000) if not key.startswith(f"{PREFIX}:".encode())] == []
+    with suppress(SparkBullError):
+        queue.add({}, job_id="healthy")
+    with OurWorker(queue.handle, lambda job: job.data, chunk_size=50) as worker:
+        wait_until(lambda: own.hexists(queue.handle.keys.job("healthy"), "finishedOn") or ended(queue), "it to end")
+    assert worker.error is None
+
+
+def ended(queue: BullQueue) -> bool:
+    job = queue.job("healthy")
+    return job is not None and job.state == "completed"
+
+
+@each_dialect
+@each_number
+def test_a_job_of_any_properties_is_added_or_refused(own: Redis, queue: BullQueue, cases: int) -> None:
+    @tried(cases)
+    @given(values(), st.dictionaries(st.sampled_from([*JobProperties.__annotations__]), values(), max_size=4))
+    def add(data: Any, properties: dict[str, Any]) -> None:
+        with suppress(SparkBullError):
+            queue.add(data, **properties)
+
+    add()
+    check_queue(own, queue)
+
+
+@each_dialect
+@each_number
+def test_calls_for_a_job_of_any_id_fail_or_succeed(own: Redis, queue: BullQueue, cases: int) -> None:
+    calls: list[Callable[[str], object]] = [
+        queue.job,
+        queue.remove,
+        queue.retry,
+        queue.promote,
+        lambda job_id: queue.add({}, job_id=job_id),
+        lambda job_id: queue.add_many([NewJob({}, job_id=job_id)]),
+        queue.logs,
+    ]
+
+    @tried(cases)
+    @given(st.sampled_from(calls), texts() | st.sampled_from([*key_types(queue.protocol), "wait", "1:lock", "1:logs"]))
+    def call(one: Callable[[str], object], job_id: str) -> None:
+        with suppress(SparkBullError):
+            one(job_id)
+
+    queue.add_many(NewJob({}) for _ in range(3))
+    call()
+    check_queue(own, queue)
+
+
+@each_dialect
+@each_number
+def test_a_queue_and_a_prefix_of_any_name_have_keys_of_their_own(
+    server: EmbeddedRedis, own: Redis, dialect: str, cases: int
+) -> None:
+    @tried(cases)
+    @given(texts(), texts())
+    def use(name: str, prefix: str) -> None:
+        own.flushall()
+        with suppress(SparkBullError), BullQueue(name, url=server.url, prefix=prefix, protocol=dialect) as queue:
+            queue.add({})
+            assert queue.counts()["wait"] == 1
+            assert [job.data for job in queue.page("wait")] == [{}]
+            bases = (queue.handle.keys.base.encode(), f"{prefix}::spark-queues".encode())
+            assert [key for key in own.scan_iter() if not key.startswith(bases)] == []
+
+    use()
+
+
+PLAIN: list[tuple[t.DataType, SearchStrategy[Any]]] = [
+    (t.StringType(), st.sampled_from([one for one in ODD_TEXTS if one.isprintable()]) | st.text(string.printable)),
+    (t.IntegerType(), st.integers(-(2**31), 2**31 - 1)),
+    (t.LongType(), st.integers(-(2**63), 2**63 - 1)),
+    (t.DoubleType(), st.floats()),
+    (t.BooleanType(), st.booleans()),
+    (t.BinaryType(), st.binary(max_size=9)),
+    (t.DateType(), st.dates()),
+    (t.TimestampNTZType(), st.datetimes()),
+]
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> tuple[t.StructType, list[dict[str, Any]]]:
+    """A schema with known and unknown columns, plain and nested ones, and some rows of it."""
+    names = st.sampled_from([*_COLUMNS]) | st.text(string.ascii_letters + "_.` ", max_size=8)
+    schema, makers = t.StructType(), dict[str, SearchStrategy[Any]]()
+    for name in draw(st.lists(names, min_size=1, max_size=4, unique_by=str.lower)):
+        kind, maker = draw(st.sampled_from(PLAIN))
+        shape = draw(st.sampled_from(["plain", "array", "struct"]))
+        if shape == "array":
+            kind, maker = t.ArrayType(kind), st.lists(maker | st.none(), max_size=3)
+        elif shape == "struct":
+            members = draw(st.lists(st.sampled_from(["id", "queue", "type", "delay", "age"]), min_size=1, unique=True))
+            kind = t.StructType([t.StructField(member, kind) for member in members])
+            maker = st.fixed_dictionaries(dict.fromkeys(members, maker | st.none()))
+        schema.add(name, kind)
+        makers[name] = maker | st.none()
+    return schema, draw(st.lists(st.fixed_dictionaries(makers), max_size=3))
+
+
+@each_dialect
+@each_number
+def test_a_frame_of_any_columns_is_written_or_refused(own: Redis, queue: BullQueue, cases: int) -> None:
+    keys, url = queue.handle.keys, str(queue.handle.connection.settings.url)
+    options = {"url": url, "prefix": keys.prefix, "protocol": queue.protocol}
+    written = 0
+
+    @tried(cases)
+    @given(columns(), st.sampled_from(["exactly-once", "at-least-once"]))
+    def write(frame: tuple[t.StructType, list[dict[str, Any]]], delivery: str) -> None:
+        nonlocal written
+        schema, rows = frame
+        named = {} if "queue" in schema.names else {"queue": "q"}
+        with suppress(SparkBullError):
+            sink = Sink(options | named | {"delivery": delivery}, schema)
+            sink.task(rows)
+            sink.commit()
+            written += 1
+
+    write()
+    assert written
+    check_queue(own, queue)
+
+
+@each_dialect
+@pytest.mark.parametrize("size", [1 << 20, 10 << 20], ids="{:,}".format)
+def test_a_large_payload_passes_as_it_is(queue: BullQueue, size: int) -> None:
+    payload = {"text": "é" * (size // 2), "list": [[{}]] * 10}
+    queue.add_many([NewJob(payload), NewJob({"n": 1})])
+    seen: list[Any] = []
+    with OurWorker(queue.handle, lambda job: seen.append(job.data)):
+        wait_until(lambda: queue.counts()["completed"] == 2, "both jobs to complete")
+    assert seen == [payload, {"n": 1}]
+    assert payload in [job.data for job in queue.page("completed")]
+
+
+@each_dialect
+@each_number
+def test_jobs_of_keys_that_get_other_types_are_processed_once_when_these_are_repaired(
+    server: EmbeddedRedis, own: Redis, queue: BullQueue, cases: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (damage, job_wait):
+        monkeypatch.setattr(module, "RETRY_S", 0.005)
+    ran = Counter[str]()
+    added = list[str]()
+    good = BullQueue("good", url=server.url, prefix=PREFIX, protocol=queue.protocol)
+    wrong = [
+        (name, kind) for name, own_kind in key_types(queue.protocol).items() for kind in MAKING if kind != own_kind
+    ]
+
+    def processor(job: RunningJob) -> None:
+        ran[f"{job.handle.keys.queue} {job.id}"] += 1
+
+    @tried(cases)
+    @given(st.lists(st.sampled_from(wrong), min_size=1, max_size=3, unique_by=lambda one: one[0]))
+    def live(damages: list[tuple[str, str]]) -> None:
+        keys = [DamagedKey(own, queue.handle, name, kind) for name, kind in damages]
+        added.extend(f"q {job_id}" for job_id in queue.add_many(NewJob({}) for _ in range(3)).ids)
+        for key in keys:
+            key.damage()
+        with suppress(SparkBullError):
+            added.append(f"q {queue.add({})}")
+        added.append(f"good {good.add({})}")
+        wait_until(lambda: ran[added[-1]], "the job of the other queue to run")
+        for key in keys:
+            key.repair()
+        wait_until(lambda: all(ran[one] for one in added), "all jobs to run")
+
+    with good, OurWorker([queue.handle, good.handle], processor, chunk_size=2) as worker:
+        live()
+        wait_until(lambda: sum(one.counts()["completed"] for one in (queue, good)) == len(added), "all to complete")
+    assert worker.error is None
+    assert ran == Counter(added)
