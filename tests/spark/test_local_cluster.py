@@ -209,8 +209,12 @@ def processor(job):
         time.sleep(0.01)
     return spark_bull.__file__
 
+spark = session()
+# The worker compares its slots with the cores that are there; the driver is one of three.
+while spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() < 3:
+    time.sleep(0.1)
 options = {"url": url, "prefix": prefix, "protocol": "bullmq", "lock_ms": int(lock_ms), "check_ms": 1000}
-with Worker(session(), "q", processor, slots=16, chunk_size=10, progress=False, **options) as worker:
+with Worker(spark, "q", processor, slots=16, chunk_size=10, progress=False, **options) as worker:
     while worker.status().completed < int(jobs):
         time.sleep(0.2)
     print(worker.status())
