@@ -11,7 +11,7 @@ local function rescue_slices(key, arg, now, rescue)
   return once(key.receipt, arg.call, arg.ttl_ms, function()
     if arg.position == '' and (call('EXISTS', key.active, key.stalled) == 0
       or not call('SET', key.stalled_check, now, 'PX', arg.check_ms, 'NX')) then
-      return {'', {}, {}}
+      return {'', {}, {}}, true
     end
     local from = string.match(arg.position, '^mark:(%d+)$')
     if not from then

@@ -679,19 +679,10 @@ class RescueReply(NamedTuple):
     failed: list[str]
 
 
-def rescue(
-    handle: QueueHandle, call: str, position: bytes, *, max_stalled: int, check_ms: int, limit: int
-) -> RescueReply:
+def rescue(handle: QueueHandle, position: bytes, *, max_stalled: int, check_ms: int, limit: int) -> RescueReply:
     """Moves stalled jobs back to the waiting ones, unless a check was made within `check_ms`; `limit` jobs at most."""
-    args = {
-        "call": call,
-        "position": position,
-        "limit": limit,
-        "max_stalled": max_stalled,
-        "check_ms": check_ms,
-        "ttl_ms": RECEIPT_TTL_MS,
-    }
-    reached, stalled, failed = handle.run("rescue", args, receipt=handle.keys.receipt(f"rescue:{call}"))
+    args = {"position": position, "limit": limit, "max_stalled": max_stalled, "check_ms": check_ms}
+    reached, stalled, failed = handle.run_once("rescue", args)
     return RescueReply(
         reached, [i.decode("utf-8", "replace") for i in stalled], [i.decode("utf-8", "replace") for i in failed]
     )

@@ -200,8 +200,7 @@ def rescue(handle: QueueHandle, *, max_stalled: int = 1, check_ms: int = 30_000,
     failed: list[str] = []
     position = b""
     while True:
-        call = uuid4().hex
-        reply = verbs.rescue(handle, call, position, max_stalled=max_stalled, check_ms=check_ms, limit=limit)
+        reply = verbs.rescue(handle, position, max_stalled=max_stalled, check_ms=check_ms, limit=limit)
         position = reply.position
         stalled += reply.stalled
         failed += reply.failed

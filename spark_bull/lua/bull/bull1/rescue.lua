@@ -9,7 +9,7 @@ local call, requeue = redis.call, stalled_requeuer(key, arg)
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   if arg.position == '' and not (call('EXISTS', key.active) == 1
     and call('SET', key.rescue_check, '1', 'PX', arg.check_ms, 'NX')) then
-    return {'', {}, {}}
+    return {'', {}, {}}, true
   end
   local from, limit = tonumber(arg.position) or 0, tonumber(arg.limit)
   local ids, back, failed = call('LRANGE', key.active, -from - limit, -from - 1), {}, {}
