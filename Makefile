@@ -7,6 +7,9 @@ RUN := $(VENV)/bin/python
 MONTHS := 3
 # The servers that the demo starts, which share its queue.
 SHARDS := 1
+# How long `make soak` runs everything at once, and the seed of its faults.
+MINUTES := 30
+SEED := 0
 NODE_PEERS := tests/node/node_modules
 PYTHON_STAMP := $(VENV)/.installed
 SPARK_CLASSES := $(VENV)/spark-classes.jsa
@@ -54,7 +57,8 @@ matrix: setup ## Run all verbs with each version of PySpark, and print a table
 matrix-tests: setup ## Run tests/spark with older versions of PySpark; VERSIONS="4.0" selects some
 	@$(RUN) tools/matrix.py --tests $(VERSIONS)
 
-soak: setup $(SPARK_CLASSES) ## Compare random histories of queues with Node, kill drivers and primaries, for over an hour
+soak: setup $(SPARK_CLASSES) ## Kill something every 20 s for MINUTES=30, compare random histories with Node; nearly two hours
+	$(RUN) -m tests.proof.soak --minutes $(MINUTES) --seed $(SEED)
 	$(RUN) -m pytest -q -m soak -n 2 $(PYTEST_ARGS)
 
 faults: setup ## Print the table of faults, planted errors and orders of calls; FAULTS_ARGS='--fault OOM' selects

@@ -37,6 +37,10 @@ class Actor:
         self._process = CONTEXT.Process(target=run, args=(place,), daemon=True)
         self._process.start()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid or 0
+
     def kill(self) -> None:
         self._process.kill()
         self._process.join()
@@ -60,14 +64,20 @@ def drive(place: Place) -> None:
     acked = {(note.name, note.number) for note in place.notes.of("acked")}
     for version in range(1, place.versions + 1):
         for name in place.names:
-            while (name, version) not in acked:
-                try:
-                    PRODUCERS[name](place, version)
-                except SparkBullError:
-                    time.sleep(AGAIN_S)
-                    continue
-                place.notes.add("acked", name, number=version)
-                acked.add((name, version))
+            if (name, version) not in acked:
+                run_program(place, name, version, PRODUCERS[name])
+
+
+def run_program(place: Place, name: str, version: int, produce: Callable[[Place, int], None]) -> None:
+    """Runs a version of a program until it has succeeded, and notes that."""
+    while True:
+        try:
+            produce(place, version)
+        except SparkBullError:
+            time.sleep(AGAIN_S)
+            continue
+        place.notes.add("acked", name, number=version)
+        return
 
 
 def work(place: Place) -> None:

@@ -6,7 +6,8 @@ The books are the rows that the driver has acknowledged, what workers and reader
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -38,41 +39,62 @@ class Cell(NamedTuple):
         return ", ".join(f"{number} {word}" for word, number in zip(words, self, strict=True) if number) or "0"
 
 
+@dataclass
 class Books:
-    """What is left in the queues, and what was noted."""
+    """What has become of the jobs of each queue, and what was noted.
 
-    def __init__(self, place: Place, client: Redis) -> None:
-        self.place = place
-        self.jobs: dict[str, list[Job]] = {}
-        self.states: dict[str, Counter[str]] = {}
-        #: By queue and job: how often it ended, when it last did, and when it first started, ms since 1970.
-        self.ends: Counter[tuple[str, str]] = Counter()
-        self.ended_at: dict[tuple[str, str], int] = {}
-        self.began_at: dict[tuple[str, str], int] = {}
-        self.open_writes = 0
+    ends, ended_at, began_at: by queue and job: how often it ended, when it last did, and when it first started, ms
+    since 1970 by the clock of Redis. acked: programs and their versions. starts: times of notes by queue and job.
+    """
+
+    place: Place
+    jobs: dict[str, list[Job]] = field(default_factory=dict)
+    states: dict[str, Counter[str]] = field(default_factory=dict)
+    ends: Counter[tuple[str, str]] = field(default_factory=Counter)
+    ended_at: dict[tuple[str, str], int] = field(default_factory=dict)
+    began_at: dict[tuple[str, str], int] = field(default_factory=dict)
+    open_writes: int = 0
+    schedulers: list[str] = field(default_factory=list)
+    acked: set[tuple[str, int]] = field(default_factory=set)
+    starts: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    results: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, place: Place, client: Redis) -> Books:
+        """What is left in Redis: all jobs, if nothing removes them."""
+        books = cls(place)
+        books.note(place.notes.all())
         worked = [queue for name in place.names for queue in WORKED.get(name, ())]
         for name in [*worked, *(["manage", "moved", "schedule"] if "manage" in place.names else [])]:
             with place.queue(name) as queue:
-                self._read(queue, client)
-        notes = place.notes.all()
+                books._read(queue, client)
+        return books
+
+    def note(self, notes: Sequence[Note]) -> None:
         self.acked = {(note.name, note.number) for note in notes if note.what == "acked"}
         self.starts = _by_job(note for note in notes if note.what == "start")
         self.results = {(note.name, note.number): note.job_id for note in notes if note.what == "result"}
 
+    def add(self, queue: str, jobs: list[Job]) -> None:
+        self.jobs[queue] = jobs
+        self.states[queue] = Counter(job.state for job in jobs)
+
+    def see(self, queue: str, event: bytes, fields: Mapping[bytes, bytes]) -> None:
+        """Takes an event of a queue, in the order of the events."""
+        job, at = (queue, fields.get(b"jobId", b"").decode()), int(event.partition(b"-")[0])
+        if fields[b"event"] in (b"completed", b"failed"):
+            self.ends[job] += 1
+            self.ended_at[job] = at
+        elif fields[b"event"] == b"active":
+            self.began_at.setdefault(job, at)
+
     def _read(self, queue: BullQueue, client: Redis) -> None:
-        name = queue.name
-        self.jobs[name] = [job for state in queue.counts() for job in queue.page(state, 0, 100_000)]
-        self.states[name] = Counter(job.state for job in self.jobs[name])
+        self.add(queue.name, [job for state in queue.counts() for job in queue.page(state, 0, 100_000)])
         self.open_writes += sum(record.state == "open" for record in queue.writes())
-        if name == "schedule":
+        if queue.name == "schedule":
             self.schedulers = [one.id for one in queue.schedulers()]
         for event, fields in client.xrange(queue.handle.keys["events"]):
-            job, at = (name, fields.get(b"jobId", b"").decode()), int(event.partition(b"-")[0])
-            if fields[b"event"] in (b"completed", b"failed"):
-                self.ends[job] += 1
-                self.ended_at[job] = at
-            elif fields[b"event"] == b"active":
-                self.began_at.setdefault(job, at)
+            self.see(queue.name, event, fields)
 
     def overlap(self, former: Job, later: Job) -> bool:
         """Whether a job has started before another one ended, by the events of Redis."""
@@ -99,7 +121,7 @@ def _by_job(notes: Iterable[Note]) -> dict[tuple[str, str], list[int]]:
     return found
 
 
-def _rows_once(books: Books, name: str, queue: str = "") -> Cell:
+def rows_once(books: Books, name: str, queue: str = "") -> Cell:
     """Each row of acknowledged versions is one job; a version that was not acknowledged is there as a whole, or not."""
     rows, expected = books.rows(queue or name), books.expected(name)
     lost = sum(rows[row] == 0 for row in expected)
@@ -107,16 +129,16 @@ def _rows_once(books: Books, name: str, queue: str = "") -> Cell:
 
 
 def _in_row_order(books: Books, name: str) -> Cell:
-    """As `_rows_once`; ids, which Redis counts, follow the order of the rows."""
+    """As `rows_once`; ids, which Redis counts, follow the order of the rows."""
     ids = {job.data["row"]: int(job.id) for job in books.jobs[name]}
     versions = range(1, books.place.versions + 1)
     ordered = [[ids[row] for row in rows_of(name, version) if row in ids] for version in versions]
     wrong = sum(before > after for version in ordered for before, after in pairwise(version))
-    return _rows_once(books, name)._replace(out_of_order=wrong, stuck=books.open_writes)
+    return rows_once(books, name)._replace(out_of_order=wrong, stuck=books.open_writes)
 
 
 def _least(books: Books, name: str) -> Cell:
-    once = _rows_once(books, name)
+    once = rows_once(books, name)
     return once._replace(repeats=once.twice, twice=0)
 
 
@@ -132,7 +154,7 @@ def _unique(books: Books, name: str) -> Cell:
 def _flow(books: Books, name: str) -> Cell:
     """Each parent has its children, and has started after they have ended."""
     children = books.rows("child")
-    once = _rows_once(books, name)
+    once = rows_once(books, name)
     lost = sum(children[f"{row}.{n}"] == 0 for row in books.rows(name) for n in range(2))
     child = {job.data["row"]: job for job in books.jobs["child"]}
     pairs = [(child.get(f"{parent.data['row']}.{n}"), parent) for parent in books.jobs[name] for n in range(2)]
@@ -164,12 +186,12 @@ def _sequence(books: Books, name: str) -> Cell:
     for jobs in by_key.values():
         jobs.sort(key=lambda job: tuple(map(int, job.data["row"].split(".")[1:])))
         early += sum(books.overlap(former, later) for former, later in pairwise(jobs))
-    return _rows_once(books, name)._replace(stuck=books.stuck(name), out_of_order=early)
+    return rows_once(books, name)._replace(stuck=books.stuck(name), out_of_order=early)
 
 
 def _manage(books: Books, name: str) -> Cell:
     """Each job was moved once, each scheduler exists once and has one next job."""
-    moved = _rows_once(books, name, "moved")
+    moved = rows_once(books, name, "moved")
     versions = [version for acked, version in books.acked if acked == name]
     lost = sum(f"s{version}" not in books.schedulers for version in versions)
     following = Counter(job.id.rpartition(":")[0] for job in books.jobs["schedule"])
@@ -180,7 +202,7 @@ def _manage(books: Books, name: str) -> Cell:
 
 def _most(books: Books, name: str) -> Cell:
     twice = sum(len(times) - 1 for (queue, _), times in books.starts.items() if queue == name)
-    return _rows_once(books, name)._replace(twice=twice, stuck=books.stuck(name))
+    return rows_once(books, name)._replace(twice=twice, stuck=books.stuck(name))
 
 
 def _added(books: Books, name: str) -> Cell:
@@ -209,7 +231,8 @@ def collected(books: Books) -> Cell:
     return Cell(lost=sum(found[one] == 0 for one in ended), twice=sum(times - 1 for times in found.values()))
 
 
-_BALANCES: dict[str, Callable[[Books, str], Cell]] = {
+#: What each promise says of the jobs of a producer.
+BALANCES: dict[str, Callable[[Books, str], Cell]] = {
     "write": _in_row_order,
     "stream": _in_row_order,
     "least": _least,
@@ -217,17 +240,17 @@ _BALANCES: dict[str, Callable[[Books, str], Cell]] = {
     "flow": _flow,
     "batch": _batch,
     "sequence": _sequence,
-    "ids": _rows_once,
+    "ids": rows_once,
     "manage": _manage,
     "most": _most,
     "added": _added,
 }
-assert _BALANCES.keys() == PRODUCERS.keys()
+assert BALANCES.keys() == PRODUCERS.keys()
 
 
 def balance(books: Books) -> dict[str, Cell]:
     """A cell for each promise."""
-    cells = {name: _BALANCES[name](books, name) for name in books.place.names}
+    cells = {name: BALANCES[name](books, name) for name in books.place.names}
     for name, cell in cells.items():
         undone = books.place.versions - sum(acked == name for acked, _ in books.acked)
         cells[name] = cell._replace(stuck=cell.stuck + undone)

@@ -7,7 +7,7 @@ that Spark has given up writes the same rows, also after the commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ def rows_of(name: str, version: int) -> list[str]:
     return [f"{name}.{version}.{n}" for n in range(ROWS_PER_VERSION)]
 
 
-def _save(
+def save(
     place: Place,
     queue: str,
     rows: Sequence[dict[str, Any]],
@@ -62,6 +62,7 @@ def _save(
     batch: Identity | None = None,
     **options: str,
 ) -> None:
+    """Writes rows as Spark does, in two tasks."""
     own = {"url": place.url, "prefix": place.prefix, "protocol": "bullmq", "queue": queue, "retryMs": str(RETRY_MS)}
     own |= {"chunkSize": "2", "failOnDataLoss": "false", **options}
     sink = kind(own, schema, batch)
@@ -79,28 +80,29 @@ def _save(
         sink.attempt(parts[0])
 
 
-def _plain(name: str, version: int) -> list[dict[str, Any]]:
+def plain(name: str, version: int) -> list[dict[str, Any]]:
     return [{"row": row, "key": f"k{n % KEYS}"} for n, row in enumerate(rows_of(name, version))]
 
 
-def _once(name: str, version: int) -> dict[str, str]:
+def once(name: str, version: int) -> dict[str, str]:
+    """The options by which a version of a program writes once."""
     return {"txnAppId": name, "txnVersion": str(version)}
 
 
 def _write(place: Place, version: int) -> None:
-    _save(place, "write", _plain("write", version), **_once("write", version))
+    save(place, "write", plain("write", version), **once("write", version))
 
 
 def _stream(place: Place, version: int) -> None:
-    _save(place, "stream", _plain("stream", version), batch=Identity("query", version - 1))
+    save(place, "stream", plain("stream", version), batch=Identity("query", version - 1))
 
 
 def _at_least_once(place: Place, version: int) -> None:
-    _save(place, "least", _plain("least", version), delivery="at-least-once", **_once("least", version))
+    save(place, "least", plain("least", version), delivery="at-least-once", **once("least", version))
 
 
 def _unique(place: Place, version: int) -> None:
-    _save(place, "unique", _plain("unique", version), uniqueBy="key", **_once("unique", version))
+    save(place, "unique", plain("unique", version), uniqueBy="key", **once("unique", version))
 
 
 def _children(place: Place, version: int) -> None:
@@ -108,37 +110,46 @@ def _children(place: Place, version: int) -> None:
         {"data": {"row": row}, "children": [{"data": {"row": f"{row}.{n}"}, "queue": "child"} for n in range(2)]}
         for row in rows_of("flow", version)
     ]
-    _save(place, "flow", rows, FLOWS, **_once("flow", version))
+    save(place, "flow", rows, FLOWS, **once("flow", version))
 
 
 def _on_finish(place: Place, version: int) -> None:
     callback = {"name": "done", "queue": "callback", "data": {"row": f"callback.{version}"}}
-    _save(place, "batch", _plain("batch", version), onFinish=json.dumps(callback), **_once("batch", version))
+    save(place, "batch", plain("batch", version), onFinish=json.dumps(callback), **once("batch", version))
 
 
 def _sequence(place: Place, version: int) -> None:
-    _save(place, "sequence", _plain("sequence", version), sequenceBy="key", **_once("sequence", version))
+    save(place, "sequence", plain("sequence", version), sequenceBy="key", **once("sequence", version))
 
 
 def _with_ids(place: Place, version: int) -> None:
     """The program has no identity, and writes its rows twice."""
     rows = [{"row": row, "jobId": row} for row in rows_of("ids", version)]
     for _ in range(2):
-        _save(place, "ids", rows, ROWS_WITH_ID, jobColumns="jobId")
+        save(place, "ids", rows, ROWS_WITH_ID, jobColumns="jobId")
+
+
+def move(place: Place, version: int) -> None:
+    rows = [{"row": row, "jobId": row} for row in rows_of("manage", version)]
+    save(place, "manage", rows, ROWS_WITH_ID, jobColumns="jobId", **once("new", version))
+    changes = [{"id": row["jobId"]} for row in rows]
+    moving = {"mode": "manage", "action": "move", "to": "moved"}
+    save(place, "manage", changes, CHANGES, ManageSink, **moving, **once("move", version))
+
+
+def plan(place: Place, version: int, schedulers: Mapping[str, str]) -> None:
+    """schedulers: the interval of each, by its id."""
+    rows = [{"id": name, "every": every} for name, every in schedulers.items()]
+    save(place, "schedule", rows, SCHEDULES, ScheduleSink, mode="schedule", **once("plan", version))
 
 
 def _manage(place: Place, version: int) -> None:
-    rows = [{"row": row, "jobId": row} for row in rows_of("manage", version)]
-    _save(place, "manage", rows, ROWS_WITH_ID, jobColumns="jobId", **_once("new", version))
-    changes = [{"id": row["jobId"]} for row in rows]
-    moving = {"mode": "manage", "action": "move", "to": "moved"}
-    _save(place, "manage", changes, CHANGES, ManageSink, **moving, **_once("move", version))
-    schedule = [{"id": f"s{version}", "every": "PT1H"}]
-    _save(place, "schedule", schedule, SCHEDULES, ScheduleSink, mode="schedule", **_once("plan", version))
+    move(place, version)
+    plan(place, version, {f"s{version}": "PT1H"})
 
 
 def _at_most_once(place: Place, version: int) -> None:
-    _save(place, "most", _plain("most", version), delivery="at-most-once", **_once("most", version))
+    save(place, "most", plain("most", version), delivery="at-most-once", **once("most", version))
 
 
 def _add(place: Place, version: int) -> None:

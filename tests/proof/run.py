@@ -51,7 +51,7 @@ def run(fault: Fault, seed: int, versions: int, names: Sequence[str] = tuple(PRO
                 times = _inject(fault, site, place)
                 _settle(site, place)
                 with site.primary as client:
-                    return Column(times, balance(Books(_directly(site, place), client)))
+                    return Column(times, balance(Books.read(_directly(site, place), client)))
             finally:
                 for actor in site.actors.values():
                     actor.kill()
@@ -114,7 +114,7 @@ def _is_quiet(place: Place, client: Redis) -> bool:
             unfinished = any(count for state, count in queue.counts().items() if state not in FINAL)
             if unfinished and name not in ("manage", "schedule"):
                 return False
-    return collected(Books(place, client)).lost == 0
+    return collected(Books.read(place, client)).lost == 0
 
 
 def _directly(site: Site, place: Place) -> Place:

@@ -35,14 +35,14 @@ def test_books_show_what_is_lost_twice_and_stuck(tmp_path: Path) -> None:
     with EmbeddedRedis() as server, Redis.from_url(server.url) as client:
         place = Place(server.url, "proof", Notes(tmp_path / "notes"), versions=1, names=("write", "most"))
         drive(place)
-        assert balance(Books(place, client))["write"] == Cell()
+        assert balance(Books.read(place, client))["write"] == Cell()
         with place.queue("write") as queue:
             first, second, *_ = queue.page("wait")
             queue.add(second.data)
             queue.remove(first.id)
         for _ in range(2):
             place.notes.add("start", "most", job_id="1")
-        cells = balance(Books(place, client))
+        cells = balance(Books.read(place, client))
     assert cells["write"]._replace(out_of_order=0) == Cell(lost=1, twice=1)
     assert cells["most"] == Cell(twice=1, stuck=6)
     assert cells["worker"] == Cell(stuck=6)

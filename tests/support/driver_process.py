@@ -23,10 +23,19 @@ class DriverProcess:
     def __init__(self, log: Path, module: str, **plan: Any) -> None:
         self._log = log
         command = [sys.executable, "-m", module, json.dumps(plan)]
-        with log.open("wb") as output:
+        with log.open("ab") as output:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, start_new_session=True, stdout=output, stderr=subprocess.STDOUT
             )
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is that of the session of all its processes."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
 
     def check(self) -> None:
         """Fails when the driver has ended."""

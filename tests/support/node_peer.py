@@ -39,6 +39,10 @@ class NodePeer:
     def alive(self) -> bool:
         return self._process.alive
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def call(self, cmd: str, timeout: float = PATIENCE_S, **arguments: Any) -> Any:
         """Send a command and return its result; the library's error is raised as NodeError."""
         return self._process.call(self._session, cmd, timeout, **arguments)

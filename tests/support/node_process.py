@@ -57,6 +57,10 @@ class NodeProcess:
     def alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def open(self, prefix: str) -> int:
         """Begins a session with one prefix for all its queues, and returns its number."""
         session = next(self._sessions)

@@ -1,0 +1,49 @@
+"""The Spark drivers of the soak, as separate processes with a JVM each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+import spark_bull
+from tests.proof.notes import Notes
+from tests.proof.producers import RETRY_MS, Place
+
+#: Heap of a JVM.
+MEMORY = "512m"
+
+
+def session(cores: int) -> SparkSession:
+    """A session whose tasks are tried again, as their processes are killed."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": MEMORY,
+        # All of the heap is resident from the beginning: what grows is something else, and a full heap is an error.
+        "spark.driver.extraJavaOptions": f"-Xms{MEMORY} -XX:+AlwaysPreTouch -XX:+ExitOnOutOfMemoryError",
+        "spark.sql.shuffle.partitions": "2",
+        # A kill in the first batch leaves a temporary file, and Spark refuses the checkpoint then.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+        # What Spark keeps of past jobs and batches would grow up to its limits during the whole run.
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "100",
+        "spark.sql.ui.retainedExecutions": "20",
+        "spark.sql.streaming.numRecentProgressUpdates": "10",
+    }
+    builder = SparkSession.builder.master(f"local[{cores},8]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark_bull.register(spark)
+    return spark
+
+
+def place_of(plan: dict[str, str]) -> Place:
+    return Place(plan["url"], plan["prefix"], Notes(Path(plan["notes"])), 0, ())
+
+
+def options_of(place: Place) -> dict[str, Any]:
+    """How the data source reaches the queues."""
+    return {"url": place.url, "prefix": place.prefix, "protocol": "bullmq", "retryMs": str(RETRY_MS)}

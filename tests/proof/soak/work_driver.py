@@ -1,0 +1,58 @@
+"""A Spark driver with a worker of each engine, until it is killed.
+
+python -m tests.proof.soak.work_driver '{"url": "…", "prefix": "…", "notes": "…"}'
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from spark_bull import Worker
+from tests.proof.actors import CHECK_MS
+from tests.proof.producers import RETRY_MS
+from tests.proof.soak.programs import ALL_QUEUES, AT_ONCE
+from tests.proof.soak.slots import LOCK_MS, STREAMED, processor
+from tests.proof.soak.spark import place_of, session
+
+#: A job may lose its worker as often as workers are killed.
+MAX_STALLED = 1_000
+
+
+def echo(jobs: DataFrame) -> DataFrame:
+    return jobs.select("id", "token", f.struct("data.row").alias("returnvalue"))
+
+
+def main(plan: dict[str, str]) -> None:
+    place = place_of(plan)
+    spark = session(3)
+    common = {"url": place.url, "prefix": place.prefix, "protocol": "bullmq", "retry_ms": RETRY_MS}
+    common |= {"lock_ms": LOCK_MS, "check_ms": CHECK_MS, "max_stalled": MAX_STALLED, "progress": False}
+    loop = Worker(
+        spark,
+        queues=[queue for queue in ALL_QUEUES if queue != STREAMED],
+        processor=processor(place.notes),
+        slots=1,
+        concurrency=4,
+        group={"by": "tenant", "concurrency": AT_ONCE},
+        **common,  # type: ignore[arg-type]
+    )
+    stream = Worker(
+        spark,
+        STREAMED,
+        echo,
+        engine="stream",
+        payload_schema="row STRING",
+        checkpoint=str(place.notes.path.parent / "work"),
+        **common,  # type: ignore[arg-type]
+    )
+    with loop, stream:
+        while not (loop.await_termination(1) or stream.await_termination(1)):
+            pass
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
