@@ -30,13 +30,12 @@ class Size(NamedTuple):
 class Slope(NamedTuple):
     """By least squares. mean: MB. per_hour, error: change over the run and its standard error, MB per hour.
 
-    with_age: change with the age of the process, MB per hour; 0 if that is not another time than that of the run.
+    hours: of the measured time. What changes with the age of a process that was started again is not in it.
     """
 
     mean: float
     per_hour: float
     error: float
-    with_age: float
     hours: float
 
     @property
@@ -45,7 +44,7 @@ class Slope(NamedTuple):
         return (self.per_hour - 2 * self.error) * self.hours > FLAT * self.mean
 
     def __str__(self) -> str:
-        return f"{self.mean:,.1f} | {self.per_hour:+,.1f} ± {self.error:,.1f} | {self.with_age:+,.1f}"
+        return f"{self.mean:,.1f} | {self.per_hour:+,.1f} ± {self.error:,.1f}"
 
 
 def slope(samples: Sequence[Size]) -> Slope | None:
@@ -60,9 +59,8 @@ def slope(samples: Sequence[Size]) -> Slope | None:
     found, *_ = np.linalg.lstsq(given, sizes, rcond=None)
     rest = sizes - given @ found
     variance = rest @ rest / (len(sizes) - given.shape[1]) * np.linalg.pinv(given.T @ given)
-    with_age = float(found[2]) if restarted else 0.0
     hours = float(np.ptp(at)) / 3600
-    return Slope(float(sizes.mean()), float(found[1]), float(np.sqrt(variance[1, 1])), with_age, hours)
+    return Slope(float(sizes.mean()), float(found[1]), float(np.sqrt(variance[1, 1])), hours)
 
 
 class Memory:

@@ -44,8 +44,8 @@ def lines(report: Report) -> Iterator[str]:
         books = str(one.cell) if one.balances else f"do not balance, {one.cell}"
         yield f"| {TITLES[name]} | {one.dispatched:,} | {one.deduplicated:,} | {outcomes} | {one.wrong} | {books} |"
     yield f"\nworkers: {report.balance.worked}\nresults: {report.balance.collected}"
-    yield "\n| memory of | mean, MB | change over the run, MB per hour | with age, MB per hour |\n|---|---|---|---|"
-    yield from (f"| {name} | {slope or '– | – | –'} |" for name, slope in sorted(report.slopes.items()))
+    yield "\n| memory of | mean, MB | change over the run, MB per hour |\n|---|---|---|"
+    yield from (f"| {name} | {slope or '– | –'} |" for name, slope in sorted(report.slopes.items()))
     yield "\n| kept in Redis at the end | keys | kB |\n|---|---|---|"
     yield from (f"| {kind} | {keys:,} | {size / 1024:,.0f} |" for kind, (keys, size) in sorted(report.kept.items()))
 
