@@ -6,10 +6,13 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import Literal
 
 from spark_bull.errors import ScriptError
 
 Read = Callable[[str], str]
+#: What an include defines.
+Kind = Literal["function", "table", "other"]
 
 _TAG = re.compile(r"^-- @(keys|args|returns|include)\b[ \t]*(.*)$", re.MULTILINE)
 # A comment, or the use of a key or an argument.
@@ -30,11 +33,30 @@ class LuaFile:
 
 @dataclass(frozen=True)
 class Include:
-    """A file that others include. defines: the name that they use. scope: its code, in which other names are local."""
+    """A file that others include. defines: the name that they use, for a value of this kind. code: its text, in which
+    the definition is an assignment. has_helpers: whether it has other functions of its own.
+    """
 
     file: LuaFile
     defines: str
-    scope: str
+    kind: Kind
+    code: str
+    has_helpers: bool
+
+    def scope(self, inner: str) -> str:
+        """The definition, and `inner`, which only this file uses, in a scope of their own.
+
+        A function makes both when it is first called, a table of functions when it is first indexed, and replaces
+        itself: most calls of a script use few of its functions, and to make one takes about as long as to call it.
+        """
+        name = self.defines
+        if self.kind == "function" and (inner or self.has_helpers):
+            begin, end = f"function {name}(...)", f"return {name}(...)\nend"
+        elif self.kind == "table" and self.has_helpers:
+            begin, end = f"{name} = setmetatable({{}}, {{__index = function(_, name)", f"return {name}[name]\nend}})"
+        else:
+            begin, end = "do", "end"
+        return "\n".join(filter(None, (f"local {name}", begin, inner, self.code, end)))
 
 
 def lua_file(text: str) -> LuaFile:
@@ -55,13 +77,15 @@ def _included(value: str) -> list[str]:
 def include(name: str, read: Read) -> Include:
     """The include `name`, such as `lib/push`. Raises ScriptError if it does not define what it is named after.
 
-    That is a function or a table of the file's name, or a constant of that name in capitals. The definition becomes an
-    assignment to a variable outside the scope.
+    That is a function or a table of the file's name, or a constant of that name in capitals.
     """
     file, stem = lua_file(read(f"{name}.lua")), name.rpartition("/")[2]
-    for found in _DEFINITION.finditer(file.text):
+    definitions = [*_DEFINITION.finditer(file.text)]
+    for found in definitions:
         if found[2] in (stem, stem.upper()):
+            has_helpers = any(other[1] for other in definitions if other is not found)
             before, after = file.text[: found.start()], file.text[found.end() :]
-            scope = f"local {found[2]}\ndo\n{before}{found[1] or ''}{found[2]}{after}\nend"
-            return Include(file, found[2], scope)
+            code = f"{before}{found[1] or ''}{found[2]}{after}"
+            kind: Kind = "function" if found[1] else "table" if after.startswith(" = {") else "other"
+            return Include(file, found[2], kind, code, has_helpers)
     raise ScriptError(f"expected `{name}.lua` to define `{stem}`, as an include is named after what it defines")

@@ -14,7 +14,8 @@ others: optional keys (`name?`), a last one that takes all that remain (`name...
 
 An include defines one name for the files that include it: that of its file, as a function or a table (`push.lua`:
 `local function push` or `local push = {…}`), or in capitals as a constant. All its other names are its own. Without
-these scopes, a script with many includes would exceed Lua's limit of 200 local variables.
+these scopes, a script with many includes would exceed Lua's limit of 200 local variables. Includes that serve only one
+other include are made inside it, and if it is a function, when it is first called: see `Include.scope`.
 
 The script `bullmq/add` is `verbs/add.lua` unless there is a `bullmq/add.lua`. In an include, `{dialect}` is the folder
 of the dialect whose script is loaded, or the nearest one around it that has the file: `{dialect}/lib/push` is
@@ -29,17 +30,22 @@ Files are read with importlib.resources, which also works in a zip file passed t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
+from itertools import takewhile
 from typing import Final
 
 from spark_bull.errors import ScriptError
 from spark_bull.store.lua_files import Include, LuaFile, Read, include, lua_file
 
 Value = str | bytes | int | float
+#: The includes around a scope, the outermost one first.
+Place = tuple[str, ...]
 
+#: Lua finds a local variable faster than a global one.
+_TABLES = "local KEYS, ARGV = KEYS, ARGV"
 _OPTIONAL, _REST = "?", "..."
 #: The include that checks the types of keys.
 CHECK: Final = "lib/check_types"
@@ -131,17 +137,17 @@ def assemble(name: str, read: Read) -> Script:
     if "returns" not in script.contract:
         raise ScriptError(f"script `{name}` has an incomplete contract, missing: returns")
     included: dict[str, Include] = {}
+    users: dict[str, list[str]] = {}
     has_types = _has_key_types(folder, read)
     for file in (*script.includes, *([CHECK] if has_types else [])):
-        _resolve(file, folder, read, included, path=(name,))
+        _resolve(file, folder, read, included, users, path=(name,))
     _check_names(name, included)
     files = [script, *(found.file for found in included.values())]
     keys = _names(script.contract.get("keys", ""), *(file.keys for file in files))
     args = _names(script.contract.get("args", ""), *(file.args for file in files))
-    scopes = [found.scope for found in included.values()]
-    bindings = [_binding("key", "KEYS", keys), _binding("arg", "ARGV", args)]
+    bindings = [_TABLES, _binding("key", "KEYS", keys), _binding("arg", "ARGV", args)]
     check = ["check_types(key)"] if has_types else []
-    source = "\n".join([*bindings, *scopes, *check, script.text])
+    source = "\n".join([*bindings, _scopes(included, _places(name, users, included)), *check, script.text])
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, keys, args, script.contract["returns"], source, sha)
 
@@ -185,17 +191,46 @@ def _check_names(script: str, included: Mapping[str, Include]) -> None:
             raise ScriptError(f"expected one include of `{script}` to define `{found.defines}`, got: {both}")
 
 
-def _resolve(file: str, folder: str, read: Read, done: dict[str, Include], path: tuple[str, ...]) -> None:
-    """Adds an include to `done`, after all files that it includes."""
+def _resolve(
+    file: str, folder: str, read: Read, done: dict[str, Include], users: dict[str, list[str]], path: tuple[str, ...]
+) -> None:
+    """Adds an include to `done`, after all files that it includes, and the last file of `path` to its users."""
     name = _nearest(file, folder, read)
     if name in path:
         raise ScriptError("expected includes without a cycle, got: " + " -> ".join((*path, name)))
+    users.setdefault(name, []).append(path[-1])
     if name in done:
         return
     found = _read_include(name, read, by=path[-1])
     for used in found.file.includes:
-        _resolve(used, folder, read, done, (*path, name))
+        _resolve(used, folder, read, done, users, (*path, name))
     done[name] = found
+
+
+def _places(script: str, users: Mapping[str, Sequence[str]], included: Iterable[str]) -> dict[str, Place]:
+    """Where the scope of each include is: inside those of the includes through which all its users reach it."""
+    places: dict[str, Place] = {}
+    inside: dict[str, Place] = {script: ()}
+    # All users of an include come after it.
+    for name in reversed([*included]):
+        places[name] = _shared([inside[user] for user in users[name]])
+        inside[name] = (*places[name], name)
+    return places
+
+
+def _shared(places: Sequence[Place]) -> Place:
+    """The includes with which all places begin."""
+    together = zip(*places, strict=False)
+    return tuple(names[0] for names in takewhile(lambda names: len({*names}) == 1, together))
+
+
+def _scopes(included: Mapping[str, Include], places: Mapping[str, Place], place: Place = ()) -> str:
+    """The scopes at a place, each with those inside it."""
+    return "\n".join(
+        found.scope(_scopes(included, places, (*place, name)))
+        for name, found in included.items()
+        if places[name] == place
+    )
 
 
 def _read_include(name: str, read: Read, by: str) -> Include:

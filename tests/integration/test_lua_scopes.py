@@ -52,6 +52,18 @@ def test_includes_see_neither_helpers_nor_constants_of_each_other(client: Redis)
     assert client.eval("local helper, LIMIT\n" + source, 0) == [1, 2, b"nil", b"nil"]
 
 
+def test_a_function_and_what_only_it_uses_are_made_once_when_it_is_first_called(client: Redis) -> None:
+    files = {
+        "a.lua": "-- @returns how many were made, before and after two calls\n-- @include b log\n"
+        "local before = #LOG\nreturn {before, b(2), b(3), #LOG}",
+        "b.lua": "-- @include c log\nLOG[#LOG + 1] = 'b'\nlocal function helper(n)\n  return n * C\nend\n"
+        "local function b(n)\n  return helper(n)\nend",
+        "c.lua": "-- @include log\nLOG[#LOG + 1] = 'c'\nlocal C = 7",
+        "log.lua": "local LOG = {}",
+    }
+    assert client.eval(assemble("a", lambda path: files[path]).source, 0) == [0, 14, 21, 2]
+
+
 @pytest.mark.parametrize(
     ("source", "most", "upvalues", "names"),
     [

@@ -9,6 +9,7 @@ import pytest
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import ScriptError
+from spark_bull.store.lua_files import include
 from spark_bull.store.scripts import CHECK, assemble, load
 from tests.support.lua_scripts import FILES, INCLUDES, SCRIPT_FILES, SCRIPTS, folders_of, includes_of, text_of
 
@@ -95,6 +96,20 @@ def test_includes_are_inserted_once_before_their_users() -> None:
     source = assemble("a", reader(files)).source
     assert re.findall(r"^local (\w+)$", source, re.MULTILINE) == ["D", "b", "c"]
     assert source.endswith("body()")
+
+
+def test_an_include_is_made_inside_the_one_through_which_all_uses_of_it_go() -> None:
+    files = {
+        "a.lua": script("-- @include b c\nreturn b() + c()"),
+        "b.lua": "-- @include d e\nlocal function b()\n  return d() + e()\nend",
+        "c.lua": "-- @include e\nlocal function c()\n  return e()\nend",
+        "d.lua": "-- @include f\nlocal function d()\n  return F\nend",
+        "e.lua": "local function e()\n  return 1\nend",
+        "f.lua": "local F = 1",
+    }
+    made = assemble("a", reader(files)).source
+    inside = {name: made[made.index(f"local {name}\n") :].partition(f"return {name}(...)\nend")[0] for name in "bd"}
+    assert ("local d\n" in inside["b"], "local F\n" in inside["d"], "local e\n" in inside["b"]) == (True, True, False)
 
 
 def test_an_include_that_is_missing_is_an_error_that_names_both_files() -> None:
@@ -217,6 +232,16 @@ def test_no_file_uses_keys_or_argv_by_position() -> None:
     texts = {file: code_of(text_of(file)) for file in FILES}
     using = [file for file, code in texts.items() if re.search(r"\b(KEYS|ARGV)\b", code)]
     assert not using, "read `key.name` and `arg.name`"
+
+
+def test_includes_that_are_tables_of_functions_are_only_indexed() -> None:
+    """They are made when they are first indexed."""
+    for file in INCLUDES:
+        made = include(file, lambda path: text_of(path.removesuffix(".lua")))
+        if made.kind == "table" and made.has_helpers:
+            users = [user for user in FILES if any(used.endswith(f"/{made.defines}") for used in includes_of(user))]
+            loose = [user for user in users if re.search(rf"(?<![.\w]){made.defines}\b(?!\.)", code_of(text_of(user)))]
+            assert not loose, f"{file}: {loose}"
 
 
 def test_every_include_is_included_somewhere() -> None:
