@@ -64,8 +64,8 @@ class ClaimedChunk(NamedTuple):
         if not self.ids or not self.columns:
             return []
         made = self.values(dialect)
-        made["data"] = converted(made["data"], lambda text: text or "")
-        made["opts"] = converted(made["opts"], lambda text: text or "{}")
+        made["data"] = _filled(made["data"], "")
+        made["opts"] = _filled(made["opts"], "{}")
         count = len(self.ids)
         columns = (listed(made[name], count) for name in ClaimedJob._field_defaults)
         return list(map(ClaimedJob, self.ids, *columns))
@@ -86,10 +86,15 @@ class ClaimedChunk(NamedTuple):
 
 
 def _unsound_places(column: Any, count: int, is_sound: Callable[[str], bool]) -> list[int]:
-    """Where a column holds a text that is not sound."""
-    if not isinstance(column, list):
-        return [] if not column or is_sound(column) else list(range(count))
-    return [place for place, text in enumerate(column) if text and not is_sound(text)]
+    """Where a column holds a text that is not sound. Equal texts are checked once."""
+    texts = column if isinstance(column, list) else [column]
+    unsound = {text for text in set(texts) if text and not is_sound(text)}
+    return [place for place, text in enumerate(listed(column, count)) if text in unsound] if unsound else []
+
+
+def _filled(column: Any, default: str) -> Any:
+    """The column with a text in place of those that are empty or missing."""
+    return [text or default for text in column] if isinstance(column, list) else column or default
 
 
 def _is_count(text: str) -> bool:

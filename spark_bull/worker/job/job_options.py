@@ -14,7 +14,8 @@ from spark_bull.model.outcomes import ClaimedJob, Keep
 
 #: Larger numbers in a job's options are ignored.
 _MAX_OPTION: Final = 2**53
-#: What the options of a job with a lock duration of its own contain; others are not parsed for it.
+#: What the options of a job with a lock duration of its own contain. Options are not parsed for what they do not
+#: contain: that takes longer than all else that a plain job costs, and each job with an id of its own has other text.
 _LOCK_MS: Final = f'"{LOCK_MS}":'
 
 
@@ -70,6 +71,11 @@ def runs_at_most_once(opts: str) -> bool:
     return AT_MOST_ONCE in opts and job_options(opts).at_most_once
 
 
+def timeout_of(opts: str) -> int:
+    """Maximum duration of a job with these options, ms; 0: none."""
+    return job_options(opts).timeout if "timeout" in opts else 0
+
+
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a value of an option counts as a number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _MAX_OPTION
@@ -104,7 +110,6 @@ def keep_rule(value: object) -> Keep:
 def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Keep:
     """Returns how many finished jobs to keep. name: removeOnComplete or removeOnFail; default: rule of the worker."""
     if name not in opts:
-        # Parsing takes longer than all else that a plain job costs, and each job with an id of its own has other text.
         return default
     options = job_options(opts)
     given: Any = options.keep_completed if name == "removeOnComplete" else options.keep_failed

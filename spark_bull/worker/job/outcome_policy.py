@@ -117,6 +117,8 @@ def returnvalue_text(dialect: Dialect, value: Any) -> str:
 def _kept_value(result: Result, text: str) -> str:
     """What Redis has of a return value. Raises NoReturnValue if it cannot be stored elsewhere."""
     job = result.job
+    if job.handle.payloads.is_plain:
+        return text
     try:
         return job.handle.kept("returnvalue", text, f"{job.id}:{job.token}")
     except Exception as error:  # A file system raises anything.

@@ -21,7 +21,7 @@ from spark_bull.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.manage.child_removal import remove_unprocessed_children
 from spark_bull.queue.manage.deduplication import free
 from spark_bull.worker.job.checkpoint import Reported
-from spark_bull.worker.job.job_options import job_options
+from spark_bull.worker.job.job_options import job_options, timeout_of
 
 _UNSET: Any = object()
 #: Held to create the lock of a job.
@@ -183,7 +183,7 @@ class RunningJob:
     @property
     def timeout(self) -> int:
         """Maximum duration of the job by its option `timeout`, ms; 0: none."""
-        return job_options(self.claimed.opts).timeout
+        return timeout_of(self.claimed.opts)
 
     @property
     def remaining_ms(self) -> int | None:

@@ -10,7 +10,6 @@ from spark_bull.clock import monotonic_s
 from spark_bull.errors import UnrecoverableError
 from spark_bull.model.outcomes import Claim, ClaimedJob, Outcomes
 from spark_bull.queue.process.claim import parts_to_return
-from spark_bull.worker.job.job_options import own_locks
 from spark_bull.worker.job.job_runner import Result, Runner
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.cancel_reader import Cancelled
@@ -189,29 +188,30 @@ class ChunkLoop(SlotLoop):
     def _run(self, queue: SlotQueue, claim: Claim) -> _Processed:
         """Runs a chunk and returns the outcomes that are not settled yet, whose jobs keep their locks until then."""
         started = settled_at = monotonic_s()
-        done, parts = 0, list[Outcomes]()
+        done, parts, is_large = 0, list[Outcomes](), False
         running = queue.running(claim.jobs, claim.token)
         self._current = _Current(claim.token, running)
-        ids = [job.id for job in claim.jobs]
-        queue.keeper.hold(claim.token, ids, claim.now, own_locks(claim.jobs))
         for runner, jobs in self._divided(running):
             begun = monotonic_s()
             for results in runner(jobs, queue.keeper.lost):
                 now_s = monotonic_s()
+                now = claim.now + int(1000 * (now_s - started))
                 for result in results:
-                    self._record(queue, claim.token, parts, done, result, claim.now + int(1000 * (now_s - started)))
+                    part = self._record(queue, claim.token, parts, done, result, now)
+                    is_large = is_large or part.is_large(self._plan.chunk_bytes)
                     done += 1
                 is_long = now_s - settled_at > SETTLE_S
                 if runner.one_by_one and (parts[-1].limited_ms or (is_long and now_s - begun > RETURN_S)):
                     self._return_rest(queue, parts[-1], jobs[jobs.index(results[-1].job) + 1 :], claim.now)
                     break
-                is_large = any(part.is_large(self._plan.chunk_bytes) for part in parts)
                 if (is_long or is_large) and done < len(running):
                     _Processed(queue, parts).settle()
-                    settled_at = monotonic_s()
+                    settled_at, is_large = monotonic_s(), False
                     self._report.publish_now_and_then("busy", self.clients)
-        # The others were settled above, or have lost their locks.
-        queue.keeper.release(set(ids).difference(*(part.all_ids() for part in parts)))
+        if done < len(running):
+            # Some have lost their locks, and have no outcome.
+            settled = set[str]().union(*(part.all_ids() for part in parts))
+            queue.keeper.release({job.id for job in claim.jobs} - settled)
         self._size.update(done, monotonic_s() - started)
         return _Processed(queue, parts)
 
@@ -223,8 +223,11 @@ class ChunkLoop(SlotLoop):
             jobs = [job for job in jobs if job.claimed.deferred_failure is None]
         yield from self._plan.runner.divided(jobs)
 
-    def _record(self, queue: SlotQueue, token: str, parts: list[Outcomes], done: int, result: Result, now: int) -> None:
+    def _record(
+        self, queue: SlotQueue, token: str, parts: list[Outcomes], done: int, result: Result, now: int
+    ) -> Outcomes:
         """Adds an outcome to the last part, or to another one: a script settles SCRIPT_JOBS and `chunk_bytes` at most.
+        Returns the part.
 
         done: how many outcomes the chunk has.
         """
@@ -232,6 +235,7 @@ class ChunkLoop(SlotLoop):
             if not parts or done % SCRIPT_JOBS == 0 or parts[-1].is_large(self._plan.chunk_bytes):
                 parts.append(queue.unsettled.new_outcomes(token))
             self._plan.policy.record(parts[-1], queue.handle.dialect, result, now)
+            return parts[-1]
 
     def _return_rest(self, queue: SlotQueue, outcomes: Outcomes, jobs: Sequence[RunningJob], now: int) -> None:
         """Returns jobs that have not started to the queue; those that were cancelled fail."""

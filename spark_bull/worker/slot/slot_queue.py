@@ -233,8 +233,9 @@ class SlotQueue:
     def running(self, jobs: Sequence[ClaimedJob], token: str) -> list[RunningJob]:
         """Returns claimed jobs as processors receive them."""
         unsettled = self.unsettled
-        # An earlier attempt, whose lock was lost, may have begun here.
-        unsettled.begun.difference_update(job.id for job in jobs)
+        if unsettled.begun:
+            # An earlier attempt, whose lock was lost, may have begun here.
+            unsettled.begun.difference_update(job.id for job in jobs)
         running = [
             RunningJob(job, self.handle, token, self.keeper.lost, self.state, unsettled.begun, self._expires_s(job))
             for job in jobs
