@@ -1,4 +1,4 @@
-"""Uses a data source twice in a fresh session: first_session.py write|read|stream FORMAT URL
+"""Uses data sources one after the other in a fresh session: first_session.py write|read|stream FORMAT,… URL
 
 Prints one JSON object per use: wall-clock time and CPU time of the session's JVM and Python processes, s.
 """
@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -19,7 +20,6 @@ from benchmarks.probes import adopt_orphans, cpu_of
 from benchmarks.sides import QUEUE
 
 JOBS: Final = 10
-USES: Final = 2
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,15 @@ def measured(act: Callable[[], None]) -> Use:
 
 
 def main() -> None:
-    kind, source, url = sys.argv[1:]
+    kind, sources, url = sys.argv[1:]
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     adopt_orphans()
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     options = {"queue": QUEUE, "url": url}
-    for _ in range(USES):
-        print(json.dumps(asdict(measured(lambda: KINDS[kind](spark, options, source)))), flush=True)
+    for source in sources.split(","):
+        use = partial(KINDS[kind], spark, options, source)
+        print(json.dumps(asdict(measured(use))), flush=True)
     spark.stop()
 
 

@@ -1,4 +1,4 @@
-"""Benchmark of the first use: the first write, read and stream in a fresh session, and the command `spark-bull counts`.
+"""Benchmark of the first use: the first write, read and stream of a session, and the command `spark-bull counts`.
 
     make bench            or   .venv/bin/python -m benchmarks.first_use --rounds 3
 
@@ -30,8 +30,13 @@ from benchmarks.workers import PEERS, QUEUE
 
 ROOT: Final = Path(__file__).parents[1]
 OURS, EMPTY = "bull", "empty"
-#: The first write and read, as ratios to those of a data source that does nothing.
-TARGET: Final = 1.3
+#: Environments in which Spark discovers only one of them, and one with both, whose session is warm: it has used the
+#: other source before, so that Spark's Python processes run.
+WARM: Final = "warm"
+#: The uses in a session of each environment.
+USES: Final = {EMPTY: (EMPTY, EMPTY), OURS: (OURS, OURS), WARM: (EMPTY, EMPTY, EMPTY, OURS)}
+#: The first write and read, as ratios to those of a data source that does nothing; the first write in a warm session.
+TARGET, WARM_TARGET = 1.3, 1.5
 #: The command, in s more than an interpreter that does nothing.
 COMMAND_TARGET_S: Final = 0.3
 COMMANDS: Final = {
@@ -42,34 +47,35 @@ COMMANDS: Final = {
 
 @contextmanager
 def environments() -> Iterator[dict[str, dict[str, str]]]:
-    """Environments in which Spark discovers only one of the data sources."""
+    """The environments by name; see USES."""
     with tempfile.TemporaryDirectory() as folder:
         # Spark imports all packages `pyspark_*` that it finds; this one stands before ours on the path.
         hidden = Path(folder, "pyspark_bull")
         hidden.mkdir()
         (hidden / "__init__.py").touch()
-        paths = {OURS: [ROOT], EMPTY: [Path(folder), PEERS / "installed", ROOT]}
+        other = PEERS / "installed"
+        paths = {OURS: [ROOT], EMPTY: [Path(folder), other, ROOT], WARM: [other, ROOT]}
         shared = os.environ | {"PYSPARK_PYTHON": sys.executable}
         yield {side: shared | {"PYTHONPATH": os.pathsep.join(map(str, path))} for side, path in paths.items()}
 
 
 def uses(kind: str, side: str, environment: dict[str, str]) -> list[Use]:
-    """Uses a data source in a fresh session on a fresh server."""
+    """Uses data sources in a fresh session on a fresh server. side: name of the environment."""
     with fresh_server() as server:
         if kind != "write":
             fill_finished(server.queue, JOBS)
-        command = [sys.executable, "-m", "benchmarks.first_session", kind, side, server.url]
+        command = [sys.executable, "-m", "benchmarks.first_session", kind, ",".join(USES[side]), server.url]
         done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
         found = [Use(**json.loads(line)) for line in done.stdout.splitlines()]
-        if kind == "write" and side == OURS:
+        if kind == "write":
             waiting = server.queue.counts()["wait"]
-            assert waiting == JOBS * len(found), f"expected {JOBS} jobs per write, got {waiting}"
+            assert waiting == JOBS * USES[side].count(OURS), f"expected {JOBS} jobs per write, got {waiting}"
         return found
 
 
 def sessions(rounds: int) -> dict[str, dict[str, list[list[Use]]]]:
-    """Measures sessions of both sides in turns; returns the uses in each session, by kind and side."""
-    found: dict[str, dict[str, list[list[Use]]]] = {kind: {EMPTY: [], OURS: []} for kind in KINDS}
+    """Measures sessions in turns; returns the uses in each session, by kind and environment."""
+    found: dict[str, dict[str, list[list[Use]]]] = {kind: {side: [] for side in USES} for kind in KINDS}
     with environments() as by_side:
         for _ in range(rounds):
             for kind, runs in found.items():
@@ -113,6 +119,14 @@ def _cpu_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def compared(what: str, empty: Use, ours: Use) -> float:
+    """Prints a use of each data source; returns the ratio of their times."""
+    for side, use in ((EMPTY, empty), (OURS, ours)):
+        ratios = f"{use.seconds / empty.seconds:10.2f}{use.python_cpu / empty.python_cpu:18.2f}"
+        print(f"{f'{what}, {side}':24}{use.seconds:8.2f}{use.jvm_cpu:14.2f}{use.python_cpu:16.2f}{ratios}")
+    return ours.seconds / empty.seconds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
@@ -125,13 +139,11 @@ def main() -> None:
     verdicts: list[Verdict] = []
     for kind, by_side in by_kind.items():
         for number, which in enumerate(("first", "second")):
-            empty, ours = (median_of(by_side[side], number) for side in (EMPTY, OURS))
-            for side, use in ((EMPTY, empty), (OURS, ours)):
-                ratios = f"{use.seconds / empty.seconds:10.2f}{use.python_cpu / empty.python_cpu:18.2f}"
-                name = f"{which} {kind}, {side}"
-                print(f"{name:24}{use.seconds:8.2f}{use.jvm_cpu:14.2f}{use.python_cpu:16.2f}{ratios}")
+            ratio = compared(f"{which} {kind}", *(median_of(by_side[side], number) for side in (EMPTY, OURS)))
             if which == "first":
-                verdicts.append(at_most(f"first {kind}, x empty source", TARGET, ours.seconds / empty.seconds))
+                verdicts.append(at_most(f"first {kind}, x empty source", TARGET, ratio))
+        ratio = compared(f"warm {kind}", *(median_of(by_side[WARM], number) for number in (-2, -1)))
+        verdicts.append(at_most(f"first {kind} in a warm session, x empty source", WARM_TARGET, ratio))
     for name, times in by_command.items():
         print(f"{name:24}{times['seconds']:8.2f}{times['cpu']:30.2f}")
     idle, counts = (times["seconds"] for times in by_command.values())
