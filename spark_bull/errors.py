@@ -100,10 +100,6 @@ class ScriptError(SparkBullError):
     """A Lua script failed, or its contract is violated."""
 
 
-#: What calls for one queue raise until its keys are repaired, whoever makes them; other queues are not affected.
-DAMAGED: Final = (QueueDamaged, ScriptError)
-
-
 class PatternError(SparkBullError, ValueError):
     """The cron pattern or time zone of a job scheduler is invalid."""
 

@@ -227,10 +227,12 @@ class BaseWorker:
         now, (before, finished_before) = monotonic_s(), self._sample
         self._sample = (now, finished)
         rate = (finished - finished_before) / (now - before) if now > before else 0.0
+        damaged = dict(totals.pop("damaged", {}))
         return WorkerStatus(
             state=self._current_state(),
             jobs_per_second=max(0.0, rate),
-            lag=sum(map(_known_lag, self.handles)),
+            lag=sum(_known_lag(handle, damaged) for handle in self.handles),
+            damaged=damaged,
             **totals,
         )
 
@@ -282,9 +284,10 @@ class BaseWorker:
         self._service.stop()
 
 
-def _known_lag(handle: QueueHandle) -> int:
-    """The number of jobs that can be claimed now; 0 if a damaged key keeps it from being counted."""
+def _known_lag(handle: QueueHandle, damaged: dict[str, str]) -> int:
+    """The number of jobs that can be claimed now; 0 if a damaged key keeps it from being counted, which it adds."""
     try:
         return lag_of(handle)
-    except QueueDamaged:
+    except QueueDamaged as error:
+        damaged.setdefault(handle.keys.queue, str(error))
         return 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from spark_bull.errors import DAMAGED
+from spark_bull.errors import QueueDamaged
 from spark_bull.keys import QueueKeys
 from spark_bull.worker.claims.damage import Damage
 
@@ -29,7 +29,7 @@ class DamagedQueues:
             return None
         try:
             result = run()
-        except DAMAGED as error:
+        except QueueDamaged as error:
             damage = damage or self._found.setdefault((keys, step), Damage(partial(_log, keys.queue, step)))
             damage.begin(error)
             return None

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import DAMAGED, DataLost
+from spark_bull.errors import DataLost, QueueDamaged
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.lost_writes import KnownWrites, report_losses
 from spark_bull.services.damaged_queues import DamagedQueues
@@ -37,7 +37,7 @@ class LossCheck:
         """The losses of all queues in shared round trips; of each by itself if one is damaged."""
         try:
             return self._known.lost(handles)
-        except DAMAGED:
+        except QueueDamaged:
             look = [(one.keys, partial(self._known.lost, [one])) for one in handles]
             return [lost for keys, run in look for lost in self._damaged.attempt(keys, "look for losses", run) or ()]
 

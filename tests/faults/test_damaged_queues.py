@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from threading import Event
 from typing import Any
 
 import pytest
 from redis import Redis
 
-from spark_bull.errors import DAMAGED, QueueDamaged
+from spark_bull.errors import QueueDamaged
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.process import slot_engine
@@ -26,8 +26,9 @@ from spark_bull.queue.process.claim import rescue, work
 from spark_bull.services.promoter import Promoter
 from spark_bull.services.rescuer import Rescuer
 from spark_bull.worker.claims import damage
+from spark_bull.worker.claims.lock_keeper import LockKeeper
 from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot import job_wait
+from spark_bull.worker.slot import chunk_loop, job_wait
 from tests.support.damaged_keys import DamagedKey, key_types, wrong_types
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -96,6 +97,52 @@ def test_a_slot_goes_on_with_its_other_queues_and_then_with_all_jobs(
     assert worker.stats is not None
     assert (worker.stats.completed, worker.stats.lost) == (9, 0)
     assert len(ran) == ran.total() == 9
+
+
+def test_outcomes_that_wait_for_the_repair_keep_their_locks(
+    opened: Open, client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the slot gives the rest of the chunk back meanwhile."""
+    queue, release, released = opened("bad", "bullmq"), LockKeeper.release, list[list[str]]()
+    key = DamagedKey(client, queue.handle, "completed", "string")
+    ids, is_running, may_end = add(queue, 4), Event(), Event()
+    monkeypatch.setattr(chunk_loop, "SETTLE_S", -1)
+    monkeypatch.setattr(chunk_loop, "RETURN_S", PATIENCE_S)
+
+    def recorded(keeper: LockKeeper, job_ids: Collection[str]) -> None:
+        released.append([*job_ids])
+        release(keeper, job_ids)
+
+    def processor(job: RunningJob) -> None:
+        is_running.set()
+        assert may_end.wait(PATIENCE_S)
+        if job.id == ids[1]:
+            monkeypatch.setattr(chunk_loop, "RETURN_S", -1)
+
+    monkeypatch.setattr(LockKeeper, "release", recorded)
+    with OurWorker([queue.handle], processor, chunk_size=4) as worker:
+        assert is_running.wait(PATIENCE_S)
+        with key.damaged():
+            may_end.set()
+            wait_until(lambda: released, "the end of the chunk")
+            assert released[0] == []
+        completes(queue, 4)
+    assert worker.stats is not None
+    assert worker.stats.lost == 0
+
+
+@pytest.mark.parametrize("dialect", ["bull", "bullmq"])
+def test_a_job_of_a_scheduler_runs_while_the_key_of_all_schedulers_has_another_type(
+    opened: Open, client: Redis, dialect: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = opened("q", dialect)
+    queue.upsert_scheduler("daily", every=DAY_MS)
+    for job_id in client.zrange(queue.handle.keys["delayed"], 0, -1):
+        queue.promote(job_id.decode())
+    with DamagedKey(client, queue.handle, "repeats", "string").damaged():
+        with OurWorker([queue.handle], lambda job: None):
+            completes(queue, 1)
+        assert "the job scheduler of job" in caplog.text
 
 
 @each_key
@@ -191,9 +238,8 @@ def test_a_damaged_queue_is_logged_once_and_shown_by_the_status(
         add(good, 1)
         completes(good, 1)
         with key.damaged():
-            status = wait_until(lambda: (now := worker.status()).damaged and now, "the status to show the damage")
-            assert found in status.damaged["bad"]
-            assert str(status).endswith("; damaged: bad")
+            wait_until(lambda: found in worker.status().damaged.get("bad", ""), "the status to show the damage")
+            assert str(worker.status()).endswith("; damaged: bad")
             add(good, 20)
             completes(good, 21)
         wait_until(lambda: worker.status().damaged == {}, "the damage to be gone")
@@ -249,7 +295,7 @@ def test_a_write_to_a_damaged_queue_is_finished_when_the_queue_is_repaired(opene
         with DamagedKey(client, queue.handle, name, kind).damaged():
             try:
                 recover(queue.handle)
-            except DAMAGED:
+            except QueueDamaged:
                 assert not client.exists(queue.handle.keys.job("key-0")) or name in ("failed", "stalled")
     recover(queue.handle)
     assert [job.id for job in queue.page("wait")] == [f"key-{n}" for n in range(6)]

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final
 
 from spark_bull.dialects.base import NextJob
-from spark_bull.errors import PatternError
+from spark_bull.errors import PatternError, QueueDamaged
 from spark_bull.keys import SCHEDULED
 from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.queue.core import verbs
@@ -46,7 +46,12 @@ def advance(
     receipt = handle.keys.receipt(f"schedules:{sender}")
     for start in range(0, len(found), ADVANCE_SIZE):
         part = found[start : start + ADVANCE_SIZE]
-        made = verbs.advance(handle, receipt, f"{call}:{start}", [fields for _, fields in part], again=again)
+        try:
+            made = verbs.advance(handle, receipt, f"{call}:{start}", [fields for _, fields in part], again=again)
+        except QueueDamaged as error:
+            for job, _ in part:
+                _error(handle, job, str(error))
+            continue
         for (job, _), outcome in zip(part, made, strict=True):
             _log_failure(handle, job, outcome)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from spark_bull.errors import DAMAGED, ConnectionLost, OptionError, ResultsLost
+from spark_bull.errors import ConnectionLost, OptionError, QueueDamaged, ResultsLost
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import COLLECT
 from spark_bull.queue.collect.result_ledger import STATES, ResultLedger
@@ -195,7 +195,7 @@ class ResultReader(LimitedReader):
         collector = self._collector(self._reader)
         try:
             return _offset(collector.newest(), self._reader)
-        except (ConnectionLost, *DAMAGED):
+        except (ConnectionLost, QueueDamaged):
             return _offset(collector.found(), self._reader)
 
 

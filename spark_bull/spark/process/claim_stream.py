@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import DAMAGED, ConnectionLost, OptionError
+from spark_bull.errors import ConnectionLost, OptionError, QueueDamaged
 from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.limiter import Limiter
 from spark_bull.options.parse import Options, parse_options
@@ -142,7 +142,7 @@ class ClaimReader(LimitedReader):
             except ConnectionLost as error:
                 log.warning("queue %s: no jobs are claimed, trying again: %s", self._handle.keys.queue, error)
                 return start
-            except DAMAGED as error:
+            except QueueDamaged as error:
                 self._damage.begin(error)
                 return start
             self._damage.end()
@@ -276,7 +276,7 @@ class ClaimReader(LimitedReader):
     def commit(self, end: dict[str, Any]) -> None:
         try:
             ClaimLedger(self._handle, end["reader"]).cut(int(end["claimed"]))
-        except (ConnectionLost, *DAMAGED) as error:
+        except (ConnectionLost, QueueDamaged) as error:
             log.info("queue %s: committed jobs are removed from the ledger later: %s", self._handle.keys.queue, error)
 
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -284,6 +284,6 @@ class ClaimReader(LimitedReader):
         reader = self._reader if self._claimer is None else self._claimer.ledger.reader
         try:
             self._newest = ClaimLedger(self._handle, reader).end() + lag_of(self._handle)
-        except (ConnectionLost, *DAMAGED) as error:
+        except (ConnectionLost, QueueDamaged) as error:
             log.info("queue %s: can't count the waiting jobs: %s", self._handle.keys.queue, error)
         return {"claimed": self._newest, "reader": reader}

@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_bull.errors import DAMAGED, ConnectionLost, WorkerFailed
+from spark_bull.errors import ConnectionLost, QueueDamaged, WorkerFailed
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.process.picklable import OPEN_INSIDE, check_picklable
 from spark_bull.queue.core.claim_settings import ClaimSettings
@@ -140,7 +140,7 @@ class StreamEngine:
     def _return_jobs(self) -> None:
         try:
             self._return_unsettled()
-        except (ConnectionLost, *DAMAGED) as error:
+        except (ConnectionLost, QueueDamaged) as error:
             log.warning(
                 "worker %s: could not return its unsettled jobs, they are rescued after their locks expire: %s",
                 self._plan.reader,

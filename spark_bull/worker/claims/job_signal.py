@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from spark_bull.errors import DAMAGED, ConnectionLost, SparkBullError
+from spark_bull.errors import ConnectionLost, QueueDamaged, SparkBullError
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.store.connection import BlockingConnection
 
@@ -31,11 +31,11 @@ def retry_until_connected(
 ) -> T:
     """Returns the result of `call`, which is repeated for as long as it raises ConnectionLost.
 
-    warn: called once, with a message and the error, when the connection is lost. pause: how long to wait, s, before
-    the next attempt. on_reconnect: called when `call` succeeds after ConnectionLost. until_repaired: whether to repeat
-    it also while the queue is damaged.
+    warn: called with a message and the error when the connection is lost. pause: how long to wait, s, before the next
+    attempt. on_reconnect: called when `call` succeeds in the end. until_repaired: whether to repeat it, and to warn,
+    also while the queue is damaged.
     """
-    passing = (ConnectionLost, *DAMAGED) if until_repaired else (ConnectionLost,)
+    passing = (ConnectionLost, QueueDamaged) if until_repaired else (ConnectionLost,)
     warned = ""
     while True:
         try:

@@ -127,9 +127,10 @@ class LockKeeper:
             if outcomes:
                 ids = {job_id for job_id in ids if self._is_held_under(outcomes.token, job_id)}
             self._settling = ids
-        yield
-        if ids:
+        try:
+            yield
             self.release(ids)
+        finally:
             with self._guard:
                 self._settling = set()
 

@@ -209,9 +209,8 @@ class ChunkLoop(SlotLoop):
                     settled_at, is_large = monotonic_s(), False
                     self._report.publish_now_and_then("busy", self.clients)
         if done < len(running):
-            # Some have lost their locks, and have no outcome.
-            settled = set[str]().union(*(part.all_ids() for part in parts))
-            queue.keeper.release({job.id for job in claim.jobs} - settled)
+            # Some have lost their locks, and have no outcome. Others may wait until a damaged queue is repaired.
+            queue.keeper.release([job.id for job in claim.jobs if job.id in queue.keeper.lost])
         self._size.update(done, monotonic_s() - started)
         return _Processed(queue, parts)
 

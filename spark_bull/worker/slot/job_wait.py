@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Final, NamedTuple
 
-from spark_bull.errors import DAMAGED, ConnectionLost, SparkBullError
+from spark_bull.errors import ConnectionLost, QueueDamaged, SparkBullError
 from spark_bull.model.outcomes import Claim
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.threads import DaemonThread
@@ -142,7 +142,7 @@ class JobWait:
                 return b""
             try:
                 return self._signal.wait(timeout)
-            except DAMAGED:
+            except QueueDamaged:
                 # The next call of the slot fails, too, and says why.
                 self._signal.pause(self._worker, RETRY_S)
                 return b""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import DAMAGED
+from spark_bull.errors import QueueDamaged
 from spark_bull.model.outcomes import LOST, Claim, ClaimedJob, Outcomes
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import work
@@ -149,7 +149,7 @@ class SlotQueue:
                 claim = self._send(call)
                 self._damage.end()
                 return claim
-            except DAMAGED as error:
+            except QueueDamaged as error:
                 self._damage.begin(error)
         # Only the first of these calls may have been sent.
         if call.outcomes or call.held or not self._owed:
@@ -160,7 +160,7 @@ class SlotQueue:
         """Settles what is left if the queue was damaged."""
         try:
             self._send_owed()
-        except DAMAGED as error:
+        except QueueDamaged as error:
             if jobs := sum(len(call.outcomes) for call in self._owed if call.outcomes):
                 self._warn(f"outcomes of {jobs} jobs are lost, which run again after their locks expire", error)
 
@@ -170,7 +170,7 @@ class SlotQueue:
             call = self._owed.pop(0)
             try:
                 claim = self._send(call)
-            except DAMAGED:
+            except QueueDamaged:
                 self._owed.insert(0, call)
                 raise
             if claim.jobs:

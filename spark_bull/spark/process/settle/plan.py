@@ -60,9 +60,8 @@ class SettlePlan:
     """All that a settling task needs; made on the driver, picklable.
 
     columns: their indexes. is_text: whether `returnvalue` is STRING, which holds JSON. strategy: for backoffs that
-    aren't built in. patient: a Redis that is away, or a queue that is damaged, is waited for; else the
-    task fails. follow_ups: how to read the
-    column `then`; None if it is absent.
+    aren't built in. patient: a Redis that is away, or a queue that is damaged, is waited for; else the task fails.
+    follow_ups: how to read the column `then`; None if it is absent.
     """
 
     options: Options
