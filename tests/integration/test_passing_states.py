@@ -144,13 +144,12 @@ def test_a_promoter_continues_after_the_state_has_passed(
 ) -> None:
     caplog.set_level(logging.WARNING, "spark_bull")
     with BullQueue("q", url=server.url, protocol=protocol) as queue:
-        queue.add({}, delay=86_400_000)
+        for n in range(10):
+            queue.add({"n": n}, delay=1)
+        STATES[code].begin(client)
         with Promoter(server.url, ["q"], protocol=protocol, retry_ms=100) as promoter:
-            STATES[code].begin(client)
             wait_until(lambda: heard(caplog, "promoter lost Redis, retrying"), "the promoter to be refused")
             STATES[code].end(client)
-            for n in range(10):
-                queue.add({"n": n}, delay=300)
             wait_until(lambda: queue.counts()["wait"] == 10, "the jobs to be due")
             assert promoter.running
 
