@@ -54,6 +54,7 @@ GIVEN: dict[str, Any] = {
     "progress": True,
     "payload_schema": "kind STRING, n LONG",
     "backoff_strategy": lambda made, kind, error, job: 10,
+    "events": "ends",
 }
 #: Arguments that no UDF supports; see conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
 FUNCTIONS_ONLY = {"concurrency": 5, "setup": 5, "extend_timeout_on_progress": True}
@@ -194,6 +195,12 @@ def uses_the_strategy(life: Life) -> bool:
     return [(job.failed_reason, job.attempts_made) for job in life.queue.page("failed")] == [("bad", 3)]
 
 
+def tells_of_no_start(life: Life) -> bool:
+    """Only the job of the worker that has died has the event."""
+    told = [fields[b"event"] for _, fields in life.client.xrange(life.key("events"))]
+    return told.count(b"active") == 1 and told.count(b"completed") == 40
+
+
 EFFECTS: dict[str, Callable[[Life], bool]] = {
     "engine": lambda life: (life.distinct("batch") == {""}) == (life.engine == "loop"),
     "slots": has_slots,
@@ -214,6 +221,7 @@ EFFECTS: dict[str, Callable[[Life], bool]] = {
     "progress": lambda life: "completed" in life.shown,
     "payload_schema": lambda life: len(life.distinct("n")) == 30,
     "backoff_strategy": uses_the_strategy,
+    "events": tells_of_no_start,
 }
 
 
