@@ -44,8 +44,8 @@ zrangebyscore zrank zrevrange zscan zscore
 """,
     "schedule": """
 decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem lset ltrim
-persist pexpire pttl publish rpush sadd scard set unlink wait xadd xtrim zadd zcard zcount zrem zremrangebyscore
-zrevrangebyscore zscan zscore
+persist pexpire pttl publish rpush sadd scard set unlink wait xadd xtrim zadd zcard zcount zrangebyscore zrem
+zremrangebyscore zrevrangebyscore zscan zscore
 """,
     "manage": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset incr incrby linsert llen lpop lpos lpush lrange
