@@ -23,6 +23,16 @@ MAKING: Final[Mapping[str, tuple[Any, ...]]] = {
     "stream": ("XADD", "<key>", "*", "x", "x"),
 }
 
+# Scripts, as a worker may take or add what is in the key at any time.
+_DAMAGE: Final = """
+if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('RENAME', KEYS[1], KEYS[2]) end
+redis.call(unpack(ARGV))
+"""
+_REPAIR: Final = """
+redis.call('DEL', KEYS[1])
+if redis.call('EXISTS', KEYS[2]) == 1 then redis.call('RENAME', KEYS[2], KEYS[1]) end
+"""
+
 
 def key_types(dialect: str) -> dict[str, str]:
     """The types of the keys of a queue, by their names in scripts."""
@@ -48,18 +58,10 @@ class DamagedKey:
 
     def damage(self) -> None:
         making = [self.key if part == "<key>" else part for part in MAKING[self._kind]]
-        with self._client.pipeline(transaction=True) as pipeline:
-            if self._client.exists(self.key):
-                pipeline.rename(self.key, self._saved)
-            pipeline.execute_command(*making)
-            pipeline.execute()
+        self._client.eval(_DAMAGE, 2, self.key, self._saved, *making)
 
     def repair(self) -> None:
-        with self._client.pipeline(transaction=True) as pipeline:
-            pipeline.delete(self.key)
-            if self._client.exists(self._saved):
-                pipeline.rename(self._saved, self.key)
-            pipeline.execute()
+        self._client.eval(_REPAIR, 2, self.key, self._saved)
 
     @contextmanager
     def damaged(self) -> Iterator[None]:
