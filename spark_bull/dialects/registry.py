@@ -11,7 +11,7 @@ from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.bull import Bull
 from spark_bull.dialects.bull1 import Bull1
 from spark_bull.dialects.bullmq import BullMQ
-from spark_bull.errors import DialectError
+from spark_bull.errors import DialectError, QueueDamaged
 from spark_bull.keys import QueueKeys
 from spark_bull.store.connection import Connection
 from spark_bull.store.steps import Steps, readable, run
@@ -35,12 +35,15 @@ def dialect_of(keys: QueueKeys, protocol: str) -> Steps[Dialect]:
 
 
 def found_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect | None:
-    """As `dialect_of`, but None for `auto` and a queue that does not exist yet."""
-    return run(connection, _found(keys, protocol))
+    """As `dialect_of`, but None for `auto` and a queue that does not exist yet.
+
+    Raises QueueDamaged if a key that would tell the dialect has a type that it has in none.
+    """
+    return run(connection, _found(keys, protocol, guesses=False))
 
 
-def _found(keys: QueueKeys, protocol: str) -> Steps[Dialect | None]:
-    return (yield from (_detected(keys) if protocol == "auto" else _checked(keys, protocol)))
+def _found(keys: QueueKeys, protocol: str, *, guesses: bool = True) -> Steps[Dialect | None]:
+    return (yield from (_detected(keys, guesses=guesses) if protocol == "auto" else _checked(keys, protocol)))
 
 
 def _fallback(keys: QueueKeys) -> Dialect:
@@ -48,19 +51,26 @@ def _fallback(keys: QueueKeys) -> Dialect:
     return DIALECTS[FALLBACK]
 
 
-def detect(connection: Connection, keys: QueueKeys) -> Dialect | None:
-    """The dialect that a queue's keys belong to, or None when the queue does not exist."""
-    return run(connection, _detected(keys))
-
-
-def _detected(keys: QueueKeys) -> Steps[Dialect | None]:
+def _detected(keys: QueueKeys, *, guesses: bool) -> Steps[Dialect | None]:
+    """guesses: whether the dialect of a damaged queue is that of most queues; otherwise it is an error."""
     signs = yield from _look(keys)
     possible = _possible((yield from _evidence(keys, signs, is_enough=lambda found: len(_possible(found)) == 1)))
     if len(possible) == 1:
         return DIALECTS[next(iter(possible))]
+    if not guesses:
+        _check_finished(keys, signs)
     if possible < frozenset(DIALECTS) or signs.bull_like or signs.exists:
         return DIALECTS["bull"]
     return None
+
+
+def _check_finished(keys: QueueKeys, signs: _Signs) -> None:
+    for name in ("completed", "failed"):
+        if signs.types[name] not in (b"none", b"set", b"zset"):
+            raise QueueDamaged(
+                f"expected {keys[name]} to be a set or zset, found a {signs.types[name].decode()}, so that the dialect "
+                "of the queue is unknown. Restore or delete the key, or set the option `protocol`"
+            )
 
 
 def _possible(found: Sequence[_Evidence]) -> frozenset[str]:
@@ -79,7 +89,7 @@ def checked_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> D
 
 
 def _checked(keys: QueueKeys, protocol: str) -> Steps[Dialect]:
-    for shown in (yield from _evidence(keys, (yield from _look(keys)))):
+    for shown in (yield from _all_evidence(keys)):
         if protocol not in shown.by:
             found = " or ".join(sorted(shown.by))
             raise DialectError(
@@ -89,13 +99,21 @@ def _checked(keys: QueueKeys, protocol: str) -> Steps[Dialect]:
     return DIALECTS[protocol]
 
 
+def others_spoken(connection: Connection, keys: QueueKeys, dialect: str) -> str:
+    """The dialects that a queue's keys belong to, and what shows it, if this dialect is none of them; "" otherwise.
+
+    Also if the keys belong to no dialect together, as when one of them is damaged.
+    """
+    found = run(connection, _all_evidence(keys))
+    possible = frozenset(DIALECTS).intersection(*(shown.by for shown in found))
+    if dialect in possible or not possible:
+        return ""
+    return f"{' or '.join(sorted(possible))} ({', '.join(shown.what for shown in found if dialect not in shown.by)})"
+
+
 def conflicts(connection: Connection, keys: QueueKeys) -> list[str]:
     """What shows that libraries of different dialects use the queue; empty if one dialect can have all of its keys."""
-    return run(connection, _conflicts(keys))
-
-
-def _conflicts(keys: QueueKeys) -> Steps[list[str]]:
-    found = yield from _evidence(keys, (yield from _look(keys)))
+    found = run(connection, _all_evidence(keys))
     if frozenset(DIALECTS).intersection(*(shown.by for shown in found)):
         return []
     return [f"{shown.what} ({' or '.join(sorted(shown.by))})" for shown in found]
@@ -146,6 +164,10 @@ def _look(keys: QueueKeys) -> Steps[_Signs]:
         bool(others),
         tuple(sample for sample in (newest, next_one, active, paused, *(delayed or ())) if sample),
     )
+
+
+def _all_evidence(keys: QueueKeys) -> Steps[list[_Evidence]]:
+    return (yield from _evidence(keys, (yield from _look(keys))))
 
 
 def _evidence(

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.registry import found_dialect
-from spark_bull.errors import DialectError
+from spark_bull.errors import DialectError, QueueDamaged
 from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import Options
 from spark_bull.payloads.policy import policy_of
@@ -59,6 +59,8 @@ class Collector:
         self._skipped: set[str] = set()
         self._open: dict[str, QueueCollector] = {}
         self._horizons = horizons
+        #: Whether the query may end with the next batch, so that a damaged queue is not waited for.
+        self._may_end = horizons is not None
         self._damaged = DamagedQueues()
         self._losses = LossCheck(strict=options["failOnDataLoss"], damaged=self._damaged)
         self._has_looked = False
@@ -75,16 +77,19 @@ class Collector:
         return {queue: start for queue, start in sorted(starts.items()) if start is not None}
 
     def horizons(self) -> dict[str, Horizon]:
-        """Returns the current horizon of each existing queue."""
+        """Returns the current horizon of each existing queue. Raises QueueDamaged."""
+        self._may_end = True
         self._find()
         return {queue: found.ledger.horizon() for queue, found in self._found.items()}
 
-    def advance(self, done: Mapping[str, int], max_jobs: int | None) -> dict[str, int]:
+    def advance(self, done: Mapping[str, int], max_jobs: int | None, *, may_end: bool = False) -> dict[str, int]:
         """Returns the end positions of the next batch, which follows `done`. max_jobs: of all queues; None: unlimited.
 
-        Everything before `done` is committed and released. If there are more than ENOUGH_JOBS, the batch may be smaller
-        than it could be. Raises ConnectionLost, DataLost, DialectError, OptionError or ReaderInUse.
+        may_end: whether the query may end with this batch. Everything before `done` is committed and released. If there
+        are more than ENOUGH_JOBS, the batch may be smaller than it could be. Raises ConnectionLost, DataLost,
+        DialectError, OptionError or ReaderInUse.
         """
+        self._may_end = may_end or self._horizons is not None
         if self._prefetch is not None:
             prefetch, self._prefetch = self._prefetch, None
             self._stop_prefetch.set()
@@ -154,7 +159,7 @@ class Collector:
             if queue not in self._open:
                 self._attempt(queue, "open its ledger", partial(self._open_ledger, found, done.get(queue)))
             elif self._options["protocol"] == "auto":
-                found.check_dialect()
+                self._attempt(queue, "check its dialect", found.check_dialect)
         self._refreshed_at = monotonic_s()
 
     def _open_ledger(self, found: QueueCollector, position: int | None) -> None:
@@ -162,8 +167,8 @@ class Collector:
         self._open[found.ledger.handle.keys.queue] = found
 
     def _attempt(self, queue: str, step: str, run: Callable[[], T]) -> T | None:
-        """The result of a step; None if the queue is damaged. With horizons, that ends the query, which ends soon."""
-        if self._horizons is not None:
+        """The result of a step; None if the queue is damaged and the query goes on for long."""
+        if self._may_end:
             return run()
         return self._damaged.attempt(QueueKeys(queue, self._options["prefix"]), step, run)
 
@@ -192,10 +197,11 @@ class Collector:
 
     def _handle(self, keys: QueueKeys, *, named: bool) -> QueueHandle | None:
         """Opens a queue. None if its dialect is not known yet, or if it matches a glob but has another dialect."""
+        find = partial(found_dialect, self._connection, keys, self._options["protocol"])
         try:
-            dialect = found_dialect(self._connection, keys, self._options["protocol"])
+            dialect = self._attempt(keys.queue, "detect its dialect", find)
         except DialectError as error:
-            if named:
+            if named or isinstance(error, QueueDamaged):
                 raise
             log.warning("skipped a queue: %s", error)
             self._skipped.add(keys.queue)

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Final
 
 from spark_bull.clock import monotonic_s
-from spark_bull.dialects.registry import detect
+from spark_bull.dialects.registry import others_spoken
 from spark_bull.errors import ConnectionLost, DialectError, OptionError, ReaderInUse, ResultsLost
 from spark_bull.queue.collect.result_ledger import LedgerLease, ResultLedger
 from spark_bull.queue.core.discovery import EVERYTHING, DiscoverResult, Horizon, Remaining
@@ -59,7 +59,7 @@ class QueueCollector:
                 f"dialect {dialect.name}: use `startingOffsets`"
             )
         previous_owner, protocol = self.ledger.holder()
-        self._check_dialect(protocol)
+        self._check_dialect(protocol or dialect.name, dialect.name)
         lease = self._acquire(previous_owner, position)
         if position is None:
             position = lease.start
@@ -74,18 +74,18 @@ class QueueCollector:
             position = lease.start
         self.first, self.end, self._released = position, lease.end, lease.start
 
-    def _check_dialect(self, protocol: str | None) -> None:
-        now = self.ledger.handle.dialect.name
-        if protocol is not None and protocol != now:
+    def _check_dialect(self, expected: str, found: str) -> None:
+        if expected != found:
             raise DialectError(
-                f"expected queue {self._queue} of reader `{self.ledger.reader}` to have dialect {protocol}, got {now}: "
-                "use a new checkpoint and another `readerId`, or set `protocol`"
+                f"expected queue {self._queue} of reader `{self.ledger.reader}` to have dialect {expected}, got {found}"
+                ": use a new checkpoint and another `readerId`, or set `protocol`"
             )
 
     def check_dialect(self) -> None:
-        """Raises DialectError if the dialect of the queue has changed."""
-        found = detect(self.ledger.handle.connection, self.ledger.handle.keys)
-        self._check_dialect(found.name if found else None)
+        """Raises DialectError if the dialect of the queue has changed, but not if a key is damaged."""
+        handle = self.ledger.handle
+        others = others_spoken(handle.connection, handle.keys, handle.dialect.name)
+        self._check_dialect(handle.dialect.name, others or handle.dialect.name)
 
     def _acquire(self, previous_owner: str | None, position: int | None) -> LedgerLease:
         deadline = monotonic_s() + HANDOVER_S

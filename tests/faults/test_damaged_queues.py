@@ -16,6 +16,8 @@ from redis import Redis
 from spark_bull.errors import QueueDamaged
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Outcomes
+from spark_bull.options.parse import parse_arguments
+from spark_bull.options.table import SERVICE
 from spark_bull.process import slot_engine
 from spark_bull.process.local_worker import LocalWorker
 from spark_bull.queue.bull_queue import BullQueue
@@ -23,6 +25,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.dispatch.writes import recover, roll_forward
 from spark_bull.queue.process.claim import rescue, work
+from spark_bull.services import queue_set
 from spark_bull.services.promoter import Promoter
 from spark_bull.services.rescuer import Rescuer
 from spark_bull.worker.claims import damage
@@ -271,6 +274,26 @@ def test_a_promoter_goes_on_with_its_other_queues(
     errors = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
     assert len(errors) == len({*errors})
     assert all(error.startswith("queue bad: could not ") for error in errors)
+
+
+def test_a_service_waits_for_a_queue_whose_dialect_a_damaged_key_hides(
+    opened: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(queue_set, "MISSING_S", 0.0)
+    for name in ("bad", "good"):
+        add(opened(name, "bull-1"), 1)
+        with OurWorker([opened(name, "bull-1").handle], lambda job: None):
+            completes(opened(name, "bull-1"), 1)
+    queues = queue_set.QueueSet(parse_arguments({"url": redis_url, "prefix": prefix}, SERVICE), ["bad", "good"])
+
+    def dialects() -> dict[str, str]:
+        return {handle.keys.queue: handle.dialect.name for handle in queues.handles()}
+
+    with DamagedKey(client, opened("bad", "bull-1").handle, "completed", "string").damaged():
+        assert dialects() == {"good": "bull-1"}
+        assert "queue bad: could not detect its dialect" in caplog.text
+        assert not queues.complete
+    wait_until(lambda: dialects() == {"good": "bull-1", "bad": "bull-1"}, "both queues")
 
 
 def test_a_rescuer_goes_on_with_its_other_queues(

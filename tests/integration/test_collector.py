@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
-from spark_bull.errors import DialectError, ResultsLost
+from spark_bull.errors import DialectError, QueueDamaged, ResultsLost
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import COLLECT
 from spark_bull.queue.collect.result_ledger import LOOKED_AT
@@ -95,6 +95,76 @@ def test_a_damaged_queue_does_not_keep_the_results_of_others(
         done = known.advance(done, None)
         assert done["reports"] == 6
     assert known.advance(done, None) == {"mail": 5, "reports": 6}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues and dialects are looked for in each batch, and damaged queues are tried again at once."""
+    monkeypatch.setattr("spark_bull.worker.claims.damage.RETRY_S", 0.0)
+    monkeypatch.setattr("spark_bull.services.collector.REFRESH_S", 0.0)
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("dialect", "kind"), [("bull-1", "string"), ("bull", "string"), ("bull", "set"), ("bullmq", "set")]
+)
+def test_a_damaged_key_is_no_change_of_the_dialect(
+    client: Redis,
+    redis_url: str,
+    prefix: str,
+    collector: Opener,
+    caplog: pytest.LogCaptureFixture,
+    dialect: str,
+    kind: str,
+) -> None:
+    bench = WorkBench(BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect), client, twice=False)
+    finish(bench, 3)
+    known = collector(bench, "q")
+    done = known.advance({}, None)
+    finish(bench, 2)
+    if kind == "set":
+        # Tells bull from bull-1.
+        bench.add(1)
+    key = DamagedKey(client, bench.handle, "completed", kind)
+    with key.damaged():
+        done = known.advance(done, None)
+        assert key.key in caplog.text
+    assert known.advance(done, None) == {"q": 5}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_query_waits_for_a_damaged_queue_whose_dialect_is_unknown_unless_it_ends_soon(
+    client: Redis, redis_url: str, prefix: str, collector: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = WorkBench(BullQueue("q", url=redis_url, prefix=prefix, protocol="bull-1"), client, twice=False)
+    finish(bench, 3)
+    patient, glob, ending, may_end = (collector(bench, queue) for queue in ("q", "q*", "q", "q"))
+    key = DamagedKey(client, bench.handle, "completed", "string")
+    with key.damaged():
+        assert patient.advance(patient.first_positions(), None) == glob.advance(glob.first_positions(), None) == {}
+        assert f"expected {key.key} to be a set or zset, found a string" in caplog.text
+        with pytest.raises(QueueDamaged, match=key.key):
+            ending.horizons()
+        with pytest.raises(QueueDamaged, match=key.key):
+            may_end.advance({}, None, may_end=True)
+    assert patient.advance({}, None) == {"q": 3}
+    leave(patient)
+    assert glob.advance({}, None) == {"q": 3}
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_queue_that_another_library_has_made_anew_ends_the_query(
+    client: Redis, redis_url: str, prefix: str, collector: Opener
+) -> None:
+    old, new = (BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) for dialect in ("bull-1", "bull"))
+    bench = WorkBench(old, client, twice=False)
+    finish(bench, 3)
+    known = collector(bench, "q")
+    done = known.advance({}, None)
+    old.obliterate(force=True)
+    finish(WorkBench(new, client, twice=False), 1)
+    with pytest.raises(DialectError, match=r"to have dialect bull-1, got bull .*`completed` is a ZSET"):
+        known.advance(done, None)
 
 
 def test_a_ledger_that_has_lost_entries_is_an_error(benches: dict[str, WorkBench], collector: Opener) -> None:

@@ -127,12 +127,13 @@ class ResultReader(LimitedReader):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Discovers finished jobs. Everything before `start` is committed: Spark plans one batch at a time."""
-        max_jobs = getattr(limit, "max_rows", None)
+        max_jobs, collector = getattr(limit, "max_rows", None), self._collector(start["reader"])
+        may_end = self._horizons is not None or isinstance(limit, FirstBatch)
         try:
-            return _offset(self._collector(start["reader"]).advance(start["queues"], max_jobs), start["reader"])
+            return _offset(collector.advance(start["queues"], max_jobs, may_end=may_end), start["reader"])
         except ConnectionLost as error:
-            if self._horizons is not None or isinstance(limit, FirstBatch):
-                raise  # AvailableNow would end the query.
+            if may_end:
+                raise
             log.warning("queue %s: could not discover finished jobs, retrying: %s", self._options["queue"], error)
             return start
 
