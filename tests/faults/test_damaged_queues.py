@@ -28,10 +28,13 @@ from spark_bull.queue.process.claim import rescue, work
 from spark_bull.services import queue_set
 from spark_bull.services.promoter import Promoter
 from spark_bull.services.rescuer import Rescuer
+from spark_bull.spark.collect.events import event_reader
+from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.worker.claims import damage
 from spark_bull.worker.claims.lock_keeper import LockKeeper
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot import chunk_loop, job_wait
+from tests.support.claiming_query import ClaimingQuery
 from tests.support.damaged_keys import DamagedKey, key_types, wrong_types
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -323,3 +326,53 @@ def test_a_write_to_a_damaged_queue_is_finished_when_the_queue_is_repaired(opene
     recover(queue.handle)
     assert [job.id for job in queue.page("wait")] == [f"key-{n}" for n in range(6)]
     assert [(one.state, one.added, one.duplicates) for one in queue.writes()] == [("finished", 6, 0)]
+
+
+@pytest.mark.parametrize("name", ["wait", "active"])
+def test_a_claiming_query_waits_for_the_repair_but_one_that_ends_with_the_jobs_of_now_fails(
+    opened: Open, client: Redis, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    queue = opened("bad", "bullmq")
+    add(queue, 2)
+    going_on, ending, too_late = (ClaimingQuery(queue) for _ in range(3))
+    ending.reader.prepareForTriggerAvailableNow()
+    key = DamagedKey(client, queue.handle, name, "string")
+    with key.damaged():
+        for _ in range(3):
+            assert going_on.batch() == []
+        with pytest.raises(QueueDamaged, match=key.key):
+            ending.batch()
+        if name == "wait":
+            with pytest.raises(QueueDamaged):
+                too_late.reader.prepareForTriggerAvailableNow()
+    wait_until(lambda: len(going_on.batch()) == 2, "the jobs to be claimed")
+    told = [(one.levelno, key.key in one.getMessage()) for one in caplog.records if "no jobs are" in one.getMessage()]
+    assert told == [(logging.ERROR, True)]
+    assert caplog.text.count("queue bad is no longer damaged: jobs are claimed again") == 1
+
+
+def test_a_query_of_events_goes_on_with_its_other_queues_but_one_of_the_events_until_now_fails(
+    opened: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad, good = opened("bad", "bullmq"), opened("good", "bullmq")
+    add(bad, 1), add(good, 1)
+    options = {"url": redis_url, "prefix": prefix, "queue": "bad,good", "view": "events"}
+    going_on, ending, too_late = (event_reader(options, SCHEMAS["events"]) for _ in range(3))
+    limit, began = going_on.getDefaultReadLimit(), going_on.initialOffset()
+    ending.prepareForTriggerAvailableNow()
+    first = going_on.latestOffset(began, limit)
+    add(bad, 1), add(good, 1)
+    with DamagedKey(client, bad.handle, "events", "string").damaged():
+        second = going_on.latestOffset(first, limit)
+        assert [second["queues"][name] == first["queues"][name] for name in ("bad", "good")] == [True, False]
+        going_on.latestOffset(first, limit)
+        with pytest.raises(QueueDamaged):
+            ending.latestOffset(first, limit)
+        with pytest.raises(QueueDamaged):
+            too_late.prepareForTriggerAvailableNow()
+
+    def is_after() -> bool:
+        return bool(going_on.latestOffset(second, limit)["queues"]["bad"] != first["queues"]["bad"])
+
+    wait_until(is_after, "the events of the repaired queue")
+    assert caplog.text.count("queue bad: could not look for events, trying again until it is repaired") == 1

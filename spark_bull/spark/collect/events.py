@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.events.event_log import BEGIN, Position, span_of, steps
 from spark_bull.queue.monitor.find import is_glob
 from spark_bull.queue.shards.layout import selection_of
+from spark_bull.services.damaged_queues import DamagedQueues
 from spark_bull.services.queue_set import QueueSet
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.inspect.events import event_batches
@@ -71,6 +73,7 @@ class EventStreamReader(LimitedReader):
         self._names = names
         self._queues: QueueSet | None = None
         self._targets: dict[str, Position] | None = None
+        self._damaged = DamagedQueues()
 
     def _handles(self) -> list[QueueHandle]:
         if self._queues is None:
@@ -96,16 +99,21 @@ class EventStreamReader(LimitedReader):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         most = getattr(limit, "max_rows", None)
+        # AvailableNow would end the query.
+        may_end = self._targets is not None or isinstance(limit, FirstBatch)
         try:
             handles, taken = self._handles(), _positions(start["queues"])
             share = None if most is None else max(1, most // max(1, len(handles)))
             for handle in handles:
                 queue = handle.keys.queue
-                taken[queue] = self._end_of(handle, taken.get(queue, BEGIN), share)
+                look = partial(self._end_of, handle, taken.get(queue, BEGIN), share)
+                end = look() if may_end else self._damaged.attempt(handle.keys, "look for events", look)
+                if end is not None:
+                    taken[queue] = end
             return _offset(taken, _positions(start["began"]))
         except ConnectionLost as error:
-            if self._targets is not None or isinstance(limit, FirstBatch):
-                raise  # AvailableNow would end the query.
+            if may_end:
+                raise
             log.warning("queue %s: could not look for events, retrying: %s", self._options["queue"], error)
             return start
 

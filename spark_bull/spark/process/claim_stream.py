@@ -97,6 +97,8 @@ class ClaimReader(LimitedReader):
         self._reader: str = options["readerId"] or uuid4().hex[:16]
         #: Number of jobs that an AvailableNow query may still claim; None: any number.
         self._left: int | None = None
+        #: Whether a damaged queue is waited for, until it is repaired.
+        self._patient = True
         #: Whether the query may end with the next batch, so that jobs claimed ahead would stay active.
         self._may_end = not PASSES_START
         #: Whether the wait for other workers was logged.
@@ -116,6 +118,7 @@ class ClaimReader(LimitedReader):
         return ReadMaxRows(self._size.most)
 
     def prepareForTriggerAvailableNow(self) -> None:
+        self._patient = False
         self._left = self._ask(lambda: lag_of(self._handle))
         if self._ask(lambda: is_paused(self._handle)):
             log.warning(
@@ -269,9 +272,12 @@ class ClaimReader(LimitedReader):
         return claim_batch(self._handle, token, self._ask(lambda: start_chunk(self._handle, token, chunk)))
 
     def _ask(self, ask: Callable[[], T]) -> T:
-        """The result of a call to Redis, retried until it succeeds: an error would end the query."""
+        """The result of a call to Redis, retried until it succeeds: an error would end the query.
+
+        Raises QueueDamaged in an AvailableNow query, which nobody watches for as long as a repair takes.
+        """
         warn = partial(log.warning, "queue %s: a claiming query %s (%s)", self._handle.keys.queue)
-        return retry_until_connected(ask, warn, until_repaired=True)
+        return retry_until_connected(ask, warn, until_repaired=self._patient)
 
     def commit(self, end: dict[str, Any]) -> None:
         try:
