@@ -304,6 +304,22 @@ def test_what_waits_for_a_caller_without_a_lease_is_removed(bench: WorkBench, ca
     assert bench.counts() == {"wait": 297}
 
 
+def test_an_id_that_is_no_utf8_does_not_keep_the_others(bench: WorkBench, caller: Caller) -> None:
+    added(caller, texts(30))
+    complete(bench, bench.claim(3), "1")
+    keys = bench.handle.keys
+    for parent in parent_ids(keys, NAME):
+        for members in (keys.children(parent), keys.kept_calls(parent)):
+            if bench.client.exists(members):
+                bench.client.sadd(members, keys.base.encode() + b"\xff")
+    lapse(bench)
+    sweep(bench.handle)
+    lapse(bench)
+    sweep(bench.handle)
+    assert bench.counts() == {}
+    assert bench.client.exists(bench.key("open_callers")) == 0
+
+
 def test_a_caller_leaves_nothing_for_ever(bench: WorkBench, caller: Caller) -> None:
     calls = added(caller, texts(100))
     keys = parent_keys(bench.handle.keys)

@@ -46,9 +46,11 @@ def _sweep_caller(handle: QueueHandle, caller: str) -> int:
 
 def _gather(handle: QueueHandle, parent_id: str) -> None:
     """Removes the kept jobs of a parent that have ended. The others keep the caller until a later sweep."""
+    # The ids may be no UTF-8.
     keys, cursor = handle.keys, None
+    base, never_ends = keys.base.encode(), keys.never_ends.encode()
     while cursor != 0:
         cursor, found = handle.connection.call("SSCAN", keys.kept_calls(parent_id), cursor or 0, "COUNT", CHUNK)
-        job_ids = [key.decode()[len(keys.base) :] for key in found if key.decode() != keys.never_ends]
+        job_ids = [key[len(base) :] for key in found if key != never_ends]
         if job_ids:
             gather_calls(handle, job_ids, [parent_id] * len(job_ids))

@@ -259,12 +259,12 @@ def end_calls(handle: QueueHandle, job_ids: Sequence[str], parent_ids: Sequence[
     return int(handle.run("end_calls", {"calls": _calls(job_ids, parent_ids), "reason": reason}))
 
 
-def gather_calls(handle: QueueHandle, job_ids: Sequence[str], parent_ids: Sequence[str]) -> None:
+def gather_calls(handle: QueueHandle, job_ids: Sequence[str | bytes], parent_ids: Sequence[str]) -> None:
     """Moves the outcomes and details of calls that have ended to their parents, and removes their jobs."""
     handle.run("gather_calls", {"calls": _calls(job_ids, parent_ids)})
 
 
-def _calls(job_ids: Sequence[str], parent_ids: Sequence[str]) -> bytes:
+def _calls(job_ids: Sequence[str | bytes], parent_ids: Sequence[str]) -> bytes:
     packed: bytes = msgpack.packb([[*job_ids], [*parent_ids]], use_bin_type=False)
     return packed
 
