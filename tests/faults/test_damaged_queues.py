@@ -137,6 +137,29 @@ def test_outcomes_that_wait_for_the_repair_keep_their_locks(
     assert worker.stats.lost == 0
 
 
+def test_a_keeper_of_locks_warns_once_of_a_damaged_key_and_tells_of_its_repair(
+    opened: Open, client: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = opened("bad", "bullmq")
+    add(queue, 1)
+    claim = work(queue.handle, ClaimSettings("slot", lock_ms=DAY_MS), None, 1)
+    lock, tries, extend = queue.handle.keys.lock(claim.jobs[0].id), Counter[str](), LockKeeper.extend
+
+    class Keeper(LockKeeper):
+        def extend(self) -> None:
+            tries["all"] += 1
+            extend(self)
+
+    with Keeper(queue.handle, 30) as keeper:
+        with DamagedKey(client, queue.handle, "stalled", "string").damaged():
+            keeper.hold(claim.token, [claim.jobs[0].id], own_ms={claim.jobs[0].id: 2 * DAY_MS})
+            wait_until(lambda: tries["all"] > 5, "some tries to extend the lock")
+        wait_until(lambda: client.pttl(lock) > DAY_MS, "the lock to be extended")
+        wait_until(lambda: "locks are extended again" in caplog.text, "the repair to be logged")
+    assert caplog.text.count("queue bad: could not extend locks, trying again until it is repaired") == 1
+    assert caplog.text.count("locks are extended again") == 1
+
+
 @pytest.mark.parametrize("dialect", ["bull", "bullmq"])
 def test_a_job_of_a_scheduler_runs_while_the_key_of_all_schedulers_has_another_type(
     opened: Open, client: Redis, dialect: str, caplog: pytest.LogCaptureFixture

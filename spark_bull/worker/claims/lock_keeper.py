@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from threading import Event, Lock
 from typing import ClassVar
 
-from spark_bull.errors import SparkBullError
+from spark_bull.errors import QueueDamaged, SparkBullError
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import extend
 from spark_bull.threads import DaemonThread
+from spark_bull.worker.claims.damage import Damage
 
 log = logging.getLogger("spark_bull")
 
@@ -58,6 +59,7 @@ class LockKeeper:
         self._settling: set[str] = set()
         self._lost: set[str] = set()
         self._has_given_up = False
+        self._damage = Damage(self._log_damage)
         self._thread = DaemonThread(self.thread_name, self._keep)
 
     def __enter__(self) -> LockKeeper:
@@ -152,6 +154,7 @@ class LockKeeper:
             self._shortest_ms = min((self._lock_ms, *(lock_ms for _, lock_ms in by_lock)))
         for (token, lock_ms), ids in by_lock.items():
             self._record_lost(held, extend(self._handle, token, ids, lock_ms))
+            self._damage.end()
 
     def _keep(self) -> None:
         while True:
@@ -161,9 +164,18 @@ class LockKeeper:
             self._wake.clear()
             try:
                 self.extend()
+            except QueueDamaged as error:
+                self._damage.begin(error)
             except SparkBullError as error:
                 # The loop fails with the same error and handles it.
                 log.warning("queue %s: could not extend locks: %s", self._handle.keys.queue, error)
+
+    def _log_damage(self, error: str) -> None:
+        queue = self._handle.keys.queue
+        if error:
+            log.warning("queue %s: could not extend locks, trying again until it is repaired: %s", queue, error)
+        else:
+            log.warning("queue %s is no longer damaged: locks are extended again", queue)
 
     def _record_lost(self, held: Mapping[str, Hold], gone: Sequence[str]) -> None:
         """Records locks that were gone when `held` was extended, except those of jobs that were settled since."""
