@@ -17,6 +17,7 @@ from spark_bull.cli.main import main
 from spark_bull.errors import OptionError
 from spark_bull.queue.core.handle import CHUNK_SIZE
 from spark_bull.queue.core.verbs import promote_due
+from spark_bull.queue.dispatch.callbacks import Callback, CallbackJob, open_callback
 from tests.support.passing_state import become_cluster
 from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S, wait_until
@@ -72,6 +73,22 @@ def test_a_sleeping_promoter_wakes_for_a_job_that_expires_earlier(redis_url: str
             for n in range(1, 4):
                 queue.add({"n": n}, expire_after_ms=150)
                 wait_until(lambda n=n: promoter.done.expired == n, "the job to expire")  # type: ignore[misc]
+
+
+@pytest.mark.usefixtures("only_signals")
+@pytest.mark.parametrize("events", ["ends", "none"])
+def test_a_sleeping_promoter_wakes_for_a_callback_that_expires_with_fewer_events(
+    redis_url: str, prefix: str, client: Redis, events: str
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", events=events) as queue:
+        queue.add({}, expire_after_ms=DAY_MS)
+        with Promoter(redis_url, ["q"], prefix=prefix, rescue=False, events=events) as promoter:
+            for name in ("first", "second", "third"):
+                job = CallbackJob("q", "bullmq", None, "{}", {"expireAfterMs": 150})
+                open_callback(queue.handle, Callback(job, name, ("pending",)))
+                key = queue.handle.keys.job(name)
+                wait_until(lambda key=key: client.hget(key, "defa") == b"expired", "the callback to expire")  # type: ignore[misc]
+            assert promoter.running
 
 
 def test_promoters_fail_each_expired_job_of_bullmq_once(client: Redis, redis_url: str, prefix: str) -> None:
