@@ -9,15 +9,17 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from inspect import unwrap
 from pathlib import Path
 from threading import Thread
+from typing import Any
 from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import EmbeddedRedis, Worker
@@ -28,6 +30,7 @@ from spark_bull.process.program import run as run_worker
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.programs.work import spark_worker
 from spark_bull.worker.slot.status import WorkerStatus
+from tests.support.damaged_keys import DamagedKey
 from tests.support.jvm import CONF_ARGUMENTS
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed
@@ -219,6 +222,35 @@ def test_work_goes_on_after_an_outage_of_redis(
     go.touch()
     program.join(PATIENCE_S)
     assert [status.completed for status in done] == [1]
+
+
+def test_a_stream_until_idle_waits_for_the_repair_of_a_damaged_queue(
+    spark: SparkSession, client: Redis, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, ended, status = list[Mapping[str, str]](), list[WorkerStatus](), Worker.status
+
+    def status_noted(worker: Worker) -> WorkerStatus:
+        found = status(worker)
+        looks.append(found.damaged)
+        return found
+
+    def processor(jobs: DataFrame) -> DataFrame:
+        return jobs.withColumn("returnvalue", f.lit(1))
+
+    monkeypatch.setattr(Worker, "status", status_noted)
+    options: dict[str, Any] = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+    with BullQueue("q", **options) as queue:
+        queue.add({})
+        worker = Worker(spark, "q", processor, engine="stream", progress=False, **options)
+        # It looks every second.
+        program = Thread(target=lambda: ended.append(run_worker(worker, until_idle_s=0.5)), daemon=True)
+        with DamagedKey(client, queue.handle, "wait", "string").damaged():
+            program.start()
+            wait_until(lambda: len(looks) > 3 or not program.is_alive(), "the worker to look whether it is idle")
+            assert program.is_alive()
+            assert [*looks[-1]] == ["q"]
+        program.join(PATIENCE_S)
+    assert [one.completed for one in ended] == [1]
 
 
 def test_work_processes_several_queues_with_a_state(
