@@ -12,10 +12,13 @@ from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.process.local_worker import LocalWorker
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.call.caller import Caller
 from spark_bull.queue.core import verbs
 from spark_bull.queue.dispatch.writes import roll_forward
+from spark_bull.services import promoter
+from tests.support.graphs import graph_sink, rows_of
 from tests.support.pubsub import published
-from tests.support.wait import PATIENCE_S
+from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import DIALECTS, WorkBench
 from tests.support.worker import behave
 from tests.support.writes import register_all
@@ -111,3 +114,41 @@ def test_a_flow_goes_on_without_events(open_queue: Open, client: Redis, redis_ur
         with LocalWorker(queue.name, behave, url=redis_url, prefix=prefix, protocol="bullmq", events="ends"):
             values, _ = queue.wait(parent.id, PATIENCE_S)
     assert (sorted(values.values()), names - {"drained"}) == ([7, 7], {"completed"})
+
+
+@each_dialect
+@pytest.mark.parametrize("events", ["ends", "none"])
+def test_a_call_goes_on_with_fewer_events(
+    open_queue: Open, redis_url: str, prefix: str, dialect: str, events: str
+) -> None:
+    with open_queue(dialect, events=events) as queue:
+        caller = Caller(queue.handle, "caller", keep_ms=HOUR_MS, defaults={})
+        calls = caller.calls(['{"$behaviour":"return:7"}'] * 3, range(3))
+        caller.add(calls)
+        found: dict[str, bytes | None] = {}
+
+        def all_known() -> bool:
+            found.update({job_id: outcome.value for job_id, outcome in caller.outcomes(calls).items()})
+            return len(found) == 3
+
+        with LocalWorker(queue.name, behave, url=redis_url, prefix=prefix, protocol=dialect, events=events):
+            wait_until(all_known, "the results of the calls")
+    assert [*found.values()] == [b"7"] * 3
+
+
+@pytest.mark.parametrize("events", ["ends", "none"])
+def test_jobs_that_depend_on_others_go_on_with_fewer_events(
+    open_queue: Open, client: Redis, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch, events: str
+) -> None:
+    """Of jobs that several depend on, a promoter tells the others."""
+    monkeypatch.setattr(promoter, "MAX_PAUSE_S", 0.1)
+    diamond = {"first": [], "left": ["first"], "right": ["first"], "last": ["left", "right"]}
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "events": events}
+    with open_queue("bullmq", events=events) as queue:
+        graph_sink(options | {"queue": queue.name}, rows_of(diamond)).commit()
+        with LocalWorker(queue.name, behave, **options), promoter.Promoter(queues=[queue.name], **options):
+            wait_until(lambda: queue.counts()["completed"] == 4, "all jobs to complete")
+            ends = sorted(queue.page("completed"), key=lambda job: (job.processed_on, job.finished_on))
+    assert [ends[0].id, ends[-1].id] == ["first", "last"]
+    names = {fields[b"event"].decode() for _, fields in client.xrange(queue.handle.keys["events"])}
+    assert names - {"drained"} == ({"completed"} if events == "ends" else set())

@@ -77,6 +77,17 @@ def test_events_end_the_calls_that_wait(queue: BullQueue) -> None:
 
 
 @each_dialect
+def test_without_events_calls_find_the_ends_of_jobs_that_are_kept(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "LOOK_AGAIN_S", 0.1)
+    kept, failing, removed = queue.add(job("return:7")), queue.add(job("fail")), queue.add({}, remove_on_complete=True)
+    with waits(queue, kept, failing, removed) as ends, OurWorker(replace(queue.handle, events="none")):
+        value, failed, missing = ends()
+    assert (value, type(failed), type(missing)) == (7, JobFailed, JobMissing)
+
+
+@each_dialect
 def test_a_job_that_has_ended_before_is_found_at_once(queue: BullQueue) -> None:
     done, failed = queue.add(job("return:[1]")), queue.add(job("fail"))
     with OurWorker(queue.handle):

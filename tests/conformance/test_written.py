@@ -14,6 +14,7 @@ from spark_bull.dialects.fields import Raw
 from spark_bull.errors import OptionError, ResultsLost, WaitTimeout
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Failed, Outcomes
+from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core import verbs
 from spark_bull.queue.core.walk import Slice
 from spark_bull.queue.dispatch.add import add_chunk
@@ -22,13 +23,13 @@ from spark_bull.queue.dispatch.writes import roll_forward
 from spark_bull.queue.dispatch.written import WrittenIds, find_written, read_written, wait_for_written, written_ids
 from spark_bull.queue.dispatch.written_ends import WrittenEnds
 from tests.support.wait import PATIENCE_S
-from tests.support.work_bench import DIALECTS, WorkBench, completed
+from tests.support.work_bench import DIALECTS, WorkBench, completed, only_bullmq
 from tests.support.writes import register_all, stage_all
 
 not_bullmq = pytest.mark.parametrize("bench", DIALECTS[:2], indirect=True)
 
 
-def write(bench: WorkBench, write_id: str, jobs: list[NewJob], **fields: int) -> None:
+def write(bench: WorkBench, write_id: str, jobs: list[NewJob], **fields: int | str) -> None:
     register(write_id, [stage_all(bench.handle, write_id, [jobs], 10, **fields)], None)
     roll_forward(bench.handle, write_id)
 
@@ -139,6 +140,27 @@ def test_jobs_that_are_gone_have_ended_as_their_events_tell_or_are_lost(bench: W
         found()
     unknown = found(strict=False)
     assert [unknown[job_id][0] for job_id in ids] == [None, "failed" if keeps_failed else None, None, "wait"]
+
+
+@only_bullmq
+@pytest.mark.parametrize("events", ["ends", "none"])
+def test_jobs_that_are_gone_are_lost_if_no_event_tells_of_them(
+    bench: WorkBench, redis_url: str, prefix: str, events: str
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", events=events) as queue:
+        quiet = WorkBench(queue, bench.client, bench.twice)
+        write(quiet, "w", [NewJob({"n": n}) for n in range(3)], events=events)
+        ids = list(written_ids(queue.handle, "w"))
+        quiet.work(completed(quiet.claim(1), "7", count=0))
+        queue.remove(ids[1])
+    ends = WrittenEnds(bench.handle, 0, strict=True)
+    if events == "ends":
+        (end,) = ends.of([ids[0].encode()])
+        assert end is not None
+        assert end.state == "completed"
+    for job_id in ids[events == "ends" : 2]:
+        with pytest.raises(ResultsLost, match="or their events were left out"):
+            ends.of([job_id.encode()])
 
 
 def test_the_jobs_of_a_write_have_their_states_and_those_that_are_gone_have_none(bench: WorkBench) -> None:

@@ -203,6 +203,19 @@ def test_events_are_read_between_batches_before_they_are_trimmed(
     assert known.advance({"mail": 0}, None) == {"mail": 2_000}
 
 
+def test_without_events_kept_jobs_are_collected_and_jobs_that_are_removed_are_missed(
+    client: Redis, redis_url: str, prefix: str, collector: Opener
+) -> None:
+    queue = BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq", events="none")
+    bench = WorkBench(queue, client, twice=False)
+    finish(bench, 3)
+    known = collector(bench, "q")
+    done = known.advance({}, None)
+    finish_and_remove(bench, 2)
+    finish(bench, 1)
+    assert (done, known.advance(done, None)) == ({"q": 3}, {"q": 4})
+
+
 def test_events_of_queues_in_several_slots_of_a_cluster_are_read_between_batches(
     own_redis: Callable[..., EmbeddedRedis], collector: Opener
 ) -> None:

@@ -80,7 +80,9 @@ def has_finished(worker: Worker, jobs: int) -> bool:
 
 def _write_and_read(spark: SparkSession, options: Options) -> Any:
     bull = options | {"queue": "q"}
-    spark.range(20).select(f.col("id").alias("n")).write.format("bull").options(**bull).mode("append").save()
+    rows = spark.range(20).select(f.col("id").alias("n"))
+    rows.write.format("bull").options(**bull, events="ends").mode("append").save()
+    told = spark.read.format("bull").options(**bull, view="events").load().count()
     changes = spark.createDataFrame([("1", "remove"), ("2", "promote")], "id STRING, action STRING")
     changes.where("action = 'remove'").write.format("bull").options(**bull, mode="manage").mode("append").save()
     spark.read.format("bull").options(**bull, payloadSchema="n INT").load().createOrReplaceTempView("jobs")
@@ -89,11 +91,12 @@ def _write_and_read(spark: SparkSession, options: Options) -> Any:
         view: spark.read.format("bull").options(**bull, view=view).load().count()
         for view in ("counts", "queues", "writes", "stats")
     }
-    return tuple(summed), views
+    return tuple(summed), views, told
 
 
 def test_rows_become_jobs_that_sql_and_views_show(connect: ConnectClient, queue: BullQueue, options: Options) -> None:
-    summed, views = connect(_write_and_read, options)
+    summed, views, told = connect(_write_and_read, options)
+    assert told == 0
     assert summed == (19, sum(range(1, 20)))
     assert views["queues"] == 1
     assert views["writes"] >= 1

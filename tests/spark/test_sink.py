@@ -414,7 +414,9 @@ def test_a_stream_writes_each_row_once_over_restarts(bull: Bull, queue: Any, tmp
         put(tmp_path / "in", number, range(number * 100, number * 100 + 100))
     stream(bull, tmp_path / "in", tmp_path / "checkpoint", delivery=delivery)
     put(tmp_path / "in", 3, range(300, 400))
-    stream(bull, tmp_path / "in", tmp_path / "checkpoint", delivery=delivery)
+    with queue() as written, written.events(timeout_s=0) as events:
+        stream(bull, tmp_path / "in", tmp_path / "checkpoint", delivery=delivery, events="ends")
+        assert list(events) == []
     assert sorted(numbers(queue().page("wait"))) == list(range(400))
     assert [write.version for write in queue().writes()] == [0, 1, 2, 3]
 
