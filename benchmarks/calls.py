@@ -16,7 +16,7 @@ from typing import Final
 
 from benchmarks.clocked import Calls, clocked
 from benchmarks.filling import overdue, payload, queue_at
-from spark_bull import EmbeddedRedis
+from benchmarks.stock import stock_redis
 from spark_bull.dialects.encode.chunks import ChunkBuilder, PackedChunk
 from spark_bull.dialects.encode.codec import encode
 from spark_bull.dialects.fields import FIELDS
@@ -149,7 +149,7 @@ def drain_all(handle: QueueHandle, jobs: int) -> None:
 
 def measured(jobs: int, executable: str | None = None) -> dict[str, Called]:
     """Measures all steps with so many jobs on a fresh server."""
-    with EmbeddedRedis(executable=executable) as server, queue_at(server.url) as queue:
+    with stock_redis(executable=executable) as server, queue_at(server.url) as queue:
         handle, calls = clocked(queue.handle, server.pid)
         found: dict[str, Called] = {}
 

@@ -25,10 +25,12 @@ from benchmarks.filling import queue_at
 from benchmarks.growing import memory_bytes
 from benchmarks.probes import cpu_of
 from benchmarks.sides import sink
+from benchmarks.stock import stock_redis
 from benchmarks.trials import Server, cpu_seconds, fresh_server, resume_and_wait, wait_until, work_off
 from benchmarks.workers import QUEUE, function
-from spark_bull import EmbeddedRedis, NewJob, RawJson
+from spark_bull import NewJob, RawJson
 from spark_bull.capacity.costs import FixedCost, JobCost, Line
+from spark_bull.embedded.redis import COMPACT_SETTING
 
 FEW, MANY = 20_000, 120_000
 #: Bytes of the payloads, as JSON.
@@ -171,7 +173,7 @@ def compact_memory(few: int, many: int) -> dict[str, Line]:
 def _compact_bytes(jobs: int, payload: int) -> dict[str, int]:
     note = "x" * (payload - _FRAME)
     with (
-        EmbeddedRedis({"hash-max-ziplist-value": str(2 * max(PAYLOADS))}) as server,
+        stock_redis({COMPACT_SETTING: str(2 * max(PAYLOADS))}) as server,
         Redis.from_url(server.url) as client,
         queue_at(server.url) as queue,
     ):

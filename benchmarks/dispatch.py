@@ -35,8 +35,8 @@ from benchmarks.sides import (
     with_children,
     with_ids,
 )
+from benchmarks.stock import stock_redis
 from benchmarks.trials import cpu_seconds, script_seconds, yardstick
-from spark_bull import EmbeddedRedis
 from spark_bull.store.scripts import load
 
 BASE = f"bull:{QUEUE}:"
@@ -86,7 +86,7 @@ class Measured:
 
 def measure(side: Side, jobs: int, check: Check) -> Measured:
     """Fills a fresh server and checks its content."""
-    with EmbeddedRedis(SLOWLOG) as server, Redis.from_url(server.url) as client:
+    with stock_redis(SLOWLOG) as server, Redis.from_url(server.url) as client:
         with side(server.port, jobs) as run:
             client.slowlog_reset()
             client.config_resetstat()

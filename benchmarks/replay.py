@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 from redis import Redis
 
 from benchmarks.sides import QUEUE, timed
+from benchmarks.stock import stock_redis
 from benchmarks.trials import cpu_seconds
-from spark_bull import EmbeddedRedis
 from spark_bull.dialects.encode.chunks import ChunkBuilder, PackedChunk
 from spark_bull.dialects.encode.codec import defaults_of, encode
 from spark_bull.dialects.registry import DIALECTS
@@ -35,7 +35,7 @@ class Replayed:
 def replay(chunks: list[PackedChunk], events: str = ALL_EVENTS) -> Replayed:
     """Adds packed chunks on a fresh server with the scripts of an exactly-once write. events: those that it causes."""
     jobs = sum(chunk.rows for chunk in chunks)
-    with EmbeddedRedis() as server, Redis.from_url(server.url) as client:
+    with stock_redis() as server, Redis.from_url(server.url) as client:
         handle = open_handle(_options(server.url), QUEUE)
         stage = handle.keys.stage(WRITE_ID)
         for number, chunk in enumerate(chunks):

@@ -14,7 +14,7 @@ from typing import Any
 
 from redis import Redis
 
-from spark_bull import EmbeddedRedis
+from benchmarks.stock import stock_redis
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -64,7 +64,7 @@ def machine() -> dict[str, object]:
     """Describes the machine; `load` is the load average, which shows other activity."""
     models = [line.split(":")[1] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
     node = subprocess.run(["node", "--version"], check=True, capture_output=True, text=True).stdout.strip()
-    with EmbeddedRedis() as server, Redis.from_url(server.url) as client:
+    with stock_redis() as server, Redis.from_url(server.url) as client:
         redis = client.info("server")["redis_version"]
     return {
         "cpu": f"{os.cpu_count()} x {models[0].strip() if models else platform.machine()}",

@@ -35,8 +35,8 @@ from benchmarks.costs import (
 from benchmarks.report import Verdict, show_verdicts, write_results
 from benchmarks.sharded import Sharded, median_sharded, on_shards, shard_verdicts, shown
 from benchmarks.sides import new_session
+from benchmarks.stock import stock_redis
 from benchmarks.workers import peer_process
-from spark_bull import EmbeddedRedis
 from spark_bull.capacity.costs import MEMORY, VERBS, FixedCost, JobCost, Line
 
 PARTS: Final = ("costs", "fixed", "servers", "shards")
@@ -61,7 +61,7 @@ class Scaled:
 def on_servers(count: int, jobs: int) -> Scaled:
     """Lives of jobs on servers of their own, each with one client; both wait for each other: a pair takes one core."""
     with ExitStack() as stack:
-        servers = [stack.enter_context(EmbeddedRedis()) for _ in range(count)]
+        servers = [stack.enter_context(stock_redis()) for _ in range(count)]
         command = [sys.executable, "-m", "benchmarks.lives"]
         clients = [
             stack.enter_context(peer_process([*command, server.url, str(jobs), str(PAYLOAD)])) for server in servers

@@ -14,9 +14,10 @@ from pyspark.sql import SparkSession
 from benchmarks.clocked import cpu_of_process
 from benchmarks.report import Verdict
 from benchmarks.sides import strings
+from benchmarks.stock import stock_redis
 from benchmarks.trials import wait_until
 from benchmarks.workers import QUEUE
-from spark_bull import BullQueue, EmbeddedRedis, Worker, shard_names
+from spark_bull import BullQueue, Worker, shard_names
 
 #: Redis' CPU per job of each server may differ so much from that of one server.
 SAME_CPU: Final = 0.10
@@ -34,7 +35,7 @@ class Sharded:
 def on_shards(spark: SparkSession, servers: int, jobs: int) -> Sharded:
     """Writes jobs to a queue with a shard on each server, and processes them in two slots of one Worker."""
     with ExitStack() as stack:
-        redis = [stack.enter_context(EmbeddedRedis()) for _ in range(servers)]
+        redis = [stack.enter_context(stock_redis()) for _ in range(servers)]
         urls = " ".join(server.url for server in redis)
         settings: dict[str, Any] = {"shard_urls": urls} if servers > 1 else {"url": urls}
         names = shard_names(QUEUE, servers)

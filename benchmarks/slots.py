@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
-from spark_bull import EmbeddedRedis
+from benchmarks.stock import stock_redis
 
 ROOT: Final = Path(__file__).parents[1]
 PROGRAM: Final = ROOT / "benchmarks" / "one_slot.py"
@@ -55,7 +55,7 @@ class Used(NamedTuple):
 
 def measured(case: Case, root: Path) -> Used:
     """Runs a slot of a version on a fresh server."""
-    with EmbeddedRedis() as server:
+    with stock_redis() as server:
         command = [sys.executable, str(PROGRAM), case.kind, str(case.chunk), str(case.jobs), server.url]
         environment = os.environ | {"PYTHONPATH": str(root)}
         done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)

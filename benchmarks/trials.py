@@ -18,8 +18,9 @@ from redis import Redis
 from benchmarks.filling import due, of_tenant, overdue, passing, pending, plain, queue_at
 from benchmarks.report import percentile
 from benchmarks.sides import timed
+from benchmarks.stock import stock_redis
 from benchmarks.workers import PEERS, QUEUE, Working, peer_process
-from spark_bull import BullQueue, EmbeddedRedis, Promoter
+from spark_bull import BullQueue, Promoter
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.options.table import ALL_EVENTS
 from spark_bull.queue.core.claim_settings import ClaimSettings
@@ -106,7 +107,7 @@ class Server:
 @contextmanager
 def fresh_server(protocol: str = "bullmq") -> Iterator[Server]:
     with (
-        EmbeddedRedis(SLOWLOG) as server,
+        stock_redis(SLOWLOG) as server,
         Redis.from_url(server.url) as client,
         queue_at(server.url, protocol) as queue,
     ):

@@ -28,6 +28,10 @@ POLL_S = 0.01
 LOG_TAIL_LINES = 15
 #: Servers of the system, in order of preference.
 ON_PATH = ("redis-server", "valkey-server")
+#: The setting for the longest field, in bytes, with which a hash keeps the compact form of Redis, in which a job takes
+#: half of the memory: its name before Redis 7, by which later servers know it, too; and the value of this server.
+COMPACT_SETTING = "hash-max-ziplist-value"
+COMPACT_UP_TO = 1024
 
 
 class EmbeddedRedis:
@@ -36,9 +40,11 @@ class EmbeddedRedis:
     >>> with EmbeddedRedis() as redis:  # doctest: +SKIP
     ...     df.write.format("bull").option("url", redis.url).option("queue", "mail").mode("append").save()
 
-    Data is persisted only if `config` enables it; it survives `restart()`, but not `stop()`. The server is stopped and
-    its folder deleted when the program that started it exits, even if it is killed. A fork of the program can use the
-    server, but not stop it.
+    Data is persisted only if `config` enables it; it survives `restart()`, but not `stop()`. Hashes with fields of up
+    to 1,024 bytes are compact, so that jobs take less memory than with the default of Redis, 64.
+
+    The server is stopped and its folder deleted when the program that started it exits, even if it is killed. A fork of
+    the program can use the server, but not stop it.
 
     Parameters:
       config: directives of redis.conf, with their values in the syntax of that file; `bind`, `port` and `dir` cannot be
@@ -48,7 +54,8 @@ class EmbeddedRedis:
     """
 
     def __init__(self, config: Mapping[str, str] | None = None, *, executable: str | Path | None = None) -> None:
-        self._config = {"save": '""', "appendonly": "no", **(config or {})}
+        own = {"save": '""', "appendonly": "no", COMPACT_SETTING: str(COMPACT_UP_TO)}
+        self._config = {**own, **(config or {})}
         self.port = _free_port(cluster=self._config.get("cluster-enabled") == "yes")
         self._executable = executable
         self._owner = os.getpid()

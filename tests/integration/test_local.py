@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from spark_bull.embedded.redis import EmbeddedRedis, redis_server
+from spark_bull.embedded.redis import COMPACT_SETTING, COMPACT_UP_TO, EmbeddedRedis, redis_server
 from spark_bull.errors import SparkBullError
+from spark_bull.queue.bull_queue import BullQueue
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,25 @@ def test_the_server_listens_on_localhost_and_persists_nothing(server: EmbeddedRe
         assert client.config_get("bind")["bind"] == "127.0.0.1"
         assert client.config_get("save")["save"] == ""
         assert client.config_get("appendonly")["appendonly"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("config", "limit"),
+    [
+        ({}, "1024"),
+        ({"cluster-enabled": "yes"}, "1024"),
+        ({"hash-max-ziplist-value": "64"}, "64"),
+    ],
+)
+def test_hashes_with_long_fields_are_compact_unless_the_user_says_otherwise(config: dict[str, str], limit: str) -> None:
+    with EmbeddedRedis(config) as server, client_of(server) as client:
+        assert client.config_get(COMPACT_SETTING)[COMPACT_SETTING] == limit
+
+
+def test_a_job_of_a_long_payload_is_compact(server: EmbeddedRedis) -> None:
+    with client_of(server) as client, BullQueue("mail", url=server.url) as queue:
+        job_id = queue.add({"text": "x" * 900})
+        assert client.object("encoding", queue.handle.keys.job(job_id)) in ("ziplist", "listpack")
 
 
 def test_two_servers_can_run_at_the_same_time(server: EmbeddedRedis) -> None:
@@ -229,6 +249,7 @@ def test_redis_accepts_every_line_of_our_development_configuration() -> None:
     config = dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
     with EmbeddedRedis(config) as server, client_of(server) as client:
         assert client.config_get("maxmemory-policy")["maxmemory-policy"] == "noeviction"
+    assert config[COMPACT_SETTING] == str(COMPACT_UP_TO)
 
 
 def test_a_cluster_gets_a_port_whose_bus_port_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

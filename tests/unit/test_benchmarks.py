@@ -21,6 +21,9 @@ from benchmarks.calling import verdicts as calling_verdicts
 from benchmarks.calls import Called
 from benchmarks.calls import measured as measured_calls
 from benchmarks.clocked import clocked
+from benchmarks.compact import LIMITS, Costs
+from benchmarks.compact import measured as compact_costs
+from benchmarks.compact import verdicts as compact_verdicts
 from benchmarks.costs import line_of
 from benchmarks.dispatch import Measured, median_of, replay_verdict, verdicts
 from benchmarks.growing import Grown
@@ -45,6 +48,7 @@ from benchmarks.scale import Scaled, on_servers, server_verdicts
 from benchmarks.sharded import Sharded, median_sharded, shard_verdicts
 from benchmarks.sides import shares
 from benchmarks.spread import Spread
+from benchmarks.stock import stock_redis
 from benchmarks.trials import (
     BASE,
     Loaded,
@@ -70,6 +74,7 @@ from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.dialects.encode.chunks import ChunkBuilder
 from spark_bull.dialects.encode.codec import encode
 from spark_bull.dialects.registry import DIALECTS
+from spark_bull.embedded.redis import COMPACT_SETTING
 from spark_bull.model.group_limits import GroupLimits
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -262,6 +267,33 @@ def no_op(url: str) -> Any:
 
 def clock(url: str) -> Any:
     return without_spark(url, lambda job: time.monotonic_ns() / 1e6)
+
+
+def test_servers_have_the_settings_of_redis_which_the_peers_have_too() -> None:
+    with EmbeddedRedis() as ours, stock_redis() as stock, fresh_server() as fresh:
+        changed = {name for name, value in settings(ours.url).items() if settings(stock.url)[name] != value}
+        assert settings(stock.url)[COMPACT_SETTING] == settings(fresh.url)[COMPACT_SETTING] == "64"
+    assert changed == {COMPACT_SETTING, "port", "dir"}
+    modules = Path(stock_redis.__code__.co_filename).parent.glob("*.py")
+    assert [module.name for module in modules if "EmbeddedRedis(" in module.read_text()] == ["stock.py"]
+
+
+def settings(url: str) -> dict[str, str]:
+    with Redis.from_url(url, decode_responses=True) as client:
+        return dict(client.config_get("*"))
+
+
+def test_a_longer_limit_saves_memory_where_payloads_are_longer_than_the_default() -> None:
+    short, long = (compact_costs(limit, 200, 500) for limit in LIMITS)
+    assert (long.waiting, long.completed) < (short.waiting, short.completed)
+    assert min(long.dispatch_us, long.process_us, long.collect_us) > 0
+
+
+def test_the_longer_limit_must_save_two_fifths_of_the_memory_and_cost_no_dispatch() -> None:
+    short = Costs(900, 1500, 6, 12, 5)
+    assert not_kept(compact_verdicts(dict(zip(LIMITS, (short, Costs(540, 900, 6, 14, 5)), strict=True)))) == []
+    worse = dict(zip(LIMITS, (short, Costs(541, 901, 6.1, 12, 5)), strict=True))
+    assert len(not_kept(compact_verdicts(worse))) == 3
 
 
 def test_throughput_is_that_of_all_jobs() -> None:

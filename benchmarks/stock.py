@@ -1,0 +1,17 @@
+"""Servers of the benchmarks: temporary ones with the settings of Redis, which the peers' users have, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from spark_bull import EmbeddedRedis
+from spark_bull.embedded.redis import COMPACT_SETTING
+
+#: What EmbeddedRedis sets otherwise than Redis itself.
+STOCK: Final = {COMPACT_SETTING: "64"}
+
+
+def stock_redis(config: Mapping[str, str] | None = None, *, executable: str | None = None) -> EmbeddedRedis:
+    """A server that is not started. config: directives that differ from those of Redis."""
+    return EmbeddedRedis({**STOCK, **(config or {})}, executable=executable)
