@@ -228,7 +228,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "doctor": (
         (
-            *(f"cli/doctor/{name}" for name in ("leftovers", "queues", "server")),
+            *(f"cli/doctor/{name}" for name in ("leftovers", "payloads", "queues", "server")),
             *(
                 f"queue/{name}"
                 for name in (
@@ -237,6 +237,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                     "jobs/read",
                     "schedule/schedulers",
                     "dispatch/writes",
+                    "core/walk",
                 )
             ),
         ),
@@ -309,7 +310,7 @@ def _in_module(source: str) -> set[str]:
     """Finds commands by their position: after `call(`, in a tuple of a pipeline, or in a conditional expression."""
     found = re.findall(r'(?:\(|= |: |else |Command = \(|call\(\n\s*)"([A-Z]{3,})"(?:, "([A-Z]+)")?', source)
     return {
-        f"{name}|{second}" if name in ("CLIENT", "CLUSTER", "CONFIG") else name for name, second in found
+        f"{name}|{second}" if name in ("CLIENT", "CLUSTER", "CONFIG", "MEMORY") else name for name, second in found
     } - ARGUMENTS
 
 

@@ -261,6 +261,8 @@ class Connection:
 
 #: Commands without a key.
 _WITHOUT_KEY: Final = frozenset(["CLIENT", "CLUSTER", "CONFIG", "INFO", "PING", "SCAN", "TIME", "WAIT"])
+#: Commands of two words, such as MEMORY USAGE.
+_OF_TWO_WORDS: Final = frozenset(["MEMORY"])
 
 
 def key_of(command: Command) -> str | bytes | None:
@@ -270,7 +272,13 @@ def key_of(command: Command) -> str | bytes | None:
         return None
     # EVAL <script> <number of keys> <key>…; XREAD … STREAMS <key>…. tools/access_table.py would take a text in capitals
     # for a command that every verb sends.
-    at = 3 if name == "EVAL" else command.index("STREAMS") + 1 if name.lower() == "xread" else 1
+    at = (
+        3
+        if name == "EVAL"
+        else command.index("STREAMS") + 1
+        if name.lower() == "xread"
+        else 1 + (name in _OF_TWO_WORDS)
+    )
     key = command[at]
     return key if isinstance(key, bytes) else str(key)
 

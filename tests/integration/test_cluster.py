@@ -88,14 +88,18 @@ def test_what_has_no_key_is_asked_of_all_nodes(
 def test_the_doctor_examines_each_node(
     cluster: RedisCluster, queues: list[BullQueue], prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    queues[0].add({})
+    for queue in queues:
+        queue.add({})
+        queue.add({}, delay=DAY_MS)
     main(["--url", cluster.url, "--prefix", prefix, "doctor"])
     shown = capsys.readouterr().out
     for server in cluster.primaries:
         node = rf"redis://127\.0\.0\.1:{server.port}(/0)?"
         assert re.search(rf"version: {node}: Redis [\d.]+ at {node}", shown)
         assert re.search(rf"persistence: {node}: neither AOF nor RDB snapshots: all jobs are lost", shown)
-    assert "{q0} orphans: no orphaned jobs" in shown
+    for name in NAMES:
+        assert f"{name} orphans: no orphaned jobs" in shown
+        assert f"{name} payloads: 2 of 2 jobs that were looked at have no field over 1,024 bytes" in shown
 
 
 def test_a_worker_processes_queues_on_all_nodes_and_ends_its_waits(queues: list[BullQueue]) -> None:

@@ -17,10 +17,11 @@ from spark_bull.cli import main
 from spark_bull.cli.doctor import queues, server
 from spark_bull.cli.doctor.finding import Finding
 from spark_bull.cli.doctor.leftovers import leftovers
+from spark_bull.cli.doctor.payloads import payloads
 from spark_bull.cli.doctor.rights import VERBS, rights
 from spark_bull.cli.doctor.server import Server
 from spark_bull.clock import epoch_ms
-from spark_bull.embedded.redis import EmbeddedRedis
+from spark_bull.embedded.redis import COMPACT_SETTING, EmbeddedRedis
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import NewJob
 from spark_bull.options.parse import parse_options
@@ -34,6 +35,7 @@ from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.services.collector import Collector
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings
+from spark_bull.testing.process_all import process_all
 from tests.support.access import PASSWORD, USER, rules
 from tests.support.passing_state import STATES
 from tests.support.wait import PATIENCE_S, wait_until
@@ -403,6 +405,106 @@ def test_jobs_that_were_set_aside_are_reported(queue: BullQueue) -> None:
     queue.handle.connection.call("HSET", queue.handle.keys["damaged"], "7", "string")
     found = only(queues.damaged(queue.handle), "warning")
     assert found.found == "set aside, as another program has overwritten the key: 1 job"
+
+
+# payloads
+
+
+def of_size(size: int) -> dict[str, str]:
+    return {"text": "x" * (size - len('{"text":""}'))}
+
+
+def payloads_on(redis: EmbeddedRedis, protocol: str, sizes: Iterable[int]) -> Finding:
+    """Adds jobs with payloads of these sizes, works them off, and adds them again."""
+    with BullQueue("mail", url=redis.url, protocol=protocol) as queue:
+        queue.add_many(NewJob(of_size(size)) for size in sizes)
+        process_all(queue, lambda job: None)
+        queue.add_many(NewJob(of_size(size)) for size in sizes)
+        return only(payloads(queue.handle), "ok")
+
+
+def bytes_of(found: Finding) -> tuple[int, int]:
+    """What jobs take, and would take."""
+    now, then = re.findall(r"take ([\d,]+) bytes each in Redis, about ([\d,]+)", found.found)[0]
+    return int(now.replace(",", "")), int(then.replace(",", ""))
+
+
+@each_dialect
+def test_a_longer_limit_is_advised_with_what_jobs_would_take(own_redis: OwnRedis, protocol: str) -> None:
+    short, long = own_redis({COMPACT_SETTING: "64"}), own_redis()
+    found = payloads_on(short, protocol, [200] * 5)
+    assert found.found.startswith("10 of 10 jobs that were looked at have a field over 64 bytes: they take ")
+    assert found.advice.startswith(f"redis-cli CONFIG SET {COMPACT_SETTING} 1024, and the same in redis.conf")
+    now, then = bytes_of(found)
+    assert payloads_on(long, protocol, [200] * 5).found.startswith("10 of 10 jobs")
+    measured = [
+        client.memory_usage(key)
+        for client in [Redis.from_url(long.url)]
+        for key in client.scan_iter("bull:mail:*", _type="hash")
+        if client.hexists(key, "timestamp")
+    ]
+    assert then == pytest.approx(sum(measured) / len(measured), rel=0.1)
+    assert then < 0.6 * now
+
+
+@pytest.mark.parametrize(
+    ("limit", "sizes", "compact"),
+    [
+        pytest.param("64", [30] * 5, 10, id="short payloads"),
+        pytest.param("64", [2_000] * 5, 0, id="too long for the longer limit, too"),
+        pytest.param("1024", [200] * 5, 10, id="the longer limit"),
+        pytest.param("64", [30] * 19 + [200], 38, id="too few for a change"),
+    ],
+)
+def test_no_other_limit_is_advised_where_it_would_save_little(
+    own_redis: OwnRedis, limit: str, sizes: list[int], compact: int
+) -> None:
+    found = payloads_on(own_redis({COMPACT_SETTING: limit}), "bullmq", sizes)
+    assert not found.advice
+    assert found.found.startswith(f"{compact} of {2 * len(sizes)} jobs that were looked at have no field over ")
+
+
+def test_no_limit_is_advised_where_jobs_have_more_fields_than_a_compact_hash(own_redis: OwnRedis) -> None:
+    redis = own_redis({COMPACT_SETTING: "64", "hash-max-ziplist-entries": "3"})
+    assert payloads_on(redis, "bullmq", [200]).found.startswith("0 of 2 jobs that were looked at")
+
+
+def test_payloads_are_not_read_and_nothing_is_written(own_redis: OwnRedis) -> None:
+    redis = own_redis()
+    with BullQueue("mail", url=redis.url) as queue, Redis.from_url(redis.url) as client:
+        queue.add(of_size(100))
+        client.config_resetstat()
+        only(payloads(queue.handle), "ok")
+        commands = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
+    assert commands <= {
+        *(
+            "client",
+            "client|setinfo",
+            "config",
+            "hello",
+            "hkeys",
+            "hstrlen",
+            "info",
+            "lrange",
+            "memory",
+            "ping",
+            "zrevrange",
+        )
+    }
+
+
+def test_a_queue_without_jobs_and_a_server_without_the_setting_are_no_faults(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with BullQueue("mail", url=redis_url, prefix=prefix) as queue:
+        queue.pause()
+        assert only(payloads(queue.handle), "ok").found == "no jobs whose size could be looked at"
+        queue.add({})
+        queue.handle.connection.call("SET", queue.handle.keys.job("7"), "damaged")
+        queue.handle.connection.call("LPUSH", queue.handle.keys["paused"], "7", "gone")
+        assert only(payloads(queue.handle), "ok").found.startswith("1 of 1 job that were looked at")
+        monkeypatch.setattr("spark_bull.cli.doctor.payloads.config", lambda connection, pattern: {})
+        assert "knows no hash-max-listpack-value" in only(payloads(queue.handle), "unchecked").found
 
 
 # keys that are left over

@@ -10,6 +10,7 @@ from typing import Final
 from spark_bull.cli.doctor import machine, queues, server
 from spark_bull.cli.doctor.finding import Finding, problem, unchecked
 from spark_bull.cli.doctor.leftovers import leftovers
+from spark_bull.cli.doctor.payloads import payloads
 from spark_bull.cli.doctor.rights import rights
 from spark_bull.cli.doctor.server import Server
 from spark_bull.errors import ConnectionLost, OptionError, PermissionDenied, RedisUnavailable, SparkBullError
@@ -44,6 +45,7 @@ QUEUE: Final = {
     "schedulers": queues.schedulers,
     "events": queues.events,
     "damaged": queues.damaged,
+    "payloads": payloads,
 }
 
 

@@ -52,7 +52,7 @@ def persistence(server: Server) -> Iterator[Finding]:
     replicas = int(info.get("connected_slaves", 0))
     also = f", also on its {number_of(replicas, 'replica')} unless one becomes the primary before" if replicas else ""
     try:
-        snapshots = _config(server, "save")
+        snapshots = config(server.connection, "save").get("save", "")
     except PermissionDenied:
         yield warning("AOF is off; whether there are RDB snapshots could not be checked (CONFIG GET is denied)", advice)
         return
@@ -136,11 +136,12 @@ def clock(server: Server, now_ms: Callable[[], float] = epoch_ms) -> Iterator[Fi
         yield ok(f"{found}, with a round trip of {_seconds(round_trip)}")
 
 
-def _config(server: Server, name: str) -> str:
-    reply = server.connection.call("CONFIG", "GET", name)
+def config(connection: Connection, pattern: str) -> dict[str, str]:
+    """The settings whose names match a glob. Raises PermissionDenied without the right for CONFIG GET."""
+    reply = connection.call("CONFIG", "GET", pattern)
     # A map in RESP3, a list of names and values in RESP2.
     pairs = reply.items() if isinstance(reply, Mapping) else zip(reply[::2], reply[1::2], strict=True)
-    return str({_text(key): _text(value) for key, value in pairs}.get(name, ""))
+    return {_text(key): _text(value) for key, value in pairs}
 
 
 def _text(value: Any) -> str:

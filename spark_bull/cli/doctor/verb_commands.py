@@ -54,7 +54,8 @@ srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount zlexcount zmscor
 zrem zremrangebyscore zrevrange zrevrangebyscore zscore
 """,
     "doctor": """
-command|info config|get get hexists hgetall hlen llen lrange multi pttl scard sismember xlen zcard zcount zscan zscore
+command|info config|get get hexists hgetall hkeys hlen hstrlen llen lrange memory|usage multi pttl scard sismember
+smismember sscan xlen zcard zcount zmscore zrevrange zscan zscore
 """,
     "cluster": """
 cluster|info cluster|slots
