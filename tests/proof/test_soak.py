@@ -15,8 +15,11 @@ from spark_bull.model.jobs import Job
 from tests.proof.books import Books, Cell
 from tests.proof.notes import Notes
 from tests.proof.producers import Place
+from tests.proof.soak import parties
 from tests.proof.soak.accounts import Account, accounts, collected, worked
-from tests.proof.soak.memory import Size, slope
+from tests.proof.soak.memory import Size, Slope, slope
+from tests.proof.soak.parties import Parties, SparkDriver
+from tests.proof.soak.processes import Process
 from tests.proof.soak.programs import ALL_QUEUES, PROGRAMS, expected
 from tests.proof.soak.report import TITLES, broken
 from tests.proof.soak.results import committed_files
@@ -99,14 +102,55 @@ def test_memory_that_grows_is_told_from_memory_that_varies() -> None:
     ages = [60 + at % 300 for at in range(0, 1800, 5)]
     noisy = [Size(5 * n, (200 + random.uniform(-5, 5) + age / 10) * mb, age) for n, age in enumerate(ages)]
     found = slope(noisy)
-    assert found is not None
+    assert isinstance(found, Slope)
     assert not found.grows
     assert abs(found.per_hour) < 20
     leak = slope([size._replace(size=size.size + 0.05 * size.at * mb) for size in noisy])
-    assert leak is not None
+    assert isinstance(leak, Slope)
     assert leak.grows
     assert leak.per_hour == pytest.approx(180, rel=0.1)
     assert slope(noisy[:5]) is None
+
+
+def test_a_process_that_is_started_again_and_again_has_no_line() -> None:
+    lives = [Size(at, 100 << 20, 60 + at % 60) for at in range(0, 600, 5)]
+    assert str(slope(lives)) == "100.0 | no line: started again 9 times, and at most 1.9 minutes old"
+    # Each is measured only once, at the same age.
+    assert str(slope([Size(100 * n, 100 << 20, 60) for n in range(20)])).endswith(
+        "no line: started again 19 times, and at most 1.0 minutes old"
+    )
+    # Of Redis, which is started again with its data.
+    assert isinstance(slope([Size(at, 100 << 20) for at in range(0, 600, 5)]), Slope)
+
+
+def test_processes_that_come_and_go_have_no_line() -> None:
+    samples = [Size(at, 100 << 20, 60 + at, processes=3 + at % 2) for at in range(0, 600, 5)]
+    assert str(slope(samples)) == "100.0 | no line: 3 to 4 processes, which come and go"
+
+
+def test_each_process_of_a_spark_driver_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    mb, driver, old = 1 << 20, object.__new__(SparkDriver), 400
+    monkeypatch.setattr(SparkDriver, "pid", 7)
+    listed = [
+        Process(7, 7, old, 150 * mb, "python"),
+        Process(8, 7, old - 5, 800 * mb, "java"),
+        Process(9, 7, old - 9, 35 * mb, "python"),
+        Process(10, 7, 0, 95 * mb, "python"),
+        Process(11, 11, old, 60 * mb, "python"),
+    ]
+    monkeypatch.setattr(parties, "processes", lambda: listed)
+    both = Parties({})
+    both.running = {"driver": driver}
+    python = {
+        "driver: Python": Size(500.0, 150 * mb, old, 1),
+        "driver: Python of tasks and sources": Size(500.0, 130 * mb, old, 2),
+    }
+    assert both.sizes(500.0) == python | {"driver: JVM": Size(500.0, 800 * mb, old, 1)}
+    listed = [one._replace(age=one.age - 200) for one in listed]
+    # A JVM grows for longer.
+    assert both.sizes(300.0).keys() == python.keys()
+    listed = [one._replace(age=one.age - 200) for one in listed]
+    assert both.sizes(100.0) == {}
 
 
 def test_only_files_of_committed_batches_are_read(tmp_path: Path) -> None:

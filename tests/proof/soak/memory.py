@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 #: A process is measured from this age on, s: before, it imports and compiles.
 GROWN_UP_S = 60.0
+#: A JVM: its compiled code and its buffers grow for that long.
+JVM_GROWN_UP_S = 300.0
 #: The part of the run that is left out at its beginning, in which streams of events and caches fill up.
 WARM_UP = 1 / 3
-#: Fewer samples have no slope.
+#: Fewer samples, of each process, have no slope.
 FEWEST = 20
 #: Growth over the measured time, as a part of the mean, up to which memory counts as flat.
 FLAT = 0.1
@@ -20,11 +23,15 @@ MB = 1 << 20
 
 
 class Size(NamedTuple):
-    """A sample. at: s since the beginning. age: of the process, s; 0: of something that has none."""
+    """A sample. at: s since the beginning. age: of the process, s; 0: of something that has none.
+
+    processes: how many are summed up.
+    """
 
     at: float
     size: float
     age: float = 0.0
+    processes: int = 1
 
 
 class Slope(NamedTuple):
@@ -47,20 +54,46 @@ class Slope(NamedTuple):
         return f"{self.mean:,.1f} | {self.per_hour:+,.1f} ± {self.error:,.1f}"
 
 
-def slope(samples: Sequence[Size]) -> Slope | None:
-    """Processes that are killed have several ages at each time, so both changes can be told apart."""
+class NoLine(NamedTuple):
+    """No line fits. mean: MB. why: in words."""
+
+    mean: float
+    why: str
+
+    @property
+    def grows(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return f"{self.mean:,.1f} | no line: {self.why}"
+
+
+def slope(samples: Sequence[Size]) -> Slope | NoLine | None:
+    """Processes that are killed have several ages at each time, so both changes can be told apart, if they live long
+    enough. None: there are too few samples.
+    """
     if len(samples) < FEWEST:
         return None
-    at, size, age = np.array(samples).T
+    at, size, age, processes = np.array(samples).T
+    mean = float(size.mean()) / MB
+    if np.ptp(processes):
+        return NoLine(mean, f"{processes.min():.0f} to {processes.max():.0f} processes, which come and go")
+    lives = _lives(at, age)
+    if len(samples) < FEWEST * lives:
+        return NoLine(mean, f"started again {lives - 1} times, and at most {age.max() / 60:.1f} minutes old")
     sizes, columns = size / MB, [np.ones(len(at)), at / 3600]
-    # A process that was never started again has one age at each time.
-    restarted = np.ptp(at - age) > GROWN_UP_S and age.any()
-    given = np.column_stack([*columns, age / 3600] if restarted else columns)
+    given = np.column_stack([*columns, age / 3600] if lives > 1 else columns)
     found, *_ = np.linalg.lstsq(given, sizes, rcond=None)
     rest = sizes - given @ found
     variance = rest @ rest / (len(sizes) - given.shape[1]) * np.linalg.pinv(given.T @ given)
     hours = float(np.ptp(at)) / 3600
-    return Slope(float(sizes.mean()), float(found[1]), float(np.sqrt(variance[1, 1])), hours)
+    return Slope(mean, float(found[1]), float(np.sqrt(variance[1, 1])), hours)
+
+
+def _lives(at: NDArray[np.float64], age: NDArray[np.float64]) -> int:
+    """How many processes, one after the other, the samples are of, which are in the order of their times."""
+    # The one before was measured, so it had lived for GROWN_UP_S.
+    return 1 + int(np.sum(np.diff(at - age) > GROWN_UP_S / 2)) if age.any() else 1
 
 
 class Memory:
@@ -73,7 +106,7 @@ class Memory:
         for name, size in sizes.items():
             self._samples[name].append(size)
 
-    def slopes(self, until: float) -> dict[str, Slope | None]:
+    def slopes(self, until: float) -> dict[str, Slope | NoLine | None]:
         """Of the time after the warm-up of a run that lasted until then, s."""
         return {
             name: slope([sample for sample in samples if WARM_UP * until <= sample.at <= until])

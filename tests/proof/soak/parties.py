@@ -14,7 +14,7 @@ from typing import Protocol
 from tests.proof.actors import Actor
 from tests.proof.faults import NODE
 from tests.proof.producers import Place
-from tests.proof.soak.memory import GROWN_UP_S, Size
+from tests.proof.soak.memory import GROWN_UP_S, JVM_GROWN_UP_S, Size
 from tests.proof.soak.processes import Process, processes
 from tests.proof.soak.programs import ALL_QUEUES
 from tests.proof.soak.slots import NOT_FOR_NODE
@@ -55,6 +55,7 @@ class NodeWorker:
 
     def kill(self) -> None:
         self._peer.kill()
+        self._peer.close()
 
     def has_ended(self) -> bool:
         if not self._peer.alive:
@@ -137,7 +138,9 @@ class Parties:
         return ended
 
     def sizes(self, now: float) -> dict[str, Size]:
-        """Resident memory of those that are old enough; of a driver, of its JVM and of its Python processes."""
+        """Resident memory of those that are old enough; of a Spark driver, of itself, of its JVM, and of the Python
+        processes that Spark has started and ends by itself.
+        """
         found: dict[str, Size] = {}
         listed = processes()
         for name, party in self.running.items():
@@ -145,10 +148,15 @@ class Parties:
             age = max((one.age for one in own), default=0)
             if age < GROWN_UP_S:
                 continue
-            java = sum(one.size for one in own if one.command == "java")
-            rest = sum(one.size for one in own) - java
-            sizes = {f"{name}: JVM": java, f"{name}: Python": rest} if java else {name: rest}
-            found |= {part: Size(now, size, age) for part, size in sizes.items()}
+            java = [one for one in own if one.command == "java"]
+            parts = {"JVM": java, "Python": [one for one in own if one.pid == party.pid]} if java else {"": own}
+            if java:
+                parts["Python of tasks and sources"] = [one for one in own if one not in java and one.pid != party.pid]
+            for part, those in parts.items():
+                if those is java and age < JVM_GROWN_UP_S:
+                    continue
+                size = sum(one.size for one in those)
+                found[f"{name}: {part}" if part else name] = Size(now, size, age, len(those))
         return found
 
 

@@ -29,7 +29,7 @@ from tests.proof.soak.audit import Balance, audit, results_of
 from tests.proof.soak.dispatch_driver import has_stopped
 from tests.proof.soak.events import KEPT_EVENTS, Recorder
 from tests.proof.soak.kills import kills_of, shuffled
-from tests.proof.soak.memory import Memory, Size, Slope
+from tests.proof.soak.memory import Memory, NoLine, Size, Slope
 from tests.proof.soak.parties import NodeWorker, Parties, Party, SparkDriver, actor
 from tests.proof.soak.programs import ALL_QUEUES, PROGRAMS, SCHEDULERS, drive, end
 from tests.proof.soak.redis_memory import by_expiry, kinds, used
@@ -51,7 +51,7 @@ class Report:
     faults: Counter[str]
     starts: Counter[str]
     balance: Balance
-    slopes: dict[str, Slope | None]
+    slopes: dict[str, Slope | NoLine | None]
     kept: dict[str, tuple[int, int]]
 
 
