@@ -10,7 +10,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -190,6 +190,27 @@ def test_ids_are_returned_in_the_order_of_the_jobs(make: Callable[..., Bench]) -
     assert added.ids == ["own-0", "2", "3", "own-3", "5", "6", "own-6", "8"]
     assert (added.added, added.duplicates) == (8, 0)
     assert queue.add({}, delay=HOUR) == "9"
+
+
+@only_bullmq
+@pytest.mark.parametrize("newest", [0, 7, 98, 99, 9_999_999_995, 123_456_789_012_345])
+def test_jobs_with_payloads_names_and_options_only_are_stored_as_those_beside_other_jobs(
+    make: Callable[..., Bench], newest: int, way: str
+) -> None:
+    jobs = [replace(job(n, attempts=1 + n % 2), name=f"name-{n % 3}") for n in range(25)]
+    found = []
+    for others in ([], [job(25, lifo=True)]):
+        bench = make(way, name=f"beside-{len(others)}", chunk_size=60)
+        bench.client.set(bench.key("id"), newest)
+        assert bench.add(*jobs, *others) == (25 + len(others), 0)
+        ids = bench.taken()[len(others) :]
+        assert ids == [str(newest + n) for n in range(1, 26)]
+        assert bench.numbers(ids) == list(range(25))
+        hashes = [bench.fields(job_id) for job_id in ids]
+        assert all(int(fields.pop("timestamp")) > LONG_AGO for fields in hashes)
+        events = [fields for _, fields in bench.client.xrange(bench.key("events"), count=50)]
+        found.append((hashes, events, bench.scores("marker")))
+    assert found[0] == found[1]
 
 
 def test_any_mix_of_lifo_jobs_has_the_order_of_single_pushes(make: Callable[..., Bench]) -> None:

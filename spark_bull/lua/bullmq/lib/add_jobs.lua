@@ -1,5 +1,5 @@
--- @include bullmq/lib: chunk_parents deduplicator delay_job delayed_score emit event_limit priority_score sequencer
--- @include bullmq/lib: waiting_list
+-- @include bullmq/lib: add_plain_jobs chunk_parents deduplicator delay_job delayed_score emit event_limit
+-- @include bullmq/lib: priority_score sequencer waiting_list
 -- @include lib: clock_of deduplications_of fill_opts is_written job_terms listed number_texts push
 
 -- Adds all jobs of a chunk from row `from` on.
@@ -7,6 +7,10 @@
 -- job that is deduplicated has the id of the job that is kept. `rejected`: {row, reason} of jobs that were not added,
 -- see chunk_parents; their id is ''.
 local function add_jobs(key, arg, chunk, from, now)
+  local plain = add_plain_jobs(key, arg, chunk, from, now)
+  if plain then
+    return plain
+  end
   local call, base, format = redis.call, arg.base, string.format
   local n = chunk.n
   local counter = call('INCRBY', key.id, n - from + 1) - n

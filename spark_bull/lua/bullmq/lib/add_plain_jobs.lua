@@ -1,0 +1,63 @@
+-- @include bullmq/lib: event_limit waiting_list
+-- @include lib: is_written number_texts
+
+-- The columns of chunks whose jobs are new, have numbers as ids, and wait. Attempts are part of the options, too.
+local PLAIN = {n = true, data = true, name = true, opts = true, marked = true, attempts = true}
+
+local DIGITS = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}
+
+local function is_plain(chunk)
+  for column in pairs(chunk) do
+    if not PLAIN[column] then
+      return false
+    end
+  end
+  return not chunk.marked
+end
+
+-- The value of all jobs, or the list of a column.
+local function one_or_list(column)
+  if type(column) == 'table' then
+    return nil, column
+  end
+  return column, nil
+end
+
+-- As add_jobs, for jobs that have nothing but payloads, names and options, as most do: to ask for each of them what else
+-- it may have takes a tenth of the time of its commands. Returns nil, and adds nothing, if a job may have more.
+local function add_plain_jobs(key, arg, chunk, from, now)
+  if not is_plain(chunk) then
+    return nil
+  end
+  local call, format, base, events = redis.call, string.format, arg.base, key.events
+  local n, datas, timestamp = chunk.n, chunk.data, number_texts()[now]
+  local one_name, names = one_or_list(chunk.name)
+  local one_opts, all_opts = one_or_list(chunk.opts)
+  local counter = call('INCRBY', key.id, n - from + 1) - n
+  local target, paused_or_full = waiting_list(key, arg.bullmq_version)
+  local max_events, has_steps = event_limit(key), is_written(arg, 'waiting')
+  local ids, head, key_head = {}, nil, nil
+  for i = from, n do
+    -- The digits before the last one are formatted for ten jobs: to join texts takes a fifth of the time.
+    local digit = (counter + i) % 10
+    if digit == 0 or not head then
+      local tens = (counter + i - digit) / 10
+      head = tens > 0 and format('%d', tens) or ''
+      key_head = base .. head
+    end
+    local job_id, name = head .. DIGITS[digit], one_name or names[i]
+    call('HSET', key_head .. DIGITS[digit], 'name', name, 'data', datas[i], 'opts', one_opts or all_opts[i],
+      'timestamp', timestamp, 'delay', '0', 'priority', '0')
+    if has_steps then
+      call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
+      call('XADD', events, '*', 'event', 'waiting', 'jobId', job_id)
+    end
+    ids[i - from + 1] = job_id
+  end
+  call('LPUSH', target, unpack(ids))
+  if not paused_or_full then
+    call('ZADD', key.marker, 0, '0')
+  end
+  call('XTRIM', events, 'MAXLEN', '~', max_events)
+  return {next = n + 1, added = #ids, duplicates = 0, deduplicated = 0, ids = ids, is_range = true, rejected = {}}
+end
