@@ -20,6 +20,7 @@ from benchmarks.stock import stock_redis
 from spark_bull.dialects.encode.chunks import ChunkBuilder, PackedChunk
 from spark_bull.dialects.encode.codec import encode
 from spark_bull.dialects.fields import FIELDS
+from spark_bull.options.table import ALL_EVENTS
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import promote_due
@@ -72,16 +73,16 @@ def dispatch(handle: QueueHandle, jobs: int, size: int = PAYLOAD) -> None:
     add_staged(handle, jobs)
 
 
-def stage(handle: QueueHandle, jobs: int, size: int = PAYLOAD) -> None:
-    """Stages and registers a write."""
+def stage(handle: QueueHandle, jobs: int, size: int = PAYLOAD, events: str = ALL_EVENTS) -> None:
+    """Stages and registers a write. events: those that it causes."""
     parts: list[StagedPart] = []
-    for number, chunk in enumerate(_chunks(handle, jobs, size)):
+    for number, chunk in enumerate(chunks_of(handle, jobs, size)):
         if number % CHUNKS_PER_PART == 0:
             parts.append(StagedPart(handle.keys.stage(f"{WRITE_ID}.{len(parts)}"), 0, 0))
         stage_chunk(handle, parts[-1].stage, parts[-1].chunks, chunk.packed, HOUR_MS)
         parts[-1].chunks += 1
         parts[-1].rows += chunk.rows
-    register(WRITE_ID, [QueuePlan(handle, parts, {})], None)
+    register(WRITE_ID, [QueuePlan(handle, parts, {"events": events})], None)
 
 
 def add_staged(handle: QueueHandle, jobs: int) -> None:
@@ -90,7 +91,7 @@ def add_staged(handle: QueueHandle, jobs: int) -> None:
     assert added == jobs, f"expected {jobs} jobs to be added, got {added}"
 
 
-def _chunks(handle: QueueHandle, jobs: int, size: int) -> Iterator[PackedChunk]:
+def chunks_of(handle: QueueHandle, jobs: int, size: int) -> Iterator[PackedChunk]:
     builder = ChunkBuilder(CHUNK, CHUNK_BYTES)
     for first in range(0, jobs, CHUNK):
         numbers = range(first, min(jobs, first + CHUNK))

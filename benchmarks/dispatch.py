@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import DataFrame
 from redis import Redis
 
-from benchmarks.probes import pinged
+from benchmarks.probes import cpu_of, pinged
 from benchmarks.replay import Replayed, chunks_of, replay
 from benchmarks.report import Verdict, at_least, at_most, show_verdicts, write_results
 from benchmarks.sides import (
@@ -72,7 +72,8 @@ SCRIPT_TARGET = 1.0
 class Measured:
     """One measurement, or the medians of several. Times in ms, except `seconds`.
 
-    script_share: the part of the time that Redis spent in scripts.
+    script_share: the part of the time that Redis spent in scripts. cpu_us_per_job: of Redis and all of its clients but
+    that of PING.
     """
 
     seconds: float
@@ -82,6 +83,7 @@ class Measured:
     script: float
     server_us_per_job: float
     script_share: float
+    cpu_us_per_job: float
 
 
 def measure(side: Side, jobs: int, check: Check) -> Measured:
@@ -90,13 +92,16 @@ def measure(side: Side, jobs: int, check: Check) -> Measured:
         with side(server.port, jobs) as run:
             client.slowlog_reset()
             client.config_resetstat()
-            before = cpu_seconds(client)
+            before, of_all = cpu_seconds(client), cpu_of(os.getpid())
             with pinged(server.port) as pings:
                 seconds = run()
-            server_us = (cpu_seconds(client) - before) / jobs * 1e6
             share = script_seconds(client) / seconds
+            server_s, others = cpu_seconds(client) - before, cpu_of(os.getpid()) - of_all
         check(client, jobs)
-        return Measured(seconds, pings.p50, pings.p99, pings.longest, script_ms(client), server_us, share)
+        # Some of Spark's processes may end while Node works.
+        clients_s = others.node or others.jvm + others.python - pings.cpu_s
+        used = (server_s / jobs * 1e6, share, (server_s + clients_s) / jobs * 1e6)
+        return Measured(seconds, pings.p50, pings.p99, pings.longest, script_ms(client), *used)
 
 
 def script_ms(client: Redis) -> float:
@@ -177,14 +182,16 @@ def is_peer(name: str) -> bool:
 
 
 def show(found: dict[str, Measured], jobs: int) -> None:
-    best = best_rate(found, jobs)
-    times = f"{'PING p50':>10}{'p99':>7}{'max':>7}{'script':>10}{'server':>14}{'in scripts':>12}"
-    print(f"\n{'':32}{'jobs/s':>9}{'x BullMQ':>10}{times}")
+    best, peers = best_rate(found, jobs), [result for name, result in found.items() if is_peer(name)]
+    server, cpu = (min(getattr(peer, name) for peer in peers) for name in ("server_us_per_job", "cpu_us_per_job"))
+    times = f"{'PING p50':>10}{'p99':>7}{'max':>7}{'script':>10}{'in scripts':>12}"
+    print(f"\n{'':32}{'jobs/s':>9}{'x BullMQ':>10}{times}{'server us':>11}{'x less':>8}{'all CPU us':>12}{'x less':>8}")
     for name, r in found.items():
         script = f"{r.script:7.2f} ms" if r.script else " " * 10
         print(
             f"{name:32}{jobs / r.seconds:9,.0f}{jobs / r.seconds / best:10.2f}{r.ping_p50:10.2f}{r.ping_p99:7.2f}"
-            f"{r.ping_longest:7.2f}{script}{r.server_us_per_job:8.2f} us/job{r.script_share:12.0%}"
+            f"{r.ping_longest:7.2f}{script}{r.script_share:12.0%}{r.server_us_per_job:11.2f}"
+            f"{server / r.server_us_per_job:8.2f}{r.cpu_us_per_job:12.2f}{cpu / r.cpu_us_per_job:8.2f}"
         )
 
 

@@ -24,12 +24,13 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass
 class Pings:
-    """PING round-trip times in ms, set when the block ends."""
+    """PING round-trip times in ms, and the CPU time of the prober in s, set when the block ends."""
 
     p50: float = 0.0
     p99: float = 0.0
     longest: float = 0.0
     count: int = 0
+    cpu_s: float = 0.0
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def ping_until_sigterm(port: int) -> None:
             time.sleep(PAUSE_S)
     times.sort()
     count = len(times)
-    pings = Pings(times[count // 2], times[int(count * 0.99)], times[-1], count)
+    pings = Pings(times[count // 2], times[int(count * 0.99)], times[-1], count, time.process_time())
     print(json.dumps(pings.__dict__))
 
 
@@ -107,6 +108,9 @@ class Cpu:
     jvm: float
     python: float
     node: float
+
+    def __sub__(self, other: Cpu) -> Cpu:
+        return Cpu(self.jvm - other.jvm, self.python - other.python, self.node - other.node)
 
 
 def adopt_orphans() -> None:
