@@ -98,6 +98,7 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.growth
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.scale
 	$(RUN) -m benchmarks.compact
+	$(RUN) -m benchmarks.floor
 	$(RUN) -m benchmarks.manage
 	$(RUN) -m benchmarks.wait
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.calling

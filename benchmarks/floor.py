@@ -23,7 +23,7 @@ from benchmarks.calls import CHUNK, PAYLOAD, add_staged, chunks_of, stage
 from benchmarks.clocked import cpu_of_process
 from benchmarks.filling import queue_at
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
-from spark_bull import EmbeddedRedis
+from benchmarks.stock import stock_redis
 from spark_bull.embedded.redis import redis_server
 from spark_bull.options.table import ALL_EVENTS
 from spark_bull.queue.core.handle import QueueHandle
@@ -113,7 +113,7 @@ TARGETS: Final = {
 
 def cpu_us(side: Side, jobs: int) -> float:
     """Redis' CPU time per job, µs."""
-    with EmbeddedRedis() as server, queue_at(server.url) as queue:
+    with stock_redis() as server, queue_at(server.url) as queue:
         run = side(queue.handle, jobs)
         before = cpu_of_process(server.pid)
         run()
@@ -133,7 +133,7 @@ def _instructions_of(side: Side, jobs: int) -> int:
         counting = f"valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null --log-file={log}"
         program.write_text(f'#!/bin/sh\nexec {counting} {redis_server()} "$@"\n')
         program.chmod(0o755)
-        with EmbeddedRedis(executable=program) as server, queue_at(server.url) as queue:
+        with stock_redis(executable=str(program)) as server, queue_at(server.url) as queue:
             side(queue.handle, jobs)()
         found = _INSTRUCTIONS.search(log.read_text())
         assert found, f"expected the instructions in the log of valgrind, got: {log.read_text()}"

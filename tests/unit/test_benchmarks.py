@@ -26,6 +26,7 @@ from benchmarks.compact import measured as compact_costs
 from benchmarks.compact import verdicts as compact_verdicts
 from benchmarks.costs import line_of
 from benchmarks.dispatch import Measured, median_of, replay_verdict, verdicts
+from benchmarks.floor import SIDES
 from benchmarks.growing import Grown
 from benchmarks.growth import NODE_VERBS, call_verdicts, grown_by_node, memory_verdicts, spread_verdicts
 from benchmarks.growth import verdicts as growth_verdicts
@@ -129,6 +130,18 @@ def test_a_write_that_takes_much_longer_than_its_replayed_commit_is_reported() -
     replays = [Replayed(write.seconds * share, 5.0) for share in (0.1, 0.86, 0.9)]
     assert replay_verdict(replays, write).kept
     assert not replay_verdict(replays[:2], write).kept
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_a_write_and_its_bare_commands_add_the_same_jobs(name: str) -> None:
+    with fresh_server() as server:
+        SIDES[name][0](server.queue.handle, 500)()
+        assert server.client.lrange(f"{BASE}wait", 0, -1) == [b"%d" % number for number in range(500, 0, -1)]
+        with_events = "events" not in name
+        assert server.client.xlen(f"{BASE}events") == (1_000 if with_events else 0)
+        fields = server.client.hgetall(f"{BASE}500")
+        assert {*fields} == {b"name", b"data", b"opts", b"timestamp", b"delay", b"priority"}
+        assert len(fields[b"data"]) > 150
 
 
 def test_the_commit_of_a_write_is_replayed_on_its_packed_chunks() -> None:
