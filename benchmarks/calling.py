@@ -8,26 +8,32 @@ Prints medians and writes all runs to benchmarks/results/calling.json. See bench
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, fields
 from statistics import median
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 import spark_bull
+from benchmarks.probes import Cpu, adopt_orphans, cpu_of
 from benchmarks.report import Verdict, at_least, at_most, show_verdicts, write_results
 from benchmarks.sides import new_session
 from benchmarks.trials import Server, cpu_seconds, fresh_server
 from benchmarks.workers import PEERS, QUEUE, peer_process, peers
 
-OURS, DETAILS, BULLMQ = "call", "call, with details", "BullMQ waitUntilFinished"
+OURS, DETAILS = "call", "call, with details"
+BULLMQ, REMOVING = "BullMQ waitUntilFinished", "the same, which keeps 1,000 jobs"
 #: Least rate of ours, as a ratio to BullMQ's, and the most CPU time of Redis.
 RATE: Final = 1.25
 SERVER: Final = 1.0
-CONCURRENCY, IN_FLIGHT, WARM_UP = 100, 1_000, 2_000
+SIDES: Final = (OURS, DETAILS, BULLMQ, REMOVING)
+CONCURRENCY, IN_FLIGHT, WARM_UP, KEPT = 100, 1_000, 2_000, 1_000
+#: Queries that warm the session up, of so many calls each.
+QUERIES, SMALL = 10, 100
 
 #: Calls so many jobs, and returns when all have ended.
 Calling = Callable[[int], None]
@@ -35,10 +41,17 @@ Calling = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Called:
-    """Jobs per second, and CPU time of Redis per job, µs."""
+    """Jobs per second, and CPU times per job, µs: of Redis, and of Node, Python and the JVM."""
 
     per_second: float
     server_us: float
+    node_us: float = 0.0
+    python_us: float = 0.0
+    jvm_us: float = 0.0
+
+    @property
+    def all_us(self) -> float:
+        return self.server_us + self.node_us + self.python_us + self.jvm_us
 
 
 @contextmanager
@@ -53,8 +66,10 @@ def ours(spark: SparkSession, server: Server, *, details: bool) -> Iterator[Call
 
 
 @contextmanager
-def bullmq(server: Server) -> Iterator[Calling]:
-    with peer_process(["node", str(PEERS / "bullmq_call.js"), server.url, QUEUE]) as peer:
+def bullmq(server: Server, kept: int | None) -> Iterator[Calling]:
+    """kept: the number of jobs that have completed and are kept; None: all."""
+    command = ["node", str(PEERS / "bullmq_call.js"), server.url, QUEUE, *([] if kept is None else [str(kept)])]
+    with peer_process(command) as peer:
         peer.expect("ready")
 
         def call(jobs: int) -> None:
@@ -64,22 +79,42 @@ def bullmq(server: Server) -> Iterator[Calling]:
         yield call
 
 
+def calling(spark: SparkSession, side: str, server: Server) -> AbstractContextManager[Calling]:
+    if side in (OURS, DETAILS):
+        return ours(spark, server, details=side == DETAILS)
+    return bullmq(server, KEPT if side == REMOVING else None)
+
+
+def warm_up(spark: SparkSession) -> None:
+    """Runs small calls, so that the JVM has compiled what a query needs."""
+    with fresh_server() as server, peers("bullmq_process.js", 1, CONCURRENCY)(server.url):
+        for _ in range(QUERIES):
+            with ours(spark, server, details=False) as call:
+                call(SMALL)
+
+
 def measure(spark: SparkSession, side: str, jobs: int) -> Called:
     """Calls jobs on a fresh server. A Node worker that is connected and warm processes them."""
     with fresh_server() as server, peers("bullmq_process.js", 1, CONCURRENCY)(server.url):
-        with bullmq(server) if side == BULLMQ else ours(spark, server, details=side == DETAILS) as call:
+        with calling(spark, side, server) as call:
             call(WARM_UP)
-            cpu, started = cpu_seconds(server.client), time.perf_counter()
+            before, cpu, started = cpu_of(os.getpid()), cpu_seconds(server.client), time.perf_counter()
             call(jobs)
             seconds = time.perf_counter() - started
-            server_us = (cpu_seconds(server.client) - cpu) / jobs * 1e6
+            server_s, after = cpu_seconds(server.client) - cpu, cpu_of(os.getpid())
+        left = {BULLMQ: WARM_UP + jobs, REMOVING: KEPT}.get(side, 0)
         kept = sum(server.queue.counts().values())
-        assert kept == (WARM_UP + jobs if side == BULLMQ else 0), f"expected all jobs to have ended, {kept} are left"
-        return Called(jobs / seconds, server_us)
+        assert kept == left, f"expected all jobs to have ended, and {left} to be left, got {kept}"
+        used = (server_s, *(one - other for one, other in zip(_parts(after), _parts(before), strict=True)))
+        return Called(jobs / seconds, *(one / jobs * 1e6 for one in used))
+
+
+def _parts(cpu: Cpu) -> tuple[float, float, float]:
+    return cpu.node, cpu.python, cpu.jvm
 
 
 def medians(runs: list[Called]) -> Called:
-    return Called(median(run.per_second for run in runs), median(run.server_us for run in runs))
+    return Called(*(median(getattr(run, part.name) for run in runs) for part in fields(Called)))
 
 
 def verdicts(found: dict[str, Called]) -> list[Verdict]:
@@ -95,18 +130,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=20_000, help="jobs of each run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each side")
+    parser.add_argument("--only", nargs="+", choices=SIDES, default=SIDES, help="sides that are measured")
     arguments = parser.parse_args()
-    runs: dict[str, list[Called]] = {OURS: [], DETAILS: [], BULLMQ: []}
+    runs: dict[str, list[Called]] = {side: [] for side in arguments.only}
+    adopt_orphans()
     spark = new_session()
+    warm_up(spark)
     for _ in range(arguments.rounds):
         for side, each in runs.items():
             each.append(measure(spark, side, arguments.jobs))
     spark.stop()
     found = {side: medians(each) for side, each in runs.items()}
-    print(f"{'':40}{'jobs/s':>12}{'Redis, µs/job':>16}")
+    print(f"{'CPU in µs/job':36}{'jobs/s':>10}{'Redis':>10}{'Node':>10}{'Python':>10}{'JVM':>10}{'all':>10}")
     for side, called in found.items():
-        print(f"{side:40}{called.per_second:12,.0f}{called.server_us:16.1f}")
-    show_verdicts(verdicts(found))
+        times = (called.server_us, called.node_us, called.python_us, called.jvm_us, called.all_us)
+        print(f"{side:36}{called.per_second:10,.0f}" + "".join(f"{each:10.1f}" for each in times))
+    if {OURS, BULLMQ} <= found.keys():
+        show_verdicts(verdicts(found))
     write_results("calling", {"runs": {side: [asdict(run) for run in each] for side, each in runs.items()}})
 
 

@@ -1,4 +1,5 @@
-// Adds jobs, 100 at once, and waits for them, 1,000 at a time: bullmq_call.js URL QUEUE
+// Adds jobs, 100 at once, and waits for them, 1,000 at a time: bullmq_call.js URL QUEUE [KEPT]
+// KEPT: how many jobs that have completed are kept; default: all.
 // Prints "ready" when connected. For each line with a number, adds so many jobs, and prints "done" when all have ended.
 'use strict';
 
@@ -6,7 +7,8 @@ const { runWaitingPeer } = require('./ready.js');
 
 const CHUNK = 100;
 const IN_FLIGHT = 1_000;
-const [url, name] = process.argv.slice(2);
+const [url, name, kept] = process.argv.slice(2);
+const opts = kept ? { removeOnComplete: { count: Number(kept) } } : {};
 
 async function call(queue, events, count) {
   let pending = 0;
@@ -17,7 +19,7 @@ async function call(queue, events, count) {
   for (let start = 0; start < count; start += CHUNK) {
     await atMost(IN_FLIGHT - CHUNK);
     const ids = Array.from({ length: Math.min(CHUNK, count - start) }, (_, i) => start + i);
-    const jobs = await queue.addBulk(ids.map((id) => ({ name: 'call', data: { id } })));
+    const jobs = await queue.addBulk(ids.map((id) => ({ name: 'call', data: { id }, opts })));
     pending += jobs.length;
     for (const job of jobs) {
       job.waitUntilFinished(events).then(() => {
