@@ -22,6 +22,7 @@ from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.verbs import CALL_LEASE_MS
 from spark_bull.worker.job.job_options import keep_of
+from tests.support.script_work import script_work
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed
 
@@ -469,3 +470,57 @@ def test_a_job_whose_parents_have_expired_is_taken_over(bench: WorkBench, caller
     assert bench.counts() == {"wait": 5}
     complete(bench, bench.claim(5), "1")
     assert len(caller.outcomes(calls)) == 5
+
+
+def test_a_look_reads_the_calls_that_have_ended_and_few_others(bench: WorkBench, caller: Caller, details: bool) -> None:
+    if details or not bench.bullmq:
+        pytest.skip("scripts gather the outcomes of kept jobs")
+    flying = flight.Flight(caller, timeout_ms=DAY_MS)
+    flying.add(texts(1_000), range(1_000))
+    with script_work(bench.client, commands=True, prefix=bench.handle.keys.base) as idle:
+        assert flying.look() == []
+    for _ in range(3):
+        complete(bench, bench.claim(100))
+    with script_work(bench.client, commands=True, prefix=bench.handle.keys.base) as busy:
+        assert len(flying.look()) == 300
+    assert sum(work.elements for work in idle) < 400
+    assert sum(work.elements for work in busy) < 300 * 2
+
+
+def test_calls_that_end_long_before_older_ones_are_found(bench: WorkBench, caller: Caller) -> None:
+    flying = flight.Flight(caller, timeout_ms=DAY_MS)
+    flying.add(texts(400), range(400))
+    slow = [bench.claim(100) for _ in range(3)]
+    complete(bench, bench.claim(100), "2")
+    ended = found_by(flying, 100)
+    assert {one.outcome.value for one in ended} == {b"2"}
+    for claim in slow:
+        complete(bench, claim, "1")
+    assert {one.outcome.value for one in found_by(flying, 300)} == {b"1"}
+
+
+def test_calls_are_found_while_those_of_another_attempt_are_pending(
+    bench: WorkBench, new_caller: Callable[..., Caller]
+) -> None:
+    """The parents have as many pending calls then as if none had ended."""
+    mine, other = (flight.Flight(new_caller(), timeout_ms=DAY_MS) for _ in range(2))
+    mine.add(texts(200), range(200))
+    other.add(texts(600), range(600))
+    for _ in range(2):
+        complete(bench, bench.claim(100), "1")
+    assert len(found_by(mine, 200)) == 200
+    assert len(mine) == 0
+    assert len(found_by(other, 200)) == 200
+    assert bench.counts() == {"wait": 400}
+
+
+def found_by(flying: flight.Flight, count: int) -> list[flight.Ended]:
+    """The calls that have ended, when looks have found so many."""
+    found: list[flight.Ended] = []
+
+    def look() -> bool:
+        found.extend(flying.look())
+        return len(found) >= count
+
+    wait_until(look, f"looks to find {count} calls that have ended")
+    return found

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from base64 import urlsafe_b64encode
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from threading import Lock
 from typing import Any, Final, NamedTuple
 
@@ -25,12 +24,15 @@ from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import intake_closed
 from spark_bull.queue.dispatch.kept import kept
-from spark_bull.store.connection import Command
 
 #: The error of a job of Bull 1.0.
 _NO_REASON: Final = "the library keeps no reason"
 #: Parents of a caller. Redis deletes a hash of 23,000 results in 10 ms: this is enough for 360,000 calls of a task.
 PARENTS: Final = 16
+#: Bytes of the hash of a payload: a multiple of three, which base64 does not pad.
+_DIGEST: Final = 12
+#: Calls of each parent that may have ended at any time, in Bull, where only a look at them tells.
+_LOOKED_AT: Final = 16
 
 
 class Call(NamedTuple):
@@ -49,12 +51,15 @@ class Details(NamedTuple):
     duration_ms: int | None = None
 
 
+_UNKNOWN: Final = Details()
+
+
 class Outcome(NamedTuple):
     """How a call has ended: `value` (JSON text) if it has completed, else `error`."""
 
     value: bytes | None
     error: str | None
-    details: Details = Details()
+    details: Details = _UNKNOWN
 
 
 class _Siblings(NamedTuple):
@@ -70,16 +75,8 @@ def parent_ids(keys: QueueKeys, caller: str) -> list[str]:
     return [keys.call_parent_id(caller, number) for number in range(PARENTS)]
 
 
-def _outcome(value: bytes | None, reason: bytes | None, details: bytes | None = None) -> Outcome | None:
-    if value is not None:
-        return Outcome(value, None, _details(details))
-    return None if reason is None else Outcome(None, reason.decode("utf-8", "replace") or _NO_REASON, _details(details))
-
-
-def _details(text: bytes | None) -> Details:
+def _details(text: bytes) -> Details:
     """Reads what the script `gather_calls` stores."""
-    if text is None:
-        return Details()
     made, started, ended = map(integer_of, text.split(b" "))
     return Details(made, None if started is None or ended is None else ended - started)
 
@@ -100,8 +97,10 @@ class Caller:
         self._keeps = details or not self._has_parents
         # A rule that keeps some jobs would remove others.
         self._defaults = {**defaults, "removeOnComplete": not self._keeps, "removeOnFail": not self._keeps}
+        if self._has_parents:
+            self._defaults["ignoreDependencyOnFailure"] = True
         self._hash_key = handle.payloads.hash_key("spark_bull call")
-        self._numbers: Counter[bytes] = Counter()
+        self._numbers: dict[bytes, int] = {}
         self._parents = parent_ids(handle.keys, name)
         self._holding = Lock()
         self._has_ended = False
@@ -114,14 +113,17 @@ class Caller:
         Raises OptionError for a row without a payload.
         """
         check_data(texts, rows)
-        calls = []
-        for text, row in zip(texts, rows, strict=True):
-            encoded = text.encode("utf-8", "surrogatepass")
-            digest = hashlib.blake2b(encoded, digest_size=12, key=self._hash_key).digest()
-            number = self._numbers[digest]
-            self._numbers[digest] += 1
-            text_id = urlsafe_b64encode(digest).decode()
-            job_id = f"call-{self.name}-{text_id}" + (f"-{number}" if number else "")
+        digests = [
+            hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_DIGEST, key=self._hash_key).digest()
+            for text in texts
+        ]
+        # Together, as each call of the encoder costs as much as a hash.
+        text_ids, width = urlsafe_b64encode(b"".join(digests)).decode(), _DIGEST * 4 // 3
+        start, numbers, calls = f"call-{self.name}-", self._numbers, []
+        for place, (text, digest, row) in enumerate(zip(texts, digests, rows, strict=True)):
+            number = numbers.get(digest, 0)
+            numbers[digest] = number + 1
+            job_id = start + text_ids[place * width : (place + 1) * width] + (f"-{number}" if number else "")
             calls.append(Call(job_id, digest[0] % PARENTS, text, row))
         return calls
 
@@ -137,18 +139,17 @@ class Caller:
         return reply.added, self.outcomes([ordered[row] for row in reply.ended])
 
     def _packed(self, calls: Sequence[Call]) -> bytes:
-        rows: dict[str, list[Any]] = {
-            "data": [call.text for call in calls],
-            "jobId": [call.job_id for call in calls],
-        }
-        parents: list[str | None] = [self._parents[call.parent] for call in calls]
-        queue = self._keys.queue
-        if self._has_parents:
-            rows["parent"] = [{"queue": queue, "id": parent, "onFailure": "ignore"} for parent in parents]
         numbers = [call.row for call in calls]
+        # Ids and parents are no part of the options: no worker reads them there, and so the jobs share one text.
+        encoded = encode(self.handle.dialect, {"data": [call.text for call in calls]}, self._defaults, numbers)
         # The jobs of calls are deleted as they end: an object would be left.
-        encoded = kept(self.handle, encode(self.handle.dialect, rows, self._defaults, numbers), None, numbers)
-        return pack(replace(encoded, parent_queue=queue, parent_id=parents))
+        jobs = replace(
+            kept(self.handle, encoded, None, numbers),
+            job_id=[call.job_id for call in calls],
+            parent_queue=self._keys.queue,
+            parent_id=[self._parents[call.parent] for call in calls],
+        )
+        return pack(jobs)
 
     def outcomes(self, calls: Sequence[Call]) -> dict[str, Outcome]:
         """The outcomes of those of some calls that have ended, by id."""
@@ -165,17 +166,41 @@ class Caller:
             verbs.gather_calls(self.handle, *self._ids(calls[start : start + CHUNK]))
 
     def _outcomes(self, calls: Sequence[Call]) -> dict[str, Outcome]:
-        keys, groups = self._keys, self._by_parent(calls)
-        hashes = [keys.children_values, keys.children_failures, *([keys.call_details] if self._keeps else ())]
-        commands: list[Command] = [("HMGET", key(group.parent), *group.keys) for group in groups for key in hashes]
-        replies = iter(self.handle.connection.replies(commands))
-        found = {}
-        for group in groups:
-            for call, *texts in zip(group.calls, *islice(replies, len(hashes)), strict=True):
-                outcome = _outcome(*texts)
-                if outcome is not None:
-                    found[call.job_id] = outcome
+        found = {
+            job_id: Outcome(value, None) for job_id, value in self._read(calls, self._keys.children_values).items()
+        }
+        # Few jobs fail.
+        others = [call for call in calls if call.job_id not in found]
+        for job_id, reason in self._read(others, self._keys.children_failures).items():
+            found[job_id] = Outcome(None, reason.decode("utf-8", "replace") or _NO_REASON)
+        if self._keeps:
+            ended = [call for call in calls if call.job_id in found]
+            for job_id, text in self._read(ended, self._keys.call_details).items():
+                found[job_id] = found[job_id]._replace(details=_details(text))
         return found
+
+    def _read(self, calls: Sequence[Call], hash_of: Callable[[str], str]) -> dict[str, bytes]:
+        """What the parents of calls have of them in one of their hashes, by id."""
+        groups = self._by_parent(calls)
+        replies = self.handle.connection.replies([("HMGET", hash_of(group.parent), *group.keys) for group in groups])
+        return {
+            call.job_id: text
+            for group, texts in zip(groups, replies, strict=True)
+            for call, text in zip(group.calls, texts, strict=True)
+            if text is not None
+        }
+
+    def ended(self, pending: Sequence[int]) -> list[int]:
+        """How many of its pending calls of each parent have ended, or in Bull, may have ended.
+
+        Fewer than have, if others of the caller's name have pending calls; more, if jobs were removed.
+        """
+        if not self._has_parents:
+            return [min(count, _LOOKED_AT) for count in pending]
+        sets = [self._keys.children(parent) for parent, count in zip(self._parents, pending, strict=True) if count]
+        # Each has a member that stays.
+        left = iter(self.handle.connection.replies([("SCARD", key) for key in sets]))
+        return [count and max(0, count + 1 - next(left)) for count in pending]
 
     def removed(self, calls: Sequence[Call]) -> list[Call]:
         """Those of some calls that are neither pending nor ended: someone has removed their jobs."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Final, NamedTuple, TypeVar
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, PermissionDenied
-from spark_bull.queue.call.caller import Call, Caller, Outcome
+from spark_bull.queue.call.caller import PARENTS, Call, Caller, Outcome
 from spark_bull.queue.call.chunks import chunks
 from spark_bull.queue.core.verbs import CALL_LEASE_MS
 from spark_bull.queue.monitor.find import workers
@@ -20,10 +20,11 @@ log = logging.getLogger("spark_bull")
 
 Self = TypeVar("Self", bound="Lease")
 
-#: One look reads the oldest calls, and some others in turn.
-_OLDEST: Final = 256
-_OTHERS: Final = 64
-#: Pauses between two looks, s: longer after a look that has found few outcomes.
+#: A look reads at most so many of the oldest calls of each parent, and if these are too few, so many others in turn.
+_OLDEST: Final = 64
+_OTHERS: Final = 8
+#: Pauses between two looks, s: longer after a look that has found less than an eighth of the calls, shorter after one
+#: that has found a quarter. So a look reads many outcomes, and the workers always have jobs.
 _MIN_PAUSE_S: Final = 0.002
 _MAX_PAUSE_S: Final = 0.2
 #: Interval of the looks for removed jobs, s.
@@ -66,8 +67,8 @@ class Flight:
 
     def __init__(self, caller: Caller, *, timeout_ms: int) -> None:
         self._caller, self._timeout_ms = caller, timeout_ms
-        self._calls: dict[str, Call] = {}
-        self._deadlines: dict[str, float] = {}
+        #: The calls of each parent and their deadlines, the oldest ones first.
+        self._calls: list[dict[str, tuple[Call, float]]] = [{} for _ in range(PARENTS)]
         self._next_other = 0
         self._lapses = caller.lapses
         self._pause_s = _MIN_PAUSE_S
@@ -76,7 +77,7 @@ class Flight:
         self._count_at = now + _IDLE_S
 
     def __len__(self) -> int:
-        return len(self._calls)
+        return sum(map(len, self._calls))
 
     def add(self, texts: Sequence[str], rows: Sequence[int]) -> list[Ended]:
         """Adds calls; returns those that have ended before, as an earlier attempt of the task has added them."""
@@ -84,14 +85,12 @@ class Flight:
         _, known = self._caller.add(calls)
         deadline = monotonic_s() + self._timeout_ms / 1000
         for call in calls:
-            self._calls[call.job_id] = call
-            self._deadlines[call.job_id] = deadline
-        return self._taken(known)
+            self._calls[call.parent][call.job_id] = call, deadline
+        return self._taken(calls, known)
 
     def look(self) -> list[Ended]:
-        """Reads outcomes, and pauses when there were few; returns the calls that have ended."""
-        looked = self._looked_at()
-        ended = self._taken(self._caller.outcomes(looked))
+        """Reads outcomes, and pauses; returns the calls that have ended."""
+        before, ended = len(self), self._found()
         now = monotonic_s()
         if ended:
             self._count_at = now + _IDLE_S
@@ -102,18 +101,40 @@ class Flight:
             ended += self._look_for_removed()
             self._removed_at = now + _REMOVED_S
         ended += self._timed_out(now)
-        self._pause(len(ended), len(looked))
+        self._pause(len(ended), before)
         return ended
+
+    def _found(self) -> list[Ended]:
+        """The calls that have ended, of the oldest ones, as jobs end about in their order, and of some others."""
+        ended = self._caller.ended([len(calls) for calls in self._calls])
+        ended = [min(count, _OLDEST) for count in ended]
+        oldest = self._sliced([slice(count + count // 4) for count in ended])
+        found = self._taken(oldest, self._caller.outcomes(oldest))
+        if found and len(found) >= sum(ended):
+            return found
+        # Other calls have ended, or another attempt of the task has jobs that have not.
+        start = self._next_other
+        self._next_other = start + _OTHERS if start + _OTHERS < max(map(len, self._calls)) else 0
+        others = self._sliced([slice(start, start + _OTHERS)] * PARENTS)
+        return found + self._taken(others, self._caller.outcomes(others))
+
+    def _sliced(self, parts: Sequence[slice]) -> list[Call]:
+        """These parts of the calls of each parent."""
+        return [
+            call
+            for calls, part in zip(self._calls, parts, strict=True)
+            for call, _ in islice(calls.values(), part.start, part.stop)
+        ]
 
     def _look_for_removed(self) -> list[Ended]:
         """Ends the calls whose jobs someone has removed, or adds them again if the lease had lapsed: it was a sweep."""
-        pending = [*self._calls.values()]
+        pending = self._sliced([slice(None)] * PARENTS)
         gone = self._caller.removed(pending)
         if gone:
             # The thread of the lease may not have noticed a lapse yet.
             self._caller.hold()
         if self._caller.lapses == self._lapses:
-            return self._taken({call.job_id: Outcome(None, REMOVED) for call in gone})
+            return self._taken(gone, {call.job_id: Outcome(None, REMOVED) for call in gone})
         self._lapses = self._caller.lapses
         return self._added_again(pending)
 
@@ -123,41 +144,34 @@ class Flight:
         for start, stop in chunks([call.text for call in calls]):
             number, known = self._caller.add(calls[start:stop])
             added += number
-            ended += self._taken(known)
+            ended += self._taken(calls[start:stop], known)
         log.warning("the lease of %d calls has lapsed: %d of their jobs were added again", len(calls), added)
         return ended
 
-    def _looked_at(self) -> list[Call]:
-        calls = [*self._calls.values()]
-        oldest, others = calls[:_OLDEST], calls[_OLDEST:]
-        if self._next_other >= len(others):
-            self._next_other = 0
-        start, self._next_other = self._next_other, self._next_other + _OTHERS
-        return oldest + others[start : start + _OTHERS]
-
-    def _taken(self, outcomes: dict[str, Outcome]) -> list[Ended]:
-        for job_id in outcomes:
-            del self._deadlines[job_id]
-        return [Ended(self._calls.pop(job_id), outcome) for job_id, outcome in outcomes.items()]
+    def _taken(self, calls: Sequence[Call], outcomes: dict[str, Outcome]) -> list[Ended]:
+        """Those of some calls that have outcomes; they are no longer in flight."""
+        ended = [Ended(call, outcomes[call.job_id]) for call in calls if call.job_id in outcomes]
+        for call, _ in ended:
+            del self._calls[call.parent][call.job_id]
+        return ended
 
     def _timed_out(self, now: float) -> list[Ended]:
         """Ends the calls whose time is over. They are the oldest ones."""
-        late = [self._calls[job_id] for job_id, _ in takewhile(lambda one: one[1] <= now, self._deadlines.items())]
+        late = [call for calls in self._calls for call, _ in takewhile(lambda one: one[1] <= now, calls.values())]
         if not late:
             return []
         reason = f"timeout: the job has not ended within {self._timeout_ms:,} ms"
         if self._workers() == 0:
             reason += f"; {self._no_workers}"
         self._caller.end(late, reason)
-        return self._taken(self._caller.outcomes(late))
+        return self._taken(late, self._caller.outcomes(late))
 
-    def _pause(self, ended: int, looked: int) -> None:
-        share = ended / max(1, looked)
-        if share < 0.3:
+    def _pause(self, ended: int, before: int) -> None:
+        if 8 * ended < before:
             self._pause_s = min(_MAX_PAUSE_S, self._pause_s * 1.3)
-        elif share > 0.6:
+        elif 4 * ended > before:
             self._pause_s = max(_MIN_PAUSE_S, self._pause_s / 1.3)
-        if share < 0.75 and self._calls:
+        if ended < before:
             time.sleep(self._pause_s)
 
     @property
@@ -173,5 +187,5 @@ class Flight:
             return None
 
     def _warn_without_workers(self) -> None:
-        if self._calls and self._workers() == 0:
-            log.warning("%s: %d calls wait for one", self._no_workers, len(self._calls))
+        if len(self) and self._workers() == 0:
+            log.warning("%s: %d calls wait for one", self._no_workers, len(self))

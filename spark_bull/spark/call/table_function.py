@@ -15,7 +15,7 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, SelectedColumn, Use
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.options.arguments import CallArguments
 from spark_bull.options.values import json_object
-from spark_bull.queue.call.chunks import CHUNK
+from spark_bull.queue.call.chunks import ADDED
 from spark_bull.spark.call.call import call_plan
 from spark_bull.spark.call.task import PARTITION, CallPlan, Task
 from spark_bull.spark.platform.lazy_arrow import pa
@@ -77,7 +77,7 @@ class BullCall:
 
     def eval(self, table: Row, queue: str, **arguments: Any) -> Iterator[Row]:
         self._rows.append(table)
-        if len(self._rows) == CHUNK:
+        if len(self._rows) == ADDED:
             yield from self._add()
 
     def terminate(self) -> Iterator[Row]:

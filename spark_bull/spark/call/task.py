@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, StructType
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import JobFailed, PayloadUnreadable
 from spark_bull.queue.call.caller import Caller, Outcome
-from spark_bull.queue.call.chunks import CHUNK, chunks
+from spark_bull.queue.call.chunks import ADDED, chunks
 from spark_bull.queue.call.flight import Ended, Flight, Lease
 from spark_bull.queue.call.sweep import sweep
 from spark_bull.queue.core.handle import QueueHandle
@@ -117,7 +117,8 @@ class Task:
         numbers = range(self._added, self._added + batch.num_rows)
         self._added += batch.num_rows
         texts = self._plan.rows.rows(batch, numbers)["data"]
-        for start, stop in chunks(texts, min(CHUNK, self._plan.in_flight)):
+        # Workers go on with the other three quarters meanwhile.
+        for start, stop in chunks(texts, max(1, min(ADDED, self._plan.in_flight // 4))):
             yield from self._look_until(self._plan.in_flight - (stop - start))
             self._rows |= {numbers[place]: (batch, place) for place in range(start, stop)}
             self._ended += self._flight.add(texts[start:stop], numbers[start:stop])
@@ -141,8 +142,9 @@ class Task:
 
     def _given(self, group: Sequence[Ended]) -> Iterator[pa.RecordBatch]:
         places = [self._rows.pop(one.call.row) for one in group]
-        opened = [one._replace(outcome=self._opened(one)) for one in group]
-        outcomes = parsed(opened, self._plan.result)
+        if not self._plan.handle.payloads.is_plain:
+            group = [one._replace(outcome=self._opened(one)) for one in group]
+        outcomes = parsed(group, self._plan.result)
         rows = places[0][0].take(pa.array([place for _, place in places]))
         rows = with_outcomes(rows, outcomes, group, details=self._plan.details)
         if self._plan.on_error == "fail":
@@ -154,7 +156,7 @@ class Task:
     def _opened(self, one: Ended) -> Outcome:
         """The outcome of a call, with its value as it was before it was kept."""
         value = one.outcome.value
-        if value is None or self._plan.handle.payloads.is_plain:
+        if value is None:
             return one.outcome
         try:
             text = self._plan.handle.opened("returnvalue", one.call.job_id, value.decode())
