@@ -41,7 +41,7 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True)
 class Guard:
-    """Pauses a queue while too many of its jobs fail, and resumes it after a time; for `Promoter(guards=[…])`.
+    """Pauses a queue while too many of its jobs fail, and resumes it after a time; for Promoters and workers.
 
         Guard("mail", pause_when="failedRate > 0.2 over 1m", resume_after_s=300)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
 from uuid import uuid4
@@ -11,6 +11,7 @@ from uuid import uuid4
 from spark_bull.clock import monotonic_s
 from spark_bull.deprecated import with_old_arguments
 from spark_bull.errors import OptionError, QueueDamaged, SparkBullError
+from spark_bull.model.guards import Guard
 from spark_bull.options.parse import Options
 from spark_bull.process.slot_engine import SlotEngine
 from spark_bull.process.worker_progress import WorkerProgress
@@ -57,12 +58,19 @@ class Engine(Protocol):
 class BaseWorker:
     """Processes the jobs of queues with its engine until it is stopped.
 
-    options: the parsed arguments. connection: those of them that a Promoter takes, as the user gave them.
+    options: the parsed arguments. connection: those of them that its Promoter takes, as the user gave them; guards: its
+    guards.
     """
 
     _engine: Engine
 
-    def __init__(self, queues: Sequence[OpenedQueue], options: Options, connection: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        queues: Sequence[OpenedQueue],
+        options: Options,
+        connection: Mapping[str, Any],
+        guards: Guard | Iterable[Guard] = (),
+    ) -> None:
         self.handles = [one.handle for one in queues]
         self.handle: QueueHandle = self.handles[0]
         for handle in self.handles:
@@ -76,7 +84,12 @@ class BaseWorker:
                 events=options["events"],
                 max_stalled=options["maxStalled"],
                 check_ms=options["checkMs"],
+                guards=guards,
                 **connection,
+            )
+        elif guards:
+            raise OptionError(
+                "`guards` has no effect with promoter=False: leave it out, or pass it to the Promoter of the queue"
             )
         self._progress = WorkerProgress(self) if options["progress"] is not False else None
         self._forced_progress = bool(options["progress"])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from spark_bull.errors import OptionError, expected
+from spark_bull.model.guards import Guard
 from spark_bull.options.arguments import LocalWorkerArguments, connection_of, with_options
 from spark_bull.options.table import WORK
 from spark_bull.process.base_worker import BaseWorker
@@ -57,6 +58,8 @@ class LocalWorker(BaseWorker):
       meter: counts jobs by what becomes of them, and records how long they are processed, as BullMQ does: True for the
         global MeterProvider of the process, or a function that each slot calls once, and that returns a MeterProvider
         of OpenTelemetry, which is shut down when the slot ends.
+      guards: rules of its promoter that pause a queue while its jobs fail, such as Guard("mail", "failedRate > 0.2 over
+        1m"). Of several workers and promoters with equal guards, one pauses a queue; any of them resumes it.
       options: options of the connection, the slots and the jobs; see LocalWorkerArguments.
 
     Raises:
@@ -79,6 +82,7 @@ class LocalWorker(BaseWorker):
         env: Mapping[str, str] | None = None,
         tracer: TracerSource = None,
         meter: MeterSource = None,
+        guards: Guard | Iterable[Guard] = (),
         **options: Unpack[LocalWorkerArguments],
     ) -> None:
         if processor is None:
@@ -101,7 +105,7 @@ class LocalWorker(BaseWorker):
             meter=meter,
         )
         worked = opened(parsed, worked_queues(queue, queues, weights, "loop"))
-        super().__init__(worked, parsed, connection_of(options))
+        super().__init__(worked, parsed, connection_of(options), guards)
         runner = function_runner(processor, parsed)
         plan = plan_slots(self.id, worked, parsed, processing, runner, parsed["chunkSize"] or FUNCTION_CHUNK)
         self._engine = LocalEngine(plan, parsed["slots"] or 1, processes=processes)

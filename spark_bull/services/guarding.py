@@ -36,7 +36,8 @@ class Guarding:
         for one in self._guards:
             if not isinstance(one, Guard):
                 raise expected("guards", "a list of Guard(queue, pause_when)", one)
-            if not any(is_glob(name) for name in (one.queue, *queues)) and one.queue not in queues:
+            known = {*queues, *map(logical_queue, queues)}
+            if not any(is_glob(name) for name in (one.queue, *queues)) and one.queue not in known:
                 raise OptionError(
                     f"expected the queue of a guard to be one of the promoter's ({', '.join(queues)}), "
                     f"got: {one.queue!r}"

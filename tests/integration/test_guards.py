@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, Guard, Promoter
+from spark_bull import BullQueue, Guard, LocalWorker, Promoter
 from spark_bull.cli.main import main, parser
 from spark_bull.errors import OptionError
+from spark_bull.worker.job.running_job import RunningJob
 from tests.support import guarding
 from tests.support.forked_process import ForkedProcess
 from tests.support.wait import wait_until
@@ -91,6 +92,21 @@ def test_a_queue_with_many_waiting_jobs_is_paused_and_resumed_in_parts(
     assert not bench.client.exists(bench.key("paused"))
 
 
+def test_a_worker_runs_the_guards_of_its_queues(bench: WorkBench, redis_url: str, prefix: str) -> None:
+    guard = Guard("q", CONDITION, resume_after_s=0.5)
+
+    def process(_job: RunningJob) -> None:
+        raise ValueError("the service is away")
+
+    def events() -> set[bytes]:
+        return {event[b"event"] for _, event in bench.client.xrange(bench.key("events"))}
+
+    with LocalWorker("q", process, url=redis_url, prefix=prefix, progress=False, guards=[guard]):
+        wait_until(lambda: bench.client.exists(bench.handle.keys.guard(guard.id)), "the guard to look")
+        bench.add(5)
+        wait_until(lambda: events() >= {b"paused", b"resumed"}, "the guard to pause and resume the queue")
+
+
 def test_the_guards_of_the_command_are_those_of_its_queue(redis_url: str, prefix: str, bench: WorkBench) -> None:
     given = ["promote", "q", "--guard", CONDITION, "--guard", "failedRate>0.5 over 1m", "--resume-after", "2m"]
     assert parser().parse_args(given).resume_after == 120
@@ -104,5 +120,10 @@ def test_a_guard_of_another_queue_is_refused(redis_url: str) -> None:
         Promoter(redis_url, ["mail", "post"], guards=[Guard("mial", CONDITION)])
     with pytest.raises(OptionError, match=r"expected `guards` to be a list of Guard\(queue, pause_when\), got: 'mail'"):
         Promoter(redis_url, guards=["mail"])  # type: ignore[list-item]
+    with pytest.raises(
+        OptionError, match="`guards` has no effect with promoter=False: leave it out, or pass it to the"
+    ):
+        LocalWorker("mail", print, url=redis_url, promoter=False, guards=Guard("mail", CONDITION))
+    LocalWorker("mail", print, shards=2, url=redis_url, guards=Guard("mail", CONDITION))
     for queues in (["mail*"], []):
         Promoter(redis_url, queues, guards=[Guard("mail", CONDITION), Guard("*", CONDITION)])

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob, Worker
+from spark_bull import BullQueue, Guard, NewJob, Worker
 from spark_bull.errors import OptionError
 from spark_bull.model.jobs import Job
 from spark_bull.options.parse import spelled
@@ -30,12 +30,14 @@ from tests.support.work_bench import WorkBench
 
 ENGINES = ("loop", "stream")
 #: Arguments that are Python objects, and have no row in the table of options.
-OBJECTS = ("payload_schema", "backoff_strategy", "setup", "env")
+OBJECTS = ("payload_schema", "backoff_strategy", "setup", "env", "guards")
 #: test_payloads.py shows their effects with both engines.
 OF_PAYLOADS = ("encrypt_with", "offload_to", "offload_above")
 _OPTIONS = [spelled(row.name, WORK) for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE]
 ARGUMENTS = [*(name for name in _OPTIONS if name not in OF_PAYLOADS), *OBJECTS]
 
+#: A guard that looks, and never pauses.
+GUARD = Guard("*", "failed >= 1000 over 1h")
 #: Arguments that both engines support, and their values.
 GIVEN: dict[str, Any] = {
     "slots": 2,
@@ -55,6 +57,7 @@ GIVEN: dict[str, Any] = {
     "payload_schema": "kind STRING, n LONG",
     "backoff_strategy": lambda made, kind, error, job: 10,
     "events": "ends",
+    "guards": GUARD,
 }
 #: Arguments that no UDF supports; see conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
 FUNCTIONS_ONLY = {"concurrency": 5, "setup": 5, "extend_timeout_on_progress": True}
@@ -222,6 +225,7 @@ EFFECTS: dict[str, Callable[[Life], bool]] = {
     "payload_schema": lambda life: len(life.distinct("n")) == 30,
     "backoff_strategy": uses_the_strategy,
     "events": tells_of_no_start,
+    "guards": lambda life: life.client.exists(life.queue.handle.keys.guard(GUARD.id)) == 1,
 }
 
 

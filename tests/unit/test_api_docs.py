@@ -114,6 +114,7 @@ WORKER_ONLY = {
     "env",
     "tracer",
     "meter",
+    "guards",
     "redis",
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark_bull.capacity.slots import SlotRange
 from spark_bull.errors import OptionError
+from spark_bull.model.guards import Guard
 from spark_bull.options.arguments import WorkerArguments, connection_of, with_options
 from spark_bull.options.table import WORK
 from spark_bull.process.base_worker import BaseWorker
@@ -71,6 +72,8 @@ class Worker(BaseWorker):
       meter: counts jobs by what becomes of them, and records how long they are processed, as BullMQ does: True for the
         global MeterProvider of the process, or a function that each slot calls once, and that returns a MeterProvider
         of OpenTelemetry, which is shut down when the slot ends. Engine loop only.
+      guards: rules of its promoter that pause a queue while its jobs fail, such as Guard("mail", "failedRate > 0.2 over
+        1m"). Of several workers and promoters with equal guards, one pauses a queue; any of them resumes it.
       options: options of the connection, the slots and the jobs; see WorkerArguments.
 
     Raises:
@@ -93,6 +96,7 @@ class Worker(BaseWorker):
         env: Mapping[str, str] | None = None,
         tracer: TracerSource = None,
         meter: MeterSource = None,
+        guards: Guard | Iterable[Guard] = (),
         **options: Unpack[WorkerArguments],
     ) -> None:
         if processor is None:
@@ -109,7 +113,7 @@ class Worker(BaseWorker):
             meter=meter,
         )
         worked = opened(parsed, worked_queues(queue, queues, weights, engine))
-        super().__init__(worked, parsed, connection_of(options))
+        super().__init__(worked, parsed, connection_of(options), guards)
         if parsed["checkpoint"] is not None:
             # The same checkpoint gives the same id, so this worker owns the jobs that an earlier program claimed.
             self.id = sha256(f"{self.handle.keys.base}{parsed['checkpoint']}".encode()).hexdigest()[:12]
