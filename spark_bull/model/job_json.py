@@ -10,6 +10,8 @@ from typing import Any, Final, NoReturn
 
 from spark_bull.errors import JobDamaged
 
+#: The option of a job whose payload is text, not JSON.
+UNPARSED: Final = "preventParsingData"
 #: Maximum characters of a damaged field in a message.
 _MAX_SHOWN: Final = 200
 
@@ -21,7 +23,7 @@ def damaged_field(name: str, job_id: str, what: str, got: str | None) -> str:
 
 def payload_of(job_id: str, data: str, opts: str = "{}") -> Any:
     """Parses a job's payload, unless its options have Bull's `preventParsingData`. Raises JobDamaged."""
-    if "preventParsingData" in opts and (parsed_opts(opts) or {}).get("preventParsingData") is True:
+    if UNPARSED in opts and (parsed_opts(opts) or {}).get(UNPARSED) is True:
         return data
     try:
         value, end = _parse_start(data)

@@ -291,15 +291,19 @@ def _are_objects(array: pa.Array) -> bool:
     if not pc.all(pc.and_(pc.starts_with(array, "{"), pc.ends_with(array, "}"))).as_py():
         return False
     lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array), "\n")
-    text = lines[0].as_buffer()
+    parsed = parsed_lines(lines[0].as_buffer(), pa.schema([]))
+    return parsed is not None and bool(parsed.num_rows == len(array))
+
+
+def parsed_lines(text: pa.Buffer, fields: pa.Schema) -> pa.Table | None:
+    """Parses JSON objects by Arrow, a row for each. None for texts that it rejects, and for NaN and infinities."""
     if _has_constant(text.to_pybytes()):
-        return False
+        return None
     try:
-        parsed = pj.read_json(
+        return pj.read_json(
             pa.BufferReader(text),
             read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),
-            parse_options=pj.ParseOptions(explicit_schema=pa.schema([]), unexpected_field_behavior="ignore"),
+            parse_options=pj.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore"),
         )
     except pa.ArrowInvalid:
-        return False
-    return bool(parsed.num_rows == len(array))
+        return None

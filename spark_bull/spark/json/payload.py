@@ -7,13 +7,16 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from spark_bull.errors import SparkBullError
-from spark_bull.spark.json.json_text import MAX_SHOWN
-from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.spark.json.json_text import MAX_SHOWN, parsed_lines
+from spark_bull.spark.platform.lazy_arrow import pa, pc
 
 Convert = Callable[[Any], Any]
+
+#: Below this each whole number is one of the type DOUBLE.
+_EXACT: Final = 2.0**53
 
 
 class WrongPayload(SparkBullError):
@@ -32,6 +35,41 @@ def payload_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     except (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         shown = json.dumps(values[0])[:MAX_SHOWN] if len(values) == 1 else f"{len(values)} payloads"
         raise WrongPayload(f"expected the payload to match the schema {kind} ({error}), got: {shown}") from None
+
+
+def array_of_texts(texts: Sequence[str], kind: pa.DataType) -> pa.Array | None:
+    """Parses payloads, JSON texts, to the array that `payload_array` returns, in half of the time.
+
+    None for other types than structs of texts, booleans and numbers, and for texts that Arrow's parser rejects or may
+    read otherwise: it takes none for valid that is not JSON.
+    """
+    if not pa.types.is_struct(kind) or not all(map(_is_parsed_alike, kind)):
+        return None
+    # As many objects as texts in braces means one object per text: see json_text.py.
+    if not texts or not all(text.startswith("{") and text.endswith("}") for text in texts):
+        return None
+    try:
+        table = parsed_lines(pa.py_buffer("\n".join(texts).encode()), pa.schema([*kind]))
+    except UnicodeEncodeError:
+        return None
+    if table is None or table.num_rows != len(texts):
+        return None
+    columns = [column.combine_chunks() for column in table.columns]
+    if any(pa.types.is_floating(column.type) and _is_inexact(column) for column in columns):
+        return None
+    return pa.StructArray.from_arrays(columns, fields=[*kind])
+
+
+def _is_parsed_alike(field: pa.Field) -> bool:
+    kind = field.type
+    return bool(
+        pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_float64(kind) or pa.types.is_string(kind)
+    )
+
+
+def _is_inexact(column: pa.Array) -> bool:
+    """Whether whole numbers may have been rounded, which `payload_array` refuses."""
+    return bool(pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py())
 
 
 def converter(kind: pa.DataType) -> Convert | None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.types import DataType, Row, StructType
 
 from spark_bull.errors import JobDamaged, OptionError, PayloadUnreadable, expected
+from spark_bull.model.job_json import UNPARSED
 from spark_bull.model.jobs import RawJson
 from spark_bull.spark.json.json_text import is_encodable, to_json
-from spark_bull.spark.json.payload import payload_array
+from spark_bull.spark.json.payload import array_of_texts, payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.udfs import KINDS
@@ -107,26 +109,27 @@ class UdfRunner(Runner):
             job.begin(0)
         # After that: when the process is to end, another thread returns jobs that have not begun, and they are lost.
         held = [job for job in jobs if job.claimed.id not in lost]
-        damaged = [Result(job, None, error) for job in held if (error := _damage_of(job)) is not None]
+        payloads = _Payloads(held, self.payload)
+        damaged = [Result(job, None, error) for job, error in payloads.damaged]
         yield damaged
         runnable = _others(held, {result.job for result in damaged})
         # A job that must never run twice has a call of its own.
         alone = [job for job in runnable if runs_at_most_once(job.claimed.opts)]
-        yield from self._called(_others(runnable, {*alone}))
+        yield from self._called(payloads, _others(runnable, {*alone}))
         for job in alone:
-            yield from self._called([job])
+            yield from self._called(payloads, [job])
 
-    def _called(self, jobs: Sequence[RunningJob]) -> Iterator[Sequence[Result]]:
+    def _called(self, payloads: _Payloads, jobs: Sequence[RunningJob]) -> Iterator[Sequence[Result]]:
         """The results of jobs that start together; those that have expired do not start."""
         expired = [Result(job, None, JobExpired()) for job in jobs if job.has_expired]
         yield expired
-        for outputs in run_bisected(_others(jobs, {result.job for result in expired}), self._run):
+        for outputs in run_bisected(_others(jobs, {result.job for result in expired}), partial(self._run, payloads)):
             yield [
                 Result(job, None, output) if isinstance(output, BaseException) else Result(job, output, None)
                 for job, output in outputs
             ]
 
-    def _run(self, jobs: Sequence[RunningJob]) -> list[RawJson | None]:
+    def _run(self, payloads: _Payloads, jobs: Sequence[RunningJob]) -> list[RawJson | None]:
         """Returns the function's results as JSON text, one per job. Raises what the function raises.
 
         Raises JobCancelled without a call if one of the jobs is cancelled: the others are called in other batches.
@@ -134,7 +137,7 @@ class UdfRunner(Runner):
         for job in jobs:
             if job.cancellation is not None:
                 raise job.cancellation
-        column = payload_array([job.data for job in jobs], self.payload)
+        column = payloads.column(jobs)
         output = interruptible(jobs, self.timeout_ms, _CALLS[self.kind], self, column)
         if len(output) != len(jobs):
             raise ValueError(f"expected the UDF to return {len(jobs)} values, one per row, got {len(output)}")
@@ -164,6 +167,9 @@ class UdfRunner(Runner):
         if isinstance(values, pa.Array):
             return values.cast(self.returns)
         if isinstance(values, pd.DataFrame):
+            columns = _columns_of(values, self.returns)
+            if columns is not None:
+                return pa.StructArray.from_arrays(columns, fields=[*self.returns])
             return pa.array(values.to_dict("records"), self.returns, from_pandas=True)
         return pa.Array.from_pandas(values, type=self.returns)
 
@@ -201,6 +207,54 @@ _CALLS: Final[dict[str, Callable[[UdfRunner, pa.Array], pa.Array]]] = {
 def _others(jobs: Sequence[RunningJob], excluded: Collection[RunningJob]) -> Sequence[RunningJob]:
     """The jobs without these."""
     return [job for job in jobs if job not in excluded] if excluded else jobs
+
+
+class _Payloads:
+    """The payloads of the jobs of a chunk, parsed together where Arrow can do it, else one by one.
+
+    damaged: the jobs whose payload cannot be opened or parsed, with the errors.
+    """
+
+    def __init__(self, jobs: Sequence[RunningJob], kind: pa.DataType) -> None:
+        self._kind = kind
+        self._array = _parsed_together(jobs, kind)
+        self._jobs = jobs
+        one_by_one = jobs if self._array is None else ()
+        self.damaged = [(job, error) for job in one_by_one if (error := _damage_of(job)) is not None]
+
+    def column(self, jobs: Sequence[RunningJob]) -> pa.Array:
+        """The payloads of some of the jobs. Raises WrongPayload."""
+        if self._array is None:
+            return payload_array([job.data for job in jobs], self._kind)
+        if len(jobs) == len(self._jobs):
+            return self._array
+        places = {job: place for place, job in enumerate(self._jobs)}
+        return self._array.take(pa.array([places[job] for job in jobs], pa.int32()))
+
+
+def _parsed_together(jobs: Sequence[RunningJob], kind: pa.DataType) -> pa.Array | None:
+    """The payloads, unless Arrow cannot parse them all."""
+    if any(UNPARSED in job.claimed.opts for job in jobs):
+        return None
+    try:
+        return array_of_texts([job.data_text for job in jobs], kind)
+    except PayloadUnreadable:
+        return None
+
+
+def _columns_of(frame: pd.DataFrame, kind: pa.DataType) -> list[pa.Array] | None:
+    """The columns of a frame as fields of a struct; None if Arrow may convert one otherwise than its single values."""
+    if not pa.types.is_struct(kind) or not kind.num_fields or not frame.columns.is_unique:
+        return None
+    if not all(field.name in frame and _is_converted_alike(frame[field.name].dtype, field.type) for field in kind):
+        return None
+    return [pa.Array.from_pandas(frame[field.name], type=field.type) for field in kind]
+
+
+def _is_converted_alike(dtype: Any, kind: pa.DataType) -> bool:
+    if not isinstance(dtype, np.dtype):
+        return False
+    return dtype == np.dtype(object) or (dtype.kind in "biuf" and pa.from_numpy_dtype(dtype).equals(kind))
 
 
 def _damage_of(job: RunningJob) -> JobDamaged | PayloadUnreadable | None:

@@ -1,0 +1,88 @@
+"""Payloads that Arrow parses from texts are those that Python parses, or are left to Python."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from spark_bull.errors import SparkBullError
+from spark_bull.model.job_json import payload_of
+from spark_bull.spark.json.payload import array_of_texts, payload_array
+
+KIND = pa.struct([("s", pa.string()), ("d", pa.float64()), ("i", pa.int64()), ("j", pa.int32()), ("b", pa.bool_())])
+VALUES = (
+    *("null", "true", "0", "1", "-5", "5.0", "1.5", "-1e3", "1E400", "1e-400", "4.9e-324", "1.7976931348623157e308"),
+    *("9007199254740991", "9007199254740993", "9223372036854775807", "9223372036854775808", "2147483648"),
+    *("NaN", "Infinity", "-Infinity", "nan", "Inf", "01", "1.", ".5", "+1", "-", "1e", "0x1", "tru"),
+    *('"x"', '""', '"NaN"', '"{"', '"}"', r'"\u0000"', r'"\ud800"', r'"\ud83d\ude00"', r'"\x"', '"é"', '"\t"', "'x'"),
+    *("[1]", "[]", "{}", '{"s": "inner"}'),
+)
+NAMES = ("s", "d", "i", "j", "b", "other", "S", "")
+#: Texts that are no object, or more than one; a parser of lines could take some of them together for others.
+WRONG = (
+    *("", " ", "null", "1", '"x"', "[]", '{"s":"}', '{"s":{}', '{"a":[{}', '{"s":"x",}', "{}{}", "{}\n{}", "{} {}"),
+    *(
+        '{"s":"a"} {"s":"b"}',
+        '{"d":1}\n{"d":2}',
+        "{/*c*/}",
+        '{"s":"a"}x{"s":"b"}',
+        "{'s':1}",
+        ' {"s":"x"}',
+        '{"s":"x"} ',
+    ),
+)
+
+
+def by_python(texts: list[str]) -> pa.Array:
+    return payload_array([payload_of("1", text) for text in texts], KIND)
+
+
+def random_text(random: Random) -> str:
+    if random.random() < 0.1:
+        return random.choice(WRONG)
+    fields = (f"{json.dumps(random.choice(NAMES))}: {random.choice(VALUES)}" for _ in range(random.randrange(4)))
+    return "{" + random.choice((",", " ,\n")).join(fields) + "}"
+
+
+def test_arrow_reads_random_payloads_as_python_does_or_leaves_them_to_it() -> None:
+    random, read = Random(7), 0
+    for _ in range(5_000):
+        texts = [random_text(random) for _ in range(random.choice((1, 1, 2, 3)))]
+        found = array_of_texts(texts, KIND)
+        if found is not None:
+            read += 1
+            assert found.type == KIND
+            assert repr(found.to_pylist()) == repr(by_python(texts).to_pylist()), texts
+    assert read > 500
+
+
+@pytest.mark.parametrize(
+    "text", ['{"s":"x","d":1.5,"i":-3,"j":4,"b":true,"other":{"deep":[1,{}]}}', "{}", '{"s":null}']
+)
+def test_objects_that_match_are_read(text: str) -> None:
+    found = array_of_texts([text, '{"s":"y"}', text], KIND)
+    assert found is not None
+    assert found.to_pylist() == by_python([text, '{"s":"y"}', text]).to_pylist()
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_is_not_one_object_is_left_to_python(text: str) -> None:
+    assert array_of_texts(['{"s":"x"}', text, '{"s":"y"}'], KIND) is None
+    assert array_of_texts([text], KIND) is None
+
+
+@pytest.mark.parametrize("value", ['{"d":9007199254740993}', '{"s":1}', '{"i":5.0}', '{"b":1}', '{"s":"\\ud800"}'])
+def test_values_that_arrow_may_read_otherwise_are_left_to_python(value: str) -> None:
+    assert array_of_texts([value], KIND) is None
+
+
+def test_types_that_need_a_conversion_are_left_to_python() -> None:
+    for kind in (pa.timestamp("us", "UTC"), pa.decimal128(10, 2), pa.list_(pa.int64()), pa.binary(), pa.date32()):
+        assert array_of_texts(["{}"], pa.struct([("a", kind)])) is None
+    assert array_of_texts(["{}"], pa.string()) is None
+    assert array_of_texts([], KIND) is None
+    with pytest.raises(SparkBullError, match="expected the payload to match the schema"):
+        by_python(['{"s":1}'])

@@ -1,0 +1,55 @@
+"""Results of UDFs become Arrow columns as their single values would."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from spark_bull.spark.process.udf_runner import UdfRunner, _columns_of
+
+STAMPS = [pd.Timestamp("2020-01-01", tz="UTC"), pd.NaT]
+TYPES = (pa.int64(), pa.int32(), pa.float64(), pa.string(), pa.bool_(), pa.timestamp("us", "UTC"))
+COLUMNS: tuple[Any, ...] = (
+    *([1, 2], [1.0, 2.0], [1.5, np.nan], ["a", None], ["a", np.nan], [True, None], [True, False], ["1", "2"]),
+    *([pd.NA, 1], STAMPS, [2**60 + 1, 1], [float("inf"), 1.0], [b"x", b"y"], [None, None]),
+    *(pd.array([1, None], dtype="Int64"), np.array([1, 2], dtype="int32"), np.array([1, 2], dtype="float32")),
+)
+
+
+def outcome(act: Any) -> str:
+    try:
+        return repr(act().to_pylist())
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+@pytest.mark.parametrize("values", COLUMNS, ids=repr)
+def test_a_column_of_a_frame_is_converted_as_its_values(values: Any, kind: pa.DataType) -> None:
+    frame, returns = pd.DataFrame({"a": values}, index=[7, 7]), pa.struct([("a", kind)])
+    runner = UdfRunner(lambda: None, "pandas", returns, returns)
+    of_values = outcome(lambda: pa.array(frame.to_dict("records"), returns, from_pandas=True))
+    assert outcome(lambda: runner._arrow(frame)) == of_values
+
+
+@pytest.mark.parametrize(
+    ("frame", "fields", "rows"),
+    [
+        (pd.DataFrame({"a": [1.0, np.nan], "b": ["x", "y"]}), {"b": pa.string(), "a": pa.float64()}, True),
+        (pd.DataFrame({"b": [1, 2]}), {"a": pa.int64()}, False),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), {"a": pa.int64()}, False),
+        (pd.DataFrame({"a": [1, 2]}), {}, False),
+    ],
+    ids=["other order", "missing", "twice", "none"],
+)
+def test_columns_are_taken_by_name(frame: pd.DataFrame, fields: dict[str, pa.DataType], rows: bool) -> None:
+    returns = pa.struct(list(fields.items()))
+    columns = _columns_of(frame, returns)
+    assert (columns is not None) == rows
+    if columns is not None:
+        found = pa.StructArray.from_arrays(columns, fields=[*returns])
+        assert found.to_pylist() == [{"b": "x", "a": 1.0}, {"b": "y", "a": None}]
