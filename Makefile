@@ -32,9 +32,9 @@ help: ## List the targets
 
 setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install .venv, the Node libraries, and missing tools
 
-demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 flights; MONTHS=12 uses 336,776, SHARDS=3 three servers
+demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 flights, compare with Node; MONTHS=12 uses 336,776, SHARDS=3 three servers
 	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' $(RUN) -m spark_bull.cli demo --months $(MONTHS) --servers $(SHARDS) \
-	  --bullmq $(NODE_PEERS)/bullmq-6.7.0 --picture artifacts/results.png
+	  --bullmq $(NODE_PEERS)/bullmq-6.7.0 --picture artifacts/results.png --compare
 
 test: setup $(SPARK_CLASSES) chromium prometheus oldest ## Run the tests; PYTEST_ARGS="-k claim" selects some
 	$(RUN) -m pytest -q -n 4 --dist worksteal $(PYTEST_ARGS)

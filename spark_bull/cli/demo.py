@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from spark_bull.cli.arguments import argument
+from spark_bull.cli.arguments import argument, flag
 from spark_bull.cli.before_spark import check_java
 from spark_bull.cli.command import command
 from spark_bull.cli.interrupt import sigterm_as_sigint
@@ -27,7 +27,7 @@ def _demo(args: Namespace) -> None:
     from spark_bull.spark.programs.demo.run import Demo, run
 
     sigterm_as_sigint()
-    run(Demo(args.months, args.servers, args.bullmq, args.picture))
+    run(Demo(args.months, args.servers, args.bullmq, args.picture, args.compare))
 
 
 DEMO: Final = command(
@@ -65,5 +65,6 @@ DEMO: Final = command(
         metavar="PATH",
         help="where to draw the results (default: flights.png)",
     ),
+    flag("--compare", "also dispatch and process the flights by Spark alone and by Node alone, and print the ratios"),
     of_queue=False,
 )

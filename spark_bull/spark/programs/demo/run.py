@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from spark_bull.embedded.redis import EmbeddedRedis
+from spark_bull.spark.programs.demo.compared import compare
 from spark_bull.spark.programs.demo.flights import flights
 from spark_bull.spark.programs.demo.jobs import dispatch, inspect
 from spark_bull.spark.programs.demo.place import Place
@@ -27,13 +28,14 @@ class Demo:
     """What the demo uses.
 
     months: the flights of the first months of 2013. shards: number of servers that share the queue. bullmq: folder of
-    the Node package. picture: path of the chart, as PNG.
+    the Node package. picture: path of the chart, as PNG. compares: whether Spark alone and Node alone do the same.
     """
 
     months: int
     shards: int
     bullmq: Path
     picture: Path
+    compares: bool = False
 
 
 def run(demo: Demo) -> None:
@@ -50,6 +52,8 @@ def run(demo: Demo) -> None:
         )
         with errors_in_one_line(), session("demo") as spark:
             measured = all_verbs(spark, place, table, demo)
+            if demo.compares:
+                measured += compare(spark, table, demo.bullmq)
     announce("Summary, without the start of Spark")
     for one in measured:
         print(f"    {one}")

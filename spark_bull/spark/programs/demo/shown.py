@@ -23,6 +23,10 @@ class Measured:
     seconds: float
     what: str
 
+    @property
+    def rate(self) -> float:
+        """Jobs per second."""
+        return self.jobs / self.seconds
+
     def __str__(self) -> str:
-        rate = self.jobs / self.seconds
-        return f"{self.verb:<10}{self.jobs:>9,} jobs {self.seconds:>7.1f} s {rate:>10,.0f} jobs/s   {self.what}"
+        return f"{self.verb:<10}{self.jobs:>9,} jobs {self.seconds:>7.1f} s {self.rate:>10,.0f} jobs/s   {self.what}"

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import pandas_udf  # type: ignore[attr-defined]
 
 from spark_bull.spark.process.worker import Worker
@@ -48,8 +48,8 @@ def node_workers(place: Place, folder: Path, bullmq: Path) -> Iterator[bool]:
             worker.communicate(timeout=30)
 
 
-def process(spark: SparkSession, place: Place, folder: Path, bullmq: Path) -> Measured:
-    """Processes the jobs with a pandas UDF on the executors and with BullMQ in Node in parallel."""
+def spark_worker(spark: SparkSession, place: Place) -> Worker:
+    """A worker that processes the jobs with a pandas UDF on the executors."""
     places = airports()
 
     @pandas_udf("km DOUBLE, score DOUBLE")  # type: ignore[untyped-decorator]
@@ -62,17 +62,37 @@ def process(spark: SparkSession, place: Place, folder: Path, bullmq: Path) -> Me
         km = 2 * 6371 * np.arcsin(np.sqrt(h))
         return pd.DataFrame({"km": km, "score": np.tanh(dep_delay / 60) * np.log1p(km)})
 
+    schema = "origin STRING, dest STRING, dep_delay DOUBLE"
+    return Worker(spark, QUEUE, rate, payload_schema=schema, worker_name="spark", progress=True, **place.arguments)
+
+
+def wait_until_done(place: Place) -> None:
+    """Waits until no job waits or is active."""
+    while any((counts := queue.counts())["wait"] or counts["active"] for queue in place.queues()):
+        time.sleep(0.2)
+
+
+def completed(spark: SparkSession, place: Place) -> DataFrame:
+    """The jobs that have completed."""
+    columns = "processedBy STRING, returnvalue STRING, processedOn TIMESTAMP, finishedOn TIMESTAMP"
+    return spark.read.format("bull").options(**place.options, states="completed").schema(columns).load()
+
+
+def measured(jobs: DataFrame, what: str) -> Measured:
+    """The completed jobs, and the time from the start of the first one to the end of the last one."""
+    lasted = "CAST(max(finishedOn) AS DOUBLE) - CAST(min(processedOn) AS DOUBLE)"
+    number, seconds = jobs.selectExpr("count(*)", lasted).collect()[0]
+    return Measured("process", number, seconds, what)
+
+
+def process(spark: SparkSession, place: Place, folder: Path, bullmq: Path) -> Measured:
+    """Processes the jobs with a pandas UDF on the executors and with BullMQ in Node in parallel."""
     announce(
         "6. Executors process jobs with a pandas UDF, while a BullMQ worker in Node processes others",
         f"""Worker(spark, "{QUEUE}", rate, payload_schema="origin STRING, dest STRING, dep_delay DOUBLE").start()""",
     )
-    schema = "origin STRING, dest STRING, dep_delay DOUBLE"
-    with (
-        node_workers(place, folder, bullmq) as node,
-        Worker(spark, QUEUE, rate, payload_schema=schema, worker_name="spark", progress=True, **place.arguments),
-    ):
-        while any((counts := queue.counts())["wait"] or counts["active"] for queue in place.queues()):
-            time.sleep(0.2)
+    with node_workers(place, folder, bullmq) as node, spark_worker(spark, place):
+        wait_until_done(place)
     if not node:
         print("    (Node or its package bullmq is not installed: Spark processed all jobs)")
     by_worker = """
@@ -81,12 +101,7 @@ def process(spark: SparkSession, place: Place, folder: Path, bullmq: Path) -> Me
         FROM done GROUP BY processedBy ORDER BY processedBy
     """
     announce("7. Jobs by worker, and their average results", by_worker)
-    completed = spark.read.format("bull").options(**place.options, states="completed")
-    columns = "processedBy STRING, returnvalue STRING, processedOn TIMESTAMP, finishedOn TIMESTAMP"
-    done = completed.schema(columns).load()
+    done = completed(spark, place)
     done.createOrReplaceTempView("done")
     spark.sql(by_worker).show()
-    jobs, seconds = done.selectExpr(
-        "count(*)", "CAST(max(finishedOn) AS DOUBLE) - CAST(min(processedOn) AS DOUBLE)"
-    ).collect()[0]
-    return Measured("process", jobs, seconds, "pandas UDF, beside Node" if node else "pandas UDF")
+    return measured(done, "pandas UDF, beside Node" if node else "pandas UDF")
