@@ -159,6 +159,17 @@ def memory_verdicts(ours: Mapping[str, float], node: Mapping[str, float]) -> lis
     return results
 
 
+def growth_verdict(verb: str, ours: Mapping[int, Grown], node: Mapping[int, NodeGrown]) -> Verdict:
+    """Compares how much more Redis' CPU a job takes with most jobs than with least: ours, and BullMQ's."""
+    most, least = max(ours), min(ours)
+    own = ours[most].redis_us / ours[least].redis_us
+    return at_most(
+        f"{verb}: Redis' CPU with {most:,} jobs, x {least:,}, not more than BullMQ's",
+        node[most].redis_us / node[least].redis_us,
+        own,
+    )
+
+
 def show(verb: str, found: Mapping[int, T]) -> None:
     print(f"\n{verb:18}" + "".join(f"{name:>12}" for name in asdict(next(iter(found.values())))))
     for jobs, one in found.items():
@@ -202,6 +213,7 @@ def main() -> None:
             spread = printed_json("spread", kind, *((20, 40) if args.quick else COUNTS[kind]))
             all_verdicts += spread_verdicts(kind, {int(count): Spread(**one) for count, one in spread.items()})
             further[kind] = spread
+    all_verdicts += [growth_verdict(verb, ours[verb], of) for verb, of in node.items() if len(of) > 1]
     if ours.get("dispatch"):
         added, of_node = ({verb: of[sizes[0]].redis_bytes for verb, of in side.items()} for side in (ours, node))
         all_verdicts += memory_verdicts(added, of_node)

@@ -28,7 +28,15 @@ from benchmarks.costs import line_of
 from benchmarks.dispatch import Measured, median_of, replay_verdict, verdicts
 from benchmarks.floor import SIDES
 from benchmarks.growing import Grown
-from benchmarks.growth import NODE_VERBS, call_verdicts, grown_by_node, memory_verdicts, spread_verdicts
+from benchmarks.growth import (
+    NODE_VERBS,
+    NodeGrown,
+    call_verdicts,
+    grown_by_node,
+    growth_verdict,
+    memory_verdicts,
+    spread_verdicts,
+)
 from benchmarks.growth import verdicts as growth_verdicts
 from benchmarks.latency import Pinged, load_verdicts, ping_verdicts
 from benchmarks.manage import KEPT, Managed, bullmq, measure, ours, scripts
@@ -446,6 +454,14 @@ def test_the_memory_of_a_finished_job_is_that_of_both_verbs() -> None:
     node = {"dispatch": 400.0, "process": 100.0}
     assert not_kept(memory_verdicts({"dispatch": 420, "process": 105}, node)) == []
     assert len(not_kept(memory_verdicts({"dispatch": 400, "process": 126}, node))) == 1
+
+
+def test_the_cost_of_a_job_may_grow_as_much_as_that_of_bullmq() -> None:
+    ours = {10: grown(redis_us=10.0), 100: grown(redis_us=9.0), 1_000: grown(redis_us=12.0)}
+    node = {10: NodeGrown(20.0, 500.0), 1_000: NodeGrown(24.0, 500.0)}
+    assert not_kept([growth_verdict("dispatch", ours, node)]) == []
+    ours[1_000] = grown(redis_us=12.1)
+    assert len(not_kept([growth_verdict("dispatch", ours, node)])) == 1
 
 
 @pytest.mark.interop
