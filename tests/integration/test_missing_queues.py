@@ -1,4 +1,4 @@
-"""A read of a queue that does not exist, and a query that ends because its queue is paused, say so once."""
+"""Reads say what is missing or slow: a queue that does not exist or is paused, and a read of all states."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_bull import BullQueue
+from spark_bull import BullQueue, NewJob
 from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.inspect.source import batch_reader
 from spark_bull.spark.process.claim_stream import claim_reader
@@ -37,6 +37,28 @@ def test_a_read_names_the_queues_that_do_not_exist(
     assert said() == [
         f"queue meil does not exist at Redis {where} with prefix={prefix}: nothing is read of it until it does"
     ]
+
+
+@each_dialect
+def test_a_read_of_many_jobs_in_several_states_says_that_an_option_reads_less(
+    redis_url: str, prefix: str, said: Said, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_bull.spark.inspect.source.ADVISED_FROM", 5)
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+        queue.add_many([NewJob({})] * 5)
+
+        def read(**more: str) -> list[str]:
+            before = len(said())
+            batch_reader(options(redis_url, prefix, "mail", **more), SCHEMAS["jobs"]).partitions()
+            return said()[before:]
+
+        assert read() == [], "expected no advice for jobs in one state"
+        queue.add({}, delay=60_000)
+        assert read() == [
+            "queue mail: reading 6 jobs in all states (delayed: 1, wait: 5). `where state = …` is applied after the "
+            "read: the option `states` reads only the jobs in some states, which is faster"
+        ]
+        assert read(states="wait,delayed") == read(jobIds="1") == []
 
 
 @pytest.mark.parametrize("available_now", [False, True])

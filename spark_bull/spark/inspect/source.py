@@ -6,6 +6,8 @@ therefore a relative slice of the queue, resolved when it is read: a reused Data
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -37,9 +39,13 @@ from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 from spark_bull.store.steps import run_all
 
+log = logging.getLogger("spark_bull")
+
 #: Views that are read in parallel slices; the others are small.
 SLICED: Final = ("jobs", "logs", "dependencies", "flows")
 JOBS_PER_PARTITION: Final = 100_000
+#: The number of jobs from which a read of all states is said to be slower than one of some.
+ADVISED_FROM: Final = 10_000
 #: More partitions would wait for Redis, which sends the ids of all jobs to each of them.
 MAX_PARTITIONS: Final = 4
 #: Minimum numbers of groups of ids, in all and per partition, so that partitions have about equal numbers of jobs, and
@@ -189,8 +195,24 @@ def _job_count(plan: ReadPlan) -> int:
     if options["jobIds"]:
         return len(options["jobIds"])
     found = run_all(Connection(settings_of(options)), [counting(handle) for handle in handles])
-    states = options["states"]
-    return sum(jobs for counts in found for state, jobs in counts.items() if not states or state in states)
+    by_state = sum(map(Counter, found), Counter[str]())
+    if not options["states"]:
+        _advise_states(options["queue"], by_state)
+    return sum(jobs for state, jobs in by_state.items() if not options["states"] or state in options["states"])
+
+
+def _advise_states(queue: str, by_state: Mapping[str, int]) -> None:
+    """Logs that a read of many jobs in several states takes them all from Redis, whatever is filtered afterwards."""
+    jobs = sum(by_state.values())
+    if jobs >= ADVISED_FROM and len(by_state) > 1:
+        counts = ", ".join(f"{state}: {count:,}" for state, count in sorted(by_state.items()))
+        log.warning(
+            "queue %s: reading %s jobs in all states (%s). `where state = …` is applied after the read: "
+            "the option `states` reads only the jobs in some states, which is faster",
+            queue or "*",
+            f"{jobs:,}",
+            counts,
+        )
 
 
 def _queue_slices(plan: ReadPlan, part: Slice) -> Iterator[QueueSlice]:
