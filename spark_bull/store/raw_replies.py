@@ -29,7 +29,10 @@ def raw_replies(client: redis.Redis, commands: Iterable[tuple[Value, ...]]) -> l
     None for a command on a key of another type; raises the first other error. In RESP2, a reply that is a map in RESP3
     is a list of keys and values.
     """
-    return [_without_error(reply) for reply in _exchanged(client, commands)]
+    replies = _exchanged(client, commands)
+    if any(issubclass(kind, Exception) for kind in {*map(type, replies)}):
+        return [_without_error(reply) for reply in replies]
+    return replies
 
 
 def raw_reply(client: redis.Redis, command: tuple[Value, ...]) -> Any:
@@ -69,7 +72,9 @@ def _received(connection: Any, count: int) -> list[Any]:
     while parsed is _NONE_YET:
         reader.feed(_receive(connection))
         parsed = reader.gets()
-    replies = [reply for reply in parsed if not isinstance(reply, _PUSHED)]
+    replies: list[Any] = parsed
+    if _PUSHED in {*map(type, parsed)}:
+        replies = [reply for reply in parsed if not isinstance(reply, _PUSHED)]
     while len(replies) < count:
         reply = reader.gets()
         if reply is _NONE_YET:

@@ -35,7 +35,9 @@ def raw_column(columns: Columns, name: str) -> list[Raw]:
     first, *others = FIELDS[name].names
     column = columns[first]
     for other in others:
-        if None in column:
+        if column.count(None) == len(column):
+            column = columns[other]
+        elif None in column:
             column = [b if a is None else a for a, b in zip(column, columns[other], strict=True)]
     return column
 
