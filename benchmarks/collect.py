@@ -54,13 +54,15 @@ class Size:
     jobs: int = 1_000_000
     #: Spark collects and reads so many before: the JVM compiles its code meanwhile. Peers warm up in each measurement.
     warm_up: int = 200_000
+    #: For the part `started`.
+    fewer_jobs: int = 300_000
     #: For the Python package, which would take minutes for all jobs.
     python_jobs: int = 100_000
     per_second: int = 5_000
     seconds: int = 180
 
 
-QUICK = Size(rounds=1, jobs=20_000, warm_up=10_000, python_jobs=2_000, seconds=15)
+QUICK = Size(rounds=1, jobs=20_000, warm_up=10_000, fewer_jobs=20_000, python_jobs=2_000, seconds=15)
 
 
 def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
@@ -101,6 +103,22 @@ def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], lis
         at_least(f"{BATCH}, x the better of Node and Python", READ_TARGET, rates[BATCH] / best),
     ]
     return by_side(runs) | {"jobs_per_second": rates}, verdicts
+
+
+def run_started(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    """A query of fewer jobs, with its start, in a session that has collected before."""
+    jobs = size.fewer_jobs
+    with finished_queue(jobs) as server:
+        by_spark(spark, server, jobs)
+        sides: dict[str, Callable[..., Collected]] = {
+            STREAM: partial(by_spark, spark, with_start=True),
+            NODE: partial(by_peer, spark, "bullmq_collect.js"),
+        }
+        trials = {name: partial(side, server, jobs) for name, side in sides.items()}
+        runs = in_turns(trials, size.rounds, lambda _, run: f"{jobs / run.seconds:9,.0f} jobs/s")
+    found = medians(runs)
+    ratio = found[NODE].seconds / found[STREAM].seconds
+    return by_side(runs), [at_least(f"{STREAM}, {jobs:,} jobs with the start of the query, x Node", RATE_TARGET, ratio)]
 
 
 def run_steady(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
@@ -151,6 +169,7 @@ def parts(values: Sequence[Any], count: int) -> list[Sequence[Any]]:
 
 PARTS: Mapping[str, Part[Size]] = {
     "throughput": run_throughput,
+    "started": run_started,
     "steady": run_steady,
 }
 

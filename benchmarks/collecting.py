@@ -52,8 +52,10 @@ def finished_queue(jobs: int) -> Iterator[Server]:
         yield server
 
 
-def by_spark(spark: SparkSession, server: Server, jobs: int) -> Collected:
-    """Measures the stream to Parquet, from the start of its first batch to the end of its last one."""
+def by_spark(spark: SparkSession, server: Server, jobs: int, *, with_start: bool = False) -> Collected:
+    """Measures the stream to Parquet, from the start of its first batch to the end of its last one; with_start: from
+    the start of the query to its end.
+    """
     with tempfile.TemporaryDirectory() as folder:
 
         def collect() -> float:
@@ -62,7 +64,7 @@ def by_spark(spark: SparkSession, server: Server, jobs: int) -> Collected:
             batches = query.recentProgress
             return ended(batches[-1]) - began(batches[0])
 
-        measured = _measured(server.client, jobs, collect)
+        measured = _measured(server.client, jobs, (lambda: timed(collect)) if with_start else collect)
         check_once(spark.read.parquet(f"{folder}/jobs"), jobs)
     _delete_ledger(server)
     return measured
