@@ -16,6 +16,7 @@ from spark_bull.process.slot_group import SlotGroup
 from spark_bull.spark.process.elastic_engine import ElasticEngine
 from spark_bull.worker.slot.slot_plan import SlotPlan
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.work_bench import WorkBench
 
 
 @pytest.fixture(params=["bullmq"])
@@ -116,6 +117,43 @@ def test_a_number_of_slots_that_changes_under_load_neither_loses_nor_repeats_a_j
     assert queue.counts()["active"] == queue.counts()["wait"] == 0
     assert set(client.hvals(runs)) == {b"1"}
     assert client.hlen(runs) == added
+
+
+def test_the_jobs_of_a_slot_that_was_killed_keep_no_others_beside_the_jobs_of_another_worker(
+    queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str, client: Redis
+) -> None:
+    """The counters of the worker say for ever that it holds them."""
+    killed = f"{prefix}:killed"
+
+    def processor(job: Any) -> None:
+        import os
+        import signal
+
+        with Redis.from_url(redis_url) as redis:
+            if redis.set(killed, "1", nx=True):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    other = WorkBench(queue, client, twice=False)
+    other.add(100)
+    held = {job.id for job in other.claim(50).jobs}
+
+    def have_completed() -> bool:
+        """Whether all jobs of the worker have completed. Those of the killed slot lose their locks at once."""
+        if not client.exists(killed) or queue.counts()["wait"]:
+            return False
+        for job in queue.page("active", 0, 100):
+            if job.id not in held:
+                client.delete(queue.handle.keys.lock(job.id))
+        return queue.counts()["completed"] == 50
+
+    options: dict[str, Any] = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol, "progress": False}
+    settings = {"slots": (0, 4), "max_stalled": 100, "chunk_size": 20, "lock_ms": 86_400_000, "check_ms": 200}
+    with Worker(spark, "q", processor, **settings, **options) as worker:
+        wait_until(have_completed, "the jobs of the worker to complete")
+        status = wait_until(lambda: (now := worker.status()).slots == 0 and now, "the slots to end")
+        assert status.restarts > 0
+        assert status.claimed > status.completed + status.lost + status.returned
+        assert queue.counts()["active"] == len(held)
 
 
 class WaitingGroup(SlotGroup):

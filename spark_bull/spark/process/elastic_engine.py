@@ -21,6 +21,7 @@ from spark_bull.spark.platform.spark_errors import first_line
 from spark_bull.spark.process.loop_engine import LOOK_S, LoopEngine
 from spark_bull.threads import DaemonThread
 from spark_bull.worker.slot.slot_plan import SlotPlan
+from spark_bull.worker.slot.slot_stats import report_name
 from spark_bull.worker.slot.status import Slot, counters_of, damage_in, lag_in
 
 log = logging.getLogger("spark_bull")
@@ -49,6 +50,9 @@ class ElasticEngine(LoopEngine):
         #: stop, so others never get these numbers.
         self._cancelled = set[int]()
         self._failure: WorkerFailed | None = None
+        #: Runs of slots that have died, and how many jobs the counters say that they hold; None: not known yet.
+        self._dead = set[str]()
+        self._left_behind: int | None = 0
 
     def _start_first(self) -> None:
         if is_remote(self._spark):
@@ -126,8 +130,8 @@ class ElasticEngine(LoopEngine):
         damaged = damage_in(working)
         jobs = [counts(handle) for handle in handles if handle.keys.queue not in damaged]
         running = sum(one["state"] != "starting" for one in working)
-        # Without jobs that processes have left behind which are gone.
-        held = min(counters["claimed"] - sum(map(counters.__getitem__, _SETTLED)), sum(one["active"] for one in jobs))
+        held = counters["claimed"] - sum(map(counters.__getitem__, _SETTLED))
+        held = min(held - self._of_dead(held, working, reports), sum(one["active"] for one in jobs))
         return Look(
             monotonic_s(),
             0 if self._is_paused else sum(map(lag_in, jobs)),
@@ -135,6 +139,20 @@ class ElasticEngine(LoopEngine):
             running,
             sum(map(counters.__getitem__, _ENDED)),
         )
+
+    def _of_dead(self, held: int, working: Sequence[Slot], reports: Sequence[Slot]) -> int:
+        """How many jobs that the worker holds by its counters were those of processes that have died.
+
+        They show when no slot has a job. A report may be a second old, so that the smallest number is right.
+        """
+        of_working = {report_name(one["slot"], one["started"]) for one in working}
+        dead = {report_name(one["slot"], one["started"]) for one in reports if one["state"] != "stopped"} - of_working
+        if not dead <= self._dead:
+            self._left_behind = None
+        self._dead = dead
+        if all(one["state"] == "idle" for one in working):
+            self._left_behind = held if self._left_behind is None else min(held, self._left_behind)
+        return self._left_behind or 0
 
     @property
     def _limits(self) -> SlotRange:
