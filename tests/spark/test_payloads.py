@@ -130,6 +130,30 @@ def test_workers_open_payloads_and_seal_results_and_a_collect_opens_both(
     assert {(json.loads(row["data"])["text"], json.loads(row["returnvalue"])) for row in found} == expected
 
 
+def test_a_stream_that_removes_jobs_deletes_their_objects(bull: Bull, keeping: dict[str, str], tmp_path: Path) -> None:
+    """Those of payloads and of results, and none of jobs that have not ended."""
+
+    def objects() -> int:
+        return sum(path.is_file() for path in (tmp_path / "jobs").rglob("*"))
+
+    bull.write(rows(bull), protocol="bullmq", **keeping)
+    with BullQueue("q", protocol="bullmq", **bull.options, **arguments(keeping)) as queue:
+        with OurWorker(queue.handle, of_job):
+            wait_until(lambda: queue.counts()["completed"] == 4, "all jobs to complete")
+        assert objects() == 4
+        bull.write(rows(bull, 2), protocol="bullmq", **keeping)
+        options = {"queue": "q", "states": "completed", "removeOnRead": "true", **bull.options, **opening(keeping)}
+        stream = bull.spark.readStream.format("bull").options(**options).load()
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "check"))
+        query = writer.start()
+        try:
+            wait_until(lambda: not queue.counts()["completed"], "the query to remove the jobs")
+            wait_until(lambda: objects() == 1, "their objects to be deleted")
+        finally:
+            query.stop()
+        assert queue.counts()["wait"] == 2
+
+
 def test_a_call_seals_its_payloads_and_opens_results(
     bull: Bull, client: Redis, prefix: str, keeping: dict[str, str]
 ) -> None:
