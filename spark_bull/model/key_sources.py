@@ -42,7 +42,7 @@ def key_sources(name: str, value: str) -> tuple[KeySource, ...]:
 def _parts(value: str) -> list[str]:
     try:
         given = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         given = None
     if isinstance(given, list):
         return [str(part) for part in given]

@@ -39,7 +39,7 @@ def secrets(name: str, value: str) -> str:
         return value
     try:
         return " ".join(json.loads(value))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise OptionError(f"expected `{name}` to be a list of texts, got something else, which is not shown") from None
 
 

@@ -378,7 +378,7 @@ def _object(name: str, value: Any) -> Mapping[str, Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise expected(name, "a JSON object", value[:200]) from None
     if not isinstance(value, Mapping):
         raise expected(name, "a JSON object", value)

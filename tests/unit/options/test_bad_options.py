@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_bull.errors import OptionError
@@ -19,6 +19,9 @@ from tests.support.bad_input import each_number, texts, tried, values
 ROWS = [(row.name, scope) for row in TABLE for scope in row.scopes]
 OF_SPARK = [row for row in ROWS if row[1] not in PYTHON_SCOPES]
 OF_PYTHON = [row for row in ROWS if row[1] in PYTHON_SCOPES]
+
+#: Nested more deeply than Python parses.
+DEEP = "[" * 2_000
 
 Rows = list[tuple[str, str]]
 Parse = Callable[[Mapping[str, Any], str], object]
@@ -41,6 +44,7 @@ def test_an_option_takes_a_text_or_refuses_it_by_its_name(rows: Rows, parse: Par
 
     @tried(cases)
     @given(texts())
+    @example(DEEP)
     def send(text: str) -> None:
         refused.update(name for name, scope in rows if is_refused(parse, name, scope, text))
 
@@ -52,6 +56,7 @@ def test_an_option_takes_a_text_or_refuses_it_by_its_name(rows: Rows, parse: Par
 def test_an_argument_takes_a_value_or_refuses_it_by_its_name(cases: int) -> None:
     @tried(cases)
     @given(values())
+    @example(DEEP)
     def send(value: Any) -> None:
         for name, scope in OF_PYTHON:
             is_refused(parse_arguments, name, scope, value)
