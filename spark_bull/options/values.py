@@ -136,10 +136,11 @@ def states(name: str, value: str) -> tuple[str, ...]:
 
 def instant(name: str, value: str) -> int:
     """Parses ISO 8601 (UTC if there is no offset) or ms since 1970; returns ms since 1970."""
-    if value.strip().isdecimal():
-        return int(value)
+    text = value.strip()
     try:
-        moment = datetime.fromisoformat(value.strip().replace("Z", "+00:00"))
+        if text.isdecimal():
+            return int(text)
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise expected(name, "an ISO 8601 time or ms since 1970", value) from None
     if moment.tzinfo is None:

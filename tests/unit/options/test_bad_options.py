@@ -45,6 +45,7 @@ def test_an_option_takes_a_text_or_refuses_it_by_its_name(rows: Rows, parse: Par
     @tried(cases)
     @given(texts())
     @example(DEEP)
+    @example("0\x1f")
     def send(text: str) -> None:
         refused.update(name for name, scope in rows if is_refused(parse, name, scope, text))
 
