@@ -102,7 +102,7 @@ def positive(name: str, value: str) -> float:
 
 def slots(name: str, value: str) -> int | SlotRange:
     """Parses a number of slots, or the least and the largest one: `1-40`, or `[1, 40]`."""
-    match = re.fullmatch(r"\[?\s*(\d+)(?:\s*[-,]\s*(\d+))?\s*\]?", value.strip())
+    match = re.fullmatch(r"\[?\s*(\d{1,12})(?:\s*[-,]\s*(\d{1,12}))?\s*\]?", value.strip())
     least, most = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 0 <= least <= most or most == 0:
         raise expected(name, "a positive integer, or the least and the largest number, such as (1, 40)", value)

@@ -46,6 +46,7 @@ def test_an_option_takes_a_text_or_refuses_it_by_its_name(rows: Rows, parse: Par
     @given(texts())
     @example(DEEP)
     @example("0\x1f")
+    @example("9" * 5_000)
     def send(text: str) -> None:
         refused.update(name for name, scope in rows if is_refused(parse, name, scope, text))
 
