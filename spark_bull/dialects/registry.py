@@ -37,7 +37,7 @@ def dialect_of(keys: QueueKeys, protocol: str) -> Steps[Dialect]:
 def found_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect | None:
     """As `dialect_of`, but None for `auto` and a queue that does not exist yet.
 
-    Raises QueueDamaged if a key that would tell the dialect has a type that it has in none.
+    Raises QueueDamaged if `completed` or `failed`, which would tell the dialect, has a type that it has in none.
     """
     return run(connection, _found(keys, protocol, guesses=False))
 

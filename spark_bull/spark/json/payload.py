@@ -43,7 +43,7 @@ def array_of_texts(texts: Sequence[str], kind: pa.DataType) -> pa.Array | None:
     None for other types than structs of texts, booleans and numbers, and for texts that Arrow's parser rejects or may
     read otherwise: it takes none for valid that is not JSON.
     """
-    if not pa.types.is_struct(kind) or not all(map(_is_parsed_alike, kind)):
+    if not pa.types.is_struct(kind) or not kind.num_fields or not all(map(_is_parsed_alike, kind)):
         return None
     # As many objects as texts in braces means one object per text: see json_text.py.
     if not texts or not all(text.startswith("{") and text.endswith("}") for text in texts):

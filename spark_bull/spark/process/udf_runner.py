@@ -244,17 +244,23 @@ def _parsed_together(jobs: Sequence[RunningJob], kind: pa.DataType) -> pa.Array 
 
 def _columns_of(frame: pd.DataFrame, kind: pa.DataType) -> list[pa.Array] | None:
     """The columns of a frame as fields of a struct; None if Arrow may convert one otherwise than its single values."""
-    if not pa.types.is_struct(kind) or not kind.num_fields or not frame.columns.is_unique:
+    if not pa.types.is_struct(kind) or not kind.num_fields or not frame.columns.is_unique or frame.columns.nlevels > 1:
         return None
     if not all(field.name in frame and _is_converted_alike(frame[field.name].dtype, field.type) for field in kind):
         return None
-    return [pa.Array.from_pandas(frame[field.name], type=field.type) for field in kind]
+    try:
+        return [pa.Array.from_pandas(frame[field.name], type=field.type) for field in kind]
+    except (pa.ArrowException, TypeError, ValueError, ArithmeticError):
+        # Its single values, which are those of Python, may be converted all the same.
+        return None
 
 
 def _is_converted_alike(dtype: Any, kind: pa.DataType) -> bool:
     if not isinstance(dtype, np.dtype):
         return False
-    return dtype == np.dtype(object) or (dtype.kind in "biuf" and pa.from_numpy_dtype(dtype).equals(kind))
+    if dtype == np.dtype(object):
+        return bool(pa.types.is_string(kind))
+    return dtype.kind in "biuf" and dtype.isnative and bool(pa.from_numpy_dtype(dtype).equals(kind))
 
 
 def _damage_of(job: RunningJob) -> JobDamaged | PayloadUnreadable | None:

@@ -83,6 +83,7 @@ def test_types_that_need_a_conversion_are_left_to_python() -> None:
     for kind in (pa.timestamp("us", "UTC"), pa.decimal128(10, 2), pa.list_(pa.int64()), pa.binary(), pa.date32()):
         assert array_of_texts(["{}"], pa.struct([("a", kind)])) is None
     assert array_of_texts(["{}"], pa.string()) is None
+    assert array_of_texts(["{}"], pa.struct([])) is None
     assert array_of_texts([], KIND) is None
     with pytest.raises(SparkBullError, match="expected the payload to match the schema"):
         by_python(['{"s":1}'])

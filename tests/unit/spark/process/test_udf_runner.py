@@ -12,10 +12,24 @@ import pytest
 from spark_bull.spark.process.udf_runner import UdfRunner, _columns_of
 
 STAMPS = [pd.Timestamp("2020-01-01", tz="UTC"), pd.NaT]
-TYPES = (pa.int64(), pa.int32(), pa.float64(), pa.string(), pa.bool_(), pa.timestamp("us", "UTC"))
+TYPES = (
+    pa.int64(),
+    pa.int32(),
+    pa.float64(),
+    pa.string(),
+    pa.bool_(),
+    pa.timestamp("us", "UTC"),
+    pa.decimal128(10, 2),
+    pa.date32(),
+)
 COLUMNS: tuple[Any, ...] = (
     *([1, 2], [1.0, 2.0], [1.5, np.nan], ["a", None], ["a", np.nan], [True, None], [True, False], ["1", "2"]),
     *([pd.NA, 1], STAMPS, [2**60 + 1, 1], [float("inf"), 1.0], [b"x", b"y"], [None, None]),
+    *(
+        np.array([one, one], dtype=object)
+        for one in (np.int64(3), np.bool_(True), np.datetime64("2020-01-01T00:00:00"))
+    ),
+    *(np.array([1, 2], dtype=">f8"), np.array([1, 2], dtype=">i4")),
     *(pd.array([1, None], dtype="Int64"), np.array([1, 2], dtype="int32"), np.array([1, 2], dtype="float32")),
 )
 
@@ -42,9 +56,10 @@ def test_a_column_of_a_frame_is_converted_as_its_values(values: Any, kind: pa.Da
         (pd.DataFrame({"a": [1.0, np.nan], "b": ["x", "y"]}), {"b": pa.string(), "a": pa.float64()}, True),
         (pd.DataFrame({"b": [1, 2]}), {"a": pa.int64()}, False),
         (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), {"a": pa.int64()}, False),
+        (pd.DataFrame({("a", "b"): [1, 2]}), {"a": pa.int64()}, False),
         (pd.DataFrame({"a": [1, 2]}), {}, False),
     ],
-    ids=["other order", "missing", "twice", "none"],
+    ids=["other order", "missing", "twice", "two levels", "none"],
 )
 def test_columns_are_taken_by_name(frame: pd.DataFrame, fields: dict[str, pa.DataType], rows: bool) -> None:
     returns = pa.struct(list(fields.items()))
