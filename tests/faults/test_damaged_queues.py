@@ -29,6 +29,8 @@ from spark_bull.services import queue_set
 from spark_bull.services.promoter import Promoter
 from spark_bull.services.rescuer import Rescuer
 from spark_bull.spark.collect.events import event_reader
+from spark_bull.spark.collect.stream import result_reader
+from spark_bull.spark.platform.streams import FirstBatch
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.worker.claims import damage
 from spark_bull.worker.claims.lock_keeper import LockKeeper
@@ -399,3 +401,18 @@ def test_a_query_of_events_goes_on_with_its_other_queues_but_one_of_the_events_u
 
     wait_until(is_after, "the events of the repaired queue")
     assert caplog.text.count("queue bad: could not look for events, trying again until it is repaired") == 1
+
+
+@pytest.mark.parametrize("view", ["jobs", "events"])
+def test_the_first_batch_fails_where_pyspark_does_not_tell_whether_it_is_the_last_one(
+    opened: Open, client: Redis, redis_url: str, prefix: str, view: str
+) -> None:
+    bad, good = opened("bad", "bullmq"), opened("good", "bullmq")
+    add(bad, 1), add(good, 1)
+    options = {"url": redis_url, "prefix": prefix, "queue": "bad,good", "protocol": "bullmq"}
+    reader = {"jobs": result_reader, "events": event_reader}[view](options, SCHEMAS[view])
+    start = reader.initialOffset()
+    with DamagedKey(client, bad.handle, "completed" if view == "jobs" else "events", "string").damaged():
+        with pytest.raises(QueueDamaged):
+            reader.latestOffset(start, FirstBatch(None))
+        assert "good" in reader.latestOffset(start, reader.getDefaultReadLimit())["queues"]
