@@ -23,13 +23,13 @@ from spark_bull.dialects.fields import FIELDS
 from spark_bull.options.table import ALL_EVENTS
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, roll_forward, stage_chunk
 from spark_bull.queue.jobs.counts_by import counts_by
 from spark_bull.queue.jobs.portions import Place, read_portion
 from spark_bull.queue.jobs.read import counts
 from spark_bull.queue.manage.manage import clean, drain
+from spark_bull.queue.process.service_verbs import promote_due
 from spark_bull.spark.collect.batch import fields_of
 
 CHUNK, CHUNKS_PER_PART = 250, 100

@@ -29,7 +29,7 @@ Imports = Mapping[str, set[str]]
 
 
 def package_of(module: str) -> str:
-    """The package of a module `spark_bull.queue.core.verbs`, which is `queue`; `ground` for modules beside packages."""
+    """The package of a module `spark_bull.queue.core.walk`, which is `queue`; `ground` for modules beside packages."""
     name = module.split(".")[1]
     return name if (PACKAGE / name).is_dir() else GROUND
 

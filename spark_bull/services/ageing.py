@@ -11,8 +11,8 @@ from spark_bull.deprecated import with_new_keys
 from spark_bull.dialects.features import lacks
 from spark_bull.dialects.priorities import priority_number
 from spark_bull.errors import OptionError
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.process import service_verbs
 
 log = logging.getLogger("spark_bull")
 
@@ -58,7 +58,7 @@ def age_jobs(handle: QueueHandle, ageing: Ageing) -> int:
         return 0
     moved, first = 0, 1
     while first:
-        some, first = verbs.age(handle, ageing.priority, ageing.after_ms, first=first)
+        some, first = service_verbs.age(handle, ageing.priority, ageing.after_ms, first=first)
         moved += some
     return moved
 

@@ -14,8 +14,8 @@ from spark_bull.errors import OptionError, expected
 from spark_bull.keys import logical_queue
 from spark_bull.model.guards import Guard
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.verbs import guard
 from spark_bull.queue.monitor.find import is_glob, matches
+from spark_bull.queue.process.service_verbs import guard
 from spark_bull.services.damaged_queues import DamagedQueues
 
 log = logging.getLogger("spark_bull")

@@ -18,7 +18,7 @@ from spark_bull.options.arguments import ServiceArguments, with_options
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import SERVICE
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.core.verbs import promote_due
+from spark_bull.queue.process.service_verbs import promote_due
 from spark_bull.services.ageing import age_jobs, ageing_of
 from spark_bull.services.damaged_queues import DamagedQueues
 from spark_bull.services.delayed_signal import watches

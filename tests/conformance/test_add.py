@@ -24,9 +24,9 @@ from spark_bull.errors import DialectError, OptionError, ParentError, SparkBullE
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.verbs import RECORD_TTL_MS
 from spark_bull.queue.dispatch.lost_writes import pass_batch
 from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.verbs import RECORD_TTL_MS
 from spark_bull.queue.dispatch.writes import (
     WATERMARK_TTL_MS,
     Identity,

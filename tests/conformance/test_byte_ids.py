@@ -14,10 +14,10 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.core.walk import Slice
 from spark_bull.queue.monitor.activity import waiting_since
 from spark_bull.queue.process.claim import rescue, work
+from spark_bull.queue.process.service_verbs import promote_due
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.store.steps import run

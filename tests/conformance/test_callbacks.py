@@ -12,7 +12,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from spark_bull.errors import ConnectionLost, DialectError, OptionError
 from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core import verbs
+from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.writes import Identity
 from spark_bull.spark.staging import commit
 from tests.support.sink import Sink

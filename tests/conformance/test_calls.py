@@ -15,12 +15,11 @@ import pytest
 from spark_bull.errors import IntakeClosed, OptionError
 from spark_bull.keys import QueueKeys
 from spark_bull.model.outcomes import Claim, Failed, Outcomes, Retried
-from spark_bull.queue.call import flight
+from spark_bull.queue.call import flight, verbs
 from spark_bull.queue.call.caller import Call, Caller, Details, Outcome, parent_ids
 from spark_bull.queue.call.sweep import sweep
-from spark_bull.queue.core import verbs
+from spark_bull.queue.call.verbs import CALL_LEASE_MS
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.verbs import CALL_LEASE_MS
 from spark_bull.worker.job.job_options import keep_of
 from tests.support.script_work import script_work
 from tests.support.wait import wait_until

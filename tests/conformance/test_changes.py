@@ -14,8 +14,8 @@ from redis import Redis
 from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, WrongState
 from spark_bull.model.jobs import Change, Changed, FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, read_outcomes, recover, roll_forward, stage_chunk
 from spark_bull.queue.manage.changes import change_chunks, change_job

@@ -18,11 +18,11 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.core.walk import Slice
 from spark_bull.queue.jobs.read import read_ids, read_jobs
 from spark_bull.queue.process.claim import read_claimed, rescue, unpack_claimed, work
 from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.queue.process.service_verbs import promote_due
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.schemas import SCHEMAS

@@ -13,8 +13,9 @@ from spark_bull.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.process.local_worker import LocalWorker
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.call.caller import Caller
-from spark_bull.queue.core import verbs
+from spark_bull.queue.core.verbs import progress
 from spark_bull.queue.dispatch.writes import roll_forward
+from spark_bull.queue.process.verbs import stall
 from spark_bull.services import promoter
 from tests.support.graphs import graph_sink, rows_of
 from tests.support.pubsub import published
@@ -72,12 +73,12 @@ def cause_all(queue: BullQueue, client: Redis) -> None:
         queue.add_many([NewJob({}, deduplication={"id": "once"})] * 2)
     claim = bench.claim(4)
     done, failing, retried, stalled = (job.id for job in claim.jobs)
-    assert verbs.progress(queue.handle, done, "1", lock_token=claim.token, of_checkpoint=False) == 0
+    assert progress(queue.handle, done, "1", lock_token=claim.token, of_checkpoint=False) == 0
     outcomes = Outcomes(claim.token, failed=[Failed(failing, "bad", "[]", None, 1)])
     outcomes.complete(done, "1")
     outcomes.retried.append(Retried(retried, "bad", "[]", 0, False))
     bench.work(outcomes)
-    verbs.stall(queue.handle, claim.token, [stalled], max_stalled=1, since=0)
+    stall(queue.handle, claim.token, [stalled], max_stalled=1, since=0)
 
 
 @each_dialect

@@ -13,8 +13,8 @@ from redis import Redis
 
 from spark_bull.errors import DialectError, OptionError, SparkBullError
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.other_queue import touched_keys
+from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.flows import TOUCHED
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, open_writes, recover

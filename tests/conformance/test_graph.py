@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from spark_bull.errors import DialectError, OptionError
-from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, recover
+from spark_bull.queue.process.service_verbs import promote_due
 from spark_bull.services.promoter import Promoter
 from spark_bull.spark.dispatch.depends_on import with_graph
 from tests.support.graphs import ROWS, check_order, graph_sink, random_graph, rows_of

@@ -22,8 +22,8 @@ from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.queue.process.service_verbs import promote_due
 from spark_bull.services.promoter import Promoter
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.groups import (

@@ -11,8 +11,8 @@ from redis import Redis
 from spark_bull.model.guards import Guard
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.verbs import GuardReply, guard
 from spark_bull.queue.monitor.find import describe
+from spark_bull.queue.process.service_verbs import GuardReply, guard
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1
 

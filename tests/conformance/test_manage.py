@@ -20,12 +20,11 @@ from spark_bull.dialects.encode.codec import encode, rows_of
 from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
 from spark_bull.model.jobs import NewJob, QueueLimits
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import RECEIPT_TTL_MS, QueueHandle
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, recover, stage_chunk
-from spark_bull.queue.manage import manage
+from spark_bull.queue.manage import manage, verbs
 from spark_bull.queue.process.claim import work
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR

@@ -17,7 +17,7 @@ from spark_bull.model.jobs import Change, FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import REMOVE_SIZE
-from spark_bull.queue.core.verbs import Sweep
+from spark_bull.queue.core.walk import Sweep
 from spark_bull.queue.jobs.objects import swept_ids
 from spark_bull.queue.manage.sweep import Swept
 from spark_bull.queue.process.claim import unpack_claimed

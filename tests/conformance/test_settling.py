@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.process.claim import rescue
+from spark_bull.queue.process.service_verbs import promote_due
 from tests.support.claiming_query import ClaimingQuery
 from tests.support.script_work import script_work
 from tests.support.wait import wait_until

@@ -12,8 +12,8 @@ import pytest
 from spark_bull.model.jobs import Change, NewJob
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.verbs import Promoted, promote_due
 from spark_bull.queue.process.claim import rescue
+from spark_bull.queue.process.service_verbs import Promoted, promote_due
 from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1, only_bullmq
 
 HOUR_MS = 3_600_000

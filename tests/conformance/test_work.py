@@ -21,13 +21,13 @@ from spark_bull.model.limiter import Limiter
 from spark_bull.model.outcomes import Claim, Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import SETTLE
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.report import add_log, update_data, update_progress
-from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.process import claim as claims
+from spark_bull.queue.process import verbs
 from spark_bull.queue.process.claim import extend, read_claimed, relock, rescue, unpack_claimed
 from spark_bull.queue.process.claim_ledger import ClaimLedger, new_lock_token
+from spark_bull.queue.process.service_verbs import promote_due
 from spark_bull.spark.process.settle.plan import SettlePlan
 from spark_bull.spark.process.settle.task import settle_task
 from spark_bull.spark.process.tokens import SettleTokens

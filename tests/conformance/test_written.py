@@ -15,8 +15,8 @@ from spark_bull.errors import OptionError, ResultsLost, WaitTimeout
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Failed, Outcomes
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.walk import Slice
+from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.add import add_chunk
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import roll_forward

@@ -22,9 +22,9 @@ from spark_bull.process import slot_engine
 from spark_bull.process.local_worker import LocalWorker
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.dispatch.writes import recover, roll_forward
 from spark_bull.queue.process.claim import rescue, work
+from spark_bull.queue.process.service_verbs import promote_due
 from spark_bull.services import queue_set
 from spark_bull.services.promoter import Promoter
 from spark_bull.services.rescuer import Rescuer

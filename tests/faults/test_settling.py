@@ -17,7 +17,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
-from spark_bull.queue.core.verbs import promote_due
+from spark_bull.queue.process.service_verbs import promote_due
 from tests.support.claiming_query import ClaimingQuery, Row
 from tests.support.wait import PATIENCE_S, wait_until
 

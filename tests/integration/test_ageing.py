@@ -11,7 +11,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob, OptionError, Promoter
 from spark_bull.clock import epoch_ms
-from spark_bull.queue.core import verbs
+from spark_bull.queue.process import service_verbs
 from tests.support.wait import wait_until
 
 HOUR = 3_600_000
@@ -79,7 +79,7 @@ def test_all_jobs_of_many_priorities_age(queue: BullQueue, client: Redis) -> Non
     client.zadd(queue.handle.keys["prioritized"], {f"gone{n}": 3 * 2**32 for n in range(20)})
     moved, first, calls = 0, 1, 0
     while first:
-        some, first = verbs.age(queue.handle, 1, HOUR, first=first, limit=7)
+        some, first = service_verbs.age(queue.handle, 1, HOUR, first=first, limit=7)
         moved, calls = moved + some, calls + 1
     # Of each three jobs of a priority, an old one comes first, or is behind a young one.
     assert moved == 15

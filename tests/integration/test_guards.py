@@ -77,7 +77,7 @@ def test_another_promoter_resumes_the_queue_of_one_that_was_killed(
 def test_a_queue_with_many_waiting_jobs_is_paused_and_resumed_in_parts(
     bench: WorkBench, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.queue.core.verbs.MOVE_SIZE", 2)
+    monkeypatch.setattr("spark_bull.queue.process.service_verbs.MOVE_SIZE", 2)
     guard = Guard("q", CONDITION, resume_after_s=0.1)
     promoter = Promoter(redis_url, ["q"], prefix=prefix, rescue=False, guards=[guard])
     # What an earlier pause has left behind.

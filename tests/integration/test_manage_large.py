@@ -16,9 +16,9 @@ from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import WrongState
 from spark_bull.model.jobs import Change, NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, MOVE_SIZE, REMOVE_SIZE
 from spark_bull.queue.core.other_queue import touched_keys
+from spark_bull.queue.manage import verbs
 from spark_bull.queue.manage.changes import change_chunks
 from tests.support.script_work import script_work
 

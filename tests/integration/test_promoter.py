@@ -16,8 +16,8 @@ from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Rescuer
 from spark_bull.cli.main import main
 from spark_bull.errors import OptionError
 from spark_bull.queue.core.handle import CHUNK_SIZE
-from spark_bull.queue.core.verbs import promote_due
 from spark_bull.queue.dispatch.callbacks import Callback, CallbackJob, open_callback
+from spark_bull.queue.process.service_verbs import promote_due
 from tests.support.passing_state import become_cluster
 from tests.support.script_work import script_work
 from tests.support.wait import PATIENCE_S, wait_until

@@ -14,8 +14,8 @@ from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import NotReplicated, OptionError
 from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.replication import ReplicaTerms, check_replicas, wait_for_replicas
+from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.writes import Identity
 from tests.support.sink import ManageSink, ScheduleSink, Sink
 from tests.support.wait import wait_until

@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from redis import Redis
 
 from spark_bull import BullQueue, ConnectionLost, IntakeClosed, OptionError
-from spark_bull.queue.core import verbs
+from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.writes import Identity
 from tests.support.dump import Dump, difference, dump
 from tests.support.sink import ScheduleSink

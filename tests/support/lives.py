@@ -31,10 +31,10 @@ from spark_bull.errors import (
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import ClaimedJob, Outcomes
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.report import add_log, update_data, update_progress
 from spark_bull.queue.process import claim as claims
+from spark_bull.queue.process import service_verbs
 from spark_bull.worker.job.job_options import job_options
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
@@ -484,9 +484,9 @@ class Lives:
             if not any(score < HOUR * 4096 for _, score in self._members(queue, "delayed")):
                 return None
             self._node("promoteDue", queue=queue)
-            verbs.promote_due(self.ours[queue].handle)
+            service_verbs.promote_due(self.ours[queue].handle)
             return Answers(f"promote what is due in {queue}")
-        verbs.promote_due(self.ours[queue].handle)
+        service_verbs.promote_due(self.ours[queue].handle)
         # We write the time of the next delayed job to the marker; Node's workers read it themselves.
         self.client.zrem(f"{PREFIXES[1]}:{queue}:marker", "1")
         answers = self._claim(1, queue)

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Final
 
 from spark_bull.cli.doctor.finding import Finding, Repair, number_of, ok, some, warning
+from spark_bull.queue.collect.verbs import RESULTS_TTL_MS
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.verbs import CLAIMS_TTL_MS, RESULTS_TTL_MS
 from spark_bull.queue.manage.orphans import OrphanSearch, remove_orphans
 from spark_bull.queue.monitor.find import scan_queues
 from spark_bull.queue.monitor.keyspace import scan_keys
+from spark_bull.queue.process.verbs import CLAIMS_TTL_MS
 from spark_bull.time_text import duration
 
 #: Time without a batch after which the query of a ledger counts as given up, ms. A query may run once a day.

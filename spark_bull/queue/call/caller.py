@@ -19,8 +19,8 @@ from spark_bull.dialects.encode.chunks import pack
 from spark_bull.dialects.encode.codec import check_data, encode
 from spark_bull.dialects.fields import integer_of
 from spark_bull.keys import QueueKeys
+from spark_bull.queue.call import verbs
 from spark_bull.queue.call.chunks import CHUNK
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import intake_closed
 from spark_bull.queue.dispatch.kept import kept

@@ -12,7 +12,7 @@ from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, PermissionDenied
 from spark_bull.queue.call.caller import PARENTS, Call, Caller, Outcome
 from spark_bull.queue.call.chunks import chunks
-from spark_bull.queue.core.verbs import CALL_LEASE_MS
+from spark_bull.queue.call.verbs import CALL_LEASE_MS
 from spark_bull.queue.monitor.find import workers
 from spark_bull.threads import PollingThread
 

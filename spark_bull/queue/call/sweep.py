@@ -7,8 +7,8 @@ from typing import Final
 
 from spark_bull.queue.call.caller import parent_ids
 from spark_bull.queue.call.chunks import CHUNK
+from spark_bull.queue.call.verbs import Swept, gather_calls, sweep_calls
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.verbs import Swept, gather_calls, sweep_calls
 from spark_bull.store.connection import ms_of
 
 #: Callers that are looked at in one round.

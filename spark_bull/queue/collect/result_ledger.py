@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from spark_bull.dialects.fields import text_of
+from spark_bull.queue.collect import verbs
 from spark_bull.queue.collect.result_rows import ResultRows
-from spark_bull.queue.core import verbs
+from spark_bull.queue.collect.verbs import RESULTS_TTL_MS
 from spark_bull.queue.core.discovery import EVERYTHING, DiscoverResult, DiscoverSettings, Horizon
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.core.verbs import RESULTS_TTL_MS
 from spark_bull.queue.jobs.objects import deleting_objects
 
 #: Events or jobs that one call examines.

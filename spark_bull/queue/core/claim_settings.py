@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from spark_bull.model.group_limits import GroupLimits
 from spark_bull.model.limiter import Limiter
+
+#: The settings of a worker for jobs that end without one: no limits of groups, and no metrics.
+NO_WORKER: Final = {"group": "", "max_metrics": 0}
 
 
 @dataclass(frozen=True)

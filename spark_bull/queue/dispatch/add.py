@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from spark_bull.model.jobs import Added
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import LengthLimit, RoomWait, intake_closed, queue_full
+from spark_bull.queue.core.refusal import Refusal
+from spark_bull.queue.dispatch import verbs
 
 _ADDED_BEFORE: Final = "these were not added, jobs before them were"
 
@@ -46,7 +47,7 @@ def add_chunk(
             respects_intake=respects_intake,
             write_id=write_id,
         )
-        if isinstance(reply, verbs.Refusal):
+        if isinstance(reply, Refusal):
             if limit is None or wait is None or reply.reason == "closed":
                 raise intake_closed(handle.keys.queue)
             if limit.when_full != "wait":

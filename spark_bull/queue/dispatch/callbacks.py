@@ -17,8 +17,8 @@ from spark_bull.dialects.encode.chunks import pack
 from spark_bull.dialects.encode.codec import encode
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.keys import QueueKeys
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.dispatch import verbs
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from spark_bull.dialects.encode.flows import Flows, Group, Level
 from spark_bull.errors import OptionError, encodable, expected
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import AddedFlow, FlowJob
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import intake_closed
 from spark_bull.queue.core.other_queue import keys_of, touched_keys
+from spark_bull.queue.core.refusal import Refusal
+from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.kept import kept
 from spark_bull.queue.dispatch.parents import check_other_parents, check_parents, rejection
 
@@ -92,7 +93,7 @@ def add_flow_chunk(
     """
     touched = touched_keys(handle, chunk.queues, TOUCHED)
     reply = verbs.add_flows(handle, handle.keys.receipt(sender), number, chunk.packed, touched, write_id)
-    if isinstance(reply, verbs.Refusal):
+    if isinstance(reply, Refusal):
         raise intake_closed(handle.keys.queue)
     return reply
 

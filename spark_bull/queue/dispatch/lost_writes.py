@@ -15,7 +15,7 @@ from spark_bull.clock import epoch_ms
 from spark_bull.errors import DataLost, restated
 from spark_bull.keys import QueueKeys
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.verbs import RECORD_TTL_MS
+from spark_bull.queue.dispatch.verbs import RECORD_TTL_MS
 from spark_bull.queue.dispatch.writes import WATERMARK_TTL_MS, Identity
 from spark_bull.store.settings import RedisSettings
 from spark_bull.time_text import duration, utc

@@ -18,7 +18,7 @@ from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.keys import logical_queue
 from spark_bull.model.jobs import NOT_STARTED
 from spark_bull.queue.core.length_limit import intake_closed, queue_full
-from spark_bull.queue.core.verbs import RECORD_TTL_MS
+from spark_bull.queue.dispatch.verbs import RECORD_TTL_MS
 from spark_bull.queue.dispatch.writes import (
     KEYS_PER_CALL,
     WATERMARK_TTL_MS,

@@ -29,10 +29,10 @@ from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Changed, WriteRecord
 from spark_bull.options.table import ALL_EVENTS
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import LengthLimit, RoomWait
 from spark_bull.queue.core.other_queue import touched_keys
+from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.callbacks import Callback, callback_of, close_callback, open_callback
 from spark_bull.queue.dispatch.flows import TOUCHED
 from spark_bull.store.connection import Connection, script_command

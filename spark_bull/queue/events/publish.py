@@ -8,8 +8,8 @@ from typing import Any, Final
 from spark_bull.dialects.base import json_text
 from spark_bull.dialects.events import OWN_EVENTS
 from spark_bull.errors import OptionError, check_count, encodable, expected
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.events import verbs
 
 #: Maximum number of fields of an event.
 MAX_FIELDS: Final = 1_000

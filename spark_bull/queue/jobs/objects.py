@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Final
 
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.core.verbs import Sweep
+from spark_bull.queue.core.walk import Sweep
 
 #: The fields of a job that may be stored elsewhere.
 KEPT_FIELDS: Final = ("data", "returnvalue")

@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 import msgpack
 
 from spark_bull.errors import WrongState, encodable, expected
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.core.verbs import JobReply
 from spark_bull.queue.jobs.read import read_job
+from spark_bull.queue.manage import verbs
 from spark_bull.queue.manage.manage import job_error, job_keys
+from spark_bull.queue.manage.verbs import JobReply
 
 #: Requests that no slot has read expire after this time.
 REQUEST_TTL_MS: Final = 3_600_000

@@ -17,12 +17,12 @@ from spark_bull.model.jobs import Change, Changed
 from spark_bull.options.parse import spelled
 from spark_bull.options.table import QUEUE
 from spark_bull.payloads.policy import Kind
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.other_queue import keys_of, touched_keys
-from spark_bull.queue.core.verbs import JobReply
 from spark_bull.queue.jobs.objects import deleting_objects
+from spark_bull.queue.manage import verbs
 from spark_bull.queue.manage.manage import job_error
+from spark_bull.queue.manage.verbs import JobReply
 
 _BATCH: Final = 10_000
 #: The texts of a change that are kept as those of jobs.

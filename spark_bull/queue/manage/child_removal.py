@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spark_bull.errors import JobMissing
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.queue.manage import verbs
 from spark_bull.queue.manage.manage import job_keys
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.manage import verbs
 
 
 def holder_of(handle: QueueHandle, deduplication_id: str) -> str | None:

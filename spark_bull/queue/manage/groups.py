@@ -10,10 +10,10 @@ import msgpack
 
 from spark_bull.errors import OptionError, encodable, expected
 from spark_bull.model.group_limits import Group
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.verbs import GroupChange
+from spark_bull.queue.manage import verbs
 from spark_bull.queue.manage.limits import given_limits
+from spark_bull.queue.manage.verbs import GroupChange
 
 #: Groups that one call reads, and that one changes, which may promote up to 200 delayed jobs.
 GROUPS: Final = 25

@@ -9,8 +9,8 @@ from spark_bull.clock import LAST_ETA_MS
 from spark_bull.dialects.fields import integer_of
 from spark_bull.errors import OptionError, expected
 from spark_bull.model.jobs import QueueLimits
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.manage import verbs
 
 #: Number of started jobs that exhausts every rate limit, as in BullMQ: the largest integer of JavaScript.
 _EXHAUSTED: Final = 2**53 - 1

@@ -13,11 +13,12 @@ from spark_bull.dialects.base import may_be_other_key
 from spark_bull.dialects.changes import REMOVABLE
 from spark_bull.dialects.fields import ALWAYS_THERE
 from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, check_count
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import CHUNK_SIZE, REMOVE_SIZE, QueueHandle
-from spark_bull.queue.core.verbs import JobKeys, JobReply, Sweep
+from spark_bull.queue.core.walk import Sweep
 from spark_bull.queue.jobs.objects import deleting_objects, swept_ids
 from spark_bull.queue.jobs.read import read_job
+from spark_bull.queue.manage import verbs
+from spark_bull.queue.manage.verbs import JobKeys, JobReply
 
 _FINISHED: Final = ("completed", "failed")
 _WAITING: Final = ("wait", "paused", "prioritized")

@@ -13,9 +13,9 @@ from typing import Final
 
 from spark_bull.errors import check_count
 from spark_bull.keys import SCHEDULED, SEGMENTS
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.walk import MAX_IDS
+from spark_bull.queue.manage import verbs
 from spark_bull.queue.monitor.find import scan_queues
 from spark_bull.queue.monitor.keyspace import scan_keys
 

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from spark_bull.model.outcomes import Claim, ClaimedJob, Lost, Outcomes
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.core.verbs import WorkReply, unpack_work
+from spark_bull.queue.process import service_verbs, verbs
 from spark_bull.queue.process.claimed_fields import ClaimedChunk
+from spark_bull.queue.process.verbs import WorkReply, unpack_work
 from spark_bull.queue.schedule.advance import advance, may_be_scheduled
 
 log = logging.getLogger("spark_bull")
@@ -200,7 +200,7 @@ def rescue(handle: QueueHandle, *, max_stalled: int = 1, check_ms: int = 30_000,
     failed: list[str] = []
     position = b""
     while True:
-        reply = verbs.rescue(handle, position, max_stalled=max_stalled, check_ms=check_ms, limit=limit)
+        reply = service_verbs.rescue(handle, position, max_stalled=max_stalled, check_ms=check_ms, limit=limit)
         position = reply.position
         stalled += reply.stalled
         failed += reply.failed

@@ -13,8 +13,8 @@ import msgpack
 
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.core.verbs import CLAIMS_TTL_MS
 from spark_bull.queue.process.claim import claim_packed
+from spark_bull.queue.process.verbs import CLAIMS_TTL_MS
 
 _TOKEN: Final = re.compile(r"(?P<reader>.*)#[0-9a-f]{32}", re.DOTALL)
 

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 from spark_bull.model.columns import listed
 from spark_bull.model.outcomes import Outcomes
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.process import verbs
 from spark_bull.queue.process.claim import work
 from spark_bull.queue.process.claimed_fields import ClaimedChunk
 

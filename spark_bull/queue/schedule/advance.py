@@ -15,8 +15,8 @@ from spark_bull.dialects.base import NextJob
 from spark_bull.errors import PatternError, QueueDamaged
 from spark_bull.keys import SCHEDULED
 from spark_bull.model.outcomes import ClaimedJob
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.schedule import verbs
 
 log = logging.getLogger("spark_bull")
 

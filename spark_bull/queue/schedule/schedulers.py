@@ -18,10 +18,11 @@ from spark_bull.errors import JobMissing, PatternError, WrongState, encodable
 from spark_bull.keys import QueueKeys, literal_glob
 from spark_bull.model.job_json import parsed_opts
 from spark_bull.model.jobs import ENDED, NewJob, RawJson, Scheduler
-from spark_bull.queue.core import verbs
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import intake_closed
+from spark_bull.queue.core.refusal import Refusal
 from spark_bull.queue.jobs.read import read_ids, read_job
+from spark_bull.queue.schedule import verbs
 from spark_bull.queue.schedule.advance import version_of
 
 log = logging.getLogger("spark_bull")
@@ -88,7 +89,7 @@ def upsert(handle: QueueHandle, row: Mapping[str, Any], defaults: Mapping[str, A
     if scheduler.is_frequent:
         warn_of_frequent(handle.keys, [scheduler.id])
     reply = verbs.schedule(handle, packed_schedulers([repeated]), first=1)
-    if isinstance(reply, verbs.Refusal):
+    if isinstance(reply, Refusal):
         raise intake_closed(handle.keys.queue)
     for _, job_id in reply.rejected:
         raise WrongState(

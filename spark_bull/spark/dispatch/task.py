@@ -15,13 +15,13 @@ from spark_bull.dialects.terms import SPREAD_SEED
 from spark_bull.model.jobs import Added
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.length_limit import length_limit_of
-from spark_bull.queue.core.verbs import FlowsReply
 from spark_bull.queue.dispatch.add import add_chunk
 from spark_bull.queue.dispatch.callbacks import Callback, open_callback
 from spark_bull.queue.dispatch.flows import FlowChunk, add_flow_chunk, check_flows, flow_chunks
 from spark_bull.queue.dispatch.graph import DEPENDS_ON
 from spark_bull.queue.dispatch.kept import kept
 from spark_bull.queue.dispatch.parents import check_parents
+from spark_bull.queue.dispatch.verbs import FlowsReply
 from spark_bull.queue.dispatch.writes import Identity, StagedChunk, stage_chunks
 from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.depends_on import held

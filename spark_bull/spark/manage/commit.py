@@ -8,9 +8,9 @@ from functools import partial
 
 from spark_bull.errors import SparkBullError, restated
 from spark_bull.model.jobs import Changed, WriteRecord
-from spark_bull.queue.core.verbs import check_managed
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, is_written, read_outcomes
 from spark_bull.queue.manage.changes import error_of
+from spark_bull.queue.manage.verbs import check_managed
 from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.manage.result_file import write_outcomes
 from spark_bull.spark.staging.commit import commit_nothing, commit_staged, confirm_again, confirm_replicas

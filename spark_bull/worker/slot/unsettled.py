@@ -11,8 +11,8 @@ from spark_bull.errors import UnrecoverableError
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.verbs import stall
 from spark_bull.queue.process.claim import parts_to_return, work
+from spark_bull.queue.process.verbs import stall
 from spark_bull.worker.claims.lock_keeper import LockKeeper
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.running_job import RunningJob

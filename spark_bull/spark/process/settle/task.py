@@ -17,8 +17,8 @@ from spark_bull.errors import DialectError
 from spark_bull.model.outcomes import LOST, Claim, ClaimedJob, Failed, FollowUp, Keep, Outcomes
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import RECEIPT_TTL_MS, QueueHandle, open_handle
-from spark_bull.queue.core.verbs import CLAIMS_TTL_MS
 from spark_bull.queue.process.claim import CLAIM_BYTES, read_claimed, work
+from spark_bull.queue.process.verbs import CLAIMS_TTL_MS
 from spark_bull.spark.dispatch.jobs_column import JobsColumn
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.process.settle.plan import THEN, SettlePlan

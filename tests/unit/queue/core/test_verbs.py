@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from inspect import getdoc, getmembers, isfunction, signature
 from pathlib import Path
 
+import spark_bull
 from spark_bull.dialects.base import SHARED_VERBS
 from spark_bull.dialects.registry import DIALECTS
-from spark_bull.queue.core import verbs
 from tests.support.lua_scripts import SCRIPTS
 
-PACKAGE = Path(verbs.__file__).parents[2]
-#: Functions of the module, besides those that run a script.
+PACKAGE = Path(spark_bull.__file__).parent
+#: The modules with verbs, one or two in a room.
+HOMES = sorted(PACKAGE.glob("queue/*/*verbs.py"))
+#: Functions of these modules, besides those that run a script.
 HELPERS = {"unpack_work"}
 #: Scripts that the function of another verb may run instead of that.
 VARIANTS = {"work_and_add", "commit_flows", "commit_graph", "commit_managed", "commit_schedules"}
 
 
 def functions() -> dict[str, object]:
-    return {
-        name: function
-        for name, function in getmembers(verbs, isfunction)
-        if function.__module__ == verbs.__name__ and not name.startswith("_")
-    }
+    found: dict[str, object] = {}
+    for path in HOMES:
+        module = import_module(".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts))
+        own = {
+            name: function
+            for name, function in getmembers(module, isfunction)
+            if function.__module__ == module.__name__ and not name.startswith("_")
+        }
+        assert not own.keys() & found.keys(), f"{path} has functions of the same name as another module"
+        found |= own
+    return found
 
 
 def scripts_of(folder: str) -> set[str]:
@@ -44,8 +53,6 @@ def test_each_verb_has_a_sentence_and_the_type_of_its_reply() -> None:
 
 def test_no_other_module_runs_a_script_of_a_dialect() -> None:
     callers = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        if re.search(r"handle\.run(_once)?\(", path.read_text(encoding="utf-8"))
+        path for path in PACKAGE.rglob("*.py") if re.search(r"handle\.run(_once)?\(", path.read_text(encoding="utf-8"))
     }
-    assert callers == {"queue/core/verbs.py"}
+    assert callers == set(HOMES)
