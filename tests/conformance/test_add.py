@@ -182,6 +182,17 @@ def test_jobs_are_taken_in_the_order_in_which_they_were_added(bench: Bench) -> N
     assert bench.client.get(bench.key("id")) == b"14"
 
 
+@only_bullmq
+def test_an_id_counter_that_is_no_whole_number_is_an_error_before_anything_is_added(make: Callable[..., Bench]) -> None:
+    bench = make()
+    for counter in ("1.5", "x"):
+        bench.client.set(bench.key("id"), counter)
+        # As in Node, where INCR fails.
+        with pytest.raises(SparkBullError, match="not an integer"):
+            bench.add(*numbered(2, 1))
+        assert {*bench.public()} <= {"id"}
+
+
 def test_ids_are_returned_in_the_order_of_the_jobs(make: Callable[..., Bench]) -> None:
     queue = make().queue
     jobs = [job(n, job_id=f"own-{n}" if n % 3 == 0 else None) for n in range(8)]
@@ -193,7 +204,7 @@ def test_ids_are_returned_in_the_order_of_the_jobs(make: Callable[..., Bench]) -
 
 
 @only_bullmq
-@pytest.mark.parametrize("newest", [0, 7, 98, 99, 9_999_999_995, 123_456_789_012_345])
+@pytest.mark.parametrize("newest", [-115, -26, -12, 0, 7, 98, 99, 9_999_999_995, 123_456_789_012_345])
 def test_jobs_with_payloads_names_and_options_only_are_stored_as_those_beside_other_jobs(
     make: Callable[..., Bench], newest: int, way: str
 ) -> None:

@@ -39,14 +39,19 @@ local function add_plain_jobs(key, arg, chunk, from, now)
   local ids, head, key_head = {}, nil, nil
   for i = from, n do
     -- The digits before the last one are formatted for ten jobs: to join texts takes a fifth of the time.
-    local digit = (counter + i) % 10
-    if digit == 0 or not head then
-      local tens = (counter + i - digit) / 10
+    local number = counter + i
+    local digit = number % 10
+    local last = DIGITS[digit]
+    if number < 0 then
+      -- Somebody has set the counter.
+      head, key_head, last = '', base, format('%d', number)
+    elseif digit == 0 or not head then
+      local tens = (number - digit) / 10
       head = tens > 0 and format('%d', tens) or ''
       key_head = base .. head
     end
-    local job_id, name = head .. DIGITS[digit], one_name or names[i]
-    call('HSET', key_head .. DIGITS[digit], 'name', name, 'data', datas[i], 'opts', one_opts or all_opts[i],
+    local job_id, name = head .. last, one_name or names[i]
+    call('HSET', key_head .. last, 'name', name, 'data', datas[i], 'opts', one_opts or all_opts[i],
       'timestamp', timestamp, 'delay', '0', 'priority', '0')
     if has_steps then
       call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', name)
