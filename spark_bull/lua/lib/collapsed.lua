@@ -1,10 +1,10 @@
 -- Rows of values as columns, by the names of the fields: a list of values, or one value where all rows have the same;
--- false for none.
+-- false for none. `rows.same`: the values of fields that are not in the rows, name -> value of all of them.
 local function collapsed(rows, names)
-  local columns, count = {}, #rows
+  local columns, count, same = {}, #rows, rows.same or {}
   for field, name in ipairs(names) do
-    local first, column = rows[1][field], nil
-    for i = 2, count do
+    local first, column = rows[1][field] or same[name], nil
+    for i = 2, same[name] == nil and count or 1 do
       if rows[i][field] ~= first then
         column = {}
         break

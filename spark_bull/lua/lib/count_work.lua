@@ -21,7 +21,11 @@ local function count_work(counters, claimed, outcomes, lost)
       end
     end
   end
-  count('completed', outcomes.ids)
+  if #lost == 0 then
+    numbers.completed = outcomes.ids and #outcomes.ids
+  else
+    count('completed', outcomes.ids)
+  end
   count('failed', outcomes.failed)
   count('retried', outcomes.retried)
   for _, kind in ipairs({'delayed', 'returned', 'unstarted', 'waiting_for_children'}) do

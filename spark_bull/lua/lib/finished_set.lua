@@ -89,9 +89,10 @@ local function add_finished(finished, ids, keep)
     finished.remove(ids[i])
   end
   make_room(finished, keep, #ids - surplus)
-  local scored, finished_on = {}, string.format('%.0f', finished.now)
-  for i = 1, #ids - surplus do
-    scored[2 * i - 1], scored[2 * i] = finished_on, ids[surplus + i]
+  local scored, count, finished_on = {}, 0, string.format('%.0f', finished.now)
+  for i = surplus + 1, #ids do
+    scored[count + 1], scored[count + 2] = finished_on, ids[i]
+    count = count + 2
   end
   redis.call('ZADD', finished.state, unpack(scored))
   finished.added[#finished.added + 1] = scored
@@ -103,12 +104,13 @@ local NO_RULE = {}
 -- Adds jobs as add_finished does, in one call while their rule is the same: {add(id, keep), flush(), state,
 -- finished_on = the time as a text}.
 local function finished_by_rule(finished)
-  local ids, rule, groups = {}, NO_RULE, {state = finished.state, finished_on = string.format('%.0f', finished.now)}
+  local ids, count, rule = {}, 0, NO_RULE
+  local groups = {state = finished.state, finished_on = string.format('%.0f', finished.now)}
 
   function groups.flush()
-    if #ids > 0 then
+    if count > 0 then
       add_finished(finished, ids, rule)
-      ids = {}
+      ids, count = {}, 0
     end
   end
 
@@ -118,7 +120,8 @@ local function finished_by_rule(finished)
       groups.flush()
       rule = keep
     end
-    ids[#ids + 1] = id
+    count = count + 1
+    ids[count] = id
   end
 
   return groups

@@ -1,5 +1,5 @@
--- The completed jobs of outcomes as lists {ids, keys, values, keeps}. `others`: the ids of jobs with another outcome;
--- `all`: the ids of all jobs.
+-- The completed jobs of outcomes as lists {ids, keys, values, keeps}, with `value` instead of `values` if they all have
+-- the same. `others`: the ids of jobs with another outcome; `all`: the ids of all jobs.
 local function outcome_columns(base, outcomes)
   local ids, keys, others = outcomes.ids or {}, {}, {}
   for i = 1, #ids do
@@ -20,17 +20,15 @@ local function outcome_columns(base, outcomes)
     keys = keys,
     others = others,
     all = {unpack(ids)},
-    values = outcomes.values,
     keeps = outcomes.keeps or {},
   }
   for _, id in ipairs(others) do
     jobs.all[#jobs.all + 1] = id
   end
-  if type(jobs.values) ~= 'table' then
-    jobs.values = {}
-    for i = 1, #ids do
-      jobs.values[i] = outcomes.values
-    end
+  if type(outcomes.values) == 'table' then
+    jobs.values = outcomes.values
+  else
+    jobs.value = outcomes.values
   end
   if outcomes.keep then
     for i = 1, #ids do

@@ -1,13 +1,15 @@
 -- @include lib: leave_active leave_groups set_of
 
--- Whether each of these values is the same one.
-local function are_all(values, value)
-  for i = 1, #values do
-    if values[i] ~= value then
-      return false
+-- The set of these jobs if each of their locks holds this token, else nil.
+local function all_owned(ids, held, token)
+  local mine = {}
+  for i = 1, #ids do
+    if held[i] ~= token then
+      return nil
     end
+    mine[ids[i]] = true
   end
-  return true
+  return mine
 end
 
 -- The tokens of jobs that were claimed under others than `outcomes.token`, by job id. `tokens`: token -> ids.
@@ -23,16 +25,17 @@ local function other_tokens(outcomes)
   return outcomes.token_of
 end
 
--- The jobs whose lock holds the token of their claim and that are not barred, their locks, and {id, reason} of the
--- others.
+-- The jobs whose lock holds the token of their claim and that are not barred: their ids, the set of these, and their
+-- locks; and {id, reason} of the others.
 local function owned_of(base, outcomes, ids, barred)
   local call, token, locks = redis.call, outcomes.token, {}
   for i = 1, #ids do
     locks[i] = base .. ids[i] .. ':lock'
   end
   local held = call('MGET', unpack(locks))
-  if not outcomes.tokens and not next(barred) and are_all(held, token) then
-    return ids, locks, {}
+  local mine = not outcomes.tokens and not next(barred) and all_owned(ids, held, token)
+  if mine then
+    return ids, mine, locks, {}
   end
   local owned, owned_locks, lost, others = {}, {}, {}, other_tokens(outcomes)
   for i = 1, #ids do
@@ -47,7 +50,7 @@ local function owned_of(base, outcomes, ids, barred)
       lost[#lost + 1] = {id, why}
     end
   end
-  return owned, owned_locks, lost
+  return owned, set_of(owned), owned_locks, lost
 end
 
 -- Removes jobs whose lock holds the token of their claim from `active`, and deletes their locks. `barred`: id -> reason
@@ -59,7 +62,7 @@ local function release_owned(key, base, outcomes, ids, barred)
   if #ids == 0 then
     return {}, {}, {}
   end
-  local owned, owned_locks, lost = owned_of(base, outcomes, ids, barred)
+  local owned, mine, owned_locks, lost = owned_of(base, outcomes, ids, barred)
   if #owned == 0 then
     return {}, lost, {}
   end
@@ -69,7 +72,6 @@ local function release_owned(key, base, outcomes, ids, barred)
   if call('EXISTS', key.stalled) == 1 then
     call('SREM', key.stalled, unpack(owned))
   end
-  local mine = set_of(owned)
   for id in pairs(missing) do
     mine[id] = nil
     lost[#lost + 1] = {id, call('EXISTS', base .. id) == 1 and 'inactive' or 'missing'}

@@ -16,17 +16,20 @@ local function claim_jobs(key, arg, now, limit, limits, start)
   local allowed, limited_ms = start_limit.quota(key, arg, limits, limit)
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
   local at = positions_of(CLAIM_FIELDS)
-  local lock_ms_of = lock_durations(arg.lock_ms)
+  local lock_ms = lock_durations(arg.lock_ms)
   local may_expire = call('EXISTS', key.expiry, key.expired) > 0
   local groups = group_limits(key, arg, allowed, now, function(id, eta)
     return delay_job(key, id, eta)
   end)
 
   -- Returns whether the job was processed: when no more may start, the next one that may stays.
-  local function take(id)
+  local function take(id, is_sound)
+    if bytes >= most_bytes or not groups and #ids >= allowed then
+      return false
+    end
     local job_key = base .. id
     local row, kind = job_row(job_key, unpack(CLAIM_FIELDS, 1, FIELDS_OF_ALL))
-    if not is_utf8(id) then
+    if not is_sound then
       row, kind = nil, 'id'
     end
     if not row or not (row[at.timestamp] or row[at.data]) then
@@ -72,7 +75,7 @@ local function claim_jobs(key, arg, now, limit, limits, start)
 
   if held ~= '' and call('LREM', key.active, 1, held) == 1 then
     if allowed > 0 then
-      take(held)
+      take(held, is_utf8(held))
     else
       call('RPUSH', waiting_list(key), held)
     end
@@ -82,7 +85,7 @@ local function claim_jobs(key, arg, now, limit, limits, start)
   end
   if #ids > 0 then
     for i = 1, #ids do
-      call('SET', base .. ids[i] .. ':lock', arg.lock_token, 'PX', lock_ms_of(rows[i][at.opts]))
+      call('SET', base .. ids[i] .. ':lock', arg.lock_token, 'PX', lock_ms[rows[i][at.opts] or ''])
     end
     call('LPUSH', key.active, unpack(ids))
     start_limit.count(key, arg, limits, #ids)

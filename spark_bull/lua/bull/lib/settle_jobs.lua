@@ -68,7 +68,7 @@ local function settle_jobs(key, arg, outcomes, now)
   local function complete(i)
     local id = jobs.ids[i]
     free_debounce(base, id)
-    finish_bull(arg, 'completed', all_completed, id, 'returnvalue', jobs.values[i], jobs.keeps[i])
+    finish_bull(arg, 'completed', all_completed, id, 'returnvalue', jobs.value or jobs.values[i], jobs.keeps[i])
   end
 
   for i, id in ipairs(jobs.ids) do

@@ -4,20 +4,27 @@
 -- The fields that every new job has: the first PLAIN of CLAIM_FIELDS, `priority` and `delay`. Only a job with another
 -- number of fields can have the others, which take Redis longer to look for than to count.
 local PLAIN, FIELDS_OF_NEW_JOBS = 4, 6
+local A, B, C, D = unpack(CLAIM_FIELDS, 1, PLAIN)
 
--- The values of CLAIM_FIELDS of one job, false or nil for a field that it lacks, and for the priority 0 of a new job.
--- Nil when the job has been removed (what is left of it has neither timestamp nor data); nil and the type of its key
--- when that is no hash.
+-- The values of CLAIM_FIELDS of one job, false or nil for a field that it lacks, and for the priority 0 of a new job;
+-- and whether it may have more than the first PLAIN. Nil when the job has been removed (what is left of it has neither
+-- timestamp nor data); nil and the type of its key when that is no hash.
 local function claim_row(job_key, at, prioritized)
-  local first = prioritized and PLAIN + 1 or PLAIN
-  local row, kind = job_row(job_key, unpack(CLAIM_FIELDS, 1, first))
+  local first, row, kind = PLAIN, nil, nil
+  if prioritized then
+    first = PLAIN + 1
+    row, kind = job_row(job_key, unpack(CLAIM_FIELDS, 1, first))
+  else
+    row, kind = job_row(job_key, A, B, C, D)
+  end
   if not row or not (row[at.timestamp] or row[at.data]) then
     return nil, kind
   end
-  if redis.call('HLEN', job_key) ~= FIELDS_OF_NEW_JOBS then
-    for i, value in ipairs(job_row(job_key, unpack(CLAIM_FIELDS, first + 1))) do
-      row[first + i] = value
-    end
+  if redis.call('HLEN', job_key) == FIELDS_OF_NEW_JOBS then
+    return row, nil, prioritized
   end
-  return row
+  for i, value in ipairs(job_row(job_key, unpack(CLAIM_FIELDS, first + 1))) do
+    row[first + i] = value
+  end
+  return row, nil, true
 end

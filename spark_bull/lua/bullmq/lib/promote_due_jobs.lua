@@ -4,7 +4,10 @@
 -- Promotes delayed jobs that are due, `limit` at most, the first one first.
 -- Returns when the next one is due, ms, or false, and how many were promoted.
 local function promote_due_jobs(key, arg, now, limit)
-  local call = redis.call
+  local call, next_due = redis.call, next_due_of(key.delayed)
+  if not next_due or next_due > now then
+    return next_due, 0
+  end
   local due = call('ZRANGEBYSCORE', key.delayed, '-inf', (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
   if #due > 0 then
     local target, paused_or_full = waiting_list(key, arg.bullmq_version)

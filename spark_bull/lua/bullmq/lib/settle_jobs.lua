@@ -15,12 +15,12 @@ end
 -- The positions of completed jobs that have unfinished or failed children. Most jobs have no children: one call checks
 -- all.
 local function parents_in(jobs)
-  local call, keys, found = redis.call, {}, {}
-  for i = 1, #jobs.ids do
-    local job_key = jobs.keys[i]
-    keys[2 * i - 1], keys[2 * i] = job_key .. ':dependencies', job_key .. ':unsuccessful'
+  local call, keys, count, found = redis.call, {}, 0, {}
+  for _, job_key in ipairs(jobs.keys) do
+    keys[count + 1], keys[count + 2] = job_key .. ':dependencies', job_key .. ':unsuccessful'
+    count = count + 2
   end
-  if #keys > 0 and call('EXISTS', unpack(keys)) > 0 then
+  if count > 0 and call('EXISTS', unpack(keys)) > 0 then
     for i = 1, #jobs.ids do
       if barred_by_children(jobs.keys[i]) then
         found[#found + 1] = i
@@ -52,25 +52,29 @@ end
 -- `rows`: see rows_to_settle.
 local function complete_jobs(key, arg, jobs, rows, first, last, now)
   local call, text, count = redis.call, number_texts(), 0
-  local ids, values, keeps = jobs.ids, jobs.values, jobs.keeps
+  local ids, keys, value, values, keeps = jobs.ids, jobs.keys, jobs.value, jobs.values, jobs.keeps
   local events, is_told = key.events, is_written(arg, 'completed')
   local finished = finished_set.by_rule(finished_of(key, arg, key.completed, now))
   local finished_on = finished.finished_on
   for i = first, last do
     local row = rows[i]
     if row then
-      local id, job_key, value, keep = ids[i], jobs.keys[i], values[i], keeps[i]
-      local made, parent_key, deduplication_id = row[1], row[2], row[3]
-      if deduplication_id then
-        allow_wrongtype(free_and_requeue, key, arg, id, deduplication_id, now)
+      local id, job_key, keep, made, parent_key = ids[i], keys[i], keeps[i], '1', nil
+      if values then
+        value = values[i]
       end
-      if parent_key then
-        allow_wrongtype(family.child_completed, key, arg, job_key, parent_key, value, now)
+      if row ~= true then
+        made, parent_key = row[1] and text[whole_number(row[1]) + 1] or '1', row[2]
+        if row[3] then
+          allow_wrongtype(free_and_requeue, key, arg, id, row[3], now)
+        end
+        if parent_key then
+          allow_wrongtype(family.child_completed, key, arg, job_key, parent_key, value, now)
+        end
       end
       if keep and keep.count == 0 then
         remove_finished(key, arg, job_key, parent_key)
       else
-        made = made and text[whole_number(made) + 1] or '1'
         call('HSET', job_key, 'atm', made, 'returnvalue', value, 'finishedOn', finished_on)
         finished.add(id, keep)
       end
@@ -161,7 +165,7 @@ local function finish_jobs(key, arg, outcomes, jobs, parents, rows, mine, lost, 
     local one = {ids = {jobs.ids[place]}, keys = {jobs.keys[place]}}
     local barred = {[one.ids[1]] = barred_by_children(one.keys[1])}
     local its_mine, its_lost, its_left = release_owned(key, arg.base, outcomes, one.ids, barred)
-    rows[place] = rows_to_settle(key, one, its_mine, its_lost)[1]
+    rows[place] = rows_to_settle(key, arg, one, its_mine, its_lost)[1]
     merge(mine, its_mine)
     merge(left, its_left)
     for _, reason in ipairs(its_lost) do
@@ -276,7 +280,7 @@ local function settle_jobs(key, arg, outcomes, now)
   local others = #parents == 0 and jobs.all or without(jobs.all, parents)
   local mine, lost, left = release_owned(key, arg.base, outcomes, others, barred)
   rest_groups(key, arg, outcomes, left, now)
-  local rows = rows_to_settle(key, jobs, mine, lost)
+  local rows = rows_to_settle(key, arg, jobs, mine, lost)
   drop_missing(arg.base, jobs.others, mine, lost)
   if next(mine) then
     redis.call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))

@@ -6,7 +6,7 @@
 local function complete_jobs(key, arg, jobs, mine, lost)
   local call, done = redis.call, {}
   for i, id in ipairs(jobs.ids) do
-    local job_key, value, keep = arg.base .. id, jobs.values[i], jobs.keeps[i]
+    local job_key, value, keep = arg.base .. id, jobs.value or jobs.values[i], jobs.keeps[i]
     if mine[id] and settle_alone(key, arg.base, id, lost, call, 'HSET', job_key, 'returnvalue', value) then
       announce(arg, 'completed', id, value == '' and 'null' or value)
       if keep and keep.count == 0 then
