@@ -54,6 +54,10 @@ class Peer:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def line(self) -> str:
         """Returns the next line that the process prints."""
         assert self._process.stdout is not None

@@ -144,6 +144,13 @@ class Outcomes:
         self.size += len(returnvalue)
         self.keeps.append(keep)
 
+    def complete_all(self, job_ids: Sequence[str], returnvalues: Sequence[str], keep: Keep = None) -> None:
+        """Adds completed jobs, for all of which the same rule holds."""
+        self.completed_ids += job_ids
+        self.returnvalues += returnvalues
+        self.size += sum(map(len, returnvalues))
+        self.keeps += [keep] * len(job_ids)
+
     def add_failure(self, job: Failed | Retried) -> None:
         """Adds a job whose attempt failed."""
         self.size += len(job.reason) + len(job.stack)

@@ -658,6 +658,14 @@ TABLE: Final[tuple[Option, ...]] = (
         "none",
     ),
     Option(
+        "settledInBatch",
+        flag,
+        False,
+        (CLAIM,),
+        "whether all jobs of a micro-batch are settled when it ends, so that their locks are no longer looked after, "
+        "which saves work; a `Worker` does so",
+    ),
+    Option(
         "minPartitions",
         integer(1, 10_000),
         None,

@@ -591,9 +591,9 @@ def test_nothing_is_claimed_ahead_with_a_limiter(bench: WorkBench) -> None:
     )
     free = Claimer(ClaimLedger(bench.handle, "free"), ClaimSettings("free", HOUR_MS), 2)
     assert limited.claim(2) == 2
-    limited.claim_ahead(2)
+    limited.claim_ahead(2, 2)
     assert limited.end() == 2
-    free.claim_ahead(2)
+    free.claim_ahead(2, 2)
     assert free.end() == 2
     ((_, claimed_ahead),) = free.ledger.claims(0, 2)
     assert claimed_ahead == ids[2:4]
@@ -605,7 +605,7 @@ def test_nothing_is_claimed_ahead_while_the_queue_limits_active_jobs(bench: Work
     bench.client.hset(bench.key("meta"), "concurrency", 3)
     claimer = Claimer(ClaimLedger(bench.handle, "reader"), ClaimSettings("reader", HOUR_MS), 2)
     assert claimer.claim(1) == 1
-    claimer.claim_ahead(2)
+    claimer.claim_ahead(2, 2)
     assert claimer.end() == 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.model.outcomes import Claim
+from spark_bull.model.outcomes import Claim, Outcomes
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import extend, work
@@ -185,6 +185,58 @@ def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_t
     claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
     assert claiming.claim(30) == 25
     assert active == [10, 20, 25]
+
+
+@pytest.mark.parametrize(("enough", "claimed"), [(5, 10), (15, 20), (100, 40)])
+def test_a_batch_that_could_begin_has_the_jobs_that_were_claimed_ahead_until_then(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, enough: int, claimed: int
+) -> None:
+    hold = claim_keeper.ClaimKeeper.hold
+
+    def hold_when_awaited(keeper: claim_keeper.ClaimKeeper, *jobs: Any, **own: Any) -> None:
+        wait_until(claiming._is_awaited.is_set, "the next batch to wait")
+        hold(keeper, *jobs, **own)
+
+    monkeypatch.setattr(claim_keeper.ClaimKeeper, "hold", hold_when_awaited)
+    queue.add_many([NewJob({})] * 50)
+    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
+    claiming.claim_ahead(40, enough)
+    assert claiming.end() == claimed
+    assert claiming.has_more
+    assert sum(portion.jobs for portion in claiming.portions(0, claimed)) == claimed
+    claiming.claim_ahead(40, enough)
+    assert claiming.end() == min(50, 2 * claimed)
+
+
+def test_the_locks_of_jobs_that_their_batch_has_settled_are_left_alone(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[str] = []
+
+    def extend_noted(_handle: QueueHandle, _token: str, job_ids: Sequence[str], _lock_ms: int) -> list[str]:
+        looked_at.extend(job_ids)
+        return []
+
+    monkeypatch.setattr(lock_keeper, "extend", extend_noted)
+    first, *others = queue.add_many([NewJob({})] * 4).ids
+    ledger, settings = ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS)
+    claiming = Claimer(ledger, settings, 1, settled_in_batch=True)
+    assert claiming.claim(2) == 2
+    outcomes = Outcomes(ledger.claims(0, 1)[0].token, returned=[first])
+    work(queue.handle, ClaimSettings("settle"), outcomes, 0)
+    assert claiming.claim(2) == 2
+    # The first job, which its batch has returned, is in the second batch again.
+    claiming.release_before(2)
+    assert claiming.held() == 2
+    assert sorted(looked_at) == sorted([first, others[1]])
+
+
+def test_the_locks_of_jobs_that_outlast_their_batch_are_extended(queue: BullQueue) -> None:
+    queue.add_many([NewJob({})] * 2)
+    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
+    assert claiming.claim(2) == 2
+    claiming.release_before(2)
+    assert claiming.held() == 2
 
 
 def test_a_batch_ends_at_the_size_of_jobs_that_is_kept_in_memory(

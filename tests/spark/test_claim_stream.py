@@ -20,7 +20,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
 from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.process import claim_stream
-from spark_bull.spark.process.claim_stream import claim_reader
+from spark_bull.spark.process.claim_stream import ClaimReader, claim_reader
 from spark_bull.worker.claims import batch_size
 from tests.support.claiming_query import ClaimingQuery
 from tests.support.wait import PATIENCE_S, wait_until
@@ -117,6 +117,33 @@ def test_the_jobs_of_a_batch_are_dealt_to_its_tasks(
     assert reader.partitions(end, end) == []
 
 
+def wait_for_claims_ahead(reader: ClaimReader) -> None:
+    """As if the tasks of the batch took longer than to claim the jobs of the next one."""
+    assert reader._claimer is not None
+    if reader._claimer._prefetch is not None:
+        reader._claimer._prefetch.result()
+
+
+@pytest.mark.capability("available-now")
+def test_a_query_that_was_idle_begins_with_a_small_batch(
+    queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_size, "LEAST", 5)
+    monkeypatch.setattr(batch_size, "MOST", 40)
+    monkeypatch.setattr(claim_stream, "monotonic_s", lambda: 0.0)
+    reader = claim_reader({"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq"})
+    start, ends = reader.initialOffset(), []
+    for jobs in (60, 0, 0, 0, 0, 60, 0):
+        queue.add_many(NewJob({"n": n}) for n in range(jobs))
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        if end != start:
+            reader.partitions(start, end)
+            wait_for_claims_ahead(reader)
+        ends.append(end["claimed"])
+        start = end
+    assert ends == [5, 10, 50, 60, 60, 65, 105]
+
+
 @pytest.mark.capability("available-now")
 def test_jobs_claimed_ahead_become_smaller_batches_when_jobs_turn_slow(
     queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
@@ -133,6 +160,7 @@ def test_jobs_claimed_ahead_become_smaller_batches_when_jobs_turn_slow(
         end = reader.latestOffset(start, reader.getDefaultReadLimit())
         for part in reader.partitions(start, end):
             found += [json.loads(data)["n"] for batch in reader.read(part) for data in batch["data"].to_pylist()]
+        wait_for_claims_ahead(reader)
         ends.append(end["claimed"])
         start, now_s = end, now_s + seconds
     # The first two batches were claimed before any was slow. 40 jobs were claimed during the second one.

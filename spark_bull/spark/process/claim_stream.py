@@ -86,6 +86,9 @@ class ClaimReader(LimitedReader):
     def __init__(self, handle: QueueHandle, options: Options) -> None:
         self._handle = handle
         self._size = BatchSize(options["maxJobsPerTrigger"])
+        self._settled_in_batch: bool = options["settledInBatch"]
+        #: Whether no job could be claimed for the last batch.
+        self._was_idle = True
         self._rows: int = options["rowsPerPartition"]
         self._partitions: int | None = options["maxPartitions"]
         #: One call claims a portion, and a portion is read by one task.
@@ -134,6 +137,7 @@ class ClaimReader(LimitedReader):
         self._end_batch()
         first, most = int(start["claimed"]), min(getattr(limit, "max_rows", self._size.most), self._size.current)
         claimer = self._claimer_of(start["reader"])
+        claimer.release_before(first)
         if self._left is not None or isinstance(limit, FirstBatch):
             # An AvailableNow query ends when no job is claimed.
             self._ask(lambda: self._claim_from(claimer, first, most))
@@ -163,8 +167,13 @@ class ClaimReader(LimitedReader):
             )
             claimer.go_on_at(first)
         if self._end <= first:
-            claimed = claimer.claim(most) if self._left is None else self._claim_of_left(claimer, most)
+            if self._left is not None:
+                claimed = self._claim_of_left(claimer, most)
+            else:
+                # The tasks of an idle query begin with a small batch, while the next jobs are claimed.
+                claimed = claimer.claim(min(most, self._size.least) if self._was_idle else most)
             self._end = first + claimed
+        self._was_idle = self._end <= first
 
     def _log_damage(self, error: str) -> None:
         queue = self._handle.keys.queue
@@ -234,7 +243,12 @@ class ClaimReader(LimitedReader):
                 self._limiter,
                 group=self._group,
             )
-            self._claimer = Claimer(ClaimLedger(self._handle, reader), claim_settings, self._chunk_size)
+            self._claimer = Claimer(
+                ClaimLedger(self._handle, reader),
+                claim_settings,
+                self._chunk_size,
+                settled_in_batch=self._settled_in_batch,
+            )
         return self._claimer
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -250,7 +264,7 @@ class ClaimReader(LimitedReader):
             rows = max(1, -(-(last - first) // tasks))
             return [Claims(reader, start, min(start + rows, last)) for start in range(first, last, rows)]
         if last >= self._end and claimer.has_more and self._left is None and not self._may_end:
-            claimer.claim_ahead(self._size.current)
+            claimer.claim_ahead(self._size.current, self._size.least)
         self._may_end = False
         # In turns: to remove jobs from `active` is cheap near its tail, where the oldest ones are.
         return [Claims(reader, first, last, dealt) for i in range(tasks) if (dealt := portions[i::tasks])]

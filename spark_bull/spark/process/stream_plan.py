@@ -71,6 +71,7 @@ def plan_stream(
         "workerName": options["workerName"],
         "rowsPerPartition": rows if "slots" in options.given else max(_MIN_ROWS, rows),
         "maxPartitions": slots,
+        "settledInBatch": True,
     }
     if is_remote(spark):
         arguments = _with_connection(arguments, handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -54,18 +54,28 @@ def _batches(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch
     for batch in batches:
         size = transformation.chunk_size or batch.num_rows
         for start in range(0, batch.num_rows, size):
-            rows = batch.slice(start, size).to_pylist()
-            jobs = [RunningJob(ClaimedJob(row["id"], data=row["data"]), opened) for row in rows]
+            part = batch.slice(start, size)
+            ids, texts = (part.column(name).to_pylist() for name in ("id", "data"))
+            jobs = [RunningJob(ClaimedJob(job_id, data=text), opened) for job_id, text in zip(ids, texts, strict=True)]
             outcomes = {
                 result.job: _outcome(transformation.handle, result)
                 for results in transformation.runner(jobs, ())
                 for result in results
             }
-            settled = [
-                {"queue": row["queue"], "id": row["id"], "token": row["token"], **outcomes[job]}
-                for row, job in zip(rows, jobs, strict=True)
-            ]
-            yield pa.RecordBatch.from_pylist(settled, _ARROW)
+            yield _batch(part, [outcomes[job] for job in jobs])
+
+
+def _batch(claimed: pa.RecordBatch, outcomes: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
+    """The outcomes of claimed jobs as a batch of OUTPUT."""
+    names = set().union(*outcomes)
+    arrays = {
+        field.name: pa.array([outcome.get(field.name) for outcome in outcomes], field.type)
+        if field.name in names
+        else pa.nulls(len(outcomes), field.type)
+        for field in _ARROW
+    }
+    arrays |= {name: claimed.column(name).cast(_ARROW.field(name).type) for name in ("queue", "id", "token")}
+    return pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
 
 
 def _outcome(handle: QueueHandle, result: Result) -> dict[str, Any]:

@@ -16,12 +16,12 @@ GROWTH: Final = 10
 
 
 class BatchSize:
-    """The maximum number of jobs of the next batch, `current`: `fixed`, or else between LEAST and MOST."""
+    """The maximum number of jobs of the next batch, `current`: `fixed`, or else between `least` and `most`."""
 
     def __init__(self, fixed: int | None = None) -> None:
         self.most = fixed or MOST
-        self._least = fixed or LEAST
-        self.current = self._least
+        self.least = fixed or LEAST
+        self.current = self.least
 
     def update(self, jobs: int, seconds: float) -> None:
         """Adapts to the last batch: its number of jobs and its duration, s.
@@ -30,6 +30,6 @@ class BatchSize:
         fixed cost has a larger share.
         """
         fitting = self.most if seconds <= 0 else int(TARGET_S * jobs / seconds)
-        fitting = max(self._least, min(fitting, GROWTH * jobs, self.most))
+        fitting = max(self.least, min(fitting, GROWTH * jobs, self.most))
         shows_slowness = jobs >= self.current or seconds > TARGET_S
         self.current = fitting if shows_slowness else max(self.current, fitting)

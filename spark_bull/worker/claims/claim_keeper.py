@@ -18,6 +18,14 @@ class ClaimKeeper(LockKeeper):
             if self._held and self._thread.ident is None:
                 self._thread.start()
 
+    def release_claim(self, token: str, job_ids: Sequence[str]) -> None:
+        """Stops extending the locks of the jobs of a claim; those that were claimed again since stay held."""
+        with self._guard:
+            for job_id in job_ids:
+                hold = self._held.get(job_id)
+                if hold is not None and hold.token == token:
+                    del self._held[job_id]
+
     def _record_lost(self, held: Mapping[str, Hold], gone: Sequence[str]) -> None:
         with self._guard:
             for job_id in gone:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 from typing import Final
 
 from spark_bull.dialects.terms import LOCK_MS
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import take_up, unpack_claimed
-from spark_bull.queue.process.claim_ledger import ClaimLedger, Portion
+from spark_bull.queue.process.claim_ledger import ClaimLedger, LedgerClaim, Portion
 from spark_bull.worker.claims.claim_keeper import ClaimKeeper
 from spark_bull.worker.job.job_options import own_locks
 
@@ -19,15 +21,25 @@ MAX_PACKED_BYTES: Final = 64 << 20
 
 
 class Claimer:
-    """Claims the jobs of one query. It lives as long as the query's process; its daemon threads end with it."""
+    """Claims the jobs of one query. It lives as long as the query's process; its daemon threads end with it.
 
-    def __init__(self, ledger: ClaimLedger, claim_settings: ClaimSettings, chunk_size: int) -> None:
+    settled_in_batch: whether no job is left unsettled by its batch, so that its lock need not be extended after that.
+    """
+
+    def __init__(
+        self, ledger: ClaimLedger, claim_settings: ClaimSettings, chunk_size: int, *, settled_in_batch: bool = False
+    ) -> None:
         self.ledger = ledger
         self._claim_settings = claim_settings
         self._chunk_size = chunk_size
+        self._settled_in_batch = settled_in_batch
         self._keeper = ClaimKeeper(ledger.handle, claim_settings.lock_ms)
         self._portions: list[Portion] = []
         self._prefetch: Future[int] | None = None
+        #: Set when the next batch waits for the jobs that are being claimed ahead.
+        self._is_awaited = Event()
+        #: Claims whose locks are extended, by the position behind their jobs.
+        self._held: deque[tuple[int, LedgerClaim]] = deque()
         #: Whether the last claim has left jobs that could be claimed.
         self.has_more = True
         #: Remaining rate limit at the last claim, ms.
@@ -36,9 +48,10 @@ class Claimer:
         self._locked_until: int | None = None
 
     def end(self) -> int:
-        """Waits for claim_ahead() and returns the number of jobs claimed by the query. Raises ConnectionLost."""
+        """Ends claim_ahead() and returns the number of jobs claimed by the query. Raises ConnectionLost."""
         if self._prefetch is not None:
             prefetch, self._prefetch = self._prefetch, None
+            self._is_awaited.set()
             prefetch.result()
         return self.ledger.end()
 
@@ -51,21 +64,39 @@ class Claimer:
         """Claims up to `max_jobs` jobs; returns how many."""
         return self._claim(self._claim_settings, max_jobs)
 
-    def _claim(self, claim_settings: ClaimSettings, max_jobs: int) -> int:
-        """Claims jobs; the locks of the first ones are extended meanwhile."""
+    def _claim(self, claim_settings: ClaimSettings, max_jobs: int, enough: int | None = None) -> int:
+        """Claims jobs; the locks of the first ones are extended meanwhile.
+
+        enough: the number of jobs after which no more are claimed once they are awaited; None: any.
+        """
         claimed, self.has_more = 0, True
         size = sum(len(portion.packed) for portion in self._portions)
         for portion, ids, limited_ms, more in self.ledger.claim(claim_settings, max_jobs, self._chunk_size):
             self.limited_ms, self.has_more = limited_ms, more
             if ids:
-                self._keeper.hold(portion.token, ids, own_ms=self._own_locks(portion))
                 self._locked_until = portion.start + len(ids)
+                self._hold(self._locked_until, LedgerClaim(portion.token, ids), self._own_locks(portion))
                 self._portions.append(portion)
                 claimed += len(ids)
                 size += len(portion.packed)
-            if size >= MAX_PACKED_BYTES:
+            is_enough = enough is not None and claimed >= enough and self._is_awaited.is_set()
+            if is_enough or size >= MAX_PACKED_BYTES:
                 break
         return claimed
+
+    def _hold(self, stop: int, claim: LedgerClaim, own_ms: Mapping[str, int] | None = None) -> None:
+        """Starts to extend the locks of a claim, whose jobs are before the position `stop`."""
+        self._keeper.hold(claim.token, claim.ids, own_ms=own_ms)
+        if self._settled_in_batch:
+            self._held.append((stop, claim))
+
+    def release_before(self, position: int) -> None:
+        """Stops extending the locks of the jobs before a position, whose batches have ended and have settled them.
+
+        Does nothing unless `settled_in_batch`.
+        """
+        while self._held and self._held[0][0] <= position:
+            self._keeper.release_claim(*self._held.popleft()[1])
 
     def _own_locks(self, portion: Portion) -> dict[str, int]:
         """The durations of the locks of jobs that have their own; packed jobs without any are not unpacked."""
@@ -78,14 +109,17 @@ class Claimer:
         self._keeper.extend()
         return len(self._keeper.held())
 
-    def claim_ahead(self, max_jobs: int) -> None:
-        """Starts claiming the jobs of the next batch in the background.
+    def claim_ahead(self, max_jobs: int, enough: int) -> None:
+        """Starts claiming the jobs of the next batch in the background, up to `max_jobs`.
 
-        Claims nothing while the queue has a concurrency or rate limit, because these jobs do not start yet.
+        If the next batch could begin before that, it has the jobs claimed until then, but at least `enough`, if there
+        are so many: else its tasks would wait. Claims nothing while the queue has a concurrency or rate limit, because
+        these jobs do not start yet.
         """
         if self._prefetch is None:
             pool = ThreadPoolExecutor(1, thread_name_prefix="spark-bull-claimer")
-            self._prefetch = pool.submit(self._claim, replace(self._claim_settings, at_once=0), max_jobs)
+            self._is_awaited.clear()
+            self._prefetch = pool.submit(self._claim, replace(self._claim_settings, at_once=0), max_jobs, enough)
             pool.shutdown(wait=False)
 
     def take_up(self, start: int, stop: int) -> None:
@@ -98,7 +132,7 @@ class Claimer:
             stop = self.ledger.end()
         for claim in self.ledger.claims(first, stop):
             take_up(self.ledger.handle, claim.token, claim.ids, self._claim_settings.lock_ms)
-            self._keeper.hold(claim.token, claim.ids)
+            self._hold(stop, claim)
         self._locked_until = max(first, stop)
 
     def end_of_batch(self, start: int, end: int, most: int) -> int:

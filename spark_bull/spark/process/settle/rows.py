@@ -42,6 +42,45 @@ class Row(NamedTuple):
         return self.postponed is not None and self.postponed.kind == "waiting for children"
 
 
+class Completed(NamedTuple):
+    """The outcomes of jobs of one queue that have completed, by columns. `tokens`: those of their locks."""
+
+    queue: str
+    reader: str
+    ids: list[str]
+    tokens: list[str]
+    values: list[str]
+
+    def rows(self) -> list[Row]:
+        return [
+            Row(position, job_id, token, True, value, None, None, False, None)
+            for position, (job_id, token, value) in enumerate(zip(self.ids, self.tokens, self.values, strict=True))
+        ]
+
+
+def all_completed(plan: SettlePlan, batch: pa.RecordBatch) -> Completed | None:
+    """The rows if each of them completes another job of one queue and one query, whose options say nothing of that.
+
+    Takes a fraction of the time that rows take one by one. None for other rows.
+    """
+    columns = {name: batch.column(index) for name, index in plan.columns.items()}
+    exceptions = (columns[name] for name in ("error", *POSTPONING, THEN) if name in columns)
+    required = [columns[name] for name in ("id", "token", QUEUE) if name in columns]
+    if any(column.null_count < batch.num_rows for column in exceptions) or any(c.null_count for c in required):
+        return None
+    queues = {plan.options["queue"]} if plan.options["queue"] else set(columns[QUEUE].to_pylist())
+    ids, texts, values = columns["id"].to_pylist(), columns["token"].to_pylist(), _values(plan, batch)
+    tokens = {text: read_settle_token(text) for text in set(texts)}
+    readers = {token.reader for token in tokens.values()}
+    is_usual = len(queues) == len(readers) == 1 and len(set(ids)) == len(ids)
+    if not is_usual or not all(token.is_plain for token in tokens.values()):
+        return None
+    if plan.is_text and not all(map(is_json, set(values))):
+        return None
+    (queue,), (reader,) = queues, readers
+    return Completed(queue, reader, ids, [tokens[text].lock_token for text in texts], values)
+
+
 def by_queue_and_reader(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[str, str], list[Row]]:
     """Reads rows, by the name of their queue and the query that has claimed their jobs. Raises OptionError."""
     columns = {name: batch.column(index) for name, index in plan.columns.items()}

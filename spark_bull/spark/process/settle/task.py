@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -22,7 +22,14 @@ from spark_bull.queue.process.verbs import CLAIMS_TTL_MS
 from spark_bull.spark.dispatch.jobs_column import JobsColumn
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.process.settle.plan import THEN, SettlePlan
-from spark_bull.spark.process.settle.rows import Row, by_queue_and_reader, read_follow_ups, without_repeats
+from spark_bull.spark.process.settle.rows import (
+    Completed,
+    Row,
+    all_completed,
+    by_queue_and_reader,
+    read_follow_ups,
+    without_repeats,
+)
 from spark_bull.worker.job.ending import Ending
 from spark_bull.worker.job.failure import failure
 from spark_bull.worker.job.job_options import keep_of
@@ -53,35 +60,53 @@ def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
     for batch in batches:
         for start in range(0, batch.num_rows, size):
             part = batch.slice(start, size)
+            completed = all_completed(plan, part)
+            if completed is not None:
+                handle = _handle_of(plan, handles, completed.queue)
+                counts.update(_Chunk(plan, handle, completed.reader, failures).complete(completed))
+                continue
             then = part.column(plan.columns[THEN]) if plan.follow_ups else None
             for (queue, reader), rows in by_queue_and_reader(plan, part).items():
-                if queue not in handles:
-                    handles[queue] = plan.ask(partial(open_handle, plan.options, queue))
+                chunk = _Chunk(plan, _handle_of(plan, handles, queue), reader, failures)
                 for of_different_jobs in without_repeats(rows):
-                    counts.update(_Chunk(plan, handles[queue], reader, of_different_jobs, then, failures).settle())
+                    counts.update(chunk.settle(of_different_jobs, then))
     return Settled(counts, failures.last)
+
+
+def _handle_of(plan: SettlePlan, handles: dict[str, QueueHandle], queue: str) -> QueueHandle:
+    if queue not in handles:
+        handles[queue] = plan.ask(partial(open_handle, plan.options, queue))
+    return handles[queue]
 
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Rows of different jobs of one queue, claimed by one reader.
-
-    then: the column `then` of all rows of the slice. failures: those of the task.
-    """
+    """Settles rows of different jobs of one queue, claimed by one reader. failures: those of the task."""
 
     plan: SettlePlan
     handle: QueueHandle
     reader: str
-    rows: list[Row]
-    then: pa.Array | None
     failures: Failures
 
-    def settle(self) -> Counter[Outcome]:
-        rows, follow_ups = self.rows, dict[str, list[FollowUp]]()
+    def complete(self, jobs: Completed) -> Counter[Outcome]:
+        """Settles jobs all of which have completed."""
+        values = jobs.values
+        if not self.handle.payloads.is_plain:
+            named = zip(jobs.values, jobs.ids, jobs.tokens, strict=True)
+            values = [self.handle.kept("returnvalue", value, f"{job_id}:{token}") for value, job_id, token in named]
+        outcomes = _outcomes_of(jobs.ids, jobs.tokens)
+        outcomes.complete_all(jobs.ids, values, self._keep_of(None))
+        counts = self._send(outcomes, dict.fromkeys(jobs.ids, "completed"), jobs.rows)
+        self.plan.ask(lambda: self._count(counts))
+        return counts
+
+    def settle(self, rows: list[Row], then: pa.Array | None) -> Counter[Outcome]:
+        """Settles rows. then: the column `then` of all rows of their slice."""
+        follow_ups = dict[str, list[FollowUp]]()
         if any(row.waits_for_children for row in rows):
             rows = self._check_flows(rows)
-        if self.plan.follow_ups is not None and self.then is not None:
-            rows, follow_ups = self._read_follow_ups(self.plan.follow_ups, self.then, rows)
+        if self.plan.follow_ups is not None and then is not None:
+            rows, follow_ups = self._read_follow_ups(self.plan.follow_ups, then, rows)
         counts = Counter[Outcome]()
         for part in _parts(rows, follow_ups):
             counts.update(self._settle(part, follow_ups))
@@ -108,7 +133,7 @@ class _Chunk:
         return [row._replace(error=errors[row.id]) if row.id in read.errors else row for row in rows], read.valid
 
     def _settle(self, rows: Sequence[Row], follow_ups: Mapping[str, Sequence[FollowUp]]) -> Counter[Outcome]:
-        outcomes, lost = _outcomes_of(rows), 0
+        outcomes, lost = _outcomes_of([row.id for row in rows], [row.token for row in rows]), 0
         self._postpone(outcomes, {row.id: row.postponed for row in rows if row.postponed is not None})
         kinds: dict[str, Outcome] = dict.fromkeys(outcomes.all_ids(), "returned")
         ended = [row for row in rows if row.postponed is None]
@@ -126,16 +151,28 @@ class _Chunk:
                 kinds[row.id] = self._fail(outcomes, job, row, row.error)
             else:
                 lost += self._lost(row, "missing")
+        counts = self._send(outcomes, kinds, lambda: rows)
+        counts["lost"] += lost
+        return counts
+
+    def _send(
+        self, outcomes: Outcomes, kinds: dict[str, Outcome], rows: Callable[[], Sequence[Row]]
+    ) -> Counter[Outcome]:
+        """Settles jobs. kinds: what becomes of them, by job id. rows: makes their rows, which few chunks need."""
+        lost = 0
         if len(outcomes):
-            claim, by_id = self._work(outcomes), {row.id: row for row in rows}
-            for one in claim.lost:
-                kinds.pop(one.id, None)
-                if not one.is_blocked:
-                    lost += self._lost(by_id[one.id], one.why)
-            kinds |= self._fail_blocked(outcomes, claim)
-        again = [row for row in rows if kinds.get(row.id) in ("retried", "returned")]
-        self.plan.ask(lambda: _remember_settled(self.handle, again))
+            claim = self._work(outcomes)
+            if claim.lost:
+                by_id = {row.id: row for row in rows()}
+                for one in claim.lost:
+                    kinds.pop(one.id, None)
+                    if not one.is_blocked:
+                        lost += self._lost(by_id[one.id], one.why)
+                kinds |= self._fail_blocked(outcomes, claim)
         counts = Counter[Outcome](kinds.values())
+        if counts["retried"] or counts["returned"]:
+            again = [row for row in rows() if kinds.get(row.id) in ("retried", "returned")]
+            self.plan.ask(lambda: _remember_settled(self.handle, again))
         counts["lost"] = lost
         return counts
 
@@ -208,11 +245,12 @@ def _parts(rows: list[Row], follow_ups: Mapping[str, Sequence[FollowUp]]) -> Ite
         yield part
 
 
-def _outcomes_of(rows: Sequence[Row]) -> Outcomes:
-    """Outcomes to be filled, with the tokens of these rows: usually all are of one claim."""
-    token = rows[0].token
-    others = {row.id: row.token for row in rows if row.token != token}
-    return Outcomes(token, tokens=others)
+def _outcomes_of(ids: Sequence[str], tokens: Sequence[str]) -> Outcomes:
+    """Outcomes to be filled, with the tokens of these jobs: usually all are of one claim."""
+    first = tokens[0]
+    is_one = tokens.count(first) == len(tokens)
+    others = {} if is_one else {job_id: token for job_id, token in zip(ids, tokens, strict=True) if token != first}
+    return Outcomes(first, tokens=others)
 
 
 def _remember_settled(handle: QueueHandle, rows: Sequence[Row]) -> None:

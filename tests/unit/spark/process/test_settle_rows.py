@@ -1,0 +1,65 @@
+"""Rows of mode=settle that only complete jobs are read by columns, with the same result as one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from spark_bull.options.parse import Options
+from spark_bull.options.table import SETTLE
+from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.process.settle.plan import SettlePlan, plan_columns
+from spark_bull.spark.process.settle.rows import all_completed, by_queue_and_reader
+
+SCHEMA = StructType(
+    [StructField(name, StringType()) for name in ("queue", "id", "token", "returnvalue", "error", "stacktrace")]
+    + [StructField("unrecoverable", BooleanType()), StructField("delay", LongType())]
+)
+ONE, TWO, OTHER = f"a#{'1' * 32}", f"a#{'2' * 32}", f"b#{'3' * 32}"
+USUAL = [
+    {"queue": "q", "id": "1", "token": f"{ONE}#plain", "returnvalue": '{"a": 1}'},
+    {"queue": "q", "id": "2", "token": f"{ONE}#plain", "returnvalue": None, "stacktrace": "old", "unrecoverable": True},
+    {"queue": "q", "id": "3", "token": f"{TWO}#plain", "returnvalue": "2"},
+]
+
+
+def plan_of(queue: str | None) -> SettlePlan:
+    return plan_columns(Options({"queue": queue}, frozenset(), {}, SETTLE), SCHEMA)
+
+
+def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(SCHEMA))
+
+
+@pytest.mark.parametrize("queue", [None, "q"])
+def test_rows_that_complete_jobs_are_the_same_by_columns_and_one_by_one(queue: str | None) -> None:
+    plan, batch = plan_of(queue), batch_of(USUAL)
+    found = all_completed(plan, batch)
+    assert found is not None
+    ((key, rows),) = by_queue_and_reader(plan, batch).items()
+    assert (found.queue, found.reader) == key == ("q", "a")
+    assert found.rows() == [row._replace(stack=None, unrecoverable=False) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "another",
+    [
+        {"error": "no"},
+        {"delay": 0},
+        {"returnvalue": "{"},
+        {"token": ONE},
+        {"token": f"{OTHER}#plain"},
+        {"token": "another"},
+        {"queue": "r"},
+        {"id": "1"},
+        {"id": None},
+        {"token": None},
+        {"queue": None},
+    ],
+    ids=str,
+)
+def test_rows_of_other_outcomes_or_claims_are_read_one_by_one(another: dict[str, Any]) -> None:
+    assert all_completed(plan_of(None), batch_of([*USUAL, USUAL[0] | {"id": "4"} | another])) is None
