@@ -18,7 +18,7 @@ from spark_bull.short_errors import short_errors
 from spark_bull.spark.platform.positioned_reader import as_called
 from spark_bull.spark.platform.sent_along import sent_along
 from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceStreamArrowWriter
-from spark_bull.spark.schemas import CLAIM_SCHEMA, mode_of, schema_of, shows_events
+from spark_bull.spark.schemas import CLAIM_SCHEMA, check_claimed_columns, mode_of, schema_of, shows_events
 
 if TYPE_CHECKING:
     from spark_bull.spark.staging.sink import WriteSteps
@@ -74,13 +74,10 @@ class BullDataSource(DataSource):
             from spark_bull.spark.collect.stream import result_reader
 
             return as_called(result_reader(self.options, schema))
-        if schema != CLAIM_SCHEMA:
-            raise OptionError(
-                "expected no schema with mode=claim, whose columns are fixed: leave it out and select columns later"
-            )
+        check_claimed_columns(schema)
         from spark_bull.spark.process.claim_stream import claim_reader
 
-        return as_called(claim_reader(self.options))
+        return as_called(claim_reader(self.options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         from spark_bull.spark.staging.sink import BatchSink

@@ -233,6 +233,18 @@ CLAIM_SCHEMA: Final = _table(
 )
 
 
+def check_claimed_columns(schema: StructType) -> None:
+    """Raises OptionError unless all columns are those of claimed jobs."""
+    known = {field.name: field.dataType for field in CLAIM_SCHEMA}
+    wrong = [
+        f"{field.name} {field.dataType.simpleString()}" for field in schema if known.get(field.name) != field.dataType
+    ]
+    if wrong:
+        raise OptionError(
+            f"expected columns of claimed jobs in the schema with mode=claim, of their types, got: {', '.join(wrong)}"
+        )
+
+
 def read_options(raw: Mapping[str, str]) -> Options:
     """Parses the options of a read. Raises OptionError for an invalid option, and if `queue` is missing."""
     options = parse_options(raw, READ)

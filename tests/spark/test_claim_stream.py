@@ -50,6 +50,9 @@ class Stream:
             reader = reader.option(name, str(value))
         return reader.load()
 
+    def claimed_as(self, schema: str) -> DataFrame:
+        return self.spark.readStream.format("bull").schema(schema).options(**self.options, mode="claim").load()
+
     def start(self, answer: DataFrame, checkpoint: str = "checkpoint", **trigger: Any) -> Any:
         writer = answer.writeStream.format("bull").options(**self.options, mode="settle")
         writer = writer.option("checkpointLocation", str(self.folder / checkpoint)).trigger(**trigger)
@@ -81,6 +84,15 @@ def test_claimed_jobs_are_settled_and_available_now_ends(queue: BullQueue, strea
     stream.run(maxJobsPerTrigger=10)
     assert values(queue) == {n: 10 * n for n in range(25)}
     assert queue.counts()["active"] == 0
+
+
+def test_a_schema_names_the_columns_of_claimed_jobs_that_are_read(queue: BullQueue, stream: Stream) -> None:
+    queue.add_many(NewJob({"n": n}) for n in range(3))
+    jobs = stream.claimed_as("data STRING, token STRING, id STRING, attemptsMade INT")
+    assert jobs.columns == ["data", "token", "id", "attemptsMade"]
+    answer = answered(jobs.where("attemptsMade = 0"))
+    assert stream.start(answer, availableNow=True).awaitTermination(PATIENCE_S)
+    assert values(queue) == {n: 10 * n for n in range(3)}
 
 
 @pytest.mark.parametrize(("given", "shown"), [({}, "spark-reader"), ({"workerName": "prices"}, "prices")])
@@ -267,6 +279,7 @@ WRONG: list[tuple[Callable[[Stream], Any], str]] = [
     ),
     (lambda s: s.spark.read.format("bull").options(**s.options, mode="claim").load().count(), "is not supported here"),
     (lambda s: run(s, s.claimed(maxJobsPerTriger=1)), "maxJobsPerTrigger"),
+    (lambda s: run(s, s.claimed_as("id STRING, other INT, priority INT")), "got: other int, priority int"),
     (lambda s: settle(s, s.spark.range(1)), "`id`"),
     (lambda s: settle(s, s.spark.sql("SELECT '1' id, 't' token")), "`returnvalue` or `error`"),
     (lambda s: settle(s, s.spark.sql("SELECT '1' id, 't' token, 1 error")), "`error`"),

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost, OptionError, QueueDamaged
@@ -36,6 +37,7 @@ from spark_bull.short_errors import short_errors
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.platform.streams import PASSES_START, FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.process.claim_batch import claim_batch
+from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.store.settings import resolved
 from spark_bull.worker.claims.batch_size import BatchSize
 from spark_bull.worker.claims.claimer import Claimer
@@ -70,21 +72,25 @@ def claim_options(raw: Mapping[str, str]) -> Options:
     return options
 
 
-def claim_reader(raw: Mapping[str, str]) -> ClaimReader:
-    """The reader of `readStream … option("mode", "claim")`. Raises OptionError or ConnectionLost."""
+def claim_reader(raw: Mapping[str, str], schema: StructType = CLAIM_SCHEMA) -> ClaimReader:
+    """The reader of `readStream … option("mode", "claim")`. schema: some of the columns of claimed jobs, or all.
+
+    Raises OptionError or ConnectionLost.
+    """
     options = resolved(claim_options(raw))
     handle = open_handle(options, options["queue"])
     handle.dialect.check_options(options)
     handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
-    return ClaimReader(handle, options)
+    return ClaimReader(handle, options, schema)
 
 
 @short_errors
 class ClaimReader(LimitedReader):
     """Offsets are {"claimed": jobs claimed so far, "reader": name of the ledger}."""
 
-    def __init__(self, handle: QueueHandle, options: Options) -> None:
+    def __init__(self, handle: QueueHandle, options: Options, schema: StructType) -> None:
         self._handle = handle
+        self._schema = schema
         self._size = BatchSize(options["maxJobsPerTrigger"])
         self._settled_in_batch: bool = options["settledInBatch"]
         #: Whether no job could be claimed for the last batch.
@@ -283,7 +289,8 @@ class ClaimReader(LimitedReader):
 
     def _started(self, token: str, chunk: ClaimedChunk) -> pa.RecordBatch:
         """The jobs of a claim that have not expired since."""
-        return claim_batch(self._handle, token, self._ask(lambda: start_chunk(self._handle, token, chunk)))
+        started = self._ask(lambda: start_chunk(self._handle, token, chunk))
+        return claim_batch(self._handle, token, started, self._schema)
 
     def _ask(self, ask: Callable[[], T]) -> T:
         """The result of a call to Redis, retried until it succeeds: an error would end the query.

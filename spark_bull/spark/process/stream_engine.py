@@ -73,7 +73,8 @@ class StreamEngine:
         if checkpoint is None and not is_remote(self._spark):
             self._folder = TemporaryDirectory(prefix="spark-bull-", ignore_cleanup_errors=True)
             checkpoint = str(Path(self._folder.name) / "checkpoint")
-        jobs = self._spark.readStream.format("bull").options(**self._plan.claim, mode="claim").load()
+        source = self._spark.readStream.format("bull").schema(self._plan.columns)
+        jobs = source.options(**self._plan.claim, mode="claim").load()
         writer = jobs.writeStream.foreachBatch(self._processor())
         if checkpoint is not None:
             writer = writer.option("checkpointLocation", checkpoint)

@@ -17,7 +17,8 @@ from spark_bull.process.worker_options import Processing
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.spark.platform.cores import is_remote, parallelism
 from spark_bull.spark.process.udf_runner import PayloadSchema, frame_schema, udf_runner
-from spark_bull.spark.process.udf_transform import UdfTransformation
+from spark_bull.spark.process.udf_transform import INPUT, UdfTransformation
+from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.tracing.tracer import TracerSource
 from spark_bull.worker.claims.batch_size import LEAST
 from spark_bull.worker.job.outcome_policy import BackoffStrategy
@@ -46,6 +47,14 @@ class StreamPlan:
     strategy: BackoffStrategy | None = None
     checkpoint: str | None = None
     tracer: TracerSource = None
+
+    @property
+    def columns(self) -> StructType:
+        """The columns of claimed jobs that are read: all for a function of DataFrames, which may use any."""
+        if not isinstance(self.transform, UdfTransformation):
+            return CLAIM_SCHEMA
+        used = {*INPUT, "deferredFailure", *(("name", "opts") if self.tracer else ())}
+        return StructType([field for field in CLAIM_SCHEMA if field.name in used])
 
 
 def plan_stream(
