@@ -270,7 +270,7 @@ class ClaimReader(LimitedReader):
             rows = max(1, -(-(last - first) // tasks))
             return [Claims(reader, start, min(start + rows, last)) for start in range(first, last, rows)]
         if last >= self._end and claimer.has_more and self._left is None and not self._may_end:
-            claimer.claim_ahead(self._size.current, self._size.least)
+            claimer.claim_ahead(self._size.current, self._size.enough)
         self._may_end = False
         # In turns: to remove jobs from `active` is cheap near its tail, where the oldest ones are.
         return [Claims(reader, first, last, dealt) for i in range(tasks) if (dealt := portions[i::tasks])]

@@ -13,6 +13,8 @@ TARGET_S: Final = 5.0
 LEAST, MOST = 10_000, 100_000
 #: How many times the jobs of the last batch the next one may have: its duration is expected to be as many times longer.
 GROWTH: Final = 10
+#: Part of its largest size with which a batch begins whose tasks would wait for more jobs: a batch has a fixed cost.
+WORTHWHILE: Final = 4
 
 
 class BatchSize:
@@ -22,6 +24,11 @@ class BatchSize:
         self.most = fixed or MOST
         self.least = fixed or LEAST
         self.current = self.least
+
+    @property
+    def enough(self) -> int:
+        """The number of jobs with which a batch begins rather than wait for more."""
+        return max(self.least, self.current // WORTHWHILE)
 
     def update(self, jobs: int, seconds: float) -> None:
         """Adapts to the last batch: its number of jobs and its duration, s.

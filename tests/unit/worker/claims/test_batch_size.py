@@ -23,6 +23,14 @@ def test_batches_grow_with_the_backlog_while_they_are_quick() -> None:
         assert size.current == expected
 
 
+def test_a_batch_begins_with_a_worthwhile_part_of_its_largest_size() -> None:
+    size = BatchSize()
+    assert size.enough == LEAST
+    size.update(LEAST, 0.1)
+    assert (size.current, size.enough) == (MOST, MOST // 4)
+    assert BatchSize(7).enough == 7
+
+
 def test_a_given_size_of_batches_is_kept() -> None:
     size = BatchSize(7)
     for seconds in (0.001, 100.0):
