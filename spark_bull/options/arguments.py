@@ -77,6 +77,8 @@ class PayloadArguments(OpeningArguments, total=False):
 class CallArguments(ConnectionArguments, OpeningArguments, total=False):
     """The options of `call`."""
 
+    events: str | None
+
 
 class ServiceArguments(ServerArguments, total=False):
     """The options of a Promoter or Rescuer but `url`."""

@@ -120,9 +120,9 @@ def test_a_flow_goes_on_without_events(open_queue: Open, client: Redis, redis_ur
 @each_dialect
 @pytest.mark.parametrize("events", ["ends", "none"])
 def test_a_call_goes_on_with_fewer_events(
-    open_queue: Open, redis_url: str, prefix: str, dialect: str, events: str
+    open_queue: Open, client: Redis, redis_url: str, prefix: str, dialect: str, events: str
 ) -> None:
-    with open_queue(dialect, events=events) as queue:
+    with open_queue(dialect, events=events) as queue, heard(client, queue) as names:
         caller = Caller(queue.handle, "caller", keep_ms=HOUR_MS, defaults={})
         calls = caller.calls(['{"$behaviour":"return:7"}'] * 3, range(3))
         caller.add(calls)
@@ -135,6 +135,7 @@ def test_a_call_goes_on_with_fewer_events(
         with LocalWorker(queue.name, behave, url=redis_url, prefix=prefix, protocol=dialect, events=events):
             wait_until(all_known, "the results of the calls")
     assert [*found.values()] == [b"7"] * 3
+    assert not names & STEPS
 
 
 @pytest.mark.parametrize("events", ["ends", "none"])

@@ -62,6 +62,11 @@ def by_n(frame: DataFrame) -> list[Row]:
     return sorted(frame.collect(), key=lambda row: row["n"])
 
 
+def told(client: Redis, queue: BullQueue) -> set[str]:
+    """The names of the events that Redis has."""
+    return {fields[b"event"].decode() for _, fields in client.xrange(queue.handle.keys["events"])}
+
+
 def jobs(queue: BullQueue) -> int:
     return sum(queue.counts().values())
 
@@ -148,6 +153,15 @@ def test_jobs_have_properties(bull: Bull, call: Call, queue: BullQueue) -> None:
         found = call(numbers(bull, 1), job={"name": "translate", "attempts": 2}).collect()
     assert [row["result"] for row in found] == ["translate"]
     assert len(seen) == 2
+
+
+@pytest.mark.parametrize("events", ["all", "ends"])
+def test_calls_cause_the_events_of_a_choice(
+    bull: Bull, call: Call, client: Redis, queue: BullQueue, squares: OurWorker, events: str
+) -> None:
+    assert [row["result"] for row in call(numbers(bull, 7), events=events).collect()] == ["49"]
+    steps = {"added", "waiting"}
+    assert told(client, queue) & steps == (steps if events == "all" else set())
 
 
 def test_each_action_calls_again_unless_it_is_cached(bull: Bull, call: Call, queue: BullQueue) -> None:
@@ -305,6 +319,7 @@ def test_the_next_call_removes_what_waits_for_a_cancelled_query(bull: Bull) -> N
         ({"deduplication": "a"}, "unknown option `deduplication` of call(): give properties of its jobs in `job`"),
         ({"offload_above": 1}, "unknown option `offload_above` of call() (did you mean `offload_to`?)"),
         ({"max_length": 1}, "unknown option `max_length` of call()"),
+        ({"events": "some"}, "expected `events` to be one of all, ends, none, got: 'some'"),
     ],
     ids=str,
 )
@@ -358,18 +373,21 @@ def sql(bull: Bull) -> Callable[[str], DataFrame]:
 
 
 @pytest.mark.capability("table-function")
-def test_rows_are_called_in_sql(bull: Bull, sql: Callable[..., DataFrame], squares: OurWorker) -> None:
+def test_rows_are_called_in_sql(
+    bull: Bull, sql: Callable[..., DataFrame], client: Redis, queue: BullQueue, squares: OurWorker
+) -> None:
     frame = numbers(bull, *range(-1, 250)).withColumn(
         "nested", f.struct(f.col("n"), f.map_from_arrays(f.array(f.lit("a")), f.array("n")))
     )
     frame.repartition(3).createOrReplaceTempView("numbers")
-    found = sql(""", returnSchema => 'BIGINT', details => true, job => '{"name": "square"}'""")
+    found = sql(""", returnSchema => 'BIGINT', details => true, events => 'ends', job => '{"name": "square"}'""")
     assert found.columns == ["n", "nested", "result", "error", "jobId", "attemptsMade", "durationMs"]
     rows = by_n(found)
     assert [row["result"] for row in rows] == [None, *(n * n for n in range(250))]
     assert rows[0]["error"] == "-1 is negative"
     assert rows[7]["nested"] == Row(6, {"a": 6})
     assert len({row["jobId"] for row in rows}) == 251
+    assert "added" not in told(client, queue)
 
 
 @pytest.mark.capability("table-function")

@@ -105,15 +105,17 @@ def test_rows_become_jobs_that_sql_and_views_show(connect: ConnectClient, queue:
 
 
 def _called(spark: SparkSession, options: Options) -> Any:
-    found = call(spark.range(3), "q", return_schema="INT", **options)
-    return sorted((row["id"], row["result"], row["error"]) for row in found.collect())
+    found = call(spark.range(3), "q", return_schema="INT", events="ends", **options)
+    rows = sorted((row["id"], row["result"], row["error"]) for row in found.collect())
+    events = spark.read.format("bull").options(**options, queue="q", view="events").load()
+    return rows, events.where("event IN ('added', 'waiting')").count()
 
 
 def test_rows_come_back_with_the_results_of_their_jobs(
     connect: ConnectClient, queue: BullQueue, options: Options
 ) -> None:
     with OurWorker(queue.handle, lambda job: job.data["id"] + 1):
-        assert connect(_called, options) == [(0, 1, None), (1, 2, None), (2, 3, None)]
+        assert connect(_called, options) == ([(0, 1, None), (1, 2, None), (2, 3, None)], 0)
 
 
 def _sql(spark: SparkSession, options: Options) -> Any:

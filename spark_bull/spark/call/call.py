@@ -67,7 +67,8 @@ def call(
       keep_ms: how long results are kept after the end of a task, for when Spark repeats it, ms; at least a minute.
       job: properties of all jobs, such as {"name": "translate", "attempts": 3, "priority": 1}.
       details: whether the columns `attemptsMade` and `durationMs` are added.
-      options: where the queue is, and how payloads and results are kept; payloads are not stored elsewhere.
+      options: where the queue is, how payloads and results are kept, and which events are written; payloads are not
+        stored elsewhere.
 
     Returns:
       The rows with the columns `result`, `error` (NULL for a job that has completed) and `jobId`, and with `details`:
