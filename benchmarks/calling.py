@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, fields
 from statistics import median
@@ -25,12 +25,14 @@ from benchmarks.sides import new_session
 from benchmarks.trials import Server, cpu_seconds, fresh_server
 from benchmarks.workers import PEERS, QUEUE, peer_process, peers
 
-OURS, DETAILS = "call", "call, with details"
+OURS, FEWER, DETAILS = "call", "call, events=ends", "call, with details"
 BULLMQ, REMOVING = "BullMQ waitUntilFinished", "the same, which keeps 1,000 jobs"
 #: Least rate of ours, as a ratio to BullMQ's, and the most CPU time of Redis.
 RATE: Final = 1.25
 SERVER: Final = 1.0
-SIDES: Final = (OURS, DETAILS, BULLMQ, REMOVING)
+SIDES: Final = (OURS, FEWER, DETAILS, BULLMQ, REMOVING)
+#: The arguments of each side of ours.
+ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {OURS: {}, FEWER: {"events": "ends"}, DETAILS: {"details": True}}
 CONCURRENCY, IN_FLIGHT, WARM_UP, KEPT = 100, 1_000, 2_000, 1_000
 #: Queries that warm the session up, of so many calls each.
 QUERIES, SMALL = 10, 100
@@ -55,11 +57,11 @@ class Called:
 
 
 @contextmanager
-def ours(spark: SparkSession, server: Server, *, details: bool) -> Iterator[Calling]:
+def ours(spark: SparkSession, server: Server, arguments: Mapping[str, Any]) -> Iterator[Calling]:
     def call(jobs: int) -> None:
         rows = spark.range(jobs, numPartitions=1)
-        options: dict[str, Any] = {"url": server.url, "protocol": "bullmq"}
-        found = spark_bull.call(rows, QUEUE, in_flight=IN_FLIGHT, on_error="fail", details=details, **options)
+        options: dict[str, Any] = {"url": server.url, "protocol": "bullmq", **arguments}
+        found = spark_bull.call(rows, QUEUE, in_flight=IN_FLIGHT, on_error="fail", **options)
         found.write.format("noop").mode("overwrite").save()
 
     yield call
@@ -80,8 +82,8 @@ def bullmq(server: Server, kept: int | None) -> Iterator[Calling]:
 
 
 def calling(spark: SparkSession, side: str, server: Server) -> AbstractContextManager[Calling]:
-    if side in (OURS, DETAILS):
-        return ours(spark, server, details=side == DETAILS)
+    if side in ARGUMENTS:
+        return ours(spark, server, ARGUMENTS[side])
     return bullmq(server, KEPT if side == REMOVING else None)
 
 
@@ -89,7 +91,7 @@ def warm_up(spark: SparkSession) -> None:
     """Runs small calls, so that the JVM has compiled what a query needs."""
     with fresh_server() as server, peers("bullmq_process.js", 1, CONCURRENCY)(server.url):
         for _ in range(QUERIES):
-            with ours(spark, server, details=False) as call:
+            with ours(spark, server, {}) as call:
                 call(SMALL)
 
 
