@@ -6,7 +6,7 @@ Modules that import PySpark are imported when such a command runs, so that the o
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_bull.cli.arguments import Argument, argument, comma_separated, duration, flag, repeated
 from spark_bull.cli.before_spark import check_input, check_java, check_queues
 from spark_bull.cli.command import Output, command
+from spark_bull.cli.guards import GUARDING, guards_of
 from spark_bull.cli.interrupt import sigterm_as_sigint
 from spark_bull.cli.times import positive_seconds, seconds, trigger_interval
 from spark_bull.errors import OptionError
@@ -25,6 +26,7 @@ from spark_bull.queue.shards.layout import queues_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from spark_bull.model.guards import Guard
     from spark_bull.process.local_worker import LocalWorker
     from spark_bull.process.program import Functions
 
@@ -68,18 +70,18 @@ def _work(args: Namespace) -> Output:
     options = _options(args) | {name: value for name, value in given.items() if value is not None}
     options |= {"retry": dict(args.retry)} if args.retry else {}
     functions, weights, env = Functions(args.processor, args.setup), dict(args.weight), dict(args.env)
-    adds_files = "spark.submit.pyFiles" in dict(args.conf)
-    check(args.queue, functions, options, weights=weights, env=env, adds_files=adds_files)
+    guards, adds_files = guards_of(args, args.queue), "spark.submit.pyFiles" in dict(args.conf)
+    check(args.queue, functions, options, weights=weights, env=env, guards=guards, adds_files=adds_files)
     until = {"stop_timeout_s": args.stop_timeout, "until_idle_s": args.until_idle}
     if args.local:
-        return _output(run(_local_worker(args, functions, options, weights, env), **until), args)
+        return _output(run(_local_worker(args, functions, options, weights, env, guards), **until), args)
     if args.processes:
         raise OptionError("`--processes` has no effect without --local: Spark's tasks have processes of their own")
 
     from spark_bull.spark.programs.work import spark_worker
 
     with _session(args, ", ".join(args.queue)) as spark:
-        worker = spark_worker(spark, args.queue, functions, options, weights=weights, env=env)
+        worker = spark_worker(spark, args.queue, functions, options, weights=weights, env=env, guards=guards)
         return _output(run(worker, **until), args)
 
 
@@ -89,6 +91,7 @@ def _local_worker(
     options: Mapping[str, Any],
     weights: Mapping[str, int],
     env: Mapping[str, str],
+    guards: Sequence[Guard],
 ) -> LocalWorker:
     """A worker without Spark, that has not been started."""
     from spark_bull.process.local_worker import LocalWorker
@@ -103,6 +106,7 @@ def _local_worker(
         weights=weights,
         env=env or None,
         processes=args.processes,
+        guards=guards,
         **arguments_of(options),
         **functions.imported(),
     )
@@ -262,6 +266,7 @@ PROGRAMS: Final = (
             "maximum attempts after an error of this class, instead of those of the job; may be repeated",
             type=_number_of("error"),
         ),
+        *GUARDING,
         _option("argument of the worker"),
         *_SPARK,
         of_queue=False,

@@ -7,13 +7,12 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import Final
 
-from spark_bull.cli.arguments import argument, duration, flag, priority_or_name, repeated
+from spark_bull.cli.arguments import argument, duration, flag, priority_or_name
 from spark_bull.cli.command import Output, command, existing_queue
+from spark_bull.cli.guards import GUARDING, guards_of
 from spark_bull.cli.interrupt import until_interrupted
-from spark_bull.cli.times import seconds
 from spark_bull.errors import OptionError
 from spark_bull.keys import shard
-from spark_bull.model.guards import Guard
 from spark_bull.services.promoter import Promoter, PromoterStats
 
 #: Interval at which changed counters are printed.
@@ -31,7 +30,7 @@ def _promote(args: Namespace) -> Output:
         [args.queue],
         rescue=not args.no_rescue,
         ageing=None if args.age_after is None else {"after_ms": args.age_after, "priority": args.age_priority},
-        guards=[Guard(args.queue, one, args.resume_after) for one in args.guard],
+        guards=guards_of(args, [args.queue]),
         check_ms=args.check,
         max_stalled=args.max_stalled,
         prefix=args.prefix,
@@ -71,9 +70,6 @@ PROMOTE: Final = command(
         default="critical",
         help="the priority that they get: 1 is the highest; or critical (default), high, medium, normal, low",
     ),
-    repeated(
-        "--guard", "CONDITION", 'pause a queue while its jobs fail: "failedRate > 0.2 over 1m", "failed > 50 over 5m"'
-    ),
-    duration("--resume-after", "time until a guard resumes the queue (default: 5m)", type=seconds, default=300.0),
+    *GUARDING,
     of_queue=False,
 )

@@ -14,6 +14,7 @@ from spark_bull.errors import OptionError, QueueDamaged, SparkBullError
 from spark_bull.model.guards import Guard
 from spark_bull.options.parse import Options
 from spark_bull.process.slot_engine import SlotEngine
+from spark_bull.process.worker_options import check_guards
 from spark_bull.process.worker_progress import WorkerProgress
 from spark_bull.process.worker_queues import OpenedQueue
 from spark_bull.queue.core.handle import QueueHandle
@@ -75,6 +76,7 @@ class BaseWorker:
         self.handle: QueueHandle = self.handles[0]
         for handle in self.handles:
             handle.dialect.check_options(options)
+        check_guards(options, guards)
         self.id = uuid4().hex[:12]
         # A promoter looks for losses, too.
         self._service: Service = LossWatch(self.handles)
@@ -86,10 +88,6 @@ class BaseWorker:
                 check_ms=options["checkMs"],
                 guards=guards,
                 **connection,
-            )
-        elif guards:
-            raise OptionError(
-                "`guards` has no effect with promoter=False: leave it out, or pass it to the Promoter of the queue"
             )
         self._progress = WorkerProgress(self) if options["progress"] is not False else None
         self._forced_progress = bool(options["progress"])

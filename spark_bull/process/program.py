@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_bull.errors import ConnectionLost, OptionError
+from spark_bull.model.guards import Guard
 from spark_bull.options.parse import REDIS_PREFIX, parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.process.base_worker import INTERRUPT_WITHIN_S, STOP_WITHIN_S, BaseWorker
 from spark_bull.process.defined_names import may_define
-from spark_bull.process.worker_options import check_combinations, checked_env
+from spark_bull.process.worker_options import check_combinations, check_guards, checked_env
 from spark_bull.process.worker_queues import opened, worked_queues
 from spark_bull.worker.job.interrupts import Terminated, interrupted_once
 from spark_bull.worker.slot.status import WorkerStatus
@@ -50,6 +51,7 @@ def check(
     *,
     weights: Mapping[str, int],
     env: Mapping[str, str],
+    guards: Sequence[Guard],
     adds_files: bool = False,
 ) -> None:
     """Raises what can be raised before Spark starts: OptionError and DialectError for options, ConnectionLost.
@@ -61,6 +63,7 @@ def check(
     arguments = arguments_of({name: value for name, value in options.items() if name != "payload_schema"})
     parsed = parse_arguments(arguments, WORK)
     check_combinations(parsed)
+    check_guards(parsed, guards)
     checked_env(env or None, parsed["engine"])
     for queue in opened(parsed, worked_queues(None, queues, weights, parsed["engine"])):
         queue.handle.dialect.check_options(parsed)

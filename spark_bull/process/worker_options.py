@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from spark_bull.capacity.slots import SlotRange
 from spark_bull.errors import OptionError, expected
+from spark_bull.model.guards import Guard
 from spark_bull.options.parse import Options, parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.process.kinds import Processor, by_name, kind_of, kinds_of
@@ -119,6 +120,14 @@ def check_combinations(options: Options) -> None:
         raise OptionError(f"expected `min_chunk` to be at most `chunk_size` ({most}), got: {options['minChunk']}")
     if "chunkWaitMs" in options.given and "minChunk" not in options.given:
         raise OptionError("`chunk_wait_ms` has no effect without `min_chunk`: give both, or leave it out")
+
+
+def check_guards(options: Options, guards: Guard | Iterable[Guard]) -> None:
+    """Raises OptionError for guards without a promoter."""
+    if guards and not options["promoter"]:
+        raise OptionError(
+            "`guards` has no effect with promoter=False: leave it out, or pass it to the Promoter of the queue"
+        )
 
 
 def processing_of(

@@ -727,6 +727,8 @@ WORK = ["work", "--processor", "json:loads", "--option"]
             "expected no `max_started`: bull does not count starts; leave it out",
         ),
         (["work", "--processor", "json:loads", "--weight", "mial=3"], "did you mean `mail`?"),
+        (["work", "--processor", "json:loads", "--guard", "failed < 3 over 1m"], "expected > or >= after `failed` in"),
+        ([*WORK, "promoter=false", "--guard", "failed > 3 over 1m"], "`guards` has no effect with promoter=False"),
         (["work", "--processor", "json:loads", "--env", "A=1", "--engine", "stream"], "`env` has no effect here"),
         (
             ["dispatch", "--input", "no/such*.csv", "--format", "csv"],

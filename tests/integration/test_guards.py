@@ -115,6 +115,19 @@ def test_the_guards_of_the_command_are_those_of_its_queue(redis_url: str, prefix
         assert bench.client.exists(bench.handle.keys.guard(Guard("q", condition, 120.0).id))
 
 
+def test_a_worker_of_the_command_runs_the_guards_of_its_queues(bench: WorkBench, redis_url: str, prefix: str) -> None:
+    # Parses its job as a text, and so fails.
+    given = ["work", "--local", "--queue", "p,q", "--processor", "json:loads", "--guard", CONDITION]
+    given += ["--resume-after", "2m", "--url", redis_url, "--prefix", prefix]
+    with ForkedProcess(guarding.command, given) as worker:
+        guard = bench.handle.keys.guard(Guard("q", CONDITION, 120.0).id)
+        wait_until(lambda: bench.client.exists(guard), "the guard to look")
+        bench.add(5)
+        wait_until(bench.queue.is_paused, "the guard to pause the queue")
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait() == 0
+
+
 def test_a_guard_of_another_queue_is_refused(redis_url: str) -> None:
     with pytest.raises(OptionError, match=r"one of the promoter's \(mail, post\), got: 'mial'"):
         Promoter(redis_url, ["mail", "post"], guards=[Guard("mial", CONDITION)])

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from redis import Redis
 
-from spark_bull import EmbeddedRedis, Worker
+from spark_bull import EmbeddedRedis, Guard, Worker
 from spark_bull.cli import main
 from spark_bull.model.jobs import NewJob
 from spark_bull.process.program import Functions
@@ -194,10 +194,12 @@ def test_work_goes_on_after_an_outage_of_redis(
     hold = "def hold(job):\n    job.update_progress(1)\n    while not path.exists():\n        time.sleep(0.1)\n"
     module = my_jobs(f"import pathlib, time\npath = pathlib.Path({str(go)!r})\n{hold}")
     options = {"url": server.url, "retry_ms": 200, "lock_ms": 3_600_000, "slots": 1, "progress": False}
+    guard = Guard("q", "failed > 5 over 1m")
     done: list[WorkerStatus] = []
 
     def run_work() -> None:
-        worker = spark_worker(spark, ["q"], Functions(f"{module}:hold"), options, weights={}, env={})
+        functions = Functions(f"{module}:hold")
+        worker = spark_worker(spark, ["q"], functions, options, weights={}, env={}, guards=[guard])
         done.append(run_worker(worker, until_idle_s=1))
 
     program = Thread(target=run_work, daemon=True)
@@ -212,6 +214,8 @@ def test_work_goes_on_after_an_outage_of_redis(
         queue.add({})
         program.start()
         wait_until(lambda: any(job.progress for job in queue.page("active")), "the job to run")
+        keys = queue.handle.keys
+        wait_until(lambda: queue.handle.connection.call("EXISTS", keys.guard(guard.id)), "its guard to look")
     server.kill()
     # The second call begins when Redis is away.
     for _ in range(2):

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from spark_bull.model.guards import Guard
 from spark_bull.process.program import Functions, arguments_of
 from spark_bull.spark.process.worker import Worker
 
@@ -19,10 +20,11 @@ def spark_worker(
     *,
     weights: Mapping[str, int],
     env: Mapping[str, str],
+    guards: Sequence[Guard],
 ) -> Worker:
     """Returns a worker that has not been started. Call `check` before the session is created.
 
     The functions are imported here, as @udf and @pandas_udf may need the session, which adds files of --py-files.
     """
     arguments = arguments_of(options) | functions.imported()
-    return Worker(spark, queues=queues, weights=weights, env=env or None, **arguments)
+    return Worker(spark, queues=queues, weights=weights, env=env or None, guards=guards, **arguments)
