@@ -23,26 +23,34 @@ FALLBACK: Final = "bullmq"
 
 #: Keys that only BullMQ has, and their types; a job of another dialect can have such an id, but is a HASH.
 _BULLMQ_KEYS: Final = {"events": b"stream", "marker": b"zset", "prioritized": b"zset", "pc": b"string"}
+#: The types, in all dialects, of the keys that lead to evidence.
+_LEADING: Final = {
+    "completed": (b"set", b"zset"),
+    "failed": (b"set", b"zset"),
+    "wait": (b"list",),
+    "active": (b"list",),
+    "paused": (b"list",),
+    "delayed": (b"zset",),
+}
 
 
-def dialect_of(keys: QueueKeys, protocol: str) -> Steps[Dialect]:
+def dialect_of(keys: QueueKeys, protocol: str, *, guesses: bool) -> Steps[Dialect]:
     """The dialect `protocol`, or for `auto` the detected one.
 
-    For a queue that does not exist yet, `auto` is bullmq, which is logged. Raises DialectError when the queue's keys
-    can't belong to the given dialect.
+    For a queue that does not exist yet, `auto` is bullmq, which is logged. guesses: whether the dialect of a queue that
+    a damaged key hides is that of most queues, as for a look at many queues; otherwise it is an error.
+
+    Raises DialectError when the queue's keys can't belong to the given dialect, QueueDamaged for a damaged key.
     """
-    return (yield from _found(keys, protocol)) or _fallback(keys)
+    return (yield from _found(keys, protocol, guesses=guesses)) or _fallback(keys)
 
 
 def found_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect | None:
-    """As `dialect_of`, but None for `auto` and a queue that does not exist yet.
-
-    Raises QueueDamaged if `completed` or `failed`, which would tell the dialect, has a type that it has in none.
-    """
+    """As `dialect_of` without guesses, but None for `auto` and a queue that does not exist yet."""
     return run(connection, _found(keys, protocol, guesses=False))
 
 
-def _found(keys: QueueKeys, protocol: str, *, guesses: bool = True) -> Steps[Dialect | None]:
+def _found(keys: QueueKeys, protocol: str, *, guesses: bool) -> Steps[Dialect | None]:
     return (yield from (_detected(keys, guesses=guesses) if protocol == "auto" else _checked(keys, protocol)))
 
 
@@ -52,24 +60,23 @@ def _fallback(keys: QueueKeys) -> Dialect:
 
 
 def _detected(keys: QueueKeys, *, guesses: bool) -> Steps[Dialect | None]:
-    """guesses: whether the dialect of a damaged queue is that of most queues; otherwise it is an error."""
     signs = yield from _look(keys)
     possible = _possible((yield from _evidence(keys, signs, is_enough=lambda found: len(_possible(found)) == 1)))
     if len(possible) == 1:
         return DIALECTS[next(iter(possible))]
     if not guesses:
-        _check_finished(keys, signs)
+        _check_leading(keys, signs)
     if possible < frozenset(DIALECTS) or signs.bull_like or signs.exists:
         return DIALECTS["bull"]
     return None
 
 
-def _check_finished(keys: QueueKeys, signs: _Signs) -> None:
-    for name in ("completed", "failed"):
-        if signs.types[name] not in (b"none", b"set", b"zset"):
+def _check_leading(keys: QueueKeys, signs: _Signs) -> None:
+    for name, kinds in _LEADING.items():
+        if signs.types[name] not in (b"none", *kinds):
             raise QueueDamaged(
-                f"expected {keys[name]} to be a set or zset, found a {signs.types[name].decode()}, so that the dialect "
-                "of the queue is unknown. Restore or delete the key, or set the option `protocol`"
+                f"expected {keys[name]} to be a {b' or '.join(kinds).decode()}, found a {signs.types[name].decode()}, "
+                "so that the dialect of the queue is unknown. Restore or delete the key, or set the option `protocol`"
             )
 
 
@@ -140,7 +147,7 @@ class _Signs:
 
 
 def _look(keys: QueueKeys) -> Steps[_Signs]:
-    typed = ("completed", "failed", "priority", *_BULLMQ_KEYS)
+    typed = (*_LEADING, "priority", *_BULLMQ_KEYS)
     replies = yield from readable(
         [
             ("ZRANGE", keys["open_writes"], 0, 0),

@@ -324,6 +324,28 @@ def test_a_service_waits_for_a_queue_whose_dialect_a_damaged_key_hides(
     wait_until(lambda: dialects() == {"good": "bull-1", "bad": "bull-1"}, "both queues")
 
 
+@pytest.mark.parametrize("name", ["wait", "paused", "delayed"])
+def test_a_queue_whose_dialect_a_damaged_key_hides_is_opened_with_the_protocol_only(
+    opened: Open, client: Redis, redis_url: str, prefix: str, name: str
+) -> None:
+    """Its jobs are found by this key alone; without them, it could be Bull's."""
+    queue, connection = opened("bad", "bull-1"), {"url": redis_url, "prefix": prefix}
+    if name == "paused":
+        queue.pause()
+    add(queue, 1, delay=3_600_000 if name == "delayed" else 0)
+    key = DamagedKey(client, queue.handle, name, "string")
+    with key.damaged():
+        kind = "zset" if name == "delayed" else "list"
+        with pytest.raises(QueueDamaged, match=f"expected {key.key} to be a {kind}, found a string, so that the dial"):
+            LocalWorker("bad", print, **connection)
+        queues = queue_set.QueueSet(parse_arguments(connection, SERVICE), ["bad"])
+        assert queues.handles() == []
+        with BullQueue("bad", protocol="bull-1", **connection) as known:
+            assert known.protocol == "bull-1"
+    with BullQueue("bad", **connection) as repaired:
+        assert repaired.protocol == "bull-1"
+
+
 def test_a_rescuer_goes_on_with_its_other_queues(
     opened: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:

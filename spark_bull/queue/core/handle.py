@@ -113,19 +113,22 @@ def by_hub(handles: Iterable[QueueHandle]) -> list[list[QueueHandle]]:
 
 
 def open_handle(options: Options, queue: str) -> QueueHandle:
-    """Opens a queue and detects its dialect. Raises OptionError for a name that the dialect refuses."""
-    return run(Connection(settings_of(options)), opening(options, queue))
+    """Opens a queue and detects its dialect.
+
+    Raises OptionError for a name that the dialect refuses, QueueDamaged if a damaged key hides the dialect.
+    """
+    return run(Connection(settings_of(options)), opening(options, queue, guesses=False))
 
 
-def opening(options: Options, queue: str) -> Steps[QueueHandle]:
-    """The steps of `open_handle`."""
+def opening(options: Options, queue: str, *, guesses: bool = True) -> Steps[QueueHandle]:
+    """The steps of `open_handle`. guesses: see `dialect_of`."""
     keys, settings = QueueKeys(queue, options["prefix"]), settings_of(options)
     if shard_number(queue) is None and len(urls_of(settings.url)) > 1:
         raise OptionError(
             f"expected a shard, such as {shard(queue, 0)}, as `{options.spelled('shardUrls')}` has several servers, "
             f"got: {queue!r}; set `shards`"
         )
-    dialect = yield from dialect_of(keys, options["protocol"])
+    dialect = yield from dialect_of(keys, options["protocol"], guesses=guesses)
     dialect.check_queue(queue)
     connection = Connection(settings, keys.base)
     return QueueHandle(connection, keys, dialect, options["bullmqVersion"], policy_of(options), events_of(options))
