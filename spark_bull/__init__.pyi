@@ -17,6 +17,7 @@ from spark_bull.errors import NotReplicated as NotReplicated
 from spark_bull.errors import OptionError as OptionError
 from spark_bull.errors import ParentError as ParentError
 from spark_bull.errors import PatternError as PatternError
+from spark_bull.errors import PayloadNotStored as PayloadNotStored
 from spark_bull.errors import PayloadUnreadable as PayloadUnreadable
 from spark_bull.errors import PermissionDenied as PermissionDenied
 from spark_bull.errors import ProcessorMissing as ProcessorMissing

@@ -23,6 +23,7 @@ SparkBullError
 ├── JobTimeout         a job exceeded its timeout
 ├── JobDamaged         a field of a job is invalid
 ├── PayloadUnreadable  an encrypted or stored payload or result cannot be opened
+├── PayloadNotStored   a payload or result cannot be stored outside of Redis
 ├── UnrecoverableError raised by a processor: the job fails without a further attempt
 │   └── JobCancelled       the job was cancelled
 ├── DelayedError       raised by a processor: the job runs again later
@@ -375,6 +376,10 @@ class PayloadUnreadable(SparkBullError):
     def __init__(self, message: str, *, may_pass: bool = False) -> None:
         super().__init__(message)
         self.may_pass = may_pass
+
+
+class PayloadNotStored(SparkBullError):
+    """A payload or result cannot be stored in `offloadTo`: its file system has failed."""
 
 
 #: What fails a job without a further attempt.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import lru_cache
@@ -27,12 +28,23 @@ def write(root: str, path: str, content: bytes) -> None:
     system, base = _opened(root)
     whole = f"{base}/{path}"
     if not isinstance(system, LocalFileSystem):
-        system.pipe_file(whole, content)
+        _write_remote(system, base, whole, content)
         return
     system.makedirs(system._parent(whole), exist_ok=True)
     part = f"{whole}.{uuid4().hex}"
     system.pipe_file(part, content)
     system.mv(part, whole)
+
+
+def _write_remote(system: AbstractFileSystem, base: str, whole: str, content: bytes) -> None:
+    try:
+        system.pipe_file(whole, content)
+    except FileNotFoundError:
+        # A file system with folders has that of the queue now. One without them lacks the bucket, which is not made.
+        if not system.isdir(base):
+            raise
+        system.makedirs(system._parent(whole), exist_ok=True)
+        system.pipe_file(whole, content)
 
 
 def read(root: str, path: str) -> bytes | None:
@@ -76,9 +88,14 @@ def check(root: str) -> None:
     _opened(root)
 
 
-@lru_cache(maxsize=16)
 def _opened(root: str) -> tuple[AbstractFileSystem, str]:
     """The file system of a root, and the root in it."""
+    return _opened_in(os.getpid(), root)
+
+
+@lru_cache(maxsize=16)
+def _opened_in(_process: int, root: str) -> tuple[AbstractFileSystem, str]:
+    """As `_opened`: a file system with connections, such as s3fs, does not work in a fork of its process."""
     try:
         system, base = url_to_fs(root)
     except (ImportError, ValueError) as error:

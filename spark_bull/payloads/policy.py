@@ -60,8 +60,8 @@ class PayloadPolicy:
     def kept(self, keys: QueueKeys, kind: Kind, text: str, source: str | None) -> str:
         """What Redis has of a text: the text itself, a sealed one, or the place of an object.
 
-        source: names the job, as no other one is named; None: the text stays in Redis. Raises OptionError, and what the
-        file system raises.
+        source: names the job, as no other one is named; None: the text stays in Redis. Raises OptionError and
+        PayloadNotStored.
         """
         if self.is_plain or not text:
             return text

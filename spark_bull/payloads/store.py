@@ -11,7 +11,7 @@ import re
 from typing import Final
 from urllib.parse import quote
 
-from spark_bull.errors import SparkBullError
+from spark_bull.errors import PayloadNotStored, SparkBullError
 from spark_bull.payloads.extras import objects
 from spark_bull.payloads.seal import VERSION, NotOpened, parts_of
 
@@ -33,11 +33,22 @@ def _segment(name: str) -> str:
 
 
 def store(text: str, root: str, folder: str, source: str) -> str:
-    """Stores a text. source: names the job whose text it is; the same text of the same source is the same object."""
+    """Stores a text. source: names the job whose text it is; the same text of the same source is the same object.
+
+    Raises PayloadNotStored.
+    """
     content = text.encode()
     named = hashlib.sha256(source.encode()).digest() + content
     path = f"{folder}/{hashlib.sha256(named).hexdigest()}"
-    objects().write(root, path, content)
+    try:
+        objects().write(root, path, content)
+    except SparkBullError:  # Also JobTimeout and JobCancelled, which interrupt it.
+        raise
+    except Exception as error:  # A file system raises anything, also with secrets in the message.
+        raise PayloadNotStored(
+            f"expected `offloadTo` to take the object {path}, got {type(error).__name__}: see to its folder or bucket, "
+            "the credentials and the network"
+        ) from None
     size, digest = len(content), hashlib.sha256(content).hexdigest()
     return f'{{"{STORED}":{{"v":{VERSION},"path":"{path}","size":{size},"sha256":"{digest}"}}}}'
 
@@ -49,7 +60,7 @@ def fetch(text: str, root: str, folder: str) -> str:
         content: bytes | None = objects().read(root, path)
     except SparkBullError:  # Also JobTimeout and JobCancelled, which interrupt the read.
         raise
-    except Exception as error:  # A file system raises anything, also with secrets in the message.
+    except Exception as error:
         raise NotOpened(
             f"be the object {path}, which could not be read from `offloadTo`: {type(error).__name__}", may_pass=True
         ) from None

@@ -52,10 +52,16 @@ def is_private(client: Redis, prefix: str) -> bool:
     return not any(b"private" in (client.dump(key) or b"") for key in client.keys(f"{prefix}:*"))
 
 
-@pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize(
+    ("delivery", "system"),
+    # The second one is written as any file system that is not local.
+    [("exactly-once", ""), ("at-least-once", "simplecache::file://")],
+)
 def test_a_write_seals_and_a_read_opens(
-    bull: Bull, client: Redis, prefix: str, keeping: dict[str, str], tmp_path: Path, delivery: str
+    bull: Bull, client: Redis, prefix: str, keeping: dict[str, str], tmp_path: Path, delivery: str, system: str
 ) -> None:
+    (tmp_path / "jobs").mkdir()
+    keeping["offloadTo"] = f"{system}{tmp_path / 'jobs'}"
     bull.write(rows(bull), delivery=delivery, protocol="bullmq", **keeping)
     assert is_private(client, prefix)
     assert len([path for path in (tmp_path / "jobs").rglob("*") if path.is_file()]) == 2

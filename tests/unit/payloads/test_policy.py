@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import sys
 from collections.abc import Iterator
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_bull.errors import OptionError, PayloadUnreadable
+from spark_bull.errors import OptionError, PayloadNotStored, PayloadUnreadable
 from spark_bull.keys import QueueKeys
 from spark_bull.model.key_sources import KeySource
 from spark_bull.options.parse import parse_options
@@ -173,6 +177,53 @@ def test_an_error_of_the_file_system_is_named_without_its_message_and_may_pass(
         policy.opened(MAIL, "data", "7", kept)
     assert found.value.may_pass
     assert pickle.loads(pickle.dumps(found.value)).may_pass
+
+
+def test_an_error_of_the_file_system_while_it_stores_is_named_without_its_message(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("password")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), "pipe_file", refuse)
+    with pytest.raises(PayloadNotStored, match=r"to take the object bull/mail/\w+, got PermissionError: see to its"):
+        PayloadPolicy((), root, 100).kept(MAIL, "data", LARGE, "1")
+
+
+def test_folders_of_a_file_system_that_is_not_local_are_made_but_not_its_root(tmp_path: Path) -> None:
+    policy = PayloadPolicy((), f"simplecache::file://{tmp_path / 'jobs'}", 100)
+    with pytest.raises(PayloadNotStored, match="got FileNotFoundError"):
+        policy.kept(MAIL, "data", LARGE, "1")
+    (tmp_path / "jobs").mkdir()
+    assert policy.opened(MAIL, "data", "7", policy.kept(MAIL, "data", LARGE, "1")) == LARGE
+
+
+class OfProcess(LocalFileSystem):
+    """As file systems with connections, it does not work in a fork of the process that has opened it."""
+
+    protocol = "of-process"
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        self._process = os.getpid()
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.removeprefix("of-process://")))
+
+    def cat_file(self, *args: Any, **given: Any) -> Any:
+        assert self._process == os.getpid()
+        return super().cat_file(*args, **given)
+
+
+def test_a_fork_opens_the_file_system_anew(tmp_path: Path) -> None:
+    fsspec.register_implementation("of-process", OfProcess, clobber=True)
+    policy = PayloadPolicy((), f"of-process://{tmp_path}", 100)
+    kept = policy.kept(MAIL, "data", LARGE, "1")
+    fork = get_context("fork").Process(target=policy.opened, args=(MAIL, "data", "7", kept))
+    fork.start()
+    fork.join()
+    assert fork.exitcode == 0
 
 
 def test_a_payload_that_looks_like_a_kept_one_is_refused_unless_it_is_sealed(key: KeySource, root: str) -> None:
