@@ -98,6 +98,37 @@ def test_a_job_that_lacks_a_field_of_new_jobs_is_read_whole(bench: WorkBench) ->
     assert (job.name, job.progress, job.priority, job.attempts_started) == ("__default__", "42", 0, 1)
 
 
+@only_bullmq
+def test_what_jobs_of_a_worker_with_a_name_have_got_since_they_were_added_counts_when_they_complete(
+    bench: WorkBench,
+) -> None:
+    queue, keys = bench.queue, bench.handle.keys
+    named = ClaimSettings("slot", lock_ms=HOUR_MS, worker="w")
+    queue.add({}, job_id="parent", delay=HOUR_MS)
+    for job_id in ("plain", "late", "retried", "gone"):
+        queue.add({}, job_id=job_id, attempts=2)
+    queue.add({}, job_id="early", parent={"queue": queue.name, "id": "parent"})
+    queue.add({}, job_id="single", deduplication={"id": "x"})
+    claim = bench.claim(10, claim_settings=named)
+    assert len(claim.jobs) == 6
+    queue.add({}, job_id="late", parent={"queue": queue.name, "id": "parent"})
+    bench.client.delete(keys.job("gone"))
+    outcomes = Outcomes(claim.token, retried=[Retried("retried", "bad", "[]", 0, False)])
+    for job in claim.jobs:
+        if job.id != "retried":
+            outcomes.complete(job.id, json.dumps(job.id))
+    claim = bench.work(outcomes, 10, claim_settings=named)
+    assert claim.lost == [Lost("gone", "missing")]
+    assert [job.id for job in claim.jobs] == ["retried"]
+    bench.work(completed(claim), claim_settings=named)
+    assert bench.client.hgetall(keys.children_values("parent")) == {
+        keys.job(job_id).encode(): json.dumps(job_id).encode() for job_id in ("early", "late")
+    }
+    assert bench.client.keys(f"{keys.base}de:*") == []
+    assert [bench.field(job_id, "atm") for job_id in ("plain", "late", "early", "single", "retried")] == [*"11112"]
+    assert bench.counts() == {"completed": 5, "delayed": 1}
+
+
 def test_a_claim_of_an_empty_queue_returns_no_jobs(bench: WorkBench) -> None:
     claim = bench.claim()
     assert (claim.jobs, claim.lost, claim.more, claim.next_due) == ([], [], False, None)

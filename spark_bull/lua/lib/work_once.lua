@@ -4,8 +4,8 @@
 -- Settles and claims, unless this call was answered before, and returns the reply. The receipt holds what was done,
 -- without the fields of the claimed jobs: a repeated call reads them again. `settle_jobs(key, arg, outcomes, now)`
 -- returns {mine = set of the settled jobs, lost = {{id, reason}, …} of rejected outcomes, may_drain = whether the queue
--- may have drained by it}; `claim_next` returns {ids, damaged, limited_ms, next_due, more}, and the values of CLAIM_FIELDS
--- of each claimed job.
+-- may have drained by it}; `outcomes.worker` is the name under which the jobs were claimed, or ''. `claim_next` returns
+-- {ids, damaged, limited_ms, next_due, more}, and the values of CLAIM_FIELDS of each claimed job.
 local function work_once(key, arg, settle_jobs)
   local call, now = redis.call, time_ms()
   local last = call('GET', key.receipt)
@@ -14,6 +14,7 @@ local function work_once(key, arg, settle_jobs)
     local settled, outcomes = {lost = false, may_drain = false}, {}
     if arg.outcomes ~= '' then
       outcomes = cmsgpack.unpack(arg.outcomes)
+      outcomes.worker = arg.worker
       settled = settle_jobs(key, arg, outcomes, now)
     end
     local control = key.control and call('GET', key.control)

@@ -6,10 +6,10 @@
 local FIELDS_OF_STARTED_JOBS = 9
 
 -- The fields atm, parentKey and deid of each completed job of the set `mine`, true if it has none of them; false for
--- another job. Jobs that were
--- deleted while they ran leave `mine`, those whose key is no longer a hash are set aside; both are added to `lost`.
-local function rows_to_settle(key, arg, jobs, mine, lost)
-  local ids, keys, rows, count_of, is_named = jobs.ids, jobs.keys, {}, redis.pcall, arg.worker ~= ''
+-- another job. `worker`: the name under which they were claimed. Jobs that were deleted while they ran leave `mine`,
+-- those whose key is no longer a hash are set aside; both are added to `lost`.
+local function rows_to_settle(key, worker, jobs, mine, lost)
+  local ids, keys, rows, count_of, is_named = jobs.ids, jobs.keys, {}, redis.pcall, (worker or '') ~= ''
   for i = 1, #ids do
     local id = ids[i]
     if not mine[id] then

@@ -165,7 +165,7 @@ local function finish_jobs(key, arg, outcomes, jobs, parents, rows, mine, lost, 
     local one = {ids = {jobs.ids[place]}, keys = {jobs.keys[place]}}
     local barred = {[one.ids[1]] = barred_by_children(one.keys[1])}
     local its_mine, its_lost, its_left = release_owned(key, arg.base, outcomes, one.ids, barred)
-    rows[place] = rows_to_settle(key, arg, one, its_mine, its_lost)[1]
+    rows[place] = rows_to_settle(key, outcomes.worker, one, its_mine, its_lost)[1]
     merge(mine, its_mine)
     merge(left, its_left)
     for _, reason in ipairs(its_lost) do
@@ -280,7 +280,7 @@ local function settle_jobs(key, arg, outcomes, now)
   local others = #parents == 0 and jobs.all or without(jobs.all, parents)
   local mine, lost, left = release_owned(key, arg.base, outcomes, others, barred)
   rest_groups(key, arg, outcomes, left, now)
-  local rows = rows_to_settle(key, arg, jobs, mine, lost)
+  local rows = rows_to_settle(key, outcomes.worker, jobs, mine, lost)
   drop_missing(arg.base, jobs.others, mine, lost)
   if next(mine) then
     redis.call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
