@@ -11,8 +11,8 @@ client|id client|setname eval evalsha exists hello hget hmget info lindex ping s
     "dispatch": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
 lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set sismember spop srandmember
-srem sscan unlink wait xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem
-zremrangebyscore zrevrangebyscore zscore
+srem sscan strlen unlink wait xadd xlen xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore
+zrem zremrangebyscore zrevrangebyscore zscore
 """,
     "inspect": """
 client|list get hexists hgetall hlen hscan llen lrange scard sismember smismember sscan xlen xrange xrevrange zcard
@@ -21,21 +21,23 @@ zcount zlexcount zmscore zrangebylex zrangebyscore zrevrange zscore
     "process": """
 blmove blpop bzpopmin client|unblock decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset hsetnx
 hvals incr incrby linsert llen lpop lpos lpush lrange lrem lset ltrim mget persist pexpire pexpireat pttl publish
-rename rpop rpush sadd scard set sismember smismember spop srandmember srem sscan subscribe unlink unsubscribe xadd
-xread xrevrange xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem zremrangebylex
-zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zscore
+rename rpop rpush sadd scard set sismember smismember spop srandmember srem sscan strlen subscribe unlink unsubscribe
+xadd xlen xread xrevrange xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem
+zremrangebylex zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zscore
 """,
     "collect": """
-client|list del get hdel hexists hgetall hincrby hkeys hset hsetnx incr llen lrange ltrim pexpire rpush sadd scard
-smismember srem sscan unlink xadd xinfo xlen xrange xread zadd zcard zcount zmscore zrem zremrangebyrank zscore
+client|list del get hdel hexists hgetall hincrby hkeys hlen hset hsetnx incr llen lrange ltrim pexpire rpush sadd
+scard smismember srem sscan strlen unlink xadd xinfo xlen xrange xread zadd zcard zcount zmscore zrem zremrangebyrank
+zscore
 """,
     "call": """
-decrby del get hdel hrandfield hset incr incrby linsert llen lpos lpush lrange lrem ltrim persist pexpire pexpireat
-pttl publish rpush sadd scard set sismember smismember srem sscan unlink xadd xtrim zadd zcount zrangebyscore zrem
-zrevrangebyscore zscore
+decrby del get hdel hlen hrandfield hset incr incrby linsert llen lpos lpush lrange lrem ltrim persist pexpire
+pexpireat pttl publish rpush sadd scard set sismember smismember srem sscan strlen unlink xadd xlen xtrim zadd zcard
+zcount zrangebyscore zrem zrevrangebyscore zscore
 """,
     "events": """
-get hset psubscribe set sismember subscribe unsubscribe xadd xinfo xrange xread xrevrange zscore
+get hlen hset llen psubscribe scard set sismember strlen subscribe unsubscribe xadd xinfo xlen xrange xread xrevrange
+zcard zscore
 """,
     "serve": """
 client|list del get hexists hgetall hlen hscan hvals llen lrange psubscribe pttl scard set sismember smembers
@@ -44,14 +46,14 @@ zrangebyscore zrank zrevrange zscan zscore
 """,
     "schedule": """
 decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem lset ltrim
-persist pexpire pttl publish rpush sadd scard set unlink wait xadd xtrim zadd zcard zcount zrangebyscore zrem
-zremrangebyscore zrevrangebyscore zscan zscore
+persist pexpire pttl publish rpush sadd scard set strlen unlink wait xadd xlen xtrim zadd zcard zcount zrangebyscore
+zrem zremrangebyscore zrevrangebyscore zscan zscore
 """,
     "manage": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset incr incrby linsert llen lpop lpos lpush lrange
 lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set sismember smismember spop
-srandmember srem sscan unlink wait xadd xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore
-zrem zremrangebyscore zrevrange zrevrangebyscore zscore
+srandmember srem sscan strlen unlink wait xadd xlen xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex
+zrangebyscore zrem zremrangebyscore zrevrange zrevrangebyscore zscore
 """,
     "doctor": """
 command|info config|get get hexists hgetall hkeys hlen hstrlen llen lrange memory|usage multi pttl scard sismember
