@@ -99,6 +99,7 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.scale
 	$(RUN) -m benchmarks.compact
 	$(RUN) -m benchmarks.floor
+	$(RUN) -m benchmarks.floor_work
 	$(RUN) -m benchmarks.manage
 	$(RUN) -m benchmarks.wait
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.calling

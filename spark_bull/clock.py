@@ -16,6 +16,5 @@ def epoch_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def monotonic_s() -> float:
-    """Returns the monotonic time in s, for timeouts and measurements."""
-    return time.monotonic()
+#: Returns the monotonic time in s, for timeouts and measurements.
+monotonic_s: Final = time.monotonic

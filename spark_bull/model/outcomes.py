@@ -171,10 +171,12 @@ class Outcomes:
 
     def packable(self) -> dict[str, Any]:
         """The outcomes as the scripts unpack them: texts, numbers, lists and maps; empty parts are left out."""
-        same_keep = all(keep == self.keeps[0] for keep in self.keeps)
+        same_keep = _are_equal(self.keeps)
         parts = {
             "ids": self.completed_ids,
-            "values": self.returnvalues[0] if len(set(self.returnvalues)) == 1 else self.returnvalues,
+            "values": self.returnvalues[0]
+            if self.returnvalues and _are_equal(self.returnvalues)
+            else self.returnvalues,
             "keep": self.keeps[0] if self.keeps and same_keep else None,
             "keeps": None if same_keep else [keep or {} for keep in self.keeps],
             "failed": [job._asdict() for job in self.failed],
@@ -215,6 +217,10 @@ class Outcomes:
             }
             for base, group in by_base.items()
         ]
+
+
+def _are_equal(values: Sequence[object]) -> bool:
+    return not values or values.count(values[0]) == len(values)
 
 
 def _chunk(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 from spark_bull.errors import OptionError, PayloadUnreadable, encodable
@@ -39,7 +40,7 @@ class PayloadPolicy:
     root: str | None = field(default=None, repr=False)
     above: int | None = None
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether texts are kept, and shown, as they are."""
         return not self.keys and self.root is None

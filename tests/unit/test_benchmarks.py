@@ -27,6 +27,7 @@ from benchmarks.compact import verdicts as compact_verdicts
 from benchmarks.costs import line_of
 from benchmarks.dispatch import Measured, median_of, replay_verdict, verdicts
 from benchmarks.floor import SIDES
+from benchmarks.floor_work import PAIRS
 from benchmarks.growing import Grown
 from benchmarks.growth import (
     NODE_VERBS,
@@ -150,6 +151,21 @@ def test_a_write_and_its_bare_commands_add_the_same_jobs(name: str) -> None:
         fields = server.client.hgetall(f"{BASE}500")
         assert {*fields} == {b"name", b"data", b"opts", b"timestamp", b"delay", b"priority"}
         assert len(fields[b"data"]) > 150
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_scripts_of_a_worker_and_their_bare_commands_settle_the_same_jobs(name: str) -> None:
+    fields, events = [], []
+    for side in PAIRS[name]:
+        with fresh_server() as server:
+            side(server.queue.handle, 400)()
+            assert server.queue.counts()["completed"] == 400
+            fields.append({*server.client.hgetall(f"{BASE}400")})
+            events.append(server.client.xlen(f"{BASE}events"))
+            assert not server.client.exists(f"{BASE}active", f"{BASE}wait", f"{BASE}400:lock")
+    assert fields[0] == fields[1]
+    # The event `drained` at the end.
+    assert events[0] - events[1] == ("events" not in name)
 
 
 def test_the_commit_of_a_write_is_replayed_on_its_packed_chunks() -> None:

@@ -24,7 +24,7 @@ from spark_bull.spark.platform.udfs import KINDS
 from spark_bull.spark.process.udf_iterator import UdfIterator
 from spark_bull.worker.job.alarm import interrupt, interruptible
 from spark_bull.worker.job.bisection import run_bisected
-from spark_bull.worker.job.job_options import runs_at_most_once
+from spark_bull.worker.job.job_options import once_only
 from spark_bull.worker.job.job_runner import JobExpired, Result, Runner
 from spark_bull.worker.job.running_job import RunningJob
 
@@ -114,7 +114,8 @@ class UdfRunner(Runner):
         yield damaged
         runnable = _others(held, {result.job for result in damaged})
         # A job that must never run twice has a call of its own.
-        alone = [job for job in runnable if runs_at_most_once(job.claimed.opts)]
+        once = once_only([job.claimed for job in runnable])
+        alone = [job for job in runnable if job.claimed.id in once] if once else ()
         yield from self._called(payloads, _others(runnable, {*alone}))
         for job in alone:
             yield from self._called(payloads, [job])
@@ -234,7 +235,7 @@ class _Payloads:
 
 def _parsed_together(jobs: Sequence[RunningJob], kind: pa.DataType) -> pa.Array | None:
     """The payloads, unless Arrow cannot parse them all."""
-    if any(UNPARSED in job.claimed.opts for job in jobs):
+    if any(UNPARSED in opts for opts in {job.claimed.opts for job in jobs}):
         return None
     try:
         return array_of_texts([job.data_text for job in jobs], kind)

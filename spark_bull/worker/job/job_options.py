@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeGuard
@@ -61,9 +61,20 @@ def job_options(opts: str) -> JobOptions:
     )
 
 
-def own_locks(jobs: Iterable[ClaimedJob]) -> dict[str, int]:
+def own_locks(jobs: Sequence[ClaimedJob]) -> dict[str, int]:
     """The durations of the locks of those jobs that have their own, ms, by job id."""
-    return {job.id: ms for job in jobs if _LOCK_MS in job.opts and (ms := job_options(job.opts).lock_ms)}
+    return {job.id: ms for job in _jobs_with(_LOCK_MS, jobs) if (ms := job_options(job.opts).lock_ms)}
+
+
+def once_only(jobs: Sequence[ClaimedJob]) -> set[str]:
+    """The ids of those jobs that must never run twice."""
+    return {job.id for job in _jobs_with(AT_MOST_ONCE, jobs) if runs_at_most_once(job.opts)}
+
+
+def _jobs_with(text: str, jobs: Sequence[ClaimedJob]) -> Sequence[ClaimedJob]:
+    """The jobs whose options contain a text. Equal options, as most jobs have, are searched once."""
+    found = {opts for opts in {job.opts for job in jobs} if text in opts}
+    return [job for job in jobs if job.opts in found] if found else ()
 
 
 def runs_at_most_once(opts: str) -> bool:

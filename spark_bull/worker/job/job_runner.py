@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from spark_bull.errors import ProcessorMissing
 from spark_bull.worker.job.alarm import interrupt, interruptible
 from spark_bull.worker.job.interrupts import raise_if_interrupted
+from spark_bull.worker.job.job_options import timeout_of
 from spark_bull.worker.job.running_job import RunningJob
 
 
@@ -90,26 +91,36 @@ class FunctionRunner(Runner):
 
     def begin(self, job: RunningJob) -> int:
         """Sets the start of the attempt to now. Returns the maximum duration of the job, ms; 0: unlimited."""
-        limit_ms = job.timeout or self.timeout_ms
+        limit_ms = self._limit_of(job.claimed.opts)
         job.begin(limit_ms, extends=self.progress_extends)
         return limit_ms
+
+    def _limit_of(self, opts: str) -> int:
+        """The maximum duration of a job with these options, ms; 0: unlimited."""
+        return timeout_of(opts) or self.timeout_ms
 
     def interrupt(self, job: RunningJob) -> None:
         interrupt(job)
 
     def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
         only = None if isinstance(self.processor, Mapping) else self.processor
+        opts, limit_ms = None, 0
         for job in jobs:
-            if job.claimed.id in lost:
+            claimed = job.claimed
+            if claimed.id in lost:
                 continue
             if job.cancellation is not None:
                 yield (Result(job, None, job.cancellation),)
                 continue
-            if job.has_expired:
+            if job.expires_s is not None and job.has_expired:
                 yield (Result(job, None, JobExpired()),)
                 continue
-            limit_ms = self.begin(job)
-            if job.claimed.id in lost:
+            # Jobs that follow each other have mostly the same options.
+            if claimed.opts is not opts:
+                opts = claimed.opts
+                limit_ms = self._limit_of(opts)
+            job.begin(limit_ms, extends=self.progress_extends)
+            if claimed.id in lost:
                 # As the process is to end, another thread has returned the job before it began.
                 continue
             try:

@@ -24,6 +24,10 @@ BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]
 
 #: Maximum characters of a return value as JSON text.
 MAX_RETURNVALUE: Final = 2**26
+#: Types of most values: to look whether an object is a coroutine takes as long as a short text takes to encode.
+_NO_COROUTINES: Final = frozenset({RawJson, bool, dict, float, int, list, str, tuple})
+#: What most processors return, as JSON text.
+_NOTHING: Final = "null"
 
 
 class NoReturnValue(TypeError):
@@ -44,19 +48,24 @@ class OutcomePolicy:
 
     def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
         """Adds one result to the outcomes. now: time of Redis, ms since 1970. Never raises."""
-        claimed, error = result.job.claimed, result.error
-        if result.job.follow_ups:
-            outcomes.add_follow_ups(result.job.follow_ups)
+        job, value, error = result
+        claimed = job.claimed
+        if job.follow_ups:
+            outcomes.add_follow_ups(job.follow_ups)
         if error is not None:
             # What a processor raises instead of JobCancelled, such as DelayedError, must not start the job again.
-            error = result.job.cancellation or error
+            error = job.cancellation or error
         if error is None:
             try:
-                text = _kept_value(result, returnvalue_text(dialect, result.value))
+                text = returnvalue_text(dialect, value)
+                if not job.handle.payloads.is_plain:
+                    text = _kept_value(job, text)
             except NoReturnValue as no_value:
                 error = no_value
             else:
-                keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
+                keep = self.keep_completed
+                if "removeOnComplete" in claimed.opts:
+                    keep = keep_of(dialect, claimed.opts, "removeOnComplete", keep)
                 outcomes.complete(claimed.id, text, keep)
                 return
         ending = outcome_of(error)
@@ -74,9 +83,9 @@ class OutcomePolicy:
             claimed,
             ending.error,
             stack=stack_of(ending.error),
-            unrecoverable=result.job.discarded or ending.kind == "failed for good" or attempts == 0,
+            unrecoverable=job.discarded or ending.kind == "failed for good" or attempts == 0,
             attempts=attempts or None,
-            strategy=strategy_for(self.strategy, result.job),
+            strategy=strategy_for(self.strategy, job),
             default_keep=self.keep_failed,
         )
         outcomes.add_failure(decided)
@@ -92,7 +101,9 @@ def returnvalue_text(dialect: Dialect, value: Any) -> str:
 
     Raises NoReturnValue if JSON cannot hold the value, or its text is too long.
     """
-    if value is not None and isinstance(value, Coroutine):
+    if value is None:
+        return "" if _NOTHING in dialect.unwritten_results else _NOTHING
+    if type(value) not in _NO_COROUTINES and isinstance(value, Coroutine):
         value.close()
         raise NoReturnValue(
             "expected the processor to return a value that JSON can hold, got a coroutine, which has not run: "
@@ -114,11 +125,8 @@ def returnvalue_text(dialect: Dialect, value: Any) -> str:
     return "" if text in dialect.unwritten_results else text
 
 
-def _kept_value(result: Result, text: str) -> str:
+def _kept_value(job: RunningJob, text: str) -> str:
     """What Redis has of a return value. Raises NoReturnValue if it cannot be stored elsewhere."""
-    job = result.job
-    if job.handle.payloads.is_plain:
-        return text
     try:
         return job.handle.kept("returnvalue", text, f"{job.id}:{job.token}")
     except Exception as error:  # A file system raises anything.

@@ -48,25 +48,22 @@ class RunningJob:
       expires_s: when the job expires if it has not started, on the monotonic clock, s; None: never.
     """
 
-    __slots__ = (
-        "_begun",
-        "_context_of",
-        "_data",
-        "_deadline",
-        "_discarded",
-        "_expires_s",
-        "_extension_s",
-        "_follow_ups",
-        "_handle",
-        "_lost",
-        "_reported",
-        "_reporting",
-        "_state",
-        "_text",
-        "_token",
-        "cancellation",
-        "claimed",
-    )
+    # Attributes of the class, as most jobs need none of them: to set them takes as long as all else to make a job.
+    #: The error that it fails with, if it is cancelled.
+    cancellation: JobCancelled | None = None
+    #: The follow-ups of this attempt so far. Read by the worker.
+    follow_ups: tuple[FollowUp, ...] = ()
+    #: When the job expires if it has not started, on the monotonic clock, s; None: never. Read by the worker.
+    expires_s: float | None = None
+    #: Returns the trace context that jobs added by this one carry: none unless the worker has a tracer.
+    _context_of: Callable[[], str] | None = None
+    _data: Any = _UNSET
+    _text: str | None = None
+    _discarded = False
+    _deadline: float | None = None
+    _extension_s = 0.0
+    _reported: Reported | None = None
+    _reporting: Lock | None = None
 
     def __init__(
         self,
@@ -79,37 +76,22 @@ class RunningJob:
         expires_s: float | None = None,
     ) -> None:
         self.claimed = claimed
-        self._handle = handle
+        #: The queue, as the worker accesses it.
+        self.handle = handle
         self._begun = begun
-        self._expires_s = expires_s
         self._token = token
         self._lost = lost
         self._state = state
-        self._data = _UNSET
-        self._text: str | None = None
-        #: Returns the trace context that jobs added by this one carry: none unless the worker has a tracer.
-        self._context_of: Callable[[], str] = str
-        self._discarded = False
-        self._follow_ups: tuple[FollowUp, ...] = ()
-        self._deadline: float | None = None
-        self._extension_s = 0.0
-        self._reported: Reported | None = None
-        self._reporting: Lock | None = None
-        #: The error that it fails with, if it is cancelled.
-        self.cancellation: JobCancelled | None = None
+        if expires_s is not None:
+            self.expires_s = expires_s
 
     def __repr__(self) -> str:
         return f"RunningJob(queue={self.queue!r}, id={self.claimed.id!r}, attempt={self.attempts_made + 1})"
 
     @property
-    def handle(self) -> QueueHandle:
-        """The queue, as the worker accesses it."""
-        return self._handle
-
-    @property
     def queue(self) -> str:
         """Name of the queue."""
-        return self._handle.keys.queue
+        return self.handle.keys.queue
 
     @property
     def token(self) -> str:
@@ -137,7 +119,8 @@ class RunningJob:
     def data_text(self) -> str:
         """The payload, JSON text. Raises PayloadUnreadable if it is encrypted or stored, and cannot be opened."""
         if self._text is None:
-            self._text = self._handle.opened("data", self.claimed.id, self.claimed.data)
+            handle, claimed = self.handle, self.claimed
+            self._text = claimed.data if handle.payloads.is_plain else handle.opened("data", claimed.id, claimed.data)
         return self._text
 
     @property
@@ -221,7 +204,7 @@ class RunningJob:
           DialectError: for a queue of Bull, whose jobs have no children.
           ConnectionLost: if Redis cannot be reached.
         """
-        return values_of(self._handle, self.id, limit)
+        return values_of(self.handle, self.id, limit)
 
     def children_failures(self, limit: int = MAX_CHILDREN) -> dict[str, str]:
         """Reads why children of this job have failed, as BullMQ's getIgnoredChildrenFailures does.
@@ -240,7 +223,7 @@ class RunningJob:
           DialectError: for a queue of Bull, whose jobs have no children.
           ConnectionLost: if Redis cannot be reached.
         """
-        return failures_of(self._handle, self.id, limit)
+        return failures_of(self.handle, self.id, limit)
 
     def add_child(self, job: NewJob, queue: str | None = None, on_failure: str = "wait") -> str:
         """Adds a job as a child of this one, at once. This job cannot complete before its children have ended.
@@ -269,8 +252,8 @@ class RunningJob:
           ConnectionLost: if Redis cannot be reached.
         """
         if self.lock_lost:
-            raise lock_lost(self._handle, self.id)
-        return add_child(self._handle, self.id, job, queue, on_failure, self._context_of())
+            raise lock_lost(self.handle, self.id)
+        return add_child(self.handle, self.id, job, queue, on_failure, self._context)
 
     def remove_unprocessed_children(self) -> int:
         """Removes those children of this job that have not ended, and their children; locked ones stay.
@@ -285,7 +268,7 @@ class RunningJob:
           DialectError: for a queue of Bull, whose jobs have no children.
           ConnectionLost: if Redis cannot be reached.
         """
-        return remove_unprocessed_children(self._handle, self.id)
+        return remove_unprocessed_children(self.handle, self.id)
 
     def remove_deduplication_key(self) -> bool:
         """Frees the job's deduplication id while the job runs, so that the next job that has it is added.
@@ -297,7 +280,7 @@ class RunningJob:
           ConnectionLost: if Redis cannot be reached.
         """
         deduplication_id = job_options(self.claimed.opts).deduplication_id
-        return deduplication_id is not None and free(self._handle, deduplication_id, self.claimed.id)
+        return deduplication_id is not None and free(self.handle, deduplication_id, self.claimed.id)
 
     def update_progress(self, progress: Any) -> None:
         """Stores the job's progress and publishes it as an event.
@@ -352,7 +335,7 @@ class RunningJob:
           JobMissing: if the job was removed.
           ConnectionLost: if Redis cannot be reached.
         """
-        return add_log(self._handle, self.claimed.id, str(row), job_options(self.claimed.opts).log_limit)
+        return add_log(self.handle, self.claimed.id, str(row), job_options(self.claimed.opts).log_limit)
 
     def update_data(self, data: Any) -> None:
         """Replaces the payload, including that of later attempts.
@@ -365,7 +348,7 @@ class RunningJob:
           OptionError: if JSON cannot hold the value.
           ConnectionLost: if Redis cannot be reached.
         """
-        update_data(self._handle, self.claimed.id, json_text("data", data))
+        update_data(self.handle, self.claimed.id, json_text("data", data))
         self._data = data
 
     def then(self, job: NewJob, queue: str | None = None, on: On = "success") -> None:
@@ -390,17 +373,17 @@ class RunningJob:
           ConnectionLost: if Redis cannot be reached. Only the first use of another queue sends something.
         """
         if self.lock_lost:
-            raise lock_lost(self._handle, self.id)
+            raise lock_lost(self.handle, self.id)
         if not isinstance(job, NewJob):
             raise expected("job", 'a NewJob, such as NewJob({"to": "ada"})', job)
         with self._one_report():
-            number = len(self._follow_ups)
+            number = len(self.follow_ups)
             added = encode_follow_ups(
-                self._handle, rows_of([job], number), [self.id], [queue], [on], number, self._context_of()
+                self.handle, rows_of([job], number), [self.id], [queue], [on], number, self._context
             )
-            follow_ups = (*self._follow_ups, *added)
+            follow_ups = (*self.follow_ups, *added)
             check_bounds(follow_ups)
-            self._follow_ups = follow_ups
+            self.follow_ups = follow_ups
 
     def follow(self, follow_ups: Sequence[FollowUp]) -> None:
         """Sets the follow-ups of this attempt. Called by the worker for jobs of a DataFrame.
@@ -408,17 +391,12 @@ class RunningJob:
         Parameters:
           follow_ups: the follow-ups.
         """
-        self._follow_ups = tuple(follow_ups)
-
-    @property
-    def follow_ups(self) -> tuple[FollowUp, ...]:
-        """The follow-ups of this attempt so far. Read by the worker."""
-        return self._follow_ups
+        self.follow_ups = tuple(follow_ups)
 
     @property
     def has_expired(self) -> bool:
         """Whether the job must not start any more. Read by the worker just before it calls a function."""
-        return self._expires_s is not None and monotonic_s() >= self._expires_s
+        return self.expires_s is not None and monotonic_s() >= self.expires_s
 
     @property
     def extended_s(self) -> float:
@@ -464,6 +442,11 @@ class RunningJob:
         """Whether discard() was called."""
         return self._discarded
 
+    @property
+    def _context(self) -> str:
+        """The trace context that jobs added by this one carry."""
+        return "" if self._context_of is None else self._context_of()
+
     def _one_report(self) -> Lock:
         """The lock that keeps the reports of several threads in order. Few jobs need it."""
         with _CREATING:
@@ -479,10 +462,10 @@ class RunningJob:
         """Stores the progress; that of a job with a checkpoint only while the lock is held."""
         of_checkpoint = (reported.checkpoint, self._last_reported.checkpoint) != (None, None)
         if of_checkpoint and self.lock_lost:
-            raise lock_lost(self._handle, self.id)
+            raise lock_lost(self.handle, self.id)
         # A lock that this attempt has lost may hold the same token again, for a later attempt in the same slot.
         token = "" if self.lock_lost else self._token
-        update_progress(self._handle, self.id, reported.json_text(), lock_token=token, of_checkpoint=of_checkpoint)
+        update_progress(self.handle, self.id, reported.json_text(), lock_token=token, of_checkpoint=of_checkpoint)
         self._reported = reported
         if self._extension_s:
             self._deadline = monotonic_s() + self._extension_s

@@ -57,6 +57,38 @@ class _Processed(NamedTuple):
             self.queue.work(part, 0)
 
 
+class _Recorder:
+    """Records the outcomes of a chunk in parts: a script settles SCRIPT_JOBS and `chunk_bytes` at most."""
+
+    def __init__(self, plan: SlotPlan, queue: SlotQueue, token: str) -> None:
+        self._plan = plan
+        self._queue = queue
+        self._token = token
+        self._room = 0
+        self.parts: list[Outcomes] = []
+        #: Whether a part was filled by the size of its outcomes.
+        self.is_large = False
+
+    def add(self, results: Iterable[Result], now: int) -> None:
+        """Adds outcomes to the last part, or to further ones. now: time of Redis, ms since 1970."""
+        unsettled, plan, dialect = self._queue.unsettled, self._plan, self._queue.handle.dialect
+        with unsettled.recording:
+            for result in results:
+                if not self._room:
+                    self.parts.append(unsettled.new_outcomes(self._token))
+                    self._room = SCRIPT_JOBS
+                part = self.parts[-1]
+                plan.policy.record(part, dialect, result, now)
+                self._room -= 1
+                if part.is_large(plan.chunk_bytes):
+                    self._room, self.is_large = 0, True
+
+    def settle(self) -> None:
+        """Settles what is recorded."""
+        _Processed(self._queue, self.parts).settle()
+        self._room, self.is_large = 0, False
+
+
 class _Deferred(Runner):
     """Fails jobs that must not be run."""
 
@@ -188,31 +220,29 @@ class ChunkLoop(SlotLoop):
     def _run(self, queue: SlotQueue, claim: Claim) -> _Processed:
         """Runs a chunk and returns the outcomes that are not settled yet, whose jobs keep their locks until then."""
         started = settled_at = monotonic_s()
-        done, parts, is_large = 0, list[Outcomes](), False
+        done, recorder = 0, _Recorder(self._plan, queue, claim.token)
         running = queue.running(claim.jobs, claim.token)
         self._current = _Current(claim.token, running)
         for runner, jobs in self._divided(running):
-            begun = monotonic_s()
+            begun, one_by_one = monotonic_s(), runner.one_by_one
             for results in runner(jobs, queue.keeper.lost):
                 now_s = monotonic_s()
                 now = claim.now + int(1000 * (now_s - started))
-                for result in results:
-                    part = self._record(queue, claim.token, parts, done, result, now)
-                    is_large = is_large or part.is_large(self._plan.chunk_bytes)
-                    done += 1
+                recorder.add(results, now)
+                done += len(results)
                 is_long = now_s - settled_at > SETTLE_S
-                if runner.one_by_one and (parts[-1].limited_ms or (is_long and now_s - begun > RETURN_S)):
-                    self._return_rest(queue, parts[-1], jobs[jobs.index(results[-1].job) + 1 :], claim.now)
+                if one_by_one and (recorder.parts[-1].limited_ms or (is_long and now_s - begun > RETURN_S)):
+                    self._return_rest(queue, recorder.parts[-1], jobs[jobs.index(results[-1].job) + 1 :], claim.now)
                     break
-                if (is_long or is_large) and done < len(running):
-                    _Processed(queue, parts).settle()
-                    settled_at, is_large = monotonic_s(), False
+                if (is_long or recorder.is_large) and done < len(running):
+                    recorder.settle()
+                    settled_at = monotonic_s()
                     self._report.publish_now_and_then("busy", self.clients)
         if done < len(running):
             # Some have lost their locks, and have no outcome. Others may wait until a damaged queue is repaired.
             queue.keeper.release([job.id for job in claim.jobs if job.id in queue.keeper.lost])
         self._size.update(done, monotonic_s() - started)
-        return _Processed(queue, parts)
+        return _Processed(queue, recorder.parts)
 
     def _divided(self, jobs: Sequence[RunningJob]) -> Iterable[tuple[Runner, Sequence[RunningJob]]]:
         """The runners of these jobs, in the order in which they are called; first, of those that must not be run."""
@@ -221,20 +251,6 @@ class ChunkLoop(SlotLoop):
             yield _DEFERRED, deferred
             jobs = [job for job in jobs if job.claimed.deferred_failure is None]
         yield from self._plan.runner.divided(jobs)
-
-    def _record(
-        self, queue: SlotQueue, token: str, parts: list[Outcomes], done: int, result: Result, now: int
-    ) -> Outcomes:
-        """Adds an outcome to the last part, or to another one: a script settles SCRIPT_JOBS and `chunk_bytes` at most.
-        Returns the part.
-
-        done: how many outcomes the chunk has.
-        """
-        with queue.unsettled.recording:
-            if not parts or done % SCRIPT_JOBS == 0 or parts[-1].is_large(self._plan.chunk_bytes):
-                parts.append(queue.unsettled.new_outcomes(token))
-            self._plan.policy.record(parts[-1], queue.handle.dialect, result, now)
-            return parts[-1]
 
     def _return_rest(self, queue: SlotQueue, outcomes: Outcomes, jobs: Sequence[RunningJob], now: int) -> None:
         """Returns jobs that have not started to the queue; those that were cancelled fail."""
@@ -259,7 +275,7 @@ class ChunkLoop(SlotLoop):
 
 def _size_of(jobs: Sequence[ClaimedJob]) -> int:
     """The size of the payloads of jobs."""
-    return sum(len(job.data) for job in jobs)
+    return sum([len(job.data) for job in jobs])
 
 
 def _parents_of(jobs: Sequence[ClaimedJob]) -> set[str]:

@@ -18,7 +18,7 @@ from spark_bull.queue.process.claim import work
 from spark_bull.worker.claims.damage import Damage
 from spark_bull.worker.claims.job_signal import retry_until_connected
 from spark_bull.worker.claims.lock_keeper import LockKeeper
-from spark_bull.worker.job.job_options import own_locks, runs_at_most_once
+from spark_bull.worker.job.job_options import once_only, own_locks
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.blocked_parents import fail_blocked
 from spark_bull.worker.slot.failures import Failures
@@ -236,25 +236,33 @@ class SlotQueue:
         if unsettled.begun:
             # An earlier attempt, whose lock was lost, may have begun here.
             unsettled.begun.difference_update(job.id for job in jobs)
+        handle, lost, state, begun = self.handle, self.keeper.lost, self.state, unsettled.begun
         running = [
-            RunningJob(job, self.handle, token, self.keeper.lost, self.state, unsettled.begun, self._expires_s(job))
+            RunningJob(
+                job,
+                handle,
+                token,
+                lost,
+                state,
+                begun,
+                None if job.expire_at is None else self._expires_s(job.expire_at),
+            )
             for job in jobs
         ]
-        unsettled.only_once.update((job.id, job) for job in running if runs_at_most_once(job.claimed.opts))
+        if once := once_only(jobs):
+            unsettled.only_once.update((job.id, job) for job in running if job.id in once)
         if self._start_limit is not None:
             for job in running:
                 if self._start_limit.is_last(job.claimed):
                     job.discard()
         return running
 
-    def _expires_s(self, job: ClaimedJob) -> float | None:
+    def _expires_s(self, expire_at: int) -> float:
         """When a job expires, on the monotonic clock, s; not later than by Redis' clock: a call takes time.
 
-        Redis' time is without fractions of a ms.
+        expire_at: ms since 1970, by Redis' clock, whose time here is without fractions of a ms.
         """
-        if job.expire_at is None:
-            return None
-        return self._clock.sent_s + (job.expire_at - self._clock.redis_ms - 1) / 1000
+        return self._clock.sent_s + (expire_at - self._clock.redis_ms - 1) / 1000
 
     def is_to_end(self) -> bool:
         """Whether the worker no longer waits for the jobs that the slot holds. Raises ConnectionLost."""
