@@ -165,6 +165,7 @@ def test_entries_of_sequences_that_have_ended_are_removed(bench: WorkBench, opti
     assert not bench.client.exists(tails)
 
 
+@pytest.mark.parametrize("twice", [pytest.param("once", marks=pytest.mark.soak), "twice"], indirect=True)
 @pytest.mark.parametrize("verb", ["drain", "clean"])
 def test_a_large_sequence_is_removed_with_its_first_job(bench: WorkBench, options: Any, verb: str) -> None:
     """There are more jobs than levels of calls in a script of Redis."""
