@@ -31,6 +31,8 @@ def spark(python_forks: Path) -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",
+        # Where a column was made, for errors: three calls of the JVM and a look at the stack for each operation on one.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         # For how long, in s, the JVM waits until Python fetches rows.
         "spark.python.authenticate.socketTimeout": os.environ["SPARK_AUTH_SOCKET_TIMEOUT"],
