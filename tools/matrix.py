@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -106,10 +106,12 @@ ENVIRONMENTS: Final = (
 TESTED: Final = ("4.0", "4.1", "4.2")
 
 
-def run_program(python: Path | str) -> tuple[set[str], str]:
-    """Runs the program with an interpreter; returns the steps that worked, and what else it prints."""
-    environment = _variables()
-    environment["PYSPARK_PYTHON"] = str(python)
+def run_program(python: Path | str, variables: Mapping[str, str] | None = None) -> tuple[set[str], str]:
+    """Runs the program with an interpreter; returns the steps that worked, and what else it prints.
+
+    variables: for the environment of the program.
+    """
+    environment = {**_variables(), "PYSPARK_PYTHON": str(python), **(variables or {})}
     command = [str(python), str(PROGRAM)]
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import need
+from tests.support.fork_server import fork_server, forking
 from tools.matrix import STEPS, NotRun, oldest, run_program
 
 
@@ -28,6 +29,9 @@ def this_python() -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("python", [oldest_python, pytest.param(this_python, marks=pytest.mark.soak)])
-def test_all_verbs_work(python: Callable[[], Path]) -> None:
-    steps, output = run_program(python())
+def test_all_verbs_work(python: Callable[[], Path], tmp_path: Path) -> None:
+    """The processes that Spark starts are forks of one with this Python and this PySpark."""
+    interpreter = python()
+    with fork_server(tmp_path, interpreter) as forks:
+        steps, output = run_program(interpreter, forking(interpreter, forks))
     assert steps == set(STEPS), output

@@ -50,16 +50,22 @@ Request = dict[str, Any]
 
 
 @contextmanager
-def fork_server(folder: Path) -> Iterator[Path]:
-    """Runs a server, and yields its socket."""
+def fork_server(folder: Path, python: Path | str = sys.executable) -> Iterator[Path]:
+    """Runs a server with an interpreter, and yields its socket."""
     path = folder / "forks"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", __name__, str(path)]
+    command = [str(python), "-m", __name__, str(path)]
     with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == b"ready\n", "the fork server failed, see its output"
         yield path
         # It ends at the end of its input, as when this process is killed.
+
+
+def forking(python: Path | str, forks: Path) -> dict[str, str]:
+    """The variables by which Spark's Python processes are forks of a server with an interpreter."""
+    shell = ROOT / "tests" / "support" / "spark_python.sh"
+    return {"PYSPARK_PYTHON": str(shell), "SPARK_BULL_TEST_PYTHON": str(python), VARIABLE: str(forks)}
 
 
 def preload() -> None:
@@ -68,7 +74,9 @@ def preload() -> None:
         import_module(name)
     for module in pkgutil.walk_packages(import_module("spark_bull").__path__, "spark_bull."):
         if not module.name.endswith("__main__") and not module.name.startswith(ELSEWHERE):
-            import_module(module.name)
+            # Environments of older versions lack the libraries of some extras.
+            with suppress(ModuleNotFoundError):
+                import_module(module.name)
     # Objects of the modules are never collected: the forks share their memory.
     gc.freeze()
 
