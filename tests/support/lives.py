@@ -648,7 +648,7 @@ def _note(outcomes: Outcomes, job: RunningJob, kind: str, value: Any, now: int) 
             "delay": lambda until: DelayedError(until=until),
             "limit": RateLimitError,
         }[kind](value)
-    OutcomePolicy().record(outcomes, job._handle.dialect, Result(job, None if error else value, error), now)
+    OutcomePolicy().record(outcomes, job.handle.dialect, Result(job, None if error else value, error), now)
 
 
 def _settled_in_order(outcomes: Outcomes) -> list[str]:

@@ -3,9 +3,9 @@
 local function collapsed(rows, names)
   local columns, count, same = {}, #rows, rows.same or {}
   for field, name in ipairs(names) do
-    local first, column = rows[1][field] or same[name], nil
+    local first, column = rows[1][field] or same[name] or false, nil
     for i = 2, same[name] == nil and count or 1 do
-      if rows[i][field] ~= first then
+      if (rows[i][field] or false) ~= first then
         column = {}
         break
       end
@@ -15,7 +15,7 @@ local function collapsed(rows, names)
         column[i] = rows[i][field] or false
       end
     end
-    columns[name] = column or first or false
+    columns[name] = column or first
   end
   return columns
 end
