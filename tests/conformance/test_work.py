@@ -77,6 +77,15 @@ def test_the_first_attempt_sees_the_progress_that_was_set_before_it(bench: WorkB
     assert [job.progress for job in bench.claim().jobs] == ["42"]
 
 
+def test_a_field_that_no_claimed_job_has_is_returned_as_one_value(bench: WorkBench) -> None:
+    ids, fields = bench.add(3), bench.handle.dialect.claim_fields
+    update_progress(bench.handle, ids[1], "42")
+    (taken,) = ClaimLedger(bench.handle, "reader").claim(ClaimSettings("reader"), 3)
+    columns = unpack_claimed(taken.portion.packed).columns
+    assert columns[fields["progress"]][1] == "42"
+    assert not isinstance(columns[fields["stacktrace"]], list)
+
+
 def test_an_attempt_after_a_retry_sees_what_earlier_ones_have_left(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     claim = bench.claim()
