@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from spark_bull.dialects.fields import CLAIMED_FIELDS
 from spark_bull.errors import PayloadUnreadable
@@ -30,7 +29,7 @@ _SOURCES: Final[Mapping[str, str]] = {name: CLAIMED_FIELDS[name].claimed for nam
 
 
 def claim_batch(
-    handle: QueueHandle, lock_token: str, chunk: ClaimedChunk, schema: StructType = CLAIM_SCHEMA
+    handle: QueueHandle, lock_token: str, chunk: ClaimedChunk, schema: pa.Schema = _ARROW
 ) -> pa.RecordBatch:
     """Jobs of one claim as a batch; those that are gone are left out. schema: some columns of CLAIM_SCHEMA, or all."""
     made = chunk.values(handle.dialect)
@@ -38,16 +37,15 @@ def claim_batch(
     made["deferred_failure"] = _deferred(made["deferred_failure"], made["opts"], count)
     if not handle.payloads.is_plain:
         made |= _opened(handle, chunk.ids, made)
-    arrow = to_arrow_schema(schema)
     arrays = {
         name: _array(made[source], _ARROW.field(name).type, count)
         for name, source in _SOURCES.items()
-        if name in arrow.names
+        if name in schema.names
     }
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
     arrays["id"] = pa.array(chunk.ids, pa.string())
     arrays["token"] = pa.array(listed(converted(made["opts"], SettleTokens(lock_token).of), count), pa.string())
-    batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in arrow], schema=arrow)
+    batch = pa.RecordBatch.from_arrays([arrays[field.name] for field in schema], schema=schema)
     there = chunk.are_there()
     return batch if all(there) else batch.filter(pa.array(there))
 

@@ -34,6 +34,7 @@ from spark_bull.queue.process.claim_ledger import ClaimLedger, Portion
 from spark_bull.queue.process.claimed_fields import ClaimedChunk
 from spark_bull.queue.process.start_chunk import start_chunk
 from spark_bull.short_errors import short_errors
+from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.platform.streams import PASSES_START, FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.process.claim_batch import claim_batch
@@ -90,7 +91,7 @@ class ClaimReader(LimitedReader):
 
     def __init__(self, handle: QueueHandle, options: Options, schema: StructType) -> None:
         self._handle = handle
-        self._schema = schema
+        self._schema = to_arrow_schema(schema)
         self._size = BatchSize(options["maxJobsPerTrigger"])
         self._settled_in_batch: bool = options["settledInBatch"]
         #: Whether no job could be claimed for the last batch.
