@@ -662,8 +662,8 @@ TABLE: Final[tuple[Option, ...]] = (
         flag,
         False,
         (CLAIM,),
-        "whether all jobs of a micro-batch are settled when it ends, so that their locks are no longer looked after, "
-        "which saves work; a `Worker` does so",
+        "whether all jobs of a micro-batch are settled when it ends: their locks are not extended after that, which "
+        "saves work; a `Worker` sets it",
     ),
     Option(
         "minPartitions",
