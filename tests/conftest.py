@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,10 +31,13 @@ from tests.support.node_peer import GRACE_S, NodePeer
 from tests.support.node_process import NodeProcess
 from tests.support.peers import NODE_DIRECTORY
 from tests.support.redis_cluster import KINDS, RedisCluster, Sentinels, sentinels
+from tests.support.wait import wait_until
 from tools.build_zip import build
 
 REDIS_IMAGE = "redis:7.2-alpine"
 NODE_MAJOR = 18
+#: An hour, and more than a test of job schedulers takes on a busy machine, in s.
+HOUR_S, SCHEDULES_TAKE_S = 3_600, 60
 
 # Time limits of Hypothesis would depend on the speed of the machine.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -152,6 +156,13 @@ def client(admin_url: str) -> Iterator[Redis]:
     """A client of that Redis, whose replies are bytes."""
     with Redis.from_url(admin_url) as client:
         yield client
+
+
+@pytest.fixture(autouse=True)
+def no_whole_hour_during_schedules(request: pytest.FixtureRequest) -> None:
+    """Tests of job schedulers, whose next times are whole hours, begin after an hour that is nearly over."""
+    if "schedule" in request.node.nodeid:
+        wait_until(lambda: time.time() % HOUR_S < HOUR_S - SCHEDULES_TAKE_S, "the next hour")
 
 
 @pytest.fixture
