@@ -1,9 +1,10 @@
 """Benchmark of the CPU time of all processes per job: both engines, BullMQ's worker, and another version of ours.
 
-    .venv/bin/python -m benchmarks.engines --against ../main --rounds 3
+    .venv/bin/python -m benchmarks.engines --against ../main --rounds 7
 
---against: a checkout of the other version. Every side is started anew on a fresh server, and warmed up. Prints medians
-and writes them to benchmarks/results/engines.json. See benchmarks/README.md.
+--against: a checkout of the other version. All sides run at the same time, each on a server of its own, and are
+measured in turns, so that a machine whose speed changes changes all of them. Prints medians, and those of the ratios
+within a round, and writes them to benchmarks/results/engines.json. See benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import argparse
 import statistics
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -21,7 +24,8 @@ from benchmarks.filling import passing, plain
 from benchmarks.probes import cpu_of, pinged
 from benchmarks.report import at_most, show_verdicts, write_results
 from benchmarks.trials import Server, check_all_completed, fresh_server, resume_and_wait, wait_until
-from benchmarks.workers import PEERS, QUEUE, peer_process
+from benchmarks.workers import PEERS, QUEUE, Peer, peer_process
+from spark_bull import NewJob
 
 ROOT: Final = Path(__file__).parents[1]
 PROGRAM: Final = ROOT / "benchmarks" / "one_engine.py"
@@ -56,84 +60,116 @@ class Side(NamedTuple):
     """A program that works on QUEUE of the server with a URL, and the PYTHONPATH that it gets."""
 
     program: list[str]
-    options: list[str]
+    options: tuple[str, ...] = ()
     root: Path = ROOT
 
     def command(self, url: str) -> list[str]:
         return ["env", f"PYTHONPATH={self.root}", *self.program, url, QUEUE, *self.options]
 
 
-def sides_of(kinds: list[str], against: Path | None, options: list[str]) -> dict[str, Side]:
-    """The sides by name. options: arguments of Worker, for the engine `stream`."""
+def sides_of(kinds: list[str], against: Path | None, variant: list[str]) -> dict[str, Side]:
+    """The sides by name. variant: arguments of a further worker of each kind."""
     sides = {}
     for kind in kinds:
-        engine, processor = ENGINES[kind]
-        program = [sys.executable, str(PROGRAM), engine, processor]
-        ours = Side(program, options if engine == "stream" else [])
+        ours = Side([sys.executable, str(PROGRAM), *ENGINES[kind]])
         sides[kind] = ours
+        if variant:
+            sides[f"{kind}, {' '.join(variant)}"] = ours._replace(options=tuple(variant))
         if against:
             sides[f"{kind}, other"] = ours._replace(root=against.resolve())
-    sides[BULLMQ] = Side(["node", str(PEERS / "bullmq_process.js")], ["100", "noop"])
+    sides[BULLMQ] = Side(["node", str(PEERS / "bullmq_process.js")], ("100", "noop"))
     return sides
 
 
-def measured(side: Side, jobs: int, warm_up: int) -> Used:
-    """Runs a worker on a fresh server, whose queue is filled while it is paused."""
-    with fresh_server() as server:
-        pid = int(server.client.info("server")["process_id"])
-        with peer_process(side.command(server.url)) as peer:
-            peer.expect("ready")
-            first = min(FIRST, warm_up)
-            for size in (first, warm_up - first):
-                server.queue.pause()
-                server.queue.add_many(passing(size))
-                resume_and_drain(server)
-            server.queue.pause()
-            server.queue.add_many(plain(jobs))
-            with pinged(server.port) as pings:
-                others, own, began = cpu_of(peer.pid), cpu_of_process(pid), time.perf_counter()
-                resume_and_wait(server, jobs)
-                seconds = time.perf_counter() - began
-                of_redis, used = cpu_of_process(pid) - own, cpu_of(peer.pid) - others
-        check_all_completed(server.client, range(warm_up + 1, warm_up + jobs + 1))
-    parts = (each / jobs * 1e6 for each in (of_redis, used.python, used.jvm, used.node))
-    redis_us, python, jvm, node = parts
-    return Used(redis_us + python + jvm + node, redis_us, python, jvm, node, jobs / seconds, pings.p99)
+@dataclass
+class Running:
+    """A worker on a server of its own. The queue is paused between measurements. added: the jobs added so far."""
+
+    server: Server
+    worker: Peer
+    added: int = 0
+
+    @property
+    def redis_pid(self) -> int:
+        return int(self.server.client.info("server")["process_id"])
+
+    def warm_up(self, jobs: int) -> None:
+        first = min(FIRST, jobs)
+        for size in (first, jobs - first):
+            self._add(passing(size), size)
+            self.server.queue.resume()
+            wait_until(lambda: not any(self.server.queue.counts().values()))
+
+    def measured(self, jobs: int) -> Used:
+        """Works off a queue that is filled while it is paused."""
+        server, ids, pid = self.server, range(self.added + 1, self.added + jobs + 1), self.redis_pid
+        self._add(plain(jobs), jobs)
+        with pinged(server.port) as pings:
+            others, own, began = cpu_of(self.worker.pid), cpu_of_process(pid), time.perf_counter()
+            resume_and_wait(server, jobs)
+            seconds = time.perf_counter() - began
+            of_redis, used = cpu_of_process(pid) - own, cpu_of(self.worker.pid) - others
+        server.queue.pause()
+        check_all_completed(server.client, ids)
+        server.queue.clean()
+        redis_us, python, jvm, node = (each / jobs * 1e6 for each in (of_redis, used.python, used.jvm, used.node))
+        return Used(redis_us + python + jvm + node, redis_us, python, jvm, node, jobs / seconds, pings.p99)
+
+    def _add(self, jobs: Iterable[NewJob], count: int) -> None:
+        self.server.queue.pause()
+        self.server.queue.add_many(jobs)
+        self.added += count
 
 
-def resume_and_drain(server: Server) -> None:
-    server.queue.resume()
-    wait_until(lambda: not any(server.queue.counts().values()))
+@contextmanager
+def running(side: Side) -> Iterator[Running]:
+    with fresh_server() as server, peer_process(side.command(server.url)) as worker:
+        worker.expect("ready")
+        yield Running(server, worker)
 
 
 def median_of(runs: list[Used]) -> Used:
     return Used(*map(statistics.median, zip(*runs, strict=True)))
 
 
+def ratio_of(runs: list[Used], others: list[Used], what: str) -> float:
+    """The median of the ratios of two sides within a round."""
+    pairs = zip(runs, others, strict=True)
+    return float(statistics.median(getattr(one, what) / getattr(other, what) for one, other in pairs))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", type=Path, help="a checkout of another version")
     parser.add_argument("--kinds", nargs="+", choices=list(ENGINES), default=list(ENGINES))
-    parser.add_argument("--options", nargs="+", default=[], help="arguments of Worker, such as maxJobsPerTrigger=50000")
-    parser.add_argument("--jobs", type=int, default=200_000)
+    parser.add_argument("--variant", nargs="+", default=[], help="arguments of further workers, such as chunk_size=250")
+    parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--warm-up", type=int, default=WARM_UP)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     runs: dict[str, list[Used]] = {}
-    print(f"{'':40}{'jobs/s':>9}" + "".join(f"{name:>9}" for name in Used._fields[:-2]) + f"{'PING 99 %':>12}")
-    for number in range(args.rounds):
-        for name, side in sides_of(args.kinds, args.against, args.options).items():
-            runs.setdefault(name, []).append(measured(side, args.jobs, args.warm_up))
-            show(f"{number + 1}: {name}", runs[name][-1])
-    found = {name: median_of(of_side) for name, of_side in runs.items()}
-    print("\nmedians, CPU time per job in us")
-    for name, used in found.items():
-        show(name, used)
-    theirs, stream = found[BULLMQ], next(iter(ENGINES))
+    print(f"{'':44}{'jobs/s':>9}" + "".join(f"{name:>9}" for name in Used._fields[:-2]) + f"{'PING 99 %':>12}")
+    with ExitStack() as stack:
+        sides = {
+            name: stack.enter_context(running(side))
+            for name, side in sides_of(args.kinds, args.against, args.variant).items()
+        }
+        for side in sides.values():
+            side.warm_up(args.warm_up)
+        for number in range(args.rounds):
+            for name, side in sides.items():
+                runs.setdefault(name, []).append(side.measured(args.jobs))
+                show(f"{number + 1}: {name}", runs[name][-1])
+    print("\nmedians, CPU time per job in us, and the ratios to BullMQ")
+    for name, of_side in runs.items():
+        show(name, median_of(of_side))
+        ratios = [f"{what} {ratio_of(of_side, runs[BULLMQ], what):.2f} x" for what in ("rate", "all", "redis")]
+        print(" " * 44 + ", ".join(ratios))
+    stream = next(iter(ENGINES))
     verdicts = [
-        at_most(f"{stream}, CPU of {what}, x BullMQ", most, getattr(found[stream], what) / getattr(theirs, what))
+        at_most(f"{stream}, CPU of {what}, x BullMQ", most, ratio_of(runs[stream], runs[BULLMQ], what))
         for what, most in (("all", ALL_TARGET), ("redis", REDIS_TARGET))
-        if stream in found
+        if stream in runs
     ]
     show_verdicts(verdicts)
     results = {name: [used._asdict() for used in of_side] for name, of_side in runs.items()}
@@ -142,7 +178,7 @@ def main() -> None:
 
 def show(name: str, used: Used) -> None:
     parts = "".join(f"{part:9.1f}" for part in used[:-2])
-    print(f"{name:40}{used.rate:9,.0f}{parts}{used.ping:9.1f} ms", flush=True)
+    print(f"{name:44}{used.rate:9,.0f}{parts}{used.ping:9.1f} ms", flush=True)
 
 
 if __name__ == "__main__":

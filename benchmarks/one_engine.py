@@ -19,6 +19,9 @@ from pyspark.sql.types import StringType
 
 from spark_bull import Worker
 
+#: The payloads of `filling.payload`.
+PAYLOAD = "id BIGINT, carrier STRING, origin STRING, note STRING, delay INT, ratio DOUBLE"
+
 
 def function(_job: Any) -> None:
     return None
@@ -41,6 +44,8 @@ def main() -> None:
     spark = session.config(map=quiet).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     chosen = {"function": function, "udf": udf, "frame": frame}[processor]
+    if processor == "udf":
+        given["payload_schema"] = PAYLOAD
     with Worker(spark, queue, chosen, url=url, engine=engine, progress=False, **given) as worker:
         print("ready", flush=True)
         sys.stdin.read()
