@@ -34,13 +34,16 @@ BULLMQ: Final = "BullMQ, 1 x 100"
 ALL_TARGET, REDIS_TARGET = 0.4, 0.43
 #: Jobs that warm up a JVM; a query has its largest micro-batches after them.
 WARM_UP: Final = 300_000
-#: Of these, those that come first, alone.
+#: Of these, those that come first, alone; and jobs before each measurement, as Spark's idle Python processes end.
 FIRST: Final = 10_000
+#: Slots of the engine `loop`, as in the benchmark `process`.
+SLOTS: Final = ("slots=2",)
 #: Arguments of one_engine.py, by the name of a side.
 ENGINES: Final = {
     "stream, function of DataFrames": ("stream", "frame"),
     "stream, UDF": ("stream", "udf"),
     "loop, function": ("loop", "function"),
+    "loop, UDF": ("loop", "udf"),
 }
 
 
@@ -71,10 +74,10 @@ def sides_of(kinds: list[str], against: Path | None, variant: list[str]) -> dict
     """The sides by name. variant: arguments of a further worker of each kind."""
     sides = {}
     for kind in kinds:
-        ours = Side([sys.executable, str(PROGRAM), *ENGINES[kind]])
+        ours = Side([sys.executable, str(PROGRAM), *ENGINES[kind]], SLOTS if kind.startswith("loop") else ())
         sides[kind] = ours
         if variant:
-            sides[f"{kind}, {' '.join(variant)}"] = ours._replace(options=tuple(variant))
+            sides[f"{kind}, {' '.join(variant)}"] = ours._replace(options=(*ours.options, *variant))
         if against:
             sides[f"{kind}, other"] = ours._replace(root=against.resolve())
     sides[BULLMQ] = Side(["node", str(PEERS / "bullmq_process.js")], ("100", "noop"))
@@ -94,16 +97,15 @@ class Running:
         return int(self.server.client.info("server")["process_id"])
 
     def warm_up(self, jobs: int) -> None:
-        first = min(FIRST, jobs)
-        for size in (first, jobs - first):
-            self._add(passing(size), size)
-            self.server.queue.resume()
-            wait_until(lambda: not any(self.server.queue.counts().values()))
+        self.add(passing(jobs), jobs)
+        self.server.queue.resume()
+        wait_until(lambda: not any(self.server.queue.counts().values()))
 
     def measured(self, jobs: int) -> Used:
         """Works off a queue that is filled while it is paused."""
+        self.warm_up(FIRST)
         server, ids, pid = self.server, range(self.added + 1, self.added + jobs + 1), self.redis_pid
-        self._add(plain(jobs), jobs)
+        self.add(plain(jobs), jobs)
         with pinged(server.port) as pings:
             others, own, began = cpu_of(self.worker.pid), cpu_of_process(pid), time.perf_counter()
             resume_and_wait(server, jobs)
@@ -115,7 +117,7 @@ class Running:
         redis_us, python, jvm, node = (each / jobs * 1e6 for each in (of_redis, used.python, used.jvm, used.node))
         return Used(redis_us + python + jvm + node, redis_us, python, jvm, node, jobs / seconds, pings.p99)
 
-    def _add(self, jobs: Iterable[NewJob], count: int) -> None:
+    def add(self, jobs: Iterable[NewJob], count: int) -> None:
         self.server.queue.pause()
         self.server.queue.add_many(jobs)
         self.added += count
@@ -155,6 +157,7 @@ def main() -> None:
             for name, side in sides_of(args.kinds, args.against, args.variant).items()
         }
         for side in sides.values():
+            side.warm_up(FIRST)
             side.warm_up(args.warm_up)
         for number in range(args.rounds):
             for name, side in sides.items():

@@ -23,6 +23,7 @@ from benchmarks.stock import stock_redis
 
 ROOT: Final = Path(__file__).parents[1]
 PROGRAM: Final = ROOT / "benchmarks" / "one_slot.py"
+BARE: Final = ROOT / "benchmarks" / "bare_slot.py"
 
 
 class Case(NamedTuple):
@@ -33,14 +34,21 @@ class Case(NamedTuple):
     jobs: int
     target_us: float = 0.0
 
+    @property
+    def is_bare(self) -> bool:
+        return self.kind.startswith("bare")
+
     def __str__(self) -> str:
         return f"{self.kind}, {self.chunk}"
 
 
 CASES: Final = (
+    Case("bare", 100, 40_000),
+    Case("bare", 200, 40_000),
     Case("function", 100, 40_000, 5.0),
     Case("function", 200, 40_000),
     Case("udf", 200, 40_000, 8.5),
+    Case("bare_demo", 200, 40_000),
     Case("demo", 200, 40_000, 19.5),
     Case("empty", 100, 10_000, 50.0),
 )
@@ -56,7 +64,8 @@ class Used(NamedTuple):
 def measured(case: Case, root: Path) -> Used:
     """Runs a slot of a version on a fresh server."""
     with stock_redis() as server:
-        command = [sys.executable, str(PROGRAM), case.kind, str(case.chunk), str(case.jobs), server.url]
+        program = BARE if case.is_bare else PROGRAM
+        command = [sys.executable, str(program), case.kind, str(case.chunk), str(case.jobs), server.url]
         environment = os.environ | {"PYTHONPATH": str(root)}
         done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
         return Used(**json.loads(done.stdout))
@@ -80,9 +89,10 @@ def main() -> None:
     for case in CASES:
         if case.kind not in args.kinds:
             continue
-        runs: dict[str, list[Used]] = {side: [] for side in sides}
+        measured_sides = {"ours": ROOT} if case.is_bare else sides
+        runs: dict[str, list[Used]] = {side: [] for side in measured_sides}
         for _ in range(args.rounds):
-            for side, root in sides.items():
+            for side, root in measured_sides.items():
                 runs[side].append(measured(case, root))
         found = {side: median_of(of_side) for side, of_side in runs.items()}
         for side, used in reversed(found.items()):
