@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from redis import Redis
 from redis.exceptions import MovedError
 
+from spark_bull.embedded import redis as embedded_redis
 from spark_bull.embedded.redis import EmbeddedRedis
 from tests.support.access import PASSWORD, USER, rules
 from tests.support.bare_python import bare_python
@@ -30,6 +31,7 @@ from tests.support.jvm import DRIVER_OPTIONS, LAUNCHER_OPTIONS
 from tests.support.node_peer import GRACE_S, NodePeer
 from tests.support.node_process import NodeProcess
 from tests.support.peers import NODE_DIRECTORY
+from tests.support.ports import own_ports
 from tests.support.redis_cluster import KINDS, RedisCluster, Sentinels, sentinels
 from tests.support.wait import wait_until
 from tools.build_zip import build
@@ -42,6 +44,8 @@ HOUR_S, SCHEDULES_TAKE_S = 3_600, 60
 # Time limits of Hypothesis would depend on the speed of the machine.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+# Of servers that the tests start.
+embedded_redis.random = own_ports  # type: ignore[assignment, attr-defined]
 # The Python that Spark starts, in the sessions of the tests and in those of the programs that they run.
 os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_python.sh")
 os.environ["SPARK_BULL_TEST_PYTHON"] = sys.executable
