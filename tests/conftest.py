@@ -38,8 +38,8 @@ from tools.build_zip import build
 
 REDIS_IMAGE = "redis:7.2-alpine"
 NODE_MAJOR = 18
-#: An hour, and more than a test of job schedulers takes on a busy machine, in s.
-HOUR_S, SCHEDULES_TAKE_S = 3_600, 60
+#: Half an hour, and more than a test of job schedulers takes on a busy machine, in s.
+HALF_HOUR_S, SCHEDULES_TAKE_S = 1_800, 60
 
 # Time limits of Hypothesis would depend on the speed of the machine.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -163,10 +163,10 @@ def client(admin_url: str) -> Iterator[Redis]:
 
 
 @pytest.fixture(autouse=True)
-def no_whole_hour_during_schedules(request: pytest.FixtureRequest) -> None:
-    """Tests of job schedulers, whose next times are whole hours, begin after an hour that is nearly over."""
+def no_half_hour_during_schedules(request: pytest.FixtureRequest) -> None:
+    """Tests of job schedulers, whose next times are whole or half hours, begin after one that is near."""
     if "schedule" in request.node.nodeid:
-        wait_until(lambda: time.time() % HOUR_S < HOUR_S - SCHEDULES_TAKE_S, "the next hour")
+        wait_until(lambda: time.time() % HALF_HOUR_S < HALF_HOUR_S - SCHEDULES_TAKE_S, "the next half hour")
 
 
 @pytest.fixture
