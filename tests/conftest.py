@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -167,6 +169,19 @@ def no_half_hour_during_schedules(request: pytest.FixtureRequest) -> None:
     """Tests of job schedulers, whose next times are whole or half hours, begin after one that is near."""
     if "schedule" in request.node.nodeid:
         wait_until(lambda: time.time() % HALF_HOUR_S < HALF_HOUR_S - SCHEDULES_TAKE_S, "the next half hour")
+
+
+@pytest.fixture
+def own_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What is logged, but nothing of the threads that earlier tests have left."""
+    left = {*threading.enumerate()} - {threading.current_thread()}
+
+    def is_own(_record: logging.LogRecord) -> bool:
+        return threading.current_thread() not in left
+
+    caplog.handler.addFilter(is_own)
+    yield caplog
+    caplog.handler.removeFilter(is_own)
 
 
 @pytest.fixture
