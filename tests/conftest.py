@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -20,6 +22,7 @@ from hypothesis import HealthCheck, settings
 from redis import Redis
 from redis.exceptions import MovedError
 
+from spark_bull.embedded import redis as embedded_redis
 from spark_bull.embedded.redis import EmbeddedRedis
 from tests.support.access import PASSWORD, USER, rules
 from tests.support.bare_python import bare_python
@@ -30,18 +33,21 @@ from tests.support.jvm import DRIVER_OPTIONS, LAUNCHER_OPTIONS
 from tests.support.node_peer import GRACE_S, NodePeer
 from tests.support.node_process import NodeProcess
 from tests.support.peers import NODE_DIRECTORY
+from tests.support.ports import own_ports
 from tests.support.redis_cluster import KINDS, RedisCluster, Sentinels, sentinels
 from tests.support.wait import wait_until
 from tools.build_zip import build
 
 REDIS_IMAGE = "redis:7.2-alpine"
 NODE_MAJOR = 18
-#: An hour, and more than a test of job schedulers takes on a busy machine, in s.
-HOUR_S, SCHEDULES_TAKE_S = 3_600, 60
+#: Half an hour, and more than a test of job schedulers takes on a busy machine, in s.
+HALF_HOUR_S, SCHEDULES_TAKE_S = 1_800, 60
 
 # Time limits of Hypothesis would depend on the speed of the machine.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+# Of servers that the tests start.
+embedded_redis.random = own_ports  # type: ignore[assignment, attr-defined]
 # The Python that Spark starts, in the sessions of the tests and in those of the programs that they run.
 os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_python.sh")
 os.environ["SPARK_BULL_TEST_PYTHON"] = sys.executable
@@ -159,10 +165,23 @@ def client(admin_url: str) -> Iterator[Redis]:
 
 
 @pytest.fixture(autouse=True)
-def no_whole_hour_during_schedules(request: pytest.FixtureRequest) -> None:
-    """Tests of job schedulers, whose next times are whole hours, begin after an hour that is nearly over."""
+def no_half_hour_during_schedules(request: pytest.FixtureRequest) -> None:
+    """Tests of job schedulers, whose next times are whole or half hours, begin after one that is near."""
     if "schedule" in request.node.nodeid:
-        wait_until(lambda: time.time() % HOUR_S < HOUR_S - SCHEDULES_TAKE_S, "the next hour")
+        wait_until(lambda: time.time() % HALF_HOUR_S < HALF_HOUR_S - SCHEDULES_TAKE_S, "the next half hour")
+
+
+@pytest.fixture
+def own_log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    """What is logged, but nothing of the threads that earlier tests have left."""
+    left = {*threading.enumerate()} - {threading.current_thread()}
+
+    def is_own(_record: logging.LogRecord) -> bool:
+        return threading.current_thread() not in left
+
+    caplog.handler.addFilter(is_own)
+    yield caplog
+    caplog.handler.removeFilter(is_own)
 
 
 @pytest.fixture

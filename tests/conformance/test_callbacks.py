@@ -169,7 +169,7 @@ def test_one_callback_waits_for_the_jobs_of_all_queues(
 
 
 def test_an_aborted_write_leaves_a_callback_only_if_it_has_added_jobs(
-    bench: WorkBench, options: Any, report: BullQueue, caplog: pytest.LogCaptureFixture
+    bench: WorkBench, options: Any, report: BullQueue, own_log: pytest.LogCaptureFixture
 ) -> None:
     sink = Sink(options(), ROWS)
     sink.task(rows(0, 1, 2))
@@ -177,7 +177,7 @@ def test_an_aborted_write_leaves_a_callback_only_if_it_has_added_jobs(
     sink = Sink(options(delivery="at-least-once"), ROWS)
     sink.abort()
     assert not any(report.counts().values())
-    assert not caplog.records
+    assert not own_log.records
 
     sink = Sink(options(delivery="at-least-once"), ROWS)
     sink.task(rows(0))
@@ -185,7 +185,7 @@ def test_an_aborted_write_leaves_a_callback_only_if_it_has_added_jobs(
     assert complete_all(bench) == 1
     job = callback(report)
     assert job.state == "waiting-children"
-    assert f"job {job.id} of queue report" in caplog.text
+    assert f"job {job.id} of queue report" in own_log.text
 
 
 @each_delivery
@@ -195,7 +195,7 @@ def test_an_abort_after_the_registration_leaves_the_callback(
     options: Any,
     report: BullQueue,
     monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    own_log: pytest.LogCaptureFixture,
     delivery: str,
     numbers: tuple[int, ...],
 ) -> None:
@@ -211,7 +211,7 @@ def test_an_abort_after_the_registration_leaves_the_callback(
         with pytest.raises(ConnectionLost, match="don't run this write again"):
             sink.commit()
     sink.abort()
-    assert not caplog.records
+    assert not own_log.records
     bench.queue.recover()
     assert complete_all(bench) == len(numbers)
     assert callback(report).state == "prioritized"

@@ -50,10 +50,10 @@ class Blocked:
         self.saw_cancelled: list[bool] = []
 
     def function(self, job: RunningJob) -> str:
-        self.started.append(job.id)
-        if not job.data.get("block"):
-            return "done"
         try:
+            self.started.append(job.id)
+            if not job.data.get("block"):
+                return "done"
             for _ in range(int(10 * PATIENCE_S)):
                 time.sleep(0.1)
         except BaseException as error:
@@ -93,20 +93,26 @@ def failed_reasons(queue: BullQueue) -> dict[str, str | None]:
 @each_kind
 @each_dialect
 def test_a_job_that_is_cancelled_is_interrupted_and_fails_without_a_further_attempt(
-    queue: BullQueue, kind: str
+    queue: BullQueue, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = queue.add({"block": True}, attempts=3)
     blocked = Blocked()
+    requested = threading.Event()
+
+    def read(handle: QueueHandle, job_ids: Sequence[str]) -> dict[str, CancelRequest]:
+        return cancel_requests(handle, job_ids) if requested.is_set() else {}
 
     def cancel() -> None:
         wait_until(lambda: blocked.started, "the job to start")
         queue.cancel(job_id, "the customer has left")
         queue.cancel(job_id, "the customer has left")
+        requested.set()
         wait_until(lambda: queue.counts()["failed"], "the job to fail")
         wait_until(lambda: blocked.raised, "the processor to be interrupted")
         other = queue.add({})
         wait_until(lambda: queue.counts()["completed"], f"job {other} to be processed afterwards")
 
+    monkeypatch.setattr(cancel_reader, "cancel_requests", read)
     process(queue, kind, blocked, cancel)
     assert failed_reasons(queue) == {job_id: "cancelled: the customer has left"}
     assert blocked.started.count(job_id) == 1

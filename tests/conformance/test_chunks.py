@@ -182,7 +182,7 @@ def test_a_large_chunk_is_returned_in_several_scripts_in_its_order(queue: BullQu
             claim = slot.work(None, more, claim.token)
         assert queue.counts()["active"] == jobs
         slot.end()
-        with script_work(client) as work:
+        with script_work(client, prefix=queue.handle.keys.base) as work:
             slot.return_held()
     assert queue.counts()["active"] == 0
     assert [job.parsed()["n"] for job in queue.page("wait")] == list(range(jobs + 3))

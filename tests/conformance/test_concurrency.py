@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.errors import DelayedError, RateLimitError, UnrecoverableError
+from spark_bull.errors import DelayedError, JobTimeout, RateLimitError, UnrecoverableError
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import rescue, work
@@ -236,11 +236,29 @@ def test_a_coroutine_that_ignores_its_cancellation_completes(queue: BullQueue) -
     assert [job.returnvalue for job in queue.page("completed")] == ["done anyway"]
 
 
-def test_a_function_that_exceeds_its_timeout_is_interrupted(queue: BullQueue) -> None:
-    interrupted = threading.Event()
+class Timeouts:
+    """The clock by which functions in threads exceed their timeouts: it stands still unless a test lets time pass."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._now_s = time.monotonic()
+        monkeypatch.setattr("spark_bull.worker.job.job_threads.monotonic_s", lambda: self._now_s)
+
+    def pass_by(self) -> None:
+        """Lets more time pass than any timeout of a test is long."""
+        self._now_s += 60
+
+
+@pytest.fixture
+def timeouts(monkeypatch: pytest.MonkeyPatch) -> Timeouts:
+    return Timeouts(monkeypatch)
+
+
+def test_a_function_that_exceeds_its_timeout_is_interrupted(queue: BullQueue, timeouts: Timeouts) -> None:
+    started, interrupted = threading.Event(), threading.Event()
 
     def processor(job: RunningJob) -> None:
         try:
+            started.set()
             while True:
                 time.sleep(0.001)
         except BaseException:
@@ -249,6 +267,8 @@ def test_a_function_that_exceeds_its_timeout_is_interrupted(queue: BullQueue) ->
 
     add(queue, 1)
     with OurWorker(queue.handle, processor, concurrency=2, timeout_ms=20):
+        assert started.wait(PATIENCE_S)
+        timeouts.pass_by()
         until(lambda: queue.counts()["failed"] == 1, "the timeout")
         assert interrupted.wait(PATIENCE_S)
     (job,) = queue.page("failed")
@@ -273,16 +293,25 @@ def test_a_function_of_the_main_thread_that_swallows_its_timeout_is_interrupted_
     assert job.failed_reason == "expected the job to take 20 ms at most (its timeout), it took longer"
 
 
-def test_functions_that_block_beyond_their_timeout_hold_no_place_until_there_are_too_many(queue: BullQueue) -> None:
+def test_functions_that_block_beyond_their_timeout_hold_no_place_until_there_are_too_many(
+    queue: BullQueue, timeouts: Timeouts
+) -> None:
     blocked = threading.Event()
     started: list[int] = []
 
     def processor(job: RunningJob) -> None:
-        started.append(job.data["n"])
-        blocked.wait(PATIENCE_S)
+        try:
+            started.append(job.data["n"])
+            blocked.wait(PATIENCE_S)
+        except JobTimeout:
+            # It was interrupted before it has blocked, or afterwards.
+            blocked.wait(PATIENCE_S)
 
     add(queue, 6)
     with OurWorker(queue.handle, processor, concurrency=2, timeout_ms=20):
+        for running in (2, 4):
+            until(lambda running=running: len(started) == running, "jobs to have started")  # type: ignore[misc]
+            timeouts.pass_by()
         until(lambda: queue.counts()["failed"] == 4, "four jobs to exceed their timeout")
         assert len(started) == 4
         blocked.set()

@@ -22,6 +22,7 @@ from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.process.claim import work
 from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.queue.process.service_verbs import promote_due
 from spark_bull.services.promoter import Promoter
@@ -692,13 +693,12 @@ def test_a_node_worker_promotes_and_processes_what_was_delayed(
     peer_of = node(peer.alias, prefix=prefix)
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
         add(queue, ["a"] * 6)
-        limits = GroupLimits("tenant", max=2, duration_ms=500)
-        gate = threading.Event()
-        with OurWorker(queue.handle, lambda job: gate.wait(60), concurrency=8, group=limits):
-            wait_until(lambda: queue.counts()["delayed"] == 4, "the other jobs to be delayed")
-            peer_of.call("process", queue="q", concurrency=4)
-            gate.set()
-            wait_until(all_completed(queue, 6), "all jobs to complete")
+        ours = settings(GroupLimits("tenant", max=2, duration_ms=500))
+        found = work(queue.handle, ours, None, 8)
+        assert queue.counts()["delayed"] == 4
+        peer_of.call("process", queue="q", concurrency=4)
+        work(queue.handle, ours, completed(found), 0)
+        wait_until(all_completed(queue, 6), "all jobs to complete")
 
 
 # the option

@@ -133,7 +133,7 @@ def test_jobs_that_enter_between_the_chunks_of_a_window_cause_no_reads_by_id(
     filled.put("wait", numbered(1, count))
     read = _reads(monkeypatch, lambda read: None)
     found: list[bytes] = []
-    with script_work(filled.client) as scripts:
+    with script_work(filled.client, prefix=filled.queue.handle.keys.base) as scripts:
         for chunk in read_jobs(filled.queue.handle, ["wait"], chunk_size=size):
             found += chunk.ids
             if len(chunk.ids) == size:

@@ -134,7 +134,7 @@ def test_a_job_from_before_the_window_is_examined_once_also_where_many_have_fini
     groups = [700, 1, 499, 1_000, 2, 800, 300]
     ids = bench.crowd([first_ms + number for number, count in enumerate(groups) for _ in range(count)])
     ledger = bench.ledger()
-    with script_work(client) as scripts:
+    with script_work(client, prefix=bench.handle.keys.base) as scripts:
         discover_all(ledger)
     assert entries(ledger) == of("completed", sorted(ids, key=lambda i: (bench.score("completed", i), i.encode())))
     # ZRANGE reads each job once, and RPUSH writes it; a script has some 50 arguments more.

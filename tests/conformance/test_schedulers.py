@@ -482,11 +482,11 @@ def test_bull_refuses_what_it_can_not_store(bench: WorkBench, arguments: dict[st
 
 
 @not_bull_1
-def test_a_very_short_interval_is_warned_about(bench: WorkBench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_very_short_interval_is_warned_about(bench: WorkBench, own_log: pytest.LogCaptureFixture) -> None:
     bench.queue.upsert_scheduler("fine", every=100)
-    assert caplog.records == []
+    assert own_log.records == []
     bench.queue.upsert_scheduler("quick", every=99)
-    (record,) = caplog.records
+    (record,) = own_log.records
     assert "more often than every 100 ms, such as quick" in record.getMessage()
 
 

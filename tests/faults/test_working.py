@@ -312,7 +312,7 @@ def test_the_counters_of_groups_are_right_after_a_worker_was_killed(
         limits = GroupLimits("tenant", concurrency=2)
         with (
             Promoter(redis_url, ["q"], check_ms=100, prefix=prefix, protocol=protocol),
-            OurWorker(queue.handle, count, concurrency=8, lock_ms=1_000, group=limits),
+            OurWorker(queue.handle, count, concurrency=8, lock_ms=HOUR_MS, group=limits),
         ):
             wait_until(lambda: queue.counts()["completed"] == 30, "all jobs to complete")
         assert max(most.values()) <= 2, most

@@ -29,14 +29,14 @@ def test_events_of_bullmq_have_no_gap_when_the_connection_is_lost(own_redis: Cal
 
 
 def test_a_reader_that_is_slower_than_the_stream_is_trimmed_is_warned(
-    own_redis: Callable[..., EmbeddedRedis], caplog: pytest.LogCaptureFixture
+    own_redis: Callable[..., EmbeddedRedis], own_log: pytest.LogCaptureFixture
 ) -> None:
     server = own_redis()
     with (
         Redis.from_url(server.url) as client,
         BullQueue("q", url=server.url, protocol="bullmq") as queue,
         queue.events(timeout_s=0) as events,
-        caplog.at_level(logging.WARNING, "spark_bull"),
+        own_log.at_level(logging.WARNING, "spark_bull"),
     ):
         first = queue.publish("tick")
         assert [event.id for event in events.read(0)] == [first]
@@ -45,10 +45,10 @@ def test_a_reader_that_is_slower_than_the_stream_is_trimmed_is_warned(
                 pipeline.xadd("bull:q:events", {"event": "tick"})
             pipeline.execute()
         assert len(events.read(0)) == 1_000
-        assert caplog.text == ""
+        assert own_log.text == ""
         client.xtrim("bull:q:events", maxlen=1_500, approximate=False)
         assert len(events.read(0)) == 1_000
-        assert "may be missing: the stream was trimmed faster than it was read" in caplog.text
+        assert "may be missing: the stream was trimmed faster than it was read" in own_log.text
 
 
 def test_a_lost_connection_to_channels_is_made_again_with_a_warning(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ import redis
 from spark_bull.embedded.redis import COMPACT_SETTING, COMPACT_UP_TO, EmbeddedRedis, redis_server
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.bull_queue import BullQueue
+from tests.support.ports import BUS_DISTANCE, own_ports
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -254,17 +255,20 @@ def test_redis_accepts_every_line_of_our_development_configuration() -> None:
 
 def test_a_cluster_gets_a_port_whose_bus_port_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[socket.socket] = []
+    choose_any = own_ports.randrange
 
     def choose(low: int, high: int) -> int:
         """Two ports: another program listens on the bus port of the first one."""
-        port = random.randint(low, high - 1)
-        if not taken:
-            bus = socket.create_server(("127.0.0.1", port + 10_000))
-            taken.append(bus)
+        port = choose_any(low, high)
+        while not taken:
+            with suppress(OSError):
+                taken.append(socket.create_server(("127.0.0.1", port + BUS_DISTANCE)))
+                break
+            port = choose_any(low, high)
         return port
 
     monkeypatch.setattr("spark_bull.embedded.redis.random.randrange", choose)
     with EmbeddedRedis({"cluster-enabled": "yes"}) as server:
         assert server.running
-        assert server.port + 10_000 != taken[0].getsockname()[1]
+        assert server.port + BUS_DISTANCE != taken[0].getsockname()[1]
     taken[0].close()

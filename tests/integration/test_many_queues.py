@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from threading import current_thread
 from threading import enumerate as running_threads
 from typing import Any
@@ -31,9 +32,17 @@ from spark_bull.store.connection import Command, Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import TOGETHER, LargeStep, Steps, run, run_all, run_together
 from spark_bull.web import queue_access, scans
+from spark_bull.web.page import all_jobs
 from tests.support.wait import wait_until
 from tests.support.web import READING, Web, serving
 from tests.support.work_bench import DIALECTS
+
+
+@pytest.fixture(autouse=True)
+def no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, a request reads all queues of its page."""
+    monkeypatch.setattr(queue_access, "READING_S", inf)
+    monkeypatch.setattr(all_jobs, "READING_S", inf)
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ each_dialect = pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
 
 
 @pytest.fixture
-def said(caplog: pytest.LogCaptureFixture) -> Said:
-    return lambda: [record.getMessage() for record in caplog.records]
+def said(own_log: pytest.LogCaptureFixture) -> Said:
+    return lambda: [record.getMessage() for record in own_log.records]
 
 
 def options(redis_url: str, prefix: str, queue: str, **more: str) -> dict[str, str]:

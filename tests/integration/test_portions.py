@@ -85,7 +85,7 @@ def test_a_range_of_times_is_read_without_the_other_jobs(bench: WorkBench, desce
     bench.queue.add_many([NewJob(n, run_at=now + HOUR_MS + n * 1_000, job_id=f"j{n}") for n in range(500)])
     times = {job.id: job.run_at or 0 for job in bench.queue.page("delayed")}
     since, until = times["j100"], times["j119"]
-    with script_work(bench.client) as scripts:
+    with script_work(bench.client, prefix=bench.handle.keys.base) as scripts:
         found = ids_of(bench, "delayed", wanted=JobFilter(since=since, until=until), descending=descending, limit=20)
     expected = [f"j{n}" for n in range(100, 120)]
     assert found == (expected[::-1] if descending else expected)

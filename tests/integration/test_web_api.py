@@ -635,7 +635,7 @@ def next_event(lines: Iterator[str]) -> dict[str, Any]:
 
 @bullmq
 def test_a_server_that_stops_ends_its_streams(
-    queue: BullQueue, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+    queue: BullQueue, redis_url: str, prefix: str, own_log: pytest.LogCaptureFixture
 ) -> None:
     queue.add(1)
     with (
@@ -644,7 +644,7 @@ def test_a_server_that_stops_ends_its_streams(
     ):
         web.server.should_exit = True
         assert [line for line in answer.iter_lines() if line.startswith("data")] == []
-    assert caplog.text == ""
+    assert own_log.text == ""
 
 
 @bullmq

@@ -176,7 +176,7 @@ def test_a_forged_or_expired_session_is_none(
     cookie = access.open_session(Role.WRITE)
     assert access.session_of(cookie) is not None
     assert Access(WebSettings(write_token=WRITE_TOKEN)).session_of(cookie) is None
-    monkeypatch.setattr("spark_bull.web.access.time.time", lambda: float(expires) + 10)
+    monkeypatch.setattr("spark_bull.web.access.time.time", lambda: float(expires) + 3_600)
     assert access.session_of(cookie) is None
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -21,6 +21,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.support.wait import PATIENCE_S, wait_until
 
+T = TypeVar("T")
 #: Pictures of pages, which `make clean` deletes.
 PICTURES = Path(__file__).parents[2] / "artifacts" / "page"
 DESKTOP, PHONE = (1280, 900), (390, 844)
@@ -48,6 +49,20 @@ def chromium() -> Iterator[webdriver.Chrome]:
     with webdriver.Chrome(options, Service(driver)) as opened:
         opened.set_page_load_timeout(PATIENCE_S)
         yield opened
+
+
+def until(condition: Callable[[], T], what: str) -> T:
+    """Waits for a condition, which may find elements that the browser is just replacing."""
+
+    def met() -> T | None:
+        try:
+            return condition()
+        except WebDriverException:
+            return None
+
+    met_at_last = wait_until(met, what)
+    assert met_at_last is not None
+    return met_at_last
 
 
 class Browser:
@@ -97,13 +112,10 @@ class Browser:
         """Waits for an element that can be seen."""
 
         def visible() -> WebElement | None:
-            try:
-                found = self.driver.find_elements(By.CSS_SELECTOR, selector)
-                return next((element for element in found if element.is_displayed()), None)
-            except StaleElementReferenceException:
-                return None
+            found = self.driver.find_elements(By.CSS_SELECTOR, selector)
+            return next((element for element in found if element.is_displayed()), None)
 
-        found = wait_until(visible, f"{selector} on {self.driver.current_url}")
+        found = until(visible, f"{selector} on {self.driver.current_url}")
         assert found is not None
         return found
 
@@ -114,13 +126,10 @@ class Browser:
         """Clicks an element, again if the page has replaced it meanwhile."""
 
         def clicked() -> bool:
-            try:
-                self.find(selector).click()
-            except WebDriverException:
-                return False
+            self.find(selector).click()
             return True
 
-        wait_until(clicked, f"a click on {selector}")
+        until(clicked, f"a click on {selector}")
 
     @property
     def text(self) -> str:
@@ -129,10 +138,10 @@ class Browser:
         return found
 
     def wait_for(self, text: str) -> None:
-        wait_until(lambda: text in self.text, f"{text!r} on {self.driver.current_url}")
+        until(lambda: text in self.text, f"{text!r} on {self.driver.current_url}")
 
     def wait_for_notice(self, text: str) -> None:
-        wait_until(lambda: text in self.find("#notice").text, f"the notice {text!r}")
+        until(lambda: text in self.find("#notice").text, f"the notice {text!r}")
 
     def press(self, *keys: str) -> None:
         """Presses keys, wherever the focus is."""

@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 from typing import Final
 
 #: On 127.0.0.1, no server has it.
 UNUSED_PORT: Final = 1
+#: The bus port of a cluster's node is higher by this.
+BUS_DISTANCE: Final = 10_000
+
+
+class OwnPorts:
+    """Chooses ports that no other process of the test run chooses, and none of them twice.
+
+    A port is free until its server starts, and again while the server restarts: another one could take it.
+    """
+
+    def __init__(self) -> None:
+        self._process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        self._processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        self._chosen: set[int] = set()
+        # Hypothesis gives the shared random numbers of all processes the same seed.
+        self._random = random.SystemRandom()
+
+    def randrange(self, first: int, last: int) -> int:
+        """A port from `first` to below `last`."""
+        own = range(first + (self._process - first) % self._processes, last, self._processes)
+        port = self._random.choice([port for port in own if port not in self._chosen])
+        self._chosen.update((port - BUS_DISTANCE, port, port + BUS_DISTANCE))
+        return port
+
+
+#: For all servers of this process.
+own_ports: Final = OwnPorts()
 
 
 def new_listener() -> socket.socket:
@@ -18,6 +46,6 @@ def new_listener() -> socket.socket:
     """
     while True:
         try:
-            return socket.create_server(("127.0.0.1", random.randrange(20_000, 32_000)))
+            return socket.create_server(("127.0.0.1", own_ports.randrange(20_000, 32_000)))
         except OSError:
             continue

@@ -29,8 +29,8 @@ class RunningCommand:
 
     def _read(self, output: int) -> None:
         # Linux reports the end of the process in a terminal as an error.
-        with suppress(OSError):
-            while part := os.read(output, 65_536):
+        with suppress(OSError), open(output, "rb", buffering=0) as printed:
+            while part := printed.read(65_536):
                 self._printed += part
 
     @property
@@ -76,4 +76,3 @@ def running_command(*arguments: str, terminal: bool = False) -> Iterator[Running
     finally:
         process.kill()
         process.wait(PATIENCE_S)
-        os.close(ours)

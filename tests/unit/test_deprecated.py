@@ -108,12 +108,12 @@ def test_an_old_name_of_an_option_sets_it(option: Option, scope: str) -> None:
         parse_options({old: "5", new: "5"}, scope)
 
 
-def test_an_old_option_of_spark_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_old_option_of_spark_is_logged_once(own_log: pytest.LogCaptureFixture) -> None:
     """Python shows no DeprecationWarning of a module of pyspark."""
     pyspark = {"__name__": "pyspark.sql.worker.write_into_data_source", "parse_options": parse_options, "WRITE": WRITE}
     use = "parse_options({'queue': 'q', 'uniqueBy': 'id', 'uniqueFor': '5'}, WRITE)"
     assert warned(lambda: eval(use, pyspark)) == []
-    texts = [(record.name, record.levelname, record.getMessage()) for record in caplog.records]
+    texts = [(record.name, record.levelname, record.getMessage()) for record in own_log.records]
     assert texts == [("spark_bull", "WARNING", "`uniqueFor` is called `uniqueForMs` now: the old name works until 2.0")]
 
 

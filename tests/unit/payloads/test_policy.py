@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import subprocess
 import sys
 from collections.abc import Iterator
 from multiprocessing import get_context
@@ -217,8 +218,14 @@ class OfProcess(LocalFileSystem):
 
 
 def test_a_fork_opens_the_file_system_anew(tmp_path: Path) -> None:
+    code = f"from tests.unit.payloads.test_policy import open_in_a_fork; open_in_a_fork({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3], check=True)
+
+
+def open_in_a_fork(folder: str) -> None:
+    """Runs in a separate program, since pytest must not be forked."""
     fsspec.register_implementation("of-process", OfProcess, clobber=True)
-    policy = PayloadPolicy((), f"of-process://{tmp_path}", 100)
+    policy = PayloadPolicy((), f"of-process://{folder}", 100)
     kept = policy.kept(MAIL, "data", LARGE, "1")
     fork = get_context("fork").Process(target=policy.opened, args=(MAIL, "data", "7", kept))
     fork.start()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 from threading import Event
 
+import pytest
+
 from spark_bull.process.worker_progress import WorkerProgress
 from spark_bull.progress_line import ProgressLine
 from spark_bull.worker.slot.status import WorkerStatus
+from tests.support.wait import PATIENCE_S
 
 
 class Terminal(io.StringIO):
@@ -25,7 +28,7 @@ def test_a_line_on_a_terminal_is_replaced_and_not_wrapped() -> None:
 
     line = ProgressLine(text, 0.001, stream)
     line.start()
-    assert shown.wait(60)
+    assert shown.wait(PATIENCE_S)
     line.stop(lambda: "done")
     *updates, last = stream.getvalue().split("\r\033[K")[1:]
     assert updates
@@ -42,7 +45,8 @@ def test_a_line_without_a_last_text_is_removed_from_a_terminal() -> None:
     assert stream.getvalue() == "\r\033[K"
 
 
-def test_elsewhere_only_the_last_line_of_a_short_progress_is_written() -> None:
+def test_elsewhere_only_the_last_line_of_a_short_progress_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_bull.progress_line._LOG_S", PATIENCE_S)
     stream = io.StringIO()
     line = ProgressLine(lambda: "now", 0.001, stream)
     assert not line.in_place
@@ -56,7 +60,8 @@ class Stopped:
         return WorkerStatus("stopped", completed=100, lag=3)
 
 
-def test_a_stopped_worker_shows_no_rate_and_no_slots() -> None:
+def test_a_stopped_worker_shows_no_rate_and_no_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_bull.process.worker_progress._INTERVAL_S", PATIENCE_S)
     stream = Terminal()
     progress = WorkerProgress(Stopped(), stream)
     progress.start()

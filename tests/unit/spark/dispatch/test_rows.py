@@ -326,7 +326,7 @@ def test_columns_in_job_columns_are_settings_and_not_payload() -> None:
     assert rows == {"priority": [5, None], "delay": [10, None], "data": ['{"name":"Ada","note":"x"}', "{}"]}
 
 
-def test_payload_columns_named_like_settings_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_payload_columns_named_like_settings_are_reported_once(own_log: pytest.LogCaptureFixture) -> None:
     rows_module._warn_of_settings.cache_clear()
     schema = struct(Name=STRING, note=STRING, delay=INT)
     for _ in range(3):
@@ -335,7 +335,7 @@ def test_payload_columns_named_like_settings_are_reported_once(caplog: pytest.Lo
         plan(schema, jobColumns="delay")
         plan(schema, jobColumns="")
         plan(struct(data=STRING, delay=INT))
-    (said,) = caplog.messages
+    (said,) = own_log.messages
     assert "including the columns `Name`, `delay`: list those that are settings" in said
 
 

@@ -56,17 +56,17 @@ def test_texts_are_bounded(clock: list[float]) -> None:
 
 
 def test_the_driver_logs_each_failure_once_and_a_few_a_minute(
-    clock: list[float], caplog: pytest.LogCaptureFixture
+    clock: list[float], own_log: pytest.LogCaptureFixture
 ) -> None:
     found, log = Failures(), FailureLog("w")
     found.add("mail", outcomes(1))
     reports = [{"slot": slot, "started": 1, "failures": found.as_report()} for slot in range(MOST)] + [
         {"slot": 9, "started": 1}
     ]
-    with caplog.at_level(logging.WARNING):
+    with own_log.at_level(logging.WARNING):
         log.log_reports(reports)
         log.log_reports(reports)
-    first, *others = [record.getMessage() for record in caplog.records]
+    first, *others = [record.getMessage() for record in own_log.records]
     assert len(others) == MOST - 1
     assert first.startswith("worker w: job 0 of queue mail failed: reason 0; of further failures only a few a minute")
     assert first.endswith("\nthe last trace")
