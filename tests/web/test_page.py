@@ -231,6 +231,37 @@ def test_selected_jobs_stay_selected_while_the_page_changes(browser: Browser, si
     assert (queue.counts()["failed"], queue.counts()["wait"]) == (0, 1)
 
 
+#: Keeps the answers to refreshes from the page, until `release` is called.
+HOLD_REFRESHES = """
+const real = window.fetch;
+window.held = [];
+window.fetch = async (url, options) => {
+  const answer = await real(url, options);
+  if (options?.headers?.["x-refresh"]) await new Promise((release) => window.held.push(release));
+  return answer;
+};
+"""
+
+
+def test_a_refresh_from_before_a_form_does_not_undo_what_the_form_shows(browser: Browser, site: Site) -> None:
+    queue = site.queue("late")
+    for job_id in ("one", "two"):
+        queue.add({}, job_id=job_id)
+        queue.fail(job_id, "no route to host")
+    browser.open("/queues/late?state=failed")
+    browser.driver.execute_script(HOLD_REFRESHES)
+    queue.add({}, job_id="three")
+    wait_until(lambda: browser.driver.execute_script("return held.length") == 1, "a refresh")
+    browser.click("input[aria-label='Select job one']")
+    browser.click("#retry-selected")
+    browser.wait_for_notice("Retried 1 of 1 jobs")
+    browser.driver.execute_script("held[0]()")
+    # A refresh begins when the one before is over.
+    wait_until(lambda: browser.driver.execute_script("return held.length") == 2, "the next refresh")
+    shown = "return [...document.querySelectorAll('[id^=job-]')].map((row) => row.id)"
+    assert browser.driver.execute_script(shown) == ["job-two"]
+
+
 def test_texts_of_jobs_are_never_markup(browser: Browser, site: Site) -> None:
     name = f"hostile {SCRIPT}"
     queue = site.queue(name)
