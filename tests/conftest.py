@@ -30,6 +30,7 @@ from tests.support.jvm import DRIVER_OPTIONS, LAUNCHER_OPTIONS
 from tests.support.node_peer import GRACE_S, NodePeer
 from tests.support.node_process import NodeProcess
 from tests.support.peers import NODE_DIRECTORY
+from tests.support.ports import own_ports
 from tests.support.redis_cluster import KINDS, RedisCluster, Sentinels, sentinels
 from tests.support.wait import wait_until
 from tools.build_zip import build
@@ -91,6 +92,12 @@ def need(condition: object, reason: str) -> None:
     if os.environ.get("CI"):
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_ports() -> Iterator[None]:
+    with own_ports():
+        yield
 
 
 @pytest.fixture(scope="session")

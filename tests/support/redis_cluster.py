@@ -18,6 +18,8 @@ from tests.support.wait import wait_until
 #: Kinds of Redis with which parts of the suite run again.
 KINDS = ("acl", "cluster", "sentinel")
 SLOTS = 16_384
+#: How far the port of a node's bus is above its own.
+BUS = 10_000
 #: A lost primary is replaced after this time. A busy machine may not look like a lost one.
 NODE_TIMEOUT_MS = 3_000
 
@@ -37,8 +39,8 @@ class RedisCluster:
     ) -> None:
         own = {"cluster-enabled": "yes", "cluster-node-timeout": str(NODE_TIMEOUT_MS), **(config or {})}
         ports = [{"cluster-announce-port": str(port)} for port in announced] or [{}] * primaries
-        self.primaries = [EmbeddedRedis(own | port) for port in ports]
-        self.replicas = [EmbeddedRedis(own) for _ in range(primaries * replicas)]
+        servers = _apart([*(own | port for port in ports), *[own] * (primaries * replicas)])
+        self.primaries, self.replicas = servers[: len(ports)], servers[len(ports) :]
         self._stack = ExitStack()
 
     def __enter__(self) -> RedisCluster:
@@ -107,6 +109,20 @@ class RedisCluster:
             return client.execute_command(*command)
 
 
+def _apart(
+    configs: Sequence[Mapping[str, str]], others: Sequence[EmbeddedRedis] = (), executable: Path | None = None
+) -> list[EmbeddedRedis]:
+    """Servers of which none has the port of another one, or of its bus: their ports are free until they start."""
+    taken = {port for server in others for port in (server.port, server.port + BUS)}
+    found: list[EmbeddedRedis] = []
+    for config in configs:
+        drawn = iter(lambda config=config: EmbeddedRedis(config, executable=executable), None)  # type: ignore[misc]
+        server = next(one for one in drawn if not {one.port, one.port + BUS} & taken)
+        taken |= {server.port, server.port + BUS}
+        found.append(server)
+    return found
+
+
 def raw_slots(server: EmbeddedRedis) -> list[list[Any]]:
     """The ranges of slots that a node knows: first and last slot, and the nodes as host, port and id."""
     with Redis.from_url(server.url) as client:
@@ -129,12 +145,12 @@ class Sentinels:
         program = folder / "redis-sentinel"
         program.symlink_to(redis_server())
         of_server = {"appendonly": "yes", "repl-diskless-sync-delay": "0", **(config or {})}
-        self.servers = [EmbeddedRedis(of_server) for _ in range(2)]
+        self.servers = _apart([of_server] * 2)
         own = {"requirepass": password} if password else {}
         if watcher:
             own["user"] = watcher
         monitor = {"sentinel": f"monitor {self.NAME} 127.0.0.1 {self.servers[0].port} 1"}
-        self.sentinel = EmbeddedRedis(monitor | own, executable=program)
+        (self.sentinel,) = _apart([monitor | own], self.servers, executable=program)
 
     @property
     def url(self) -> str:
