@@ -727,7 +727,7 @@ def test_a_worker_fails_if_its_slots_cannot_start(
     broken = Unloadable()
     worker = start(lambda job: broken)
     with pytest.raises(WorkerFailed, match="JSONDecodeError"):
-        worker.await_termination(120)
+        worker.await_termination(PATIENCE_S)
     assert worker.status().state == "failed"
 
 
