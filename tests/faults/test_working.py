@@ -233,7 +233,7 @@ def test_jobs_of_a_killed_slot_are_rescued(bull: Bull, client: Redis, redis_url:
     options = {"url": redis_url, "prefix": prefix}
     with BullQueue("q", **options, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(150))
-        settings = {"slots": 1, "lock_ms": 5_000, "check_ms": 1_000, "progress": False}
+        settings = {"slots": 1, "lock_ms": 10_000, "check_ms": 1_000, "progress": False}
         with Worker(bull.spark, "q", processor, **settings, **options) as worker:
             wait_until(lambda: queue.counts()["completed"] > 20, "some jobs to complete")
             (running, *_) = [job for job in queue.page("active") if job.progress] or queue.page("completed")

@@ -224,11 +224,11 @@ def test_locks_are_extended_during_a_long_batch(queue: BullQueue, stream: Stream
     def slow(n: int) -> int:
         import time
 
-        time.sleep(6)
+        time.sleep(12)
         return n
 
     (job_id,) = queue.add_many([NewJob({"n": 1})]).ids
-    jobs = stream.claimed(lockMs=4_000)
+    jobs = stream.claimed(lockMs=10_000)
     answer = jobs.select("id", "token", f.udf(slow, "int")(f.lit(1)).alias("returnvalue"))
     query = stream.start(answer, availableNow=True)
     lock = queue.handle.keys.lock(job_id)

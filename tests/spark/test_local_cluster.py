@@ -230,7 +230,7 @@ def test_losing_an_executor_loses_no_job(
     One that is decommissioned has to return its jobs, as their locks do not expire during the test. Half of the jobs
     wait for a third executor, which Spark starts in place of the lost one, so that slots work when it is lost.
     """
-    jobs, lock_ms = 600, 24 * 3_600_000 if is_decommissioned else 5_000
+    jobs, lock_ms = 600, 24 * 3_600_000 if is_decommissioned else 10_000
     seen = tmp_path / "seen"
     seen.mkdir()
     before = len(two_hosts.submitted.log)
