@@ -157,7 +157,8 @@ def test_a_killed_python_process_repeats_no_call(
     assert sorted(row for row, _, _ in found) == list(range(3_000))
     assert {error for _, error, _ in found} == {None}
     assert all(json.loads(result) == {"echo": {"id": row}} for row, _, result in found)
-    assert len(worker.events("completed", source="worker")) == 3_000
+    # Node emits the event a moment after the job has ended in Redis.
+    assert len(worker.wait_for_events("completed", 3_000, source="worker")) == 3_000
 
 
 @pytest.mark.usefixtures("forked_python")
@@ -179,8 +180,9 @@ def test_a_killed_driver_leaves_no_jobs_to_the_next_run_which_loses_no_call(
         call, open_callers = queue.handle.connection.call, queue.handle.keys["open_callers"]
         with OurWorker(queue.handle, processor, chunk_size=chunk):
             wait_until(lambda: len(counting.runs) == 100 or first.poll() is not None, "some jobs to run")
-            first.kill()
+            wait_until(lambda: call("ZCARD", open_callers) == 2 or first.poll() is not None, "both tasks to call")
             left = set(call("ZRANGE", open_callers, 0, -1))
+            first.kill()
             assert len(left) == 2
             with subprocess.Popen(command, cwd=ROOT) as second:
 

@@ -30,6 +30,8 @@ from tests.support.worker import OurWorker
 #: One for each two queues; and of `make soak`.
 KILLS = 2
 SOAK_KILLS = 40
+#: The most kills beside these until one has come within a batch.
+MORE_KILLS = 10
 #: Time limit for a driver, which starts a JVM and its queries one after the other.
 DRIVER_S = 600
 #: The look-back window, and the clock skew of the Node workers; the rest is for delays. ms.
@@ -233,7 +235,10 @@ def test_kills_of_the_driver_lose_no_result_and_repeat_none(
         feeding = stack.enter_context(ThreadPoolExecutor(1)).submit(feed_all, list(queues.values()), over)
         stack.callback(over.set)
 
-        for both in islice(pairs([*queues.values()], chance), kills):
+        # More if all of these kills came between batches.
+        for number, both in enumerate(islice(pairs([*queues.values()], chance), kills + MORE_KILLS)):
+            if hit and number >= kills:
+                break
             trigger = {"processingTime": chance.choice(["0 seconds", "200 milliseconds"])}
             of_both = plan(both, trigger, maxJobsPerTrigger="200", rowsPerPartition="80")
             with CollectingDriver(tmp_path / "log", **of_both) as running:

@@ -237,7 +237,7 @@ def test_a_stopped_slot_does_not_wait_until_its_queue_is_repaired(
         is_running.set()
         assert may_end.wait(PATIENCE_S)
 
-    worker = OurWorker(queue.handle, processor, lock_ms=300)
+    worker = OurWorker(queue.handle, processor, lock_ms=DAY_MS)
     key = DamagedKey(client, queue.handle, "completed", "string")
     with worker:
         assert is_running.wait(PATIENCE_S)
@@ -247,6 +247,8 @@ def test_a_stopped_slot_does_not_wait_until_its_queue_is_repaired(
     key.repair()
     assert worker.error is None
     assert "outcomes of 1 jobs are lost, which run again after their locks expire" in caplog.text
+    for lost in queue.page("active"):
+        client.delete(queue.handle.keys.lock(lost.id))
 
     def has_ended() -> bool:
         client.delete(queue.handle.keys["stalled_check"], queue.handle.keys["rescue_check"])

@@ -27,6 +27,7 @@ PROGRAM = """
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
     from spark_bull import Worker
+    from tests.support.interrupt import call_in
 
     url, prefix, engine, checkpoint, started = sys.argv[1:]
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
@@ -57,7 +58,8 @@ PROGRAM = """
         processor = of_batch
         options |= {"engine": engine, "payload_schema": "n INT", "checkpoint": checkpoint}
     with Worker(spark, "q", processor, **options) as worker:
-        Path(started).touch()
+        # Ctrl-C ends a program that waits for its worker.
+        call_in(type(worker._engine).wait, Path(started).touch)
         worker.await_termination()
 """
 

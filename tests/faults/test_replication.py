@@ -103,7 +103,8 @@ def test_a_write_whose_primary_dies_after_the_replica_has_it_succeeds(
         return replicas
 
     monkeypatch.setattr(commit, "wait_for_replicas", wait_and_kill)
-    sink = Sink({"url": servers.primary.url, "queue": "q", "replicas": "1", "retryMs": str(RETRY_MS)}, ROWS)
+    options = {"url": servers.primary.url, "queue": "q", "replicas": "1", "replicaTimeoutMs": str(LONG_MS)}
+    sink = Sink(options | {"retryMs": str(RETRY_MS)}, ROWS)
     sink.task([{"n": 1}])
     sink.commit()
     assert "its record lacks the number of replicas" in caplog.text

@@ -80,9 +80,11 @@ def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
     queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int
 ) -> None:
     """Its jobs are brief: it claims, starts and settles all the time."""
-    jobs, rounds = 3_000, 3
-    ids = queue.add_many(NewJob({"n": n}) for n in range(jobs)).ids
+    rounds, more = 3, 1_500
+    ids: list[str] = []
     for _ in range(rounds):
+        # More than a slot ends until it gets the signal.
+        ids += queue.add_many(NewJob({"n": n}) for n in range(more)).ids
         before = queue.counts()["completed"]
         with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
             wait_until(lambda before=before: queue.counts()["completed"] >= before + 50, "the slot to be busy")  # type: ignore[misc]
@@ -90,25 +92,25 @@ def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
             assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
         counts = queue.counts()
         assert (counts["active"], counts["failed"], counts["delayed"]) == (0, 0, 0)
-        assert counts["wait"] + counts["completed"] == jobs
+        assert counts["wait"] + counts["completed"] == len(ids)
         assert not any(client.keys(f"{prefix}:q:*:lock"))
     waiting = queue.page("wait")
     assert waiting, "expected jobs to be left: add more of them"
     with OurWorker(
         queue.handle, lambda job: client.hincrby(terminated_slot.starts_key(prefix), job.id), chunk_size=200
     ):
-        wait_until(lambda: queue.counts()["completed"] == jobs, "another worker to process the rest")
+        wait_until(lambda: queue.counts()["completed"] == len(ids), "another worker to process the rest")
     starts = {
         job_id.decode(): int(count) for job_id, count in client.hgetall(terminated_slot.starts_key(prefix)).items()
     }
     assert set(starts) == set(ids)
     # Those whose function had begun when the process got the signal.
-    assert sum(starts.values()) <= jobs + rounds * concurrency
+    assert sum(starts.values()) <= len(ids) + rounds * concurrency
     if queue.protocol == "bullmq":
         completed = queue.page("completed")
         assert {job.attempts_made for job in completed} == {1}
         assert sum(job.stalled_counter for job in completed) <= rounds * concurrency
-        assert sum(job.attempts_started or 0 for job in completed) <= jobs + rounds * concurrency
+        assert sum(job.attempts_started or 0 for job in completed) <= len(ids) + rounds * concurrency
 
 
 @pytest.mark.parametrize(("kind", "concurrency"), [("poison", 1), ("poison", 8), ("chunk", 1)])
@@ -227,12 +229,15 @@ def test_a_slot_returns_its_jobs_and_then_closes_its_state_when_its_process_is_t
 
 DRIVER = """
     import sys
+    from pathlib import Path
     from pyspark.sql import SparkSession
     from spark_bull import Worker
+    from tests.support.interrupt import call_in
 
-    url, prefix = sys.argv[1:]
+    url, prefix, waits = sys.argv[1:]
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     with Worker(spark, "q", lambda job: job.data, slots=1, url=url, prefix=prefix, protocol="bullmq") as worker:
+        call_in(type(worker._engine).wait, Path(waits).touch)
         worker.await_termination()
 """
 
@@ -240,13 +245,15 @@ DRIVER = """
 @pytest.mark.spark
 @pytest.mark.usefixtures("forked_python")
 def test_a_program_stops_its_worker_on_sigterm(redis_url: str, prefix: str, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
+    program, waits = tmp_path / "program.py", tmp_path / "waits"
     program.write_text(textwrap.dedent(DRIVER))
+    command = [sys.executable, str(program), redis_url, prefix, str(waits)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        with subprocess.Popen([sys.executable, str(program), redis_url, prefix], env=environment) as process:
+        with subprocess.Popen(command, env=environment) as process:
             queue.add({"n": 1})
             wait_until(lambda: queue.counts()["completed"] == 1, "the worker to process a job")
+            wait_until(waits.exists, "the program to wait for its worker")
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
         queue.add({"n": 2})

@@ -125,7 +125,8 @@ def test_a_worker_continues_after_redis_has_refused_writes(own_redis: OwnRedis, 
         return job.data
 
     options = {"url": server.url, "protocol": protocol, "retry_ms": 200}
-    settings = {"slots": 2, "lock_ms": 3_000, "check_ms": 500, "progress": False}
+    # A job may stall by the refusals, and again as the machine is busy.
+    settings = {"slots": 2, "lock_ms": 3_000, "check_ms": 500, "max_stalled": 1_000, "progress": False}
     with BullQueue("q", url=server.url, protocol=protocol) as queue, Redis.from_url(server.url) as client:
         worker = Worker(bull.spark, "q", slowly, **settings, **options)
         with worker:
@@ -232,7 +233,7 @@ def test_jobs_of_a_killed_slot_are_rescued(bull: Bull, client: Redis, redis_url:
     options = {"url": redis_url, "prefix": prefix}
     with BullQueue("q", **options, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(150))
-        settings = {"slots": 1, "lock_ms": 5_000, "check_ms": 1_000, "progress": False}
+        settings = {"slots": 1, "lock_ms": 10_000, "check_ms": 1_000, "progress": False}
         with Worker(bull.spark, "q", processor, **settings, **options) as worker:
             wait_until(lambda: queue.counts()["completed"] > 20, "some jobs to complete")
             (running, *_) = [job for job in queue.page("active") if job.progress] or queue.page("completed")

@@ -15,6 +15,7 @@ from spark_bull.services.rescuer import Rescuer
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
+from tests.support.wait import PATIENCE_S
 
 each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
 
@@ -136,7 +137,7 @@ def test_every_verb_refuses_a_wrong_protocol(
     for protocol in others(peer):
         for service in (Promoter, Rescuer):
             with pytest.raises(DialectError, match=f"expected queue q to speak {protocol}"):
-                service(redis_url, ["q"], prefix=prefix, protocol=protocol).start().await_termination(60)
+                service(redis_url, ["q"], prefix=prefix, protocol=protocol).start().await_termination(PATIENCE_S)
         # A glob matches the queue and skips it.
         Promoter(redis_url, ["*"], prefix=prefix, protocol=protocol).once()
         where = ["--url", redis_url, "--prefix", prefix, "--protocol", protocol]

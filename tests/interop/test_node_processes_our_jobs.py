@@ -79,9 +79,9 @@ def test_an_idle_node_worker_wakes_for_our_jobs(
     bull: Bull, client: Redis, node: StartNode, prefix: str, peer: Peer, delay: int, events: str
 ) -> None:
     """By our signal: without it, these workers would check for jobs after an hour (Bull 1: every five seconds)."""
-    worker = node(peer.alias, prefix=prefix)
+    worker, others = node(peer.alias, prefix=prefix), ids_of_clients(client)
     worker.call("process", queue="q", concurrency=1, opts=sound_sleep(peer))
-    wait_until(lambda: _blocked(client) >= 1, "the worker to wait for jobs")
+    wait_until(lambda: ids_of_clients(client, "b") - others, "the worker to wait for jobs")
 
     with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect, events=events) as queue:
         queue.add({"$behaviour": "return:1"}, delay=delay or None)
@@ -98,9 +98,9 @@ def test_an_idle_node_worker_wakes_for_a_job_that_we_delay_while_we_start_the_ne
         first, second = (queue.add({"$behaviour": "return:1"}) for _ in range(2))
         claim = work(queue.handle, ClaimSettings("slot"), None, 2)
         client.delete(keys["marker"])
-        worker = node(peer.alias, prefix=prefix)
+        worker, others = node(peer.alias, prefix=prefix), ids_of_clients(client)
         worker.call("process", queue="q", concurrency=1, opts=sound_sleep(peer))
-        wait_until(lambda: _blocked(client) >= 1, "the worker to wait for jobs")
+        wait_until(lambda: ids_of_clients(client, "b") - others, "the worker to wait for jobs")
 
         # The second job waits again, without a signal to the worker.
         client.delete(keys.lock(second))
@@ -119,5 +119,6 @@ def sound_sleep(peer: Peer) -> dict[str, Any]:
     return settings if peer.dialect == "bullmq" else {"settings": {**settings, "guardInterval": HOUR_MS}}
 
 
-def _blocked(client: Redis) -> int:
-    return int(client.info("clients")["blocked_clients"])
+def ids_of_clients(client: Redis, flag: str = "") -> set[str]:
+    """The connected clients with a flag; b: those that wait in a blocking command."""
+    return {one["id"] for one in client.client_list() if flag in one["flags"]}

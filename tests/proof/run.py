@@ -36,7 +36,9 @@ class Column(NamedTuple):
     cells: dict[str, Cell]
 
 
-def run(fault: Fault, seed: int, versions: int, names: Sequence[str] = tuple(PRODUCERS)) -> Column:
+def run(
+    fault: Fault, seed: int, versions: int, names: Sequence[str] = tuple(PRODUCERS), patience_s: float = PATIENCE_S
+) -> Column:
     """Runs all processes until the books can be read."""
     with tempfile.TemporaryDirectory(prefix="spark-bull-proof-") as folder:
         random = Random(seed)
@@ -49,7 +51,7 @@ def run(fault: Fault, seed: int, versions: int, names: Sequence[str] = tuple(PRO
             site.actors.update((name, Actor(act, place)) for name, act in actors.items())
             try:
                 times = _inject(fault, site, place)
-                _settle(site, place)
+                _settle(site, place, patience_s)
                 with site.primary as client:
                     return Column(times, balance(Books.read(_directly(site, place), client)))
             finally:
@@ -96,9 +98,9 @@ def _makes_progress(site: Site, place: Place, successes: int) -> bool:
     return True
 
 
-def _settle(site: Site, place: Place) -> None:
+def _settle(site: Site, place: Place, patience_s: float) -> None:
     """Waits until the driver has ended, all jobs have ended, and all results are read."""
-    give_up = time.monotonic() + PATIENCE_S
+    give_up = time.monotonic() + patience_s
     while time.monotonic() < give_up:
         ended = [name for name, actor in site.actors.items() if actor.has_ended()]
         with site.primary as client, suppress(SparkBullError, RedisError):

@@ -17,6 +17,7 @@ from tests.proof.producers import Place
 from tests.proof.protocols import PROTOCOLS
 from tests.proof.run import run
 from tests.proof.table import TITLES
+from tests.support.wait import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +26,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.faults
 @pytest.mark.parametrize("fault", ["driver killed", "executor killed"])
 def test_the_books_balance(fault: str) -> None:
-    times, cells = run(FAULTS[fault], seed=1, versions=2, names=("write", "sequence", "most"))
+    names = ("write", "sequence", "most")
+    times, cells = run(FAULTS[fault], seed=1, versions=2, names=names, patience_s=PATIENCE_S)
     assert times > 0
     assert {name: cell for name, cell in cells.items() if cell.broken} == {}
     assert cells.keys() == {"write", "sequence", "most", "worker", "results"}

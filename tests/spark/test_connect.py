@@ -26,6 +26,7 @@ from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, NewJob, Worker, call, write_results
 from spark_bull.errors import OptionError
+from spark_bull.spark.platform.query_start import start_query
 from tests.conftest import need
 from tests.support.connect_session import ConnectClient, connect_server
 from tests.support.fork_server import VARIABLE
@@ -177,7 +178,8 @@ def _stream(spark: SparkSession, options: Options, folder: str) -> Any:
         assert worker.stop(PATIENCE_S)
     results = spark.readStream.format("bull").options(**options, queue="q", startingOffsets="earliest").load()
     source = results.writeStream.format("parquet").option("checkpointLocation", f"{folder}/source")
-    assert source.trigger(availableNow=True).start(f"{folder}/out").awaitTermination(int(PATIENCE_S))
+    query: Any = start_query(lambda: source.trigger(availableNow=True).start(f"{folder}/out"))
+    assert query.awaitTermination(int(PATIENCE_S))
     collected = spark.read.parquet(f"{folder}/out")
     return [tuple(row) for row in collected.groupBy("state").count().orderBy("state").collect()]
 

@@ -39,7 +39,7 @@ def test_an_interrupt_while_spark_starts_leaves_no_jvm(
         status, child, said = interrupted(sent, has_started, redis_url, prefix)
     assert status == 130, said
     assert "Traceback" not in said
-    assert not Path(f"/proc/{child}").exists()
+    wait_until(lambda: not Path(f"/proc/{child}").exists(), "the end of the JVM")
 
 
 def interrupted(sent: signal.Signals, has_started: bool, redis_url: str, prefix: str) -> tuple[int, int, str]:

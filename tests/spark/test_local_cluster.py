@@ -230,7 +230,7 @@ def test_losing_an_executor_loses_no_job(
     One that is decommissioned has to return its jobs, as their locks do not expire during the test. Half of the jobs
     wait for a third executor, which Spark starts in place of the lost one, so that slots work when it is lost.
     """
-    jobs, lock_ms = 600, 24 * 3_600_000 if is_decommissioned else 5_000
+    jobs, lock_ms = 600, 24 * 3_600_000 if is_decommissioned else 10_000
     seen = tmp_path / "seen"
     seen.mkdir()
     before = len(two_hosts.submitted.log)
@@ -374,6 +374,7 @@ def test_a_worker_says_how_many_slots_run_with_fewer_executors_than_slots(
 
 
 ELASTIC = """
+import os
 import sys
 import time
 from pyspark.sql import SparkSession
@@ -385,9 +386,14 @@ url, prefix = sys.argv[1:]
 options = {"url": url, "prefix": prefix, "protocol": "bullmq", "progress": False}
 
 def processor(job):
-    time.sleep(0.05)
+    # Until two slots have been at work: the load needs both.
+    call = job.handle.connection.call
+    call("SADD", f"{prefix}:seen", os.getpid())
+    while call("SCARD", f"{prefix}:seen") < 2:
+        time.sleep(0.01)
 
-with Worker(SparkSession.builder.getOrCreate(), "q", processor, slots=(0, 2), target_wait_s=1, **options) as worker:
+options |= {"slots": (0, 2), "target_wait_s": 0.5, "chunk_size": 1}
+with Worker(SparkSession.builder.getOrCreate(), "q", processor, **options) as worker:
     for jobs in (60, 61):
         while (status := worker.status()).completed < jobs or status.slots or status.waiting_slots or status.tasks:
             most = max(status.slots, most) if jobs == 60 and status.completed else 0

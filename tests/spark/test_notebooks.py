@@ -61,9 +61,10 @@ def test_every_cell_runs_and_prints_the_expected_output(kernel: KernelManager, c
 
 PROGRESS = """
 import time
+from itertools import count
 from spark_bull.progress_line import ProgressLine
 
-numbers = iter(range(100))
+numbers = count()
 line = ProgressLine(lambda: f"step {next(numbers)}", 0.001)
 line.start()
 while next(numbers) < 10:

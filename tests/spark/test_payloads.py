@@ -18,6 +18,7 @@ from redis import Redis
 
 import spark_bull
 from spark_bull import BullQueue, Worker
+from spark_bull.spark.platform.query_start import start_query
 from spark_bull.worker.job.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.wait import wait_until
@@ -130,7 +131,7 @@ def test_workers_open_payloads_and_seal_results_and_a_collect_opens_both(
     options = {"queue": "q", "states": "completed", **bull.options, **opening(keeping)}
     stream = bull.spark.readStream.format("bull").options(**options).load()
     writer = stream.writeStream.format("memory").queryName("collected").trigger(availableNow=True)
-    writer.option("checkpointLocation", str(tmp_path / "check")).start().awaitTermination()
+    start_query(writer.option("checkpointLocation", str(tmp_path / "check")).start).awaitTermination()
     found = bull.spark.table("collected").select("data", "returnvalue").collect()
     expected = {(row["text"], row["text"].upper()) for row in rows(bull).collect()}
     assert {(json.loads(row["data"])["text"], json.loads(row["returnvalue"])) for row in found} == expected
@@ -151,7 +152,7 @@ def test_a_stream_that_removes_jobs_deletes_their_objects(bull: Bull, keeping: d
         options = {"queue": "q", "states": "completed", "removeOnRead": "true", **bull.options, **opening(keeping)}
         stream = bull.spark.readStream.format("bull").options(**options).load()
         writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "check"))
-        query = writer.start()
+        query = start_query(writer.start)
         try:
             wait_until(lambda: not queue.counts()["completed"], "the query to remove the jobs")
             wait_until(lambda: objects() == 1, "their objects to be deleted")

@@ -14,6 +14,7 @@ from spark_bull.errors import DialectError
 from spark_bull.spark.platform.query_start import start_query
 from tests.spark.conftest import Bull
 from tests.support.dump import dump
+from tests.support.wait import PATIENCE_S
 
 Verb = Callable[[Bull, dict[str, str], Path], object]
 
@@ -25,7 +26,7 @@ def write(bull: Bull, options: dict[str, str], _folder: Path) -> object:
 def write_stream(bull: Bull, options: dict[str, str], folder: Path) -> object:
     rows = bull.spark.readStream.format("rate").load().select("value")
     writer = rows.writeStream.format("bull").options(**options).option("checkpointLocation", str(folder))
-    return start_query(writer.trigger(availableNow=True).start).awaitTermination(300)
+    return start_query(writer.trigger(availableNow=True).start).awaitTermination(PATIENCE_S)
 
 
 def read(bull: Bull, options: dict[str, str], _folder: Path) -> object:
@@ -35,7 +36,7 @@ def read(bull: Bull, options: dict[str, str], _folder: Path) -> object:
 def read_stream(bull: Bull, options: dict[str, str], folder: Path) -> object:
     jobs = bull.spark.readStream.format("bull").options(**options).load()
     writer = jobs.writeStream.format("noop").option("checkpointLocation", str(folder))
-    return start_query(writer.trigger(availableNow=True).start).awaitTermination(300)
+    return start_query(writer.trigger(availableNow=True).start).awaitTermination(PATIENCE_S)
 
 
 def settle(bull: Bull, options: dict[str, str], folder: Path) -> object:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 import spark_bull
 from spark_bull import BullQueue, Worker
 from tests.spark.conftest import Bull
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 
 
 def in_thread(function: Callable[[], object]) -> None:
@@ -31,7 +31,7 @@ def test_a_thread_writes_after_it_has_registered_the_data_source(
         frames = spark.readStream.schema("data STRING").json(str(tmp_path / "frames"))
         stream = frames.writeStream.format("bull").options(**bull.options, queue="q")
         stream = stream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        assert stream.trigger(availableNow=True).start().awaitTermination(60)
+        assert stream.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
 
     in_thread(write)
     with BullQueue("q", url=redis_url, prefix=prefix) as queue:

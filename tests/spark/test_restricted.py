@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, Worker
+from spark_bull.spark.platform.query_start import start_query
 from tests.spark.conftest import Bull
 from tests.support.access import PASSWORD, rules
 from tests.support.redis_cluster import RedisCluster
@@ -67,7 +68,7 @@ def test_jobs_are_dispatched_processed_and_collected(
         reader = spark.readStream.format("bull").options(url=urls["collect"], prefix=PREFIX, queue="q")
         results = reader.option("startingOffsets", "earliest").load()
         writer = results.writeStream.format("memory").queryName("restricted")
-        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        query: Any = start_query(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start)
         assert query.awaitTermination(PATIENCE_S)
         rows = spark.table("restricted").collect()
         assert sorted(int(row.id) for row in rows) == list(range(1, 2 * JOBS + 1))

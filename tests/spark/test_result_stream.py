@@ -187,7 +187,7 @@ def test_latest_begins_with_jobs_that_finish_from_now_on(bench: WorkBench, colle
     frame = (
         collection.stream(**new).writeStream.format("noop").option("checkpointLocation", str(collection.folder / "c"))
     )
-    assert frame.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+    assert start_query(frame.trigger(availableNow=True).start).awaitTermination(PATIENCE_S)
     ids = finish(bench, 3)
     assert collection.ids(**new) == ids
 
@@ -248,11 +248,11 @@ def test_a_failed_batch_deletes_no_jobs(bench: WorkBench, collection: Collection
         raise RuntimeError("the lake is closed")
 
     with pytest.raises(StreamingQueryException, match="the lake is closed"):
-        broken.foreachBatch(refuse).trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+        start_query(broken.foreachBatch(refuse).trigger(availableNow=True).start).awaitTermination(PATIENCE_S)
     assert bench.counts() == {"completed": 3}
     got: list[str] = []
     broken.foreachBatch(lambda frame, _: got.extend(row.id for row in frame.collect()))
-    assert broken.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+    assert start_query(broken.trigger(availableNow=True).start).awaitTermination(PATIENCE_S)
     assert sorted(got) == sorted(ids)
     assert bench.counts() == {}
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, EmbeddedRedis, OptionError, Promoter, Worker, shard_names, write_results
 from spark_bull.spark.dispatch.shards import shard_of
+from spark_bull.spark.platform.query_start import start_query
 from tests.spark.conftest import Bull
 from tests.support.redis_cluster import RedisCluster
 from tests.support.wait import PATIENCE_S, wait_until
@@ -91,13 +92,8 @@ def test_all_verbs_take_the_logical_queue(sharded: Bull, tmp_path: Path) -> None
     assert sorted(int(row["returnvalue"]) for row in results.collect()) == [*range(JOBS)]
 
     stream = sharded.spark.readStream.format("bull").options(**sharded.options, queue="q", shards=str(SHARDS)).load()
-    query = (
-        stream.writeStream.format("parquet")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(tmp_path / "results"))
-    )
-    query.awaitTermination()
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    start_query(lambda: writer.trigger(availableNow=True).start(str(tmp_path / "results"))).awaitTermination()
     found = sharded.spark.read.parquet(str(tmp_path / "results"))
     assert sorted(int(row["returnvalue"]) for row in found.collect()) == [-1, *range(JOBS)]
 

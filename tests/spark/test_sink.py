@@ -294,7 +294,8 @@ def test_an_error_in_the_query_leaves_no_job_visible(bull: Bull, client: Redis) 
         bull.write(frame)
     prefix = bull.options["prefix"]
     assert not client.exists(f"{prefix}:q:wait", f"{prefix}:q:id")
-    assert all(client.pttl(key) > 0 for key in client.scan_iter(match=f"{prefix}:*"))
+    # A task that still ends may delete some meanwhile.
+    assert not any(client.pttl(key) == -1 for key in client.scan_iter(match=f"{prefix}:*"))
 
 
 @each_delivery

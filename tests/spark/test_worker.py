@@ -268,11 +268,11 @@ def test_a_job_that_takes_too_long_fails(queue: BullQueue, start: Start) -> None
 
 def test_locks_of_long_jobs_are_extended(queue: BullQueue, start: Start) -> None:
     def processor(job: Any) -> Any:
-        time.sleep(1.5 * lock_ms / 1000)
+        time.sleep(1.2 * lock_ms / 1000)
         return "done"
 
     # Long enough to be kept by a machine that is busy with other things.
-    lock_ms = 4_000
+    lock_ms = 10_000
     queue.add({"n": 1})
     start(processor, lock_ms=lock_ms, check_ms=200)
     assert work_off(queue) == {"completed": 1}
@@ -306,7 +306,7 @@ def test_a_job_that_kills_its_process_fails_alone(queue: BullQueue, start: Start
         return "alive"
 
     queue.add_many(NewJob({"n": n}) for n in range(40))
-    worker = start(processor, lock_ms=4_000, check_ms=1_000)
+    worker = start(processor, lock_ms=10_000, check_ms=1_000)
     assert work_off(queue) == {"completed": 39, "failed": 1}
     assert by_n(queue, "failed")[13].failed_reason == "job stalled more than allowable limit"
     assert worker.status().restarts >= 2
@@ -727,7 +727,7 @@ def test_a_worker_fails_if_its_slots_cannot_start(
     broken = Unloadable()
     worker = start(lambda job: broken)
     with pytest.raises(WorkerFailed, match="JSONDecodeError"):
-        worker.await_termination(120)
+        worker.await_termination(PATIENCE_S)
     assert worker.status().state == "failed"
 
 

@@ -16,6 +16,7 @@ from pyspark.sql.functions import udf
 import spark_bull
 from spark_bull import BullQueue, Worker
 from spark_bull.cli.main import main
+from spark_bull.spark.platform.query_start import start_query
 from tests.support.readme import give_address
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +56,8 @@ def seen(
 
     def collected(**options: str) -> None:
         jobs = session.readStream.format("bull").options(**options).load()
-        jobs.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+        writer = jobs.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        start_query(writer.start).awaitTermination()
 
     names = {
         "spark": session,

@@ -41,10 +41,15 @@ class ClaimingQuery:
 
     def restart(self) -> list[Row]:
         """Restarts the query from its checkpoint, which repeats the last batch; returns its rows."""
-        # A call that claims ahead ends with its process; here, it would go on beside the new one.
-        self.reader._claimer_of(self.end["reader"]).end()
+        self.close()
         self.reader = claim_reader(self._options | self._more)
         return self._rows()
+
+    def close(self) -> None:
+        """Ends what in Spark ends with a process: the thread that extends locks, and a call that claims ahead."""
+        if (claimer := self.reader._claimer) is not None:
+            claimer._keeper.__exit__()
+            claimer.end()
 
     def _rows(self) -> list[Row]:
         parts = self.reader.partitions(self.start, self.end)

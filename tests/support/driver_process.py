@@ -44,17 +44,22 @@ class DriverProcess:
 
     def kill(self) -> None:
         """Kills the driver, its JVM and their Python processes, and waits until they have ended."""
-        for group in self._groups():
-            with suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
+        wait_until(self._have_been_killed, "the driver's processes to end")
         self._process.wait()
-        wait_until(lambda: not self._groups(), "the driver's processes to end")
 
     def __enter__(self: Driver) -> Driver:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+    def _have_been_killed(self) -> bool:
+        """Whether none is left of its processes; kills them, and those that have started since the last call."""
+        groups = self._groups()
+        for group in groups:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
+        return not groups
 
     def _groups(self) -> set[int]:
         """The running process groups of its session; Spark starts Python processes in a separate group."""

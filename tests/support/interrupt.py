@@ -1,4 +1,4 @@
-"""Ctrl-C while the main thread is in a function."""
+"""Acts while the main thread is in a function, such as Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from tests.support.wait import wait_until
 
 def interrupt_in(function: Callable[..., Any]) -> None:
     """Sends SIGINT, from another thread, once the calling thread is in this function."""
+    call_in(function, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+
+def call_in(function: Callable[..., Any], act: Callable[[], object]) -> None:
+    """Calls `act`, in another thread, once the calling thread is in this function."""
     waiting = threading.get_ident()
 
     def is_in_function() -> bool:
@@ -23,8 +28,8 @@ def interrupt_in(function: Callable[..., Any]) -> None:
             frame = frame.f_back
         return frame is not None
 
-    def interrupt() -> None:
+    def wait_and_act() -> None:
         wait_until(is_in_function, "the main thread to be in the function")
-        os.kill(os.getpid(), signal.SIGINT)
+        act()
 
-    threading.Thread(target=interrupt, daemon=True).start()
+    threading.Thread(target=wait_and_act, daemon=True).start()

@@ -14,7 +14,7 @@ BUS_DISTANCE: Final = 10_000
 
 
 class OwnPorts:
-    """Chooses ports that no other process of the test run chooses, and none of them twice.
+    """Chooses ports that no other process of the test run chooses, and none of them twice until all were chosen.
 
     A port is free until its server starts, and again while the server restarts: another one could take it.
     """
@@ -29,7 +29,10 @@ class OwnPorts:
     def randrange(self, first: int, last: int) -> int:
         """A port from `first` to below `last`."""
         own = range(first + (self._process - first) % self._processes, last, self._processes)
-        port = self._random.choice([port for port in own if port not in self._chosen])
+        left = [port for port in own if port not in self._chosen]
+        if not left:
+            self._chosen.clear()
+        port = self._random.choice(left or own)
         self._chosen.update((port - BUS_DISTANCE, port, port + BUS_DISTANCE))
         return port
 
