@@ -97,6 +97,9 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.latency
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.growth
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.scale
+	$(RUN) -m benchmarks.engines
+	$(RUN) -m benchmarks.backlogs
+	$(RUN) -m benchmarks.slots
 	$(RUN) -m benchmarks.compact
 	$(RUN) -m benchmarks.floor
 	$(RUN) -m benchmarks.floor_work

@@ -10,15 +10,13 @@ writes them to benchmarks/results/backlogs.json. See benchmarks/README.md.
 from __future__ import annotations
 
 import argparse
-import time
+import statistics
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Final
 
-from benchmarks.clocked import cpu_of_process
-from benchmarks.engines import BULLMQ, Running, Used, median_of, ratio_of, running, show, sides_of
+from benchmarks.engines import BULLMQ, Running, Used, median_of, ratios_of, running, show, show_header, sides_of
 from benchmarks.filling import plain
-from benchmarks.probes import cpu_of, pinged
 from benchmarks.report import at_most, show_verdicts, write_results
 from benchmarks.trials import completed, wait_until
 
@@ -30,31 +28,33 @@ PART: Final = 30_000
 
 def part_of_backlog(side: Running, jobs: int) -> Used:
     """Works off about so many jobs, until the queue is paused again and no job is active; then adds as many."""
-    client, pid = side.server.client, side.redis_pid
-    done = completed(client)
-    with pinged(side.server.port) as pings:
-        others, own, began = cpu_of(side.worker.pid), cpu_of_process(pid), time.perf_counter()
-        side.server.queue.resume()
+    client, queue = side.server.client, side.server.queue
+
+    def work_off() -> int:
+        done = completed(client)
+        queue.resume()
         wait_until(lambda: completed(client) >= done + jobs)
-        side.server.queue.pause()
-        wait_until(lambda: not side.server.queue.counts()["active"])
-        seconds = time.perf_counter() - began
-        of_redis, used = cpu_of_process(pid) - own, cpu_of(side.worker.pid) - others
-    worked = completed(client) - done
-    side.server.queue.clean()
+        queue.pause()
+        wait_until(lambda: not queue.counts()["active"])
+        return completed(client) - done
+
+    used = side.used_by(work_off)
+    counts = queue.counts()
+    assert not counts["failed"], f"expected no failed job, got {counts}"
+    worked = len(queue.clean())
     side.add(plain(worked), worked)
-    redis_us, python, jvm, node = (each / worked * 1e6 for each in (of_redis, used.python, used.jvm, used.node))
-    return Used(redis_us + python + jvm + node, redis_us, python, jvm, node, worked / seconds, pings.p99)
+    return used
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs=2, type=int, default=[100_000, 3_000_000])
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
     few, many = args.sizes
     part = min(PART, few // 2)
     runs: dict[str, list[Used]] = {}
+    show_header()
     with ExitStack() as stack:
         sides: dict[str, Running] = {}
         for size in (few, many):
@@ -69,13 +69,11 @@ def main() -> None:
     print("\nmedians, CPU time per job in us")
     for name, of_side in runs.items():
         show(name, median_of(of_side))
-    rise = dict[str, float]()
-    for name in (OURS, BULLMQ):
-        less, more = runs[f"{name}, {few:,}"], runs[f"{name}, {many:,}"]
-        growth = ratio_of(more, less, "redis")
-        rise[name] = (growth - 1) * median_of(less).redis
-        print(f"{name}: Redis {growth:.2f} x, {rise[name]:+.1f} us per job")
-    verdicts = [at_most(f"{OURS}, growth of Redis' CPU, us, against BullMQ's", max(0.0, rise[BULLMQ]), rise[OURS])]
+    growth = {name: ratios_of(runs[f"{name}, {many:,}"], runs[f"{name}, {few:,}"], "redis") for name in (OURS, BULLMQ)}
+    for name, ratios in growth.items():
+        print(f"{name}: Redis {statistics.median(ratios):.2f} x ({min(ratios):.2f} to {max(ratios):.2f})")
+    ours, theirs = (statistics.median(growth[name]) for name in (OURS, BULLMQ))
+    verdicts = [at_most(f"{OURS}, growth of Redis' CPU, x BullMQ's", 1.0, ours / theirs)]
     show_verdicts(verdicts)
     results = {name: [used._asdict() for used in of_side] for name, of_side in runs.items()}
     write_results("backlogs", {"runs": results, "verdicts": [asdict(verdict) for verdict in verdicts]})

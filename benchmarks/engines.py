@@ -13,7 +13,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from benchmarks.clocked import cpu_of_process
 from benchmarks.filling import passing, plain
 from benchmarks.probes import cpu_of, pinged
-from benchmarks.report import at_most, show_verdicts, write_results
+from benchmarks.report import at_least, at_most, show_verdicts, write_results
 from benchmarks.trials import Server, check_all_completed, fresh_server, resume_and_wait, wait_until
 from benchmarks.workers import PEERS, QUEUE, Peer, peer_process
 from spark_bull import NewJob
@@ -34,8 +34,15 @@ BULLMQ: Final = "BullMQ, 1 x 100"
 ALL_TARGET, REDIS_TARGET = 0.4, 0.43
 #: Jobs that warm up a JVM; a query has its largest micro-batches after them.
 WARM_UP: Final = 300_000
-#: Of these, those that come first, alone; and jobs before each measurement, as Spark's idle Python processes end.
+#: Jobs before these, and before each measurement, as Spark's idle Python processes end.
 FIRST: Final = 10_000
+#: Jobs/s by kind, as ratios to BullMQ's.
+RATE_TARGETS: Final = {
+    "stream, function of DataFrames": 2.0,
+    "stream, UDF": 2.0,
+    "loop, function": 3.0,
+    "loop, UDF": 3.3,
+}
 #: Slots of the engine `loop`, as in the benchmark `process`.
 SLOTS: Final = ("slots=2",)
 #: Arguments of one_engine.py, by the name of a side.
@@ -63,7 +70,7 @@ class Side(NamedTuple):
     """A program that works on QUEUE of the server with a URL, and the PYTHONPATH that it gets."""
 
     program: list[str]
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...]
     root: Path = ROOT
 
     def command(self, url: str) -> list[str]:
@@ -104,16 +111,27 @@ class Running:
     def measured(self, jobs: int) -> Used:
         """Works off a queue that is filled while it is paused."""
         self.warm_up(FIRST)
-        server, ids, pid = self.server, range(self.added + 1, self.added + jobs + 1), self.redis_pid
+        ids = range(self.added + 1, self.added + jobs + 1)
         self.add(plain(jobs), jobs)
-        with pinged(server.port) as pings:
+
+        def work_off() -> int:
+            resume_and_wait(self.server, jobs)
+            return jobs
+
+        used = self.used_by(work_off)
+        self.server.queue.pause()
+        check_all_completed(self.server.client, ids)
+        self.server.queue.clean()
+        return used
+
+    def used_by(self, act: Callable[[], int]) -> Used:
+        """What is used for each of the jobs that `act` lets the worker process; it returns their number."""
+        pid = self.redis_pid
+        with pinged(self.server.port) as pings:
             others, own, began = cpu_of(self.worker.pid), cpu_of_process(pid), time.perf_counter()
-            resume_and_wait(server, jobs)
+            jobs = act()
             seconds = time.perf_counter() - began
             of_redis, used = cpu_of_process(pid) - own, cpu_of(self.worker.pid) - others
-        server.queue.pause()
-        check_all_completed(server.client, ids)
-        server.queue.clean()
         redis_us, python, jvm, node = (each / jobs * 1e6 for each in (of_redis, used.python, used.jvm, used.node))
         return Used(redis_us + python + jvm + node, redis_us, python, jvm, node, jobs / seconds, pings.p99)
 
@@ -134,10 +152,14 @@ def median_of(runs: list[Used]) -> Used:
     return Used(*map(statistics.median, zip(*runs, strict=True)))
 
 
+def ratios_of(runs: list[Used], others: list[Used], what: str) -> list[float]:
+    """The ratios of two sides within each round."""
+    return [getattr(one, what) / getattr(other, what) for one, other in zip(runs, others, strict=True)]
+
+
 def ratio_of(runs: list[Used], others: list[Used], what: str) -> float:
-    """The median of the ratios of two sides within a round."""
-    pairs = zip(runs, others, strict=True)
-    return float(statistics.median(getattr(one, what) / getattr(other, what) for one, other in pairs))
+    """The median of these ratios."""
+    return statistics.median(ratios_of(runs, others, what))
 
 
 def main() -> None:
@@ -150,7 +172,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
     runs: dict[str, list[Used]] = {}
-    print(f"{'':44}{'jobs/s':>9}" + "".join(f"{name:>9}" for name in Used._fields[:-2]) + f"{'PING 99 %':>12}")
+    show_header()
     with ExitStack() as stack:
         sides = {
             name: stack.enter_context(running(side))
@@ -170,6 +192,11 @@ def main() -> None:
         print(" " * 44 + ", ".join(ratios))
     stream = next(iter(ENGINES))
     verdicts = [
+        at_least(f"{name}, jobs/s, x BullMQ", least, ratio_of(runs[name], runs[BULLMQ], "rate"))
+        for name, least in RATE_TARGETS.items()
+        if name in runs
+    ]
+    verdicts += [
         at_most(f"{stream}, CPU of {what}, x BullMQ", most, ratio_of(runs[stream], runs[BULLMQ], what))
         for what, most in (("all", ALL_TARGET), ("redis", REDIS_TARGET))
         if stream in runs
@@ -177,6 +204,10 @@ def main() -> None:
     show_verdicts(verdicts)
     results = {name: [used._asdict() for used in of_side] for name, of_side in runs.items()}
     write_results("engines", {"runs": results, "verdicts": [asdict(verdict) for verdict in verdicts]})
+
+
+def show_header() -> None:
+    print(f"{'':44}{'jobs/s':>9}" + "".join(f"{name:>9}" for name in Used._fields[:-2]) + f"{'PING 99 %':>12}")
 
 
 def show(name: str, used: Used) -> None:

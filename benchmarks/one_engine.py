@@ -28,7 +28,7 @@ def function(_job: Any) -> None:
 
 
 @pandas_udf(StringType())  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-def udf(payload: pd.Series) -> pd.Series:
+def udf(payload: pd.DataFrame) -> pd.Series:
     return pd.Series([None] * len(payload))
 
 

@@ -46,7 +46,7 @@ HALF_HOUR_S, SCHEDULES_TAKE_S = 1_800, 60
 # Time limits of Hypothesis would depend on the speed of the machine.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-# Of servers that the tests start.
+# Ports of the servers that the tests start: no two processes of pytest choose the same one.
 embedded_redis.random = own_ports  # type: ignore[assignment, attr-defined]
 # The Python that Spark starts, in the sessions of the tests and in those of the programs that they run.
 os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_python.sh")

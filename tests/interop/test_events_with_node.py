@@ -88,7 +88,10 @@ def test_events_of_a_node_worker_and_of_ours_are_the_same(
 
 
 def is_heard(client: Redis, queue: BullQueue) -> bool:
-    """Whether a listener of Node gets the next events; it is ready before it reads, or has subscribed in Bull 1."""
+    """Whether a listener of Node gets the next events.
+
+    BullMQ's does when it waits for its stream, Bull 1's when it has subscribed, Bull's as soon as it is called.
+    """
     if queue.protocol == "bullmq":
         reader = f"{queue.handle.keys.client_name}:qe"
         return any(one["name"] == reader and "b" in one["flags"] for one in client.client_list())

@@ -337,13 +337,8 @@ def end_jobs(queue: BullQueue, claim: Claim) -> None:
     work(queue.handle, ClaimSettings("other"), outcomes, 0)
 
 
-def said_of_query(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What was logged of the query; other threads of the process may log, too."""
-    return [text for text in caplog.messages if "the query" in text]
-
-
 def test_available_now_waits_while_other_workers_hold_the_concurrency(
-    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch, own_log: pytest.LogCaptureFixture
 ) -> None:
     pauses: list[float] = []
 
@@ -360,7 +355,7 @@ def test_available_now_waits_while_other_workers_hold_the_concurrency(
     query.reader.prepareForTriggerAvailableNow()
     assert [row["id"] for row in query.batch()] == ids[2:4]
     assert len(pauses) == 2
-    (text,) = said_of_query(caplog)
+    (text,) = own_log.messages
     assert "the query waits for other workers, whose jobs take the concurrency of the queue (2)" in text
     assert "(3 wait)" in text
     # Its own jobs, which it has not settled, take the places now.
@@ -368,7 +363,7 @@ def test_available_now_waits_while_other_workers_hold_the_concurrency(
     assert len(pauses) == 2
     assert (
         "the query ends though jobs are left (1 wait), as jobs that it has claimed and not settled"
-        in said_of_query(caplog)[1]
+        in own_log.messages[1]
     )
 
 

@@ -12,7 +12,12 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from selenium import webdriver
-from selenium.common.exceptions import WebDriverException
+from selenium.common.exceptions import (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    JavascriptException,
+    StaleElementReferenceException,
+)
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -28,6 +33,13 @@ DESKTOP, PHONE = (1280, 900), (390, 844)
 #: Tabs until the tests give up looking for an element.
 _MOST_TABS = 200
 _ROOT = 0
+#: Errors of steps on an element that the browser is replacing.
+BEING_REPLACED = (
+    ElementClickInterceptedException,
+    ElementNotInteractableException,
+    JavascriptException,
+    StaleElementReferenceException,
+)
 
 
 def programs() -> tuple[str | None, str | None]:
@@ -51,13 +63,13 @@ def chromium() -> Iterator[webdriver.Chrome]:
         yield opened
 
 
-def until(condition: Callable[[], T], what: str) -> T:
+def until(condition: Callable[[], T | None], what: str) -> T:
     """Waits for a condition, which may find elements that the browser is just replacing."""
 
     def met() -> T | None:
         try:
             return condition()
-        except WebDriverException:
+        except BEING_REPLACED:
             return None
 
     met_at_last = wait_until(met, what)
@@ -115,9 +127,7 @@ class Browser:
             found = self.driver.find_elements(By.CSS_SELECTOR, selector)
             return next((element for element in found if element.is_displayed()), None)
 
-        found = until(visible, f"{selector} on {self.driver.current_url}")
-        assert found is not None
-        return found
+        return until(visible, f"{selector} on {self.driver.current_url}")
 
     def count(self, selector: str) -> int:
         return len(self.driver.find_elements(By.CSS_SELECTOR, selector))

@@ -14,9 +14,10 @@ BUS_DISTANCE: Final = 10_000
 
 
 class OwnPorts:
-    """Chooses ports that no other process of the test run chooses, and none of them twice until all were chosen.
+    """Chooses ports that no other process of pytest chooses, and none of them twice until all were chosen.
 
-    A port is free until its server starts, and again while the server restarts: another one could take it.
+    A port is free until its server starts, and again while the server restarts: another one could take it. The process
+    that replaces a crashed one has the ports of an earlier one.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,9 @@ class OwnPorts:
 
     def randrange(self, first: int, last: int) -> int:
         """A port from `first` to below `last`."""
-        own = range(first + (self._process - first) % self._processes, last, self._processes)
+        # Bus ports included.
+        number = self._process % self._processes
+        own = [port for port in range(first, last) if port % BUS_DISTANCE % self._processes == number]
         left = [port for port in own if port not in self._chosen]
         if not left:
             self._chosen.clear()

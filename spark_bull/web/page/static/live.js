@@ -1,6 +1,6 @@
 // Loads the live parts again when the server sends an event, but waits in between, longer if the server is slow.
 import { morphLive, morphMain } from "./morph.js";
-import { isSending, sends } from "./sending.js";
+import { formsSent, isSending } from "./sending.js";
 
 const PAUSE_MS = 1_000;
 const WAIT_PER_LOAD = 4;
@@ -19,10 +19,10 @@ function show(state) {
 
 async function load() {
   const url = location.href;
-  const before = sends();
+  const before = formsSent();
   const answer = await fetch(url, { headers: { accept: "text/html", "x-refresh": "1" } });
   const page = await answer.text();
-  if (isSending() || before !== sends() || url !== location.href) return answer.status;
+  if (isSending() || before !== formsSent() || url !== location.href) return answer.status;
   // The session has ended.
   if (answer.redirected) location.assign(answer.url);
   else if (answer.ok) morphLive(page);
