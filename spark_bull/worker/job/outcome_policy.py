@@ -63,9 +63,7 @@ class OutcomePolicy:
             except NoReturnValue as no_value:
                 error = no_value
             else:
-                keep = self.keep_completed
-                if "removeOnComplete" in claimed.opts:
-                    keep = keep_of(dialect, claimed.opts, "removeOnComplete", keep)
+                keep = keep_of(dialect, claimed.opts, "removeOnComplete", self.keep_completed)
                 outcomes.complete(claimed.id, text, keep)
                 return
         ending = outcome_of(error)

@@ -22,7 +22,8 @@ async function load() {
   const before = formsSent();
   const answer = await fetch(url, { headers: { accept: "text/html", "x-refresh": "1" } });
   const page = await answer.text();
-  if (isSending() || before !== formsSent() || url !== location.href) return answer.status;
+  // No form is being sent when a refresh begins.
+  if (before !== formsSent() || url !== location.href) return answer.status;
   // The session has ended.
   if (answer.redirected) location.assign(answer.url);
   else if (answer.ok) morphLive(page);
