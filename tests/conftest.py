@@ -166,7 +166,7 @@ def client(admin_url: str) -> Iterator[Redis]:
 
 @pytest.fixture(autouse=True)
 def no_half_hour_during_schedules(request: pytest.FixtureRequest) -> None:
-    """Tests of job schedulers, whose next times are whole or half hours, begin after one that is near."""
+    """Tests of job schedulers do not begin in the last minute of a half hour: the next times of many end it."""
     if "schedule" in request.node.nodeid:
         wait_until(lambda: time.time() % HALF_HOUR_S < HALF_HOUR_S - SCHEDULES_TAKE_S, "the next half hour")
 

@@ -1,7 +1,7 @@
 -- @include {dialect}/lib: key_types
 
--- A command for each type that fails for a key of another type, and whose reply takes a fraction of the time of that to
--- TYPE.
+-- For each type, a command that fails for keys of other types. Lua gets its reply, a number, in a fraction of the time
+-- that it takes to get the table that TYPE returns.
 local READS = {list = 'LLEN', zset = 'ZCARD', set = 'SCARD', hash = 'HLEN', stream = 'XLEN', string = 'STRLEN'}
 
 -- Fails a script before it has changed anything if one of its keys has another type than its dialect has there: Redis

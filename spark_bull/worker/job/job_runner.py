@@ -112,6 +112,7 @@ class FunctionRunner(Runner):
             if job.cancellation is not None:
                 yield (Result(job, None, job.cancellation),)
                 continue
+            # Few jobs expire, and an attribute is read faster than a property.
             if job.expires_s is not None and job.has_expired:
                 yield (Result(job, None, JobExpired()),)
                 continue

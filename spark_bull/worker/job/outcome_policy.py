@@ -24,7 +24,7 @@ BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]
 
 #: Maximum characters of a return value as JSON text.
 MAX_RETURNVALUE: Final = 2**26
-#: Types of most values: to look whether an object is a coroutine takes as long as a short text takes to encode.
+#: Types of most values. To check an object for being a coroutine takes as long as to encode a short text.
 _NO_COROUTINES: Final = frozenset({RawJson, bool, dict, float, int, list, str, tuple})
 #: What most processors return, as JSON text.
 _NOTHING: Final = "null"

@@ -48,7 +48,7 @@ class RunningJob:
       expires_s: when the job expires if it has not started, on the monotonic clock, s; None: never.
     """
 
-    # Attributes of the class, as most jobs need none of them: to set them takes as long as all else to make a job.
+    # Defaults on the class, as most jobs keep them: to set them for each job would double the time to make one.
     #: The error that it fails with, if it is cancelled.
     cancellation: JobCancelled | None = None
     #: The follow-ups of this attempt so far. Read by the worker.
