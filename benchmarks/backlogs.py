@@ -2,9 +2,9 @@
 
     .venv/bin/python -m benchmarks.backlogs --sizes 100000 3000000
 
-Each worker has a server of its own with a backlog of each size, and works off a part of it, all of them in turns, so
-that a machine whose speed changes changes all of them. Prints medians, and those of the ratios within a round, and
-writes them to benchmarks/results/backlogs.json. See benchmarks/README.md.
+Each worker has a server of its own with a backlog of one of the sizes. In each round, one after the other works off a
+part of it, so that all are measured at about the same speed of the machine. Prints medians, and those of the ratios
+within a round, and writes them to benchmarks/results/backlogs.json. See benchmarks/README.md.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     .venv/bin/python -m benchmarks.engines --against ../main --rounds 7
 
---against: a checkout of the other version. All sides run at the same time, each on a server of its own, and are
-measured in turns, so that a machine whose speed changes changes all of them. Prints medians, and those of the ratios
-within a round, and writes them to benchmarks/results/engines.json. See benchmarks/README.md.
+--against: a checkout of the other version. The workers of all sides are started first, each on a server of its own; in
+each round, one after the other gets jobs, so that all are measured at about the same speed of the machine. Prints
+medians, and those of the ratios within a round, and writes them to benchmarks/results/engines.json. See
+benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -30,27 +31,30 @@ from spark_bull import NewJob
 ROOT: Final = Path(__file__).parents[1]
 PROGRAM: Final = ROOT / "benchmarks" / "one_engine.py"
 BULLMQ: Final = "BullMQ, 1 x 100"
-#: CPU time of all processes and of Redis for a job of the engine `stream`, as ratios to BullMQ's.
+#: CPU time of all processes and of Redis for a job of STREAM, as ratios to BullMQ's.
 ALL_TARGET, REDIS_TARGET = 0.4, 0.43
 #: Jobs that warm up a JVM; a query has its largest micro-batches after them.
 WARM_UP: Final = 300_000
 #: Jobs before these, and before each measurement, as Spark's idle Python processes end.
 FIRST: Final = 10_000
-#: Jobs/s by kind, as ratios to BullMQ's.
-RATE_TARGETS: Final = {
-    "stream, function of DataFrames": 2.0,
-    "stream, UDF": 2.0,
-    "loop, function": 3.0,
-    "loop, UDF": 3.3,
-}
-#: Slots of the engine `loop`, as in the benchmark `process`.
-SLOTS: Final = ("slots=2",)
-#: Arguments of one_engine.py, by the name of a side.
-ENGINES: Final = {
-    "stream, function of DataFrames": ("stream", "frame"),
-    "stream, UDF": ("stream", "udf"),
-    "loop, function": ("loop", "function"),
-    "loop, UDF": ("loop", "udf"),
+
+
+class Kind(NamedTuple):
+    """A kind of our workers: arguments of one_engine.py, and the least jobs/s, as a ratio to BullMQ's."""
+
+    engine: str
+    processor: str
+    options: tuple[str, ...]
+    rate_target: float
+
+
+STREAM: Final = "stream, function of DataFrames"
+#: The slots of `loop` are those of the benchmark `process`.
+KINDS: Final = {
+    STREAM: Kind("stream", "frame", (), 2.0),
+    "stream, UDF": Kind("stream", "udf", (), 2.0),
+    "loop, function": Kind("loop", "function", ("slots=2",), 3.0),
+    "loop, UDF": Kind("loop", "udf", ("slots=2",), 3.3),
 }
 
 
@@ -80,13 +84,13 @@ class Side(NamedTuple):
 def sides_of(kinds: list[str], against: Path | None, variant: list[str]) -> dict[str, Side]:
     """The sides by name. variant: arguments of a further worker of each kind."""
     sides = {}
-    for kind in kinds:
-        ours = Side([sys.executable, str(PROGRAM), *ENGINES[kind]], SLOTS if kind.startswith("loop") else ())
-        sides[kind] = ours
+    for name in kinds:
+        kind = KINDS[name]
+        ours = sides[name] = Side([sys.executable, str(PROGRAM), kind.engine, kind.processor], kind.options)
         if variant:
-            sides[f"{kind}, {' '.join(variant)}"] = ours._replace(options=(*ours.options, *variant))
+            sides[f"{name}, {' '.join(variant)}"] = ours._replace(options=(*kind.options, *variant))
         if against:
-            sides[f"{kind}, other"] = ours._replace(root=against.resolve())
+            sides[f"{name}, other"] = ours._replace(root=against.resolve())
     sides[BULLMQ] = Side(["node", str(PEERS / "bullmq_process.js")], ("100", "noop"))
     return sides
 
@@ -165,7 +169,7 @@ def ratio_of(runs: list[Used], others: list[Used], what: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", type=Path, help="a checkout of another version")
-    parser.add_argument("--kinds", nargs="+", choices=list(ENGINES), default=list(ENGINES))
+    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--variant", nargs="+", default=[], help="arguments of further workers, such as chunk_size=250")
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--warm-up", type=int, default=WARM_UP)
@@ -190,16 +194,14 @@ def main() -> None:
         show(name, median_of(of_side))
         ratios = [f"{what} {ratio_of(of_side, runs[BULLMQ], what):.2f} x" for what in ("rate", "all", "redis")]
         print(" " * 44 + ", ".join(ratios))
-    stream = next(iter(ENGINES))
     verdicts = [
-        at_least(f"{name}, jobs/s, x BullMQ", least, ratio_of(runs[name], runs[BULLMQ], "rate"))
-        for name, least in RATE_TARGETS.items()
-        if name in runs
+        at_least(f"{name}, jobs/s, x BullMQ", KINDS[name].rate_target, ratio_of(runs[name], runs[BULLMQ], "rate"))
+        for name in args.kinds
     ]
     verdicts += [
-        at_most(f"{stream}, CPU of {what}, x BullMQ", most, ratio_of(runs[stream], runs[BULLMQ], what))
+        at_most(f"{STREAM}, CPU of {what}, x BullMQ", most, ratio_of(runs[STREAM], runs[BULLMQ], what))
         for what, most in (("all", ALL_TARGET), ("redis", REDIS_TARGET))
-        if stream in runs
+        if STREAM in runs
     ]
     show_verdicts(verdicts)
     results = {name: [used._asdict() for used in of_side] for name, of_side in runs.items()}
