@@ -1,4 +1,4 @@
-"""Lua files as the loader of scripts reads them: their contract, includes and keys, and the scope of an include."""
+"""Lua files as the loader of scripts reads them: their contract, includes and keys, and what an include defines."""
 
 from __future__ import annotations
 
@@ -6,65 +6,77 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
 
 from spark_bull.errors import ScriptError
 
 Read = Callable[[str], str]
-#: What an include defines.
-Kind = Literal["function", "table", "other"]
 
 _TAG = re.compile(r"^-- @(keys|args|returns|include)\b[ \t]*(.*)$", re.MULTILINE)
-# A comment, or the use of a key or an argument.
-_COMMENT_OR_NAME = re.compile(r"--[^\n]*|\b(key|arg)s?\.(\w+)")
+# A comment, a text, the use of a key or an argument, or another name that is not one of a field.
+_TOKEN = re.compile(
+    r"""--[^\n]*|'[^'\n]*'|"[^"\n]*"|\b(?P<table>(?P<of>key|arg)s?)\.(?P<field>\w+)|(?<![.:\w])[A-Za-z_]\w*"""
+)
+# A key that is looked up by a variable.
+_LOOKUP = re.compile(r"\bkey\[")
 _DEFINITION = re.compile(r"^local (function )?(\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class LuaFile:
-    """One file. contract: the tags `keys`, `args` and `returns` with their texts. keys, args: those in the code."""
+    """One file. contract: the tags `keys`, `args` and `returns` with their texts. keys, args: those in the code.
+    looks_up: whether it looks up keys by a variable.
+    """
 
     text: str
     contract: Mapping[str, str]
     includes: tuple[str, ...]
     keys: frozenset[str]
     args: frozenset[str]
+    looks_up: bool
 
 
 @dataclass(frozen=True)
 class Include:
-    """A file that others include. defines: the name that they use, for a value of this kind. code: its text, in which
-    the definition is an assignment. has_helpers: whether it has other functions of its own.
+    """A file that others include. defines: the name that they use. code: its text, in which the definition is an
+    assignment.
     """
 
     file: LuaFile
     defines: str
-    kind: Kind
     code: str
-    has_helpers: bool
 
-    def scope(self, inner: str) -> str:
-        """The definition, and `inner`, which only this file uses, in a scope of their own.
 
-        A function makes both when it is first called, a table of functions when it is first indexed, and replaces
-        itself: most calls of a script use few of its functions, and to make one takes about as long as to call it.
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of the names of a script: its keys, its arguments, and what its includes define."""
+
+    keys: Mapping[str, int]
+    args: Mapping[str, int]
+    defined: Mapping[str, int]
+
+    def put_into(self, text: str, file: LuaFile, *own: str) -> str:
+        """The text of a file with numbers: `key[3]` for `key.wait`, and `lib[7]` for a name that it includes or, as one
+        of `own`, defines.
         """
-        name = self.defines
-        if self.kind == "function" and (inner or self.has_helpers):
-            begin, end = f"function {name}(...)", f"return {name}(...)\nend"
-        elif self.kind == "table" and self.has_helpers:
-            begin, end = f"{name} = setmetatable({{}}, {{__index = function(_, name)", f"return {name}[name]\nend}})"
-        else:
-            begin, end = "do", "end"
-        return "\n".join(filter(None, (f"local {name}", begin, inner, self.code, end)))
+        stems = [include.rpartition("/")[2] for include in file.includes]
+        included = {name for stem in stems for name in (stem, stem.upper()) if name in self.defined} | {*own}
+
+        def numbered(found: re.Match[str]) -> str:
+            if found["of"]:
+                numbers = self.keys if found["of"] == "key" else self.args
+                return f"{found['table']}[{numbers[found['field']]}]"
+            return f"lib[{self.defined[found[0]]}]" if found[0] in included else found[0]
+
+        return _TOKEN.sub(numbered, text)
 
 
 def lua_file(text: str) -> LuaFile:
-    tags, names = _TAG.findall(text), _COMMENT_OR_NAME.findall(text)
+    tags = _TAG.findall(text)
     includes = tuple(name for tag, value in tags if tag == "include" for name in _included(value))
     contract = {tag: value for tag, value in tags if tag != "include"}
-    keys, args = (frozenset(name for table, name in names if table == of) for of in ("key", "arg"))
-    return LuaFile(text, contract, includes, keys, args)
+    used = {(found["of"], found["field"]) for found in _TOKEN.finditer(text)}
+    keys, args = (frozenset(name for table, name in used if table == of) for of in ("key", "arg"))
+    return LuaFile(text, contract, includes, keys, args, bool(_LOOKUP.search(text)))
 
 
 def _included(value: str) -> list[str]:
@@ -80,12 +92,8 @@ def include(name: str, read: Read) -> Include:
     That is a function or a table of the file's name, or a constant of that name in capitals.
     """
     file, stem = lua_file(read(f"{name}.lua")), name.rpartition("/")[2]
-    definitions = [*_DEFINITION.finditer(file.text)]
-    for found in definitions:
+    for found in _DEFINITION.finditer(file.text):
         if found[2] in (stem, stem.upper()):
-            has_helpers = any(other[1] for other in definitions if other is not found)
             before, after = file.text[: found.start()], file.text[found.end() :]
-            code = f"{before}{found[1] or ''}{found[2]}{after}"
-            kind: Kind = "function" if found[1] else "table" if after.startswith(" = {") else "other"
-            return Include(file, found[2], kind, code, has_helpers)
+            return Include(file, found[2], f"{before}{found[2]}{' = function' if found[1] else ''}{after}")
     raise ScriptError(f"expected `{name}.lua` to define `{stem}`, as an include is named after what it defines")

@@ -13,16 +13,21 @@ script and its includes (`keys.wait` or `args.base` where they are those of anot
 others: optional keys (`name?`), a last one that takes all that remain (`name...`), and keys looked up by a variable.
 
 An include defines one name for the files that include it: that of its file, as a function or a table (`push.lua`:
-`local function push` or `local push = {…}`), or in capitals as a constant. All its other names are its own. Without
-these scopes, a script with many includes would exceed Lua's limit of 200 local variables. Includes that serve only one
-other include are made inside it, and if it is a function, when it is first called: see `Include.scope`.
+`local function push` or `local push = {…}`), or in capitals as a constant. All its other names are its own. A file has
+no variable with the name of what it includes.
+
+In the text that Redis gets, all these names are numbers, as each call would have to make tables and functions for them.
+`key` is KEYS, so `key.wait` is `key[3]`, also where `key` has the keys of another queue; keys that are looked up by a
+variable have their names, too. What includes define is in the table `lib`, and made when it is first used: most calls
+of a script use few of its functions, and to make one takes about as long as to call it.
 
 The script `bullmq/add` is `verbs/add.lua` unless there is a `bullmq/add.lua`. In an include, `{dialect}` is the folder
 of the dialect whose script is loaded, or the nearest one around it that has the file: `{dialect}/lib/push` is
 `bull/bull1/lib/push.lua`, else `bull/lib/push.lua`, else `lib/push.lua`. So a file that differs between dialects only
 in what it includes serves all of them.
 
-A script of a dialect with a file `lib/key_types.lua` first checks the types of its keys: see `lib/check_types.lua`.
+A script of a dialect with a file `lib/key_types.lua` first checks that its keys have these types, or else calls
+`lib/check_types.lua`.
 
 Files are read with importlib.resources, which also works in a zip file passed to --py-files.
 """
@@ -30,23 +35,32 @@ Files are read with importlib.resources, which also works in a zip file passed t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
-from itertools import takewhile
 from typing import Final
 
 from spark_bull.errors import ScriptError
-from spark_bull.store.lua_files import Include, LuaFile, Read, include, lua_file
+from spark_bull.store.lua_files import Include, LuaFile, Numbers, Read, include, lua_file
 
 Value = str | bytes | int | float
-#: The includes around a scope, the outermost one first.
-Place = tuple[str, ...]
 
 #: Lua finds a local variable faster than a global one.
-_TABLES = "local KEYS, ARGV = KEYS, ARGV"
+_TABLES = "local key, arg = KEYS, ARGV"
 _OPTIONAL, _REST = "?", "..."
+#: For each type, a command that fails for keys of other types and returns a number: Lua gets that in a fraction of the
+#: time that it takes to get the table that TYPE returns.
+_COUNTING: Final[Mapping[str, str]] = {
+    "list": "LLEN",
+    "zset": "ZCARD",
+    "set": "SCARD",
+    "hash": "HLEN",
+    "stream": "XLEN",
+    "string": "STRLEN",
+}
+_KEY_TYPE = re.compile(r"^  (\w+) = '(\w+)',$", re.MULTILINE)
 #: The include that checks the types of keys.
 CHECK: Final = "lib/check_types"
 
@@ -137,30 +151,39 @@ def assemble(name: str, read: Read) -> Script:
     if "returns" not in script.contract:
         raise ScriptError(f"script `{name}` has an incomplete contract, missing: returns")
     included: dict[str, Include] = {}
-    users: dict[str, list[str]] = {}
-    has_types = _has_key_types(folder, read)
-    for file in (*script.includes, *([CHECK] if has_types else [])):
-        _resolve(file, folder, read, included, users, path=(name,))
+    for file in script.includes:
+        _resolve(file, folder, read, included, path=(name,))
+    types = _key_types(folder, read)
+    if types:
+        _resolve(CHECK, folder, read, included, path=(name,))
     _check_names(name, included)
     files = [script, *(found.file for found in included.values())]
     keys = _names(script.contract.get("keys", ""), *(file.keys for file in files))
     args = _names(script.contract.get("args", ""), *(file.args for file in files))
-    bindings = [_TABLES, _binding("key", "KEYS", keys), _binding("arg", "ARGV", args)]
-    check = ["check_types(key)"] if has_types else []
-    source = "\n".join([*bindings, _scopes(included, _places(name, users, included)), *check, script.text])
+    defined = {found.defines: number for number, found in enumerate(included.values(), 1)}
+    numbers = Numbers(_numbers(keys), _numbers(args), defined)
+    parts = [
+        _TABLES,
+        *_prepared("key", keys),
+        *_prepared("arg", args),
+        *(_named(numbers.keys) if any(file.looks_up for file in files) else []),
+        *_lib([_made(found, numbers) for found in included.values()]),
+        *_check(numbers, types),
+        numbers.put_into(script.text, script),
+    ]
+    source = "\n".join(parts)
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
     return Script(name, keys, args, script.contract["returns"], source, sha)
 
 
-def _has_key_types(folder: str, read: Read) -> bool:
-    """Whether the dialect of a folder, or one around it, says which types its keys have."""
+def _key_types(folder: str, read: Read) -> dict[str, str]:
+    """The types of keys by their names, as the dialect of a folder, or one around it, says; empty if none does."""
     if not folder:
-        return False
+        return {}
     try:
-        read(f"{folder}/lib/key_types.lua")
+        return dict(_KEY_TYPE.findall(read(f"{folder}/lib/key_types.lua")))
     except ScriptError:
-        return _has_key_types(folder.rpartition("/")[0], read)
-    return True
+        return _key_types(folder.rpartition("/")[0], read)
 
 
 def _script_file(name: str, verb: str, read: Read) -> LuaFile:
@@ -191,46 +214,16 @@ def _check_names(script: str, included: Mapping[str, Include]) -> None:
             raise ScriptError(f"expected one include of `{script}` to define `{found.defines}`, got: {both}")
 
 
-def _resolve(
-    file: str, folder: str, read: Read, done: dict[str, Include], users: dict[str, list[str]], path: tuple[str, ...]
-) -> None:
-    """Adds an include to `done`, after all files that it includes, and the last file of `path` to its users."""
+def _resolve(file: str, folder: str, read: Read, done: dict[str, Include], path: tuple[str, ...]) -> None:
+    """Adds an include, and all files that it includes, to `done`."""
     name = _nearest(file, folder, read)
     if name in path:
         raise ScriptError("expected includes without a cycle, got: " + " -> ".join((*path, name)))
-    users.setdefault(name, []).append(path[-1])
     if name in done:
         return
-    found = _read_include(name, read, by=path[-1])
-    for used in found.file.includes:
-        _resolve(used, folder, read, done, users, (*path, name))
-    done[name] = found
-
-
-def _places(script: str, users: Mapping[str, Sequence[str]], included: Iterable[str]) -> dict[str, Place]:
-    """Where the scope of each include is: inside those of the includes through which all its users reach it."""
-    places: dict[str, Place] = {}
-    inside: dict[str, Place] = {script: ()}
-    # All users of an include come after it.
-    for name in reversed([*included]):
-        places[name] = _shared([inside[user] for user in users[name]])
-        inside[name] = (*places[name], name)
-    return places
-
-
-def _shared(places: Sequence[Place]) -> Place:
-    """The includes with which all places begin."""
-    together = zip(*places, strict=False)
-    return tuple(names[0] for names in takewhile(lambda names: len({*names}) == 1, together))
-
-
-def _scopes(included: Mapping[str, Include], places: Mapping[str, Place], place: Place = ()) -> str:
-    """The scopes at a place, each with those inside it."""
-    return "\n".join(
-        found.scope(_scopes(included, places, (*place, name)))
-        for name, found in included.items()
-        if places[name] == place
-    )
+    done[name] = _read_include(name, read, by=path[-1])
+    for used in done[name].file.includes:
+        _resolve(used, folder, read, done, (*path, name))
 
 
 def _read_include(name: str, read: Read, by: str) -> Include:
@@ -252,23 +245,53 @@ def _nearest(file: str, folder: str, read: Read) -> str:
     return name
 
 
-def _binding(table: str, source: str, names: tuple[str, ...]) -> str:
-    """Returns Lua code that binds the names of a contract to KEYS or ARGV.
-
-    Most names are in one constructor: a table that grows name by name takes several times as long.
-    """
-    fixed = [name for name in names if not name.endswith(_REST)]
-    entries = [f"{_without_suffix(name)} = {_value(name, f'{source}[{i}]', source)}" for i, name in enumerate(fixed, 1)]
-    lines = [f"local {table} = {{{', '.join(entries)}}}"]
-    if len(fixed) < len(names):
-        rest = _without_suffix(names[-1])
-        lines.append(f"{table}.{rest} = {{}}")
-        lines.append(f"for i = {len(names)}, #{source} do")
-        lines.append(f"  {table}.{rest}[i - {len(fixed)}] = {source}[i]")
-        lines.append("end")
-    return "\n".join(lines)
+def _numbers(names: Sequence[str]) -> dict[str, int]:
+    return {_without_suffix(name): number for number, name in enumerate(names, 1)}
 
 
-def _value(name: str, element: str, source: str) -> str:
-    """Returns the Lua expression of a name's value: an absent optional key is nil."""
-    return f"{element} ~= {source}[1] and {element} or nil" if name.endswith(_OPTIONAL) else element
+def _prepared(table: str, names: Sequence[str]) -> Iterator[str]:
+    """Lua code by which a last name has the list of all values that remain, and absent optional ones are nil."""
+    if names and names[-1].endswith(_REST):
+        last = len(names)
+        yield f"do\nlocal rest = {{}}\nfor i = {last}, #{table} do"
+        yield f"  rest[i - {last - 1}], {table}[i] = {table}[i], nil\nend\n{table}[{last}] = rest\nend"
+    for number, name in enumerate(names, 1):
+        if name.endswith(_OPTIONAL):
+            yield f"if {table}[{number}] == {table}[1] then {table}[{number}] = nil end"
+
+
+def _named(numbers: Mapping[str, int]) -> Iterator[str]:
+    """Lua code by which keys can also be found by their names."""
+    yield from (f"key.{name} = key[{number}]" for name, number in numbers.items())
+
+
+def _made(found: Include, numbers: Numbers) -> str:
+    """Lua code that makes an include."""
+    code = numbers.put_into(found.code, found.file, found.defines)
+    return f"-- lib[{numbers.defined[found.defines]}]: {found.defines}\n{code}"
+
+
+def _lib(includes: Sequence[str]) -> Iterator[str]:
+    """Lua code of a table that makes each include when it is first used."""
+    if includes:
+        yield f"local lib = {{{'nil,' * len(includes)}}}"
+        yield f"setmetatable(lib, {{__index = function(_, n)\n{_nth(includes, 1)}\nreturn lib[n]\nend}})"
+
+
+def _nth(includes: Sequence[str], first: int) -> str:
+    """Lua code that makes the include number `n` of those from `first` on."""
+    if len(includes) == 1:
+        return includes[0]
+    half = len(includes) // 2
+    less, more = _nth(includes[:half], first), _nth(includes[half:], first + half)
+    return f"if n < {first + half} then\n{less}\nelse\n{more}\nend"
+
+
+def _check(numbers: Numbers, types: Mapping[str, str]) -> Iterator[str]:
+    """Lua code that fails if a key has another type. A command that returns a number tells it fastest."""
+    found = {f"key[{numbers.keys[name]}]": kind for name, kind in types.items() if name in numbers.keys}
+    if found:
+        commands = "\n".join(f"  call('{_COUNTING[kind]}', {key})" for key, kind in found.items())
+        yield f"do\nlocal is_sound, why = pcall(function()\n  local call = redis.call\n{commands}\nend)"
+        pairs = ", ".join(f"[{key}] = '{kind}'" for key, kind in found.items())
+        yield f"if not is_sound then\n  lib[{numbers.defined['check_types']}]({{{pairs}}}, why)\nend\nend"

@@ -52,7 +52,21 @@ def test_includes_see_neither_helpers_nor_constants_of_each_other(client: Redis)
     assert client.eval("local helper, LIMIT\n" + source, 0) == [1, 2, b"nil", b"nil"]
 
 
-def test_a_function_and_what_only_it_uses_are_made_once_when_it_is_first_called(client: Redis) -> None:
+def test_a_script_finds_its_keys_and_arguments(client: Redis) -> None:
+    files = {
+        "a.lua": "-- @keys ledger? control? ended stages...\n-- @args ids...\n-- @returns some of each\n-- @include b\n"
+        "return {b(key, arg), key.wait, key[arg.state], key.ledger or 'none', key.control, #key.stages, key.stages[2],"
+        " #arg.ids, arg.ids[1]}",
+        "b.lua": "local function b(keys, args)\n  return keys.active .. args.now\nend",
+    }
+    made = assemble("a", lambda path: files[path])
+    keys = {"active": "A", "wait": "W", "ended": "E", "ledger": None, "control": "C", "stages": ["S", "T"]}
+    bound, args = made.bind_keys(keys), made.bind_args({"now": 5, "state": "ended", "ids": ["x", "y", "z"]})
+    found = client.eval(made.source, len(bound), *bound, *args)
+    assert found == [b"A5", b"W", b"E", b"none", b"C", 2, b"T", 3, b"x"]
+
+
+def test_an_include_is_made_once_when_it_is_first_used(client: Redis) -> None:
     files = {
         "a.lua": "-- @returns how many were made, before and after two calls\n-- @include b log\n"
         "local before = #LOG\nreturn {before, b(2), b(3), #LOG}",

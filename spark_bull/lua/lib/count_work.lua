@@ -6,6 +6,9 @@ local COUNTERS_TTL_MS = 2592000000
 -- another outcome later.
 local function count_work(counters, claimed, outcomes, lost)
   local call, is_counted, numbers = redis.call, {}, {claimed = claimed, lost = 0}
+  if claimed == 0 and not next(outcomes) then
+    return numbers
+  end
   for _, one in ipairs(lost) do
     is_counted[one[1]] = true
     if one[2] ~= 'children' and one[2] ~= 'failed_children' then

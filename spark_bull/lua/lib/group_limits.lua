@@ -52,17 +52,14 @@ local function count_start(key, group, room, id)
   end
 end
 
--- The limits of the groups of jobs, nil without `arg.group`, or if the call is to claim no job. `admit(may_start, id,
--- rank, timestamp, opts, data)` returns 'started' (the job was counted), 'held' (it was delayed by `delay(id, eta)`,
--- which returns its score, as it must wait) or, unless `may_start`, 'ready'. `refill()` promotes delayed jobs of groups
--- in which jobs may start, and returns whether there were any. `may_hold()`: whether the call may
--- delay further jobs. `next_due(due)`: the earlier one of `due` and the time at which `refill` can promote jobs again,
--- as a window or a rest ends. The first jobs of groups whose window or rest has ended are promoted at once. The settings
--- are kept: settling calls that have none read them, and the groups of a queue that has some can get limits.
-local function group_limits(key, arg, allowed, now, delay)
-  if arg.group == '' or allowed <= 0 then
-    return nil
-  end
+-- The limits of the groups of jobs, for a call with `arg.group` that is to claim some. `admit(may_start, id, rank,
+-- timestamp, opts, data)` returns 'started' (the job was counted), 'held' (it was delayed by `delay(id, eta)`, which
+-- returns its score, as it must wait) or, unless `may_start`, 'ready'. `refill()` promotes delayed jobs of groups in which
+-- jobs may start, and returns whether there were any. `may_hold()`: whether the call may delay further jobs.
+-- `next_due(due)`: the earlier one of `due` and the time at which `refill` can promote jobs again, as a window or a rest
+-- ends. The first jobs of groups whose window or rest has ended are promoted at once. The settings are kept: settling
+-- calls that have none read them, and the groups of a queue that has some can get limits.
+local function group_limits(key, arg, now, delay)
   local call, settings, lock_ms = redis.call, cmsgpack.unpack(arg.group), tonumber(arg.lock_ms)
   local rooms, refillable, held, limits = {}, {}, 0, {}
   local has_delayed, has_promoted = call('EXISTS', key.group_delayed) == 1, false

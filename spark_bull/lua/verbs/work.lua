@@ -4,4 +4,6 @@
 -- @include lib: work_once
 -- @include {dialect}/lib: settle_jobs
 
-return work_once(key, arg, settle_jobs)
+return work_once(key, arg, function(...)
+  return settle_jobs(...)
+end)

@@ -3,4 +3,6 @@
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, paused, now}
 -- @include lib: settle_and_add work_once
 
-return work_once(key, arg, settle_and_add)
+return work_once(key, arg, function(...)
+  return settle_and_add(...)
+end)

@@ -9,7 +9,6 @@ import pytest
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import ScriptError
-from spark_bull.store.lua_files import include
 from spark_bull.store.scripts import CHECK, assemble, load
 from tests.support.lua_scripts import FILES, INCLUDES, SCRIPT_FILES, SCRIPTS, folders_of, includes_of, text_of
 
@@ -34,16 +33,23 @@ def script(body: str = "return 1", keys: str = "wait", args: str = "now") -> str
 # the loader
 
 
+def made_in(source: str) -> list[str]:
+    """What the includes of a script define, in their order."""
+    return re.findall(r"^-- lib\[\d+\]: (\w+)$", source, re.MULTILINE)
+
+
 def test_a_script_of_a_dialect_with_types_of_keys_checks_them_first() -> None:
     files = {
-        "a/b/x.lua": script(keys=""),
-        "c/x.lua": script(keys=""),
-        "lib/check_types.lua": "-- @include {dialect}/lib: key_types\nlocal function check_types()\nend",
-        "a/lib/key_types.lua": "local KEY_TYPES = {}",
+        "a/b/x.lua": script("return key.wait", keys=""),
+        "c/x.lua": script("return key.wait", keys=""),
+        "lib/check_types.lua": "local function check_types()\nend",
+        "a/lib/key_types.lua": "local KEY_TYPES = {\n  paused = 'list',\n  wait = 'list',\n}",
     }
     checking, other = (assemble(name, reader(files)).source for name in ("a/b/x", "c/x"))
-    assert checking.index("KEY_TYPES = {}") < checking.index("\ncheck_types(key)\n") < checking.index("return 1")
-    assert "check_types" not in other
+    assert checking.count("LLEN") == 1, "only keys that the script has"
+    assert checking.index("call('LLEN', key[1])") < checking.index("lib[1]({[key[1]] = 'list'}, why)")
+    assert checking.index("LLEN") < checking.index("return key[1]")
+    assert ("LLEN" in other, "check_types" in other) == (False, False)
 
 
 def test_the_contract_is_read_from_the_head() -> None:
@@ -72,7 +78,7 @@ def test_one_tag_may_include_several_files_of_a_folder() -> None:
         "a.lua": script("-- @include x/lib: b c\n-- @include lib: d"),
         **{f"{name}.lua": f"local {name[-1]} = 1" for name in ("x/lib/b", "x/lib/c", "lib/d")},
     }
-    assert re.findall(r"^local (\w+)$", assemble("a", reader(files)).source, re.MULTILINE) == ["b", "c", "d"]
+    assert made_in(assemble("a", reader(files)).source) == ["b", "c", "d"]
 
 
 def test_a_contract_that_does_not_say_what_is_returned_is_refused() -> None:
@@ -86,7 +92,7 @@ def test_a_script_that_is_missing_is_an_error() -> None:
         load("nowhere/nothing")
 
 
-def test_includes_are_inserted_once_before_their_users() -> None:
+def test_includes_are_inserted_once() -> None:
     files = {
         "a.lua": script("-- @include b\n-- @include c\nbody()"),
         "b.lua": "-- @include d\nlocal function b() end",
@@ -94,22 +100,28 @@ def test_includes_are_inserted_once_before_their_users() -> None:
         "d.lua": "local D = 1",
     }
     source = assemble("a", reader(files)).source
-    assert re.findall(r"^local (\w+)$", source, re.MULTILINE) == ["D", "b", "c"]
+    assert made_in(source) == ["b", "D", "c"]
     assert source.endswith("body()")
 
 
-def test_an_include_is_made_inside_the_one_through_which_all_uses_of_it_go() -> None:
+def test_names_become_numbers_of_keys_of_arguments_and_of_includes() -> None:
     files = {
-        "a.lua": script("-- @include b c\nreturn b() + c()"),
-        "b.lua": "-- @include d e\nlocal function b()\n  return d() + e()\nend",
-        "c.lua": "-- @include e\nlocal function c()\n  return e()\nend",
-        "d.lua": "-- @include f\nlocal function d()\n  return F\nend",
-        "e.lua": "local function e()\n  return 1\nend",
-        "f.lua": "local F = 1",
+        "a.lua": script(
+            "-- @include b\n-- b(key.wait)\nreturn b(key.wait, arg.now, 'b key wait', x.b, monkey.b, x.keys.wait)"
+        ),
+        "b.lua": "-- @include c\nlocal function b(keys, args)\n  return C[keys.active], args.now, b\nend",
+        "c.lua": "local C = {now = 1}",
     }
-    made = assemble("a", reader(files)).source
-    inside = {name: made[made.index(f"local {name}\n") :].partition(f"return {name}(...)\nend")[0] for name in "bd"}
-    assert ("local d\n" in inside["b"], "local F\n" in inside["d"], "local e\n" in inside["b"]) == (True, True, False)
+    source = assemble("a", reader(files)).source
+    assert source.endswith("-- b(key.wait)\nreturn lib[1](key[2], arg[1], 'b key wait', x.b, monkey.b, x.keys[2])")
+    assert "lib[1] = function(keys, args)\n  return lib[2][keys[1]], args[1], lib[1]\nend" in source
+    assert "lib[2] = {now = 1}" in source
+
+
+def test_keys_that_a_script_looks_up_by_a_variable_can_be_found_by_their_names() -> None:
+    for body, is_named in (("return key[arg.state]", True), ("return key.wait", False)):
+        source = assemble("a", reader({"a.lua": script(body, keys="ended wait")})).source
+        assert ("key.ended = key[1]\nkey.wait = key[2]\n" in source) == is_named
 
 
 def test_an_include_that_is_missing_is_an_error_that_names_both_files() -> None:
@@ -171,7 +183,7 @@ def test_an_absent_optional_key_is_sent_as_the_first_key() -> None:
     made = assemble("a", reader({"a.lua": script(keys="wait ledger? stages...")}))
     assert made.bind_keys({"wait": "w", "ledger": "l", "stages": []}) == ["w", "l"]
     assert made.bind_keys({"wait": "w", "ledger": None, "stages": ["x"]}) == ["w", "w", "x"]
-    assert "ledger = KEYS[2] ~= KEYS[1] and KEYS[2] or nil" in made.source
+    assert "if key[2] == key[1] then key[2] = nil end" in made.source
 
 
 @pytest.mark.parametrize("empty", [{"wait": "", "ledger": "l"}, {"wait": "w", "ledger": ""}, {"wait": None}])
@@ -188,9 +200,18 @@ def code_of(text: str) -> str:
 
 
 def whole_code(name: str) -> str:
-    """The code of a script and its includes, without the loader's binding of names."""
-    source = load(name).source
-    return "\n".join(line for line in code_of(source).splitlines() if "KEYS" not in line and "ARGV" not in line)
+    """The code of a script and its includes, as their files have it."""
+    texts = []
+
+    def read(path: str) -> str:
+        file = path.removesuffix(".lua")
+        if file not in FILES:
+            raise ScriptError(f"expected a Lua file `{path}`, found none")
+        texts.append(code_of(text_of(file)))
+        return text_of(file)
+
+    assemble(name, read)
+    return "\n".join(texts)
 
 
 def test_every_script_can_be_loaded() -> None:
@@ -214,7 +235,10 @@ def used_and_declared(name: str, table: str) -> tuple[set[str], set[str]]:
     """The keys or arguments in the code, and those in KEYS or ARGV. table: `key` or `arg`."""
     code, made = whole_code(name), load(name)
     used = set(re.findall(rf"\b{table}s?\.(\w+)", code))
-    declared = {found.removesuffix("...").removesuffix("?") for found in (made.keys if table == "key" else made.args)}
+    names = made.keys if table == "key" else made.args
+    declared = {found.removesuffix("...").removesuffix("?") for found in names}
+    # Keys of other queues are declared for the cluster: the code makes them from its arguments.
+    used |= {found.removesuffix("...") for found in names if found.endswith("...")}
     if re.search(rf"\b{table}s?\[\w+\]", code):
         # Keys that are looked up by a variable are listed in tables.
         used |= declared & set(re.findall(r"'(\w+)'", "".join(re.findall(r"\{[^{}]*\}", code))))
@@ -234,20 +258,11 @@ def test_no_file_uses_keys_or_argv_by_position() -> None:
     assert not using, "read `key.name` and `arg.name`"
 
 
-def test_includes_that_are_tables_of_functions_are_only_indexed() -> None:
-    """They are made when they are first indexed."""
-    for file in INCLUDES:
-        made = include(file, lambda path: text_of(path.removesuffix(".lua")))
-        if made.kind == "table" and made.has_helpers:
-            users = [user for user in FILES if any(used.endswith(f"/{made.defines}") for used in includes_of(user))]
-            loose = [user for user in users if re.search(rf"(?<![.\w]){made.defines}\b(?!\.)", code_of(text_of(user)))]
-            assert not loose, f"{file}: {loose}"
-
-
 def test_every_include_is_included_somewhere() -> None:
     folders = {folder for dialect in DIALECTS.values() for folder in folders_of(dialect.folder)}
     included = {include.format(dialect=folder) for file in FILES for include in includes_of(file) for folder in folders}
-    assert set(INCLUDES) <= {include.removeprefix("/") for include in included} | {CHECK}
+    types = {f"{dialect.folder}/lib/key_types" for dialect in DIALECTS.values()}
+    assert set(INCLUDES) <= {include.removeprefix("/") for include in included} | types | {CHECK}
 
 
 #: Equal lines in a row that are a repetition.

@@ -14,13 +14,20 @@ local FIELDS_OF_ALL = 10
 local function claim_jobs(key, arg, now, limit, limits, start)
   local call, base, held = redis.call, arg.base, arg.held
   local allowed, limited_ms = start_limit.quota(key, arg, limits, limit)
+  local groups = nil
+  if arg.group ~= '' and allowed > 0 then
+    groups = group_limits(key, arg, now, function(id, eta)
+      return delay_job(key, id, eta)
+    end)
+  end
+  if not groups and held == '' and call('EXISTS', key.wait) == 0 then
+    local next_due = next_due_of(key.delayed)
+    return {ids = {}, damaged = {}, limited_ms = limited_ms, next_due = next_due, more = false}, {}
+  end
   local ids, rows, dropped, damaged, bytes, most_bytes = {}, {}, {}, {}, 0, tonumber(arg.most_bytes)
   local at = positions_of(CLAIM_FIELDS)
   local lock_ms = lock_durations(arg.lock_ms)
   local may_expire = call('EXISTS', key.expiry, key.expired) > 0
-  local groups = group_limits(key, arg, allowed, now, function(id, eta)
-    return delay_job(key, id, eta)
-  end)
 
   -- Returns whether the job was processed: when no more may start, the next one that may stays.
   local function take(id, is_sound)

@@ -52,14 +52,24 @@ local function claim_jobs(key, arg, now, limit)
   }
   local paused_or_full = limits.paused or (limits.concurrency and call('LLEN', key.active) >= limits.concurrency)
   local allowed, limited_ms = start_limit.quota(key, arg, limits, limit)
-  local ids, keys, rows, damaged, taken, bytes, deferred, are_plain = {}, {}, {}, {}, 0, 0, 0, true
-  local at, highest, parents = positions_of(CLAIM_FIELDS), {}, {}
-  local at_data, most_bytes = at.data, tonumber(arg.most_bytes)
-  local groups = group_limits(key, arg, allowed, now, function(id, eta)
-    call('HSET', base .. id, 'delay', string.format('%.0f', eta - now))
-    return hold_job(key, highest, id, eta)
-  end)
+  local highest, groups = {}, nil
+  if arg.group ~= '' and allowed > 0 then
+    groups = group_limits(key, arg, now, function(id, eta)
+      call('HSET', base .. id, 'delay', string.format('%.0f', eta - now))
+      return hold_job(key, highest, id, eta)
+    end)
+  end
   local next_due = limit > 0 and promote_due_jobs(key, arg, now, math.max(limit, 100))
+  if not groups and call('EXISTS', key.wait, key.prioritized) == 0 then
+    if allowed > 0 then
+      call('DEL', key.pc)
+    end
+    return {ids = {}, damaged = {}, limited_ms = limited_ms, next_due = next_due, more = false}, {},
+      paused_or_full or limited_ms > 0
+  end
+  local ids, keys, rows, damaged, taken, bytes, deferred, are_plain = {}, {}, {}, {}, 0, 0, 0, true
+  local at, parents = positions_of(CLAIM_FIELDS), {}
+  local at_data, most_bytes = at.data, tonumber(arg.most_bytes)
 
   -- Gives a job that has expired a deferred failure. One that has started before can't expire any more.
   local function expire(row, job_key)
