@@ -71,7 +71,7 @@ MUTANTS = [
         "call('HLEN', stage)",
     ),
     _in_work("an add that is sent again adds again", "lib/once", "if kept[1] == call_id then", "if false then", seed=1),
-    _in_work("a claim that is sent again claims again", "lib/work_once", "done.call ~= arg.call", "true", seed=10),
+    _in_work("a claim that is sent again claims again", "lib/work_once", "if last and", "if false and", seed=10),
     _in_work(
         "an outcome is accepted from a worker that has lost the lock",
         "lib/release_owned",

@@ -36,8 +36,7 @@ pexpireat pttl publish rpush sadd scard set sismember smismember srem sscan strl
 zcount zrangebyscore zrem zrevrangebyscore zscore
 """,
     "events": """
-get hlen hset llen psubscribe scard set sismember strlen subscribe unsubscribe xadd xinfo xlen xrange xread xrevrange
-zcard zscore
+get hlen hset psubscribe set sismember subscribe unsubscribe xadd xinfo xlen xrange xread xrevrange zscore
 """,
     "serve": """
 client|list del get hexists hgetall hlen hscan hvals llen lrange psubscribe pttl scard set sismember smembers

@@ -1,4 +1,4 @@
--- The types of the keys by which jobs move, by their names in scripts; see check_types.
+-- The types of the keys by which jobs move, by their names in scripts, as the loader reads them: see store/scripts.py.
 local KEY_TYPES = {
   active = 'list',
   completed = 'set',
