@@ -268,11 +268,14 @@ def node_processes(node_packages: None) -> Iterator[Callable[[str, str], NodePro
 
 @pytest.fixture
 def node(
-    request: pytest.FixtureRequest, node_processes: Callable[[str, str], NodeProcess]
+    request: pytest.FixtureRequest,
+    node_processes: Callable[[str, str], NodeProcess],
+    own_redis: Callable[..., EmbeddedRedis],
 ) -> Iterator[Callable[..., NodePeer]]:
     """Starts Node libraries on the shared Redis: `node("bullmq-6.7.0", prefix=prefix)`.
 
-    With another `url`, or `alone=True`, the library has a separate process, which can be killed.
+    With another `url`, or `alone=True`, the library has a separate process, which can be killed. Servers of `own_redis`
+    end after it: a library that has lost its Redis does not close.
     """
     with ExitStack() as peers:
 

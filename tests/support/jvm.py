@@ -12,12 +12,16 @@ _QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _ARCHIVED: Final = f" -XX:SharedArchiveFile={_ARCHIVE} -Xlog:disable" if _ARCHIVE.exists() else ""
 
+#: Few collections of the heap; programs, as chmod for each file, start without a helper before them.
+_LITTLE_WORK: Final = "-Xmn256m -XX:MetaspaceSize=256m -XX:-UsePerfData -Djdk.lang.Process.launchMechanism=VFORK"
+
 #: For a JVM that runs only some seconds, as an executor.
 JVM_OPTIONS: Final = _QUICK_START + _ARCHIVED
 
-#: For the JVM of a driver, whose properties are settings of Spark: without a web server, and with streams that look
-#: less often for new data.
-DRIVER_OPTIONS: Final = f"{JVM_OPTIONS} -Dspark.ui.enabled=false -Dspark.sql.streaming.pollingDelay=100ms"
+#: Settings of Spark: without a web server, and with streams that look less often for new data.
+_SETTINGS: Final = "-Dspark.ui.enabled=false -Dspark.sql.streaming.pollingDelay=100ms"
+#: For the JVM of a driver.
+DRIVER_OPTIONS: Final = f"{JVM_OPTIONS} {_LITTLE_WORK} {_SETTINGS}"
 
 #: For the JVM in which spark-submit makes up the command of the driver. It has another class path.
 LAUNCHER_OPTIONS: Final = _QUICK_START

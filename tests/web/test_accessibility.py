@@ -101,6 +101,7 @@ def test_keys_hide_and_show_a_line_of_a_chart(browser: Browser, site: Site) -> N
     fill(site)
     open_view(browser, VIEWS["queue"])
     label = ".u-label[role=button]"
+    browser.find(label)
     browser.driver.execute_script(f"document.querySelector('{label}').focus()")
     for key, pressed in ((Keys.SPACE, "false"), (Keys.ENTER, "true")):
         browser.press(key)
