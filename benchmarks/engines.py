@@ -71,14 +71,17 @@ class Used(NamedTuple):
 
 
 class Side(NamedTuple):
-    """A program that works on QUEUE of the server with a URL, and the PYTHONPATH that it gets."""
+    """A program that works on QUEUE of the server with a URL, and the checkout that it runs in.
+
+    Its directory is that, too: Spark's Python processes import from there before they look into PYTHONPATH.
+    """
 
     program: list[str]
     options: tuple[str, ...]
     root: Path = ROOT
 
     def command(self, url: str) -> list[str]:
-        return ["env", f"PYTHONPATH={self.root}", *self.program, url, QUEUE, *self.options]
+        return ["env", f"--chdir={self.root}", f"PYTHONPATH={self.root}", *self.program, url, QUEUE, *self.options]
 
 
 def sides_of(kinds: list[str], against: Path | None, variant: list[str]) -> dict[str, Side]:

@@ -16,6 +16,7 @@ from spark_bull.queue.core.handle import CHUNK_SIZE
 from spark_bull.queue.process.claim import unpack_claimed, work
 from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.spark.process.batch_processor import BatchProcessor
+from spark_bull.spark.process.checkpoint_files import plain_checkpoint_files
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.stream_engine import StreamEngine
 from spark_bull.spark.process.stream_plan import StreamPlan
@@ -104,3 +105,23 @@ def test_jobs_that_have_not_ended_return_in_their_order(
         plan = StreamPlan(queue.handle, "reader", {}, {}, lambda jobs: jobs, None, HOUR_MS)
         StreamEngine(spark, plan)._return_unsettled()
         assert [job.parsed()["n"] for job in queue.page("wait")] == list(range(4 * CHUNK_SIZE))
+
+
+def test_a_query_with_a_temporary_checkpoint_writes_it_with_few_processes(
+    spark: SparkSession, request: pytest.FixtureRequest
+) -> None:
+    setting = "spark.sql.streaming.checkpointFileManagerClass"
+    request.addfinalizer(lambda: spark.conf.unset(setting))
+    with plain_checkpoint_files(spark):
+        assert str(spark.conf.get(setting)).endswith(".FileSystemBasedCheckpointFileManager")
+        query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+    try:
+        assert spark.conf.get(setting, None) is None
+        query.processAllAvailable()
+        assert query.exception() is None
+    finally:
+        query.stop()
+    spark.conf.set(setting, "of the user")
+    with plain_checkpoint_files(spark):
+        assert spark.conf.get(setting) == "of the user"
+    assert spark.conf.get(setting) == "of the user"

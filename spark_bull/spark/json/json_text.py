@@ -286,13 +286,23 @@ def _are_objects(array: pa.Array) -> bool:
     object cannot continue with the brace of the next line. False is inconclusive: NaN and infinities, which Arrow
     accepts, are excluded, and Arrow rejects some texts that Python accepts.
     """
+    if not are_in_braces(array):
+        return False
+    parsed = parsed_lines(joined_lines(array), pa.schema([]))
+    return parsed is not None and bool(parsed.num_rows == len(array))
+
+
+def are_in_braces(array: pa.Array) -> bool:
+    """Whether these are texts, at least one, each of which begins and ends as an object does."""
     if array.null_count or not len(array) or not pa.types.is_string(array.type):
         return False
-    if not pc.all(pc.and_(pc.starts_with(array, "{"), pc.ends_with(array, "}"))).as_py():
-        return False
+    return bool(pc.all(pc.and_(pc.starts_with(array, "{"), pc.ends_with(array, "}"))).as_py())
+
+
+def joined_lines(array: pa.Array) -> pa.Buffer:
+    """Texts as lines."""
     lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(array)], pa.int32()), array), "\n")
-    parsed = parsed_lines(lines[0].as_buffer(), pa.schema([]))
-    return parsed is not None and bool(parsed.num_rows == len(array))
+    return lines[0].as_buffer()
 
 
 def parsed_lines(text: pa.Buffer, fields: pa.Schema) -> pa.Table | None:

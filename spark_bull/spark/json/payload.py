@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from spark_bull.errors import SparkBullError
-from spark_bull.spark.json.json_text import MAX_SHOWN, parsed_lines
+from spark_bull.spark.json.json_text import MAX_SHOWN, are_in_braces, joined_lines, parsed_lines
 from spark_bull.spark.platform.lazy_arrow import pa, pc
 
 Convert = Callable[[Any], Any]
@@ -43,16 +43,29 @@ def array_of_texts(texts: Sequence[str], kind: pa.DataType) -> pa.Array | None:
     None for other types than structs of texts, booleans and numbers, and for texts that Arrow's parser rejects or may
     read otherwise: it takes none for valid that is not JSON.
     """
-    if not pa.types.is_struct(kind) or not kind.num_fields or not all(map(_is_parsed_alike, kind)):
-        return None
     # As many objects as texts in braces means one object per text: see json_text.py.
-    if {text[:1] + text[-1:] for text in texts} != {"{}"}:
+    if not _is_parsed(kind) or {text[:1] + text[-1:] for text in texts} != {"{}"}:
         return None
     try:
-        table = parsed_lines(pa.py_buffer("\n".join(texts).encode()), pa.schema([*kind]))
+        return _array_of_lines(pa.py_buffer("\n".join(texts).encode()), len(texts), kind)
     except UnicodeEncodeError:
         return None
-    if table is None or table.num_rows != len(texts):
+
+
+def array_of_column(texts: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """The same for a column of texts, which do not become objects of Python."""
+    if not _is_parsed(kind) or not are_in_braces(texts):
+        return None
+    return _array_of_lines(joined_lines(texts), len(texts), kind)
+
+
+def _is_parsed(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(kind)) and kind.num_fields > 0 and all(map(_is_parsed_alike, kind))
+
+
+def _array_of_lines(lines: pa.Buffer, count: int, kind: pa.DataType) -> pa.Array | None:
+    table = parsed_lines(lines, pa.schema([*kind]))
+    if table is None or table.num_rows != count:
         return None
     columns = [column.combine_chunks() for column in table.columns]
     if any(pa.types.is_floating(column.type) and _is_inexact(column) for column in columns):

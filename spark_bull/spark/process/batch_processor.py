@@ -127,7 +127,7 @@ class BatchProcessor:
 
     def _fail_invalid(self, jobs: DataFrame) -> None:
         """Fails jobs with a deferred failure, and jobs whose payload does not match the schema."""
-        outcome = ("queue", "id", "token", "error", "unrecoverable")
+        outcome = ("id", "token", "error", "unrecoverable")
         deferred = jobs.where(f.col("deferredFailure").isNotNull())
         self._write(
             deferred.withColumn("error", f.col("deferredFailure"))
@@ -186,7 +186,7 @@ class BatchProcessor:
             for job, error in errors.items()
         ]
         named = batch.sparkSession.createDataFrame(rows, schema)
-        self._write(batch.select("queue", "id", "token").join(f.broadcast(named), ["id", "token"]))
+        self._write(batch.select("id", "token").join(f.broadcast(named), ["id", "token"]))
 
 
 def extend_locked(plan: StreamPlan, token: str, job_ids: Sequence[str]) -> list[str]:

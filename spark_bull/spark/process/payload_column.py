@@ -28,7 +28,7 @@ def invalid_payloads(jobs: DataFrame, payload: StructType) -> DataFrame:
     )
     is_damaged = f.try_parse_json("data").isNull()
     invalid = _parsed(jobs, payload).where(~_is_valid()).withColumn("error", why)
-    return invalid.withColumn("unrecoverable", is_damaged).select("queue", "id", "token", "error", "unrecoverable")
+    return invalid.withColumn("unrecoverable", is_damaged).select("id", "token", "error", "unrecoverable")
 
 
 def _parsed(jobs: DataFrame, payload: StructType) -> DataFrame:

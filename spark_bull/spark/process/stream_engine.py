@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,7 @@ from spark_bull.spark.platform.python_check import ensure_python
 from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.platform.spark_errors import first_line, reason_line
 from spark_bull.spark.process.batch_processor import BatchProcessor, extend_locked
+from spark_bull.spark.process.checkpoint_files import plain_checkpoint_files
 from spark_bull.spark.process.stream_plan import StreamPlan
 from spark_bull.spark.process.traced_batches import TracedBatches
 from spark_bull.spark.provider import register
@@ -81,8 +83,9 @@ class StreamEngine:
         writer = writer.queryName(f"spark_bull-{self._plan.reader}")
 
         def start() -> StreamingQuery:
-            # For stop(), if a signal interrupts the wait for its sources.
-            self._query = writer.start()
+            with nullcontext() if self._folder is None else plain_checkpoint_files(self._spark):
+                # For stop(), if a signal interrupts the wait for its sources.
+                self._query = writer.start()
             return self._query
 
         self._query = start_query(start)

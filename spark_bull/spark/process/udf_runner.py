@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from spark_bull.errors import JobDamaged, OptionError, PayloadUnreadable, expect
 from spark_bull.model.job_json import UNPARSED
 from spark_bull.model.jobs import RawJson
 from spark_bull.spark.json.json_text import is_encodable, to_json
-from spark_bull.spark.json.payload import array_of_texts, payload_array
+from spark_bull.spark.json.payload import array_of_column, array_of_texts, payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.udfs import KINDS
@@ -72,6 +72,13 @@ def frame_schema(given: str | DataType | None) -> StructType | None:
     if payload is not None and not isinstance(payload, StructType):
         raise expected("payload_schema", "columns, such as 'a STRING, b INT', for a function of DataFrames", given)
     return payload
+
+
+class Called(NamedTuple):
+    """The results of a UDF as JSON texts, and the errors of other rows."""
+
+    texts: pa.Array
+    errors: dict[int, BaseException]
 
 
 @dataclass(frozen=True)
@@ -138,12 +145,37 @@ class UdfRunner(Runner):
         for job in jobs:
             if job.cancellation is not None:
                 raise job.cancellation
-        column = payloads.column(jobs)
-        output = interruptible(jobs, self.timeout_ms, _CALLS[self.kind], self, column)
-        if len(output) != len(jobs):
-            raise ValueError(f"expected the UDF to return {len(jobs)} values, one per row, got {len(output)}")
-        texts = to_json(output, pa.field("returnvalue", self.returns), ignore_nulls=False).to_pylist()
+        texts = self._texts(jobs, payloads.column(jobs)).to_pylist()
         return [None if text is None else RawJson(text) for text in texts]
+
+    def _texts(self, jobs: Sequence[RunningJob], column: pa.Array) -> pa.Array:
+        """The function's results as JSON texts, one per payload. Raises what the function raises."""
+        output = interruptible(jobs, self.timeout_ms, _CALLS[self.kind], self, column)
+        if len(output) != len(column):
+            raise ValueError(f"expected the UDF to return {len(column)} values, one per row, got {len(output)}")
+        return to_json(output, pa.field("returnvalue", self.returns), ignore_nulls=False)
+
+    def of_column(self, column: pa.Array) -> Called | None:
+        """The results for payloads, JSON texts, of jobs that nobody cancels; None unless Arrow can parse them all.
+
+        Takes a fraction of the time that jobs take one by one.
+        """
+        payloads = array_of_column(column, self.payload)
+        if payloads is None:
+            return None
+        texts, errors = list[pa.Array](), dict[int, BaseException]()
+
+        def run(rows: Sequence[int]) -> Sequence[int]:
+            texts.append(self._texts((), payloads.slice(rows[0], len(rows))).cast(pa.string()))
+            return rows
+
+        for results in run_bisected(range(len(payloads)), run):
+            # Rows that have failed are alone.
+            row, result = results[0]
+            if isinstance(result, BaseException):
+                texts.append(pa.nulls(1, pa.string()))
+                errors[row] = result
+        return Called(pa.chunked_array(texts, pa.string()).combine_chunks(), errors)
 
     @cached_property
     def _width(self) -> int:

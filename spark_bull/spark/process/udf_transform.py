@@ -7,25 +7,25 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import StringType, StructField, StructType
 
+from spark_bull.model.jobs import RawJson
 from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.payloads.policy import PLAIN
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
-from spark_bull.spark.process.udf_runner import UdfRunner
+from spark_bull.spark.process.udf_runner import Called, UdfRunner
 from spark_bull.worker.job.interrupts import recording_interrupts
-from spark_bull.worker.job.job_runner import Result
-from spark_bull.worker.job.outcome_policy import NoReturnValue, returnvalue_text
+from spark_bull.worker.job.outcome_policy import MAX_RETURNVALUE, NoReturnValue, returnvalue_text
 from spark_bull.worker.job.running_job import RunningJob
 
 #: Columns of claimed jobs that it reads.
-INPUT: Final = ("queue", "id", "token", "data")
+INPUT: Final = ("id", "token", "data")
 #: Schema of its rows, which mode=settle takes.
 OUTPUT: Final = StructType(
     [
-        StructField("queue", StringType()),
         StructField("id", StringType()),
         StructField("token", StringType()),
         StructField("returnvalue", StringType()),
@@ -49,41 +49,66 @@ class UdfTransformation:
 
 
 def _batches(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    # The payloads in a DataFrame have been opened.
-    opened = replace(transformation.handle, payloads=PLAIN)
     for batch in batches:
         size = transformation.chunk_size or batch.num_rows
         for start in range(0, batch.num_rows, size):
             part = batch.slice(start, size)
-            ids, texts = (part.column(name).to_pylist() for name in ("id", "data"))
-            jobs = [RunningJob(ClaimedJob(job_id, data=text), opened) for job_id, text in zip(ids, texts, strict=True)]
-            outcomes = {
-                result.job: _outcome(transformation.handle, result)
-                for results in transformation.runner(jobs, ())
-                for result in results
-            }
-            yield _batch(part, [outcomes[job] for job in jobs])
+            called = transformation.runner.of_column(part.column("data"))
+            yield _one_by_one(transformation, part) if called is None else _together(transformation, part, called)
+
+
+def _together(transformation: UdfTransformation, claimed: pa.RecordBatch, called: Called) -> pa.RecordBatch:
+    unwritten, texts = transformation.handle.dialect.unwritten_results, called.texts
+    longest = pc.max(pc.utf8_length(texts)).as_py() or 0
+    if called.errors or longest > MAX_RETURNVALUE:
+        values = [None if text is None else RawJson(text) for text in texts.to_pylist()]
+        return _batch(
+            claimed,
+            [_outcome(transformation.handle, value, called.errors.get(row)) for row, value in enumerate(values)],
+        )
+    if unwritten:
+        texts = pc.if_else(pc.is_in(texts, pa.array(unwritten, pa.string())), None, texts)
+    return _batch_of(claimed, {"returnvalue": texts})
+
+
+def _one_by_one(transformation: UdfTransformation, claimed: pa.RecordBatch) -> pa.RecordBatch:
+    # The payloads in a DataFrame have been opened.
+    opened = replace(transformation.handle, payloads=PLAIN)
+    ids, texts = (claimed.column(name).to_pylist() for name in ("id", "data"))
+    jobs = [RunningJob(ClaimedJob(job_id, data=text), opened) for job_id, text in zip(ids, texts, strict=True)]
+    outcomes = {
+        result.job: _outcome(transformation.handle, result.value, result.error)
+        for results in transformation.runner(jobs, ())
+        for result in results
+    }
+    return _batch(claimed, [outcomes[job] for job in jobs])
 
 
 def _batch(claimed: pa.RecordBatch, outcomes: Sequence[Mapping[str, Any]]) -> pa.RecordBatch:
     """The outcomes of claimed jobs as a batch of OUTPUT."""
     names = set().union(*outcomes)
-    arrays = {
-        field.name: pa.array([outcome.get(field.name) for outcome in outcomes], field.type)
-        if field.name in names
-        else pa.nulls(len(outcomes), field.type)
-        for field in _ARROW
-    }
-    arrays |= {name: claimed.column(name).cast(_ARROW.field(name).type) for name in ("queue", "id", "token")}
-    return pa.RecordBatch.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
+    return _batch_of(
+        claimed,
+        {
+            field.name: pa.array([outcome.get(field.name) for outcome in outcomes], field.type)
+            for field in _ARROW
+            if field.name in names
+        },
+    )
 
 
-def _outcome(handle: QueueHandle, result: Result) -> dict[str, Any]:
-    error = result.error
+def _batch_of(claimed: pa.RecordBatch, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """A batch of OUTPUT for claimed jobs; other columns are null."""
+    given = {**columns, **{name: claimed.column(name).cast(pa.string()) for name in ("id", "token")}}
+    arrays = [given[field.name] if field.name in given else pa.nulls(claimed.num_rows, field.type) for field in _ARROW]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def _outcome(handle: QueueHandle, value: Any, error: BaseException | None) -> dict[str, Any]:
     if error is None:
         try:
             # NULL is the JSON text `null`; the empty text, for a value that the dialect does not store, is no JSON.
-            return {"returnvalue": returnvalue_text(handle.dialect, result.value) or None}
+            return {"returnvalue": returnvalue_text(handle.dialect, value) or None}
         except NoReturnValue as no_value:
             error = no_value
     return error_columns(error)

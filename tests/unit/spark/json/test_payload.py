@@ -10,7 +10,7 @@ import pytest
 
 from spark_bull.errors import SparkBullError
 from spark_bull.model.job_json import payload_of
-from spark_bull.spark.json.payload import array_of_texts, payload_array
+from spark_bull.spark.json.payload import array_of_column, array_of_texts, payload_array
 
 KIND = pa.struct([("s", pa.string()), ("d", pa.float64()), ("i", pa.int64()), ("j", pa.int32()), ("b", pa.bool_())])
 VALUES = (
@@ -52,6 +52,8 @@ def test_arrow_reads_random_payloads_as_python_does_or_leaves_them_to_it() -> No
     for _ in range(5_000):
         texts = [random_text(random) for _ in range(random.choice((1, 1, 2, 3)))]
         found = array_of_texts(texts, KIND)
+        of_column = array_of_column(pa.array(texts), KIND)
+        assert str(of_column) == str(found)
         if found is not None:
             read += 1
             assert found.type == KIND
@@ -85,5 +87,8 @@ def test_types_that_need_a_conversion_are_left_to_python() -> None:
     assert array_of_texts(["{}"], pa.string()) is None
     assert array_of_texts(["{}"], pa.struct([])) is None
     assert array_of_texts([], KIND) is None
+    assert array_of_column(pa.array([], pa.string()), KIND) is None
+    assert array_of_column(pa.array(["{}", None]), KIND) is None
+    assert array_of_column(pa.array(["{}"]), pa.string()) is None
     with pytest.raises(SparkBullError, match="expected the payload to match the schema"):
         by_python(['{"s":1}'])
