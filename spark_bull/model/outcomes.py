@@ -122,9 +122,7 @@ class Outcomes:
     tokens: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return sum(len(jobs) for jobs in self._others) + sum(
-            len(ids) for ids in (self.completed_ids, *self._postponed_ids)
-        )
+        return sum(map(len, (self.completed_ids, *self._postponed_ids, *self._others)))
 
     @property
     def _others(self) -> tuple[Sequence[Failed | Retried | Delayed | Rested], ...]:

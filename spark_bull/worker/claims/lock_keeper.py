@@ -10,7 +10,6 @@ from threading import Event, Lock
 from typing import ClassVar
 
 from spark_bull.errors import QueueDamaged, SparkBullError
-from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import extend
 from spark_bull.threads import DaemonThread
@@ -114,20 +113,22 @@ class LockKeeper:
     def release(self, job_ids: Collection[str]) -> None:
         """Stops extending the locks of these jobs."""
         with self._guard:
-            for job_id in job_ids:
-                self._held.pop(job_id, None)
+            if self._held.keys() == job_ids:
+                self._held.clear()
+            else:
+                for job_id in job_ids:
+                    self._held.pop(job_id, None)
             self._forget_lost(job_ids)
 
     @contextmanager
-    def settling(self, outcomes: Outcomes | None) -> Iterator[None]:
-        """Releases the jobs that are settled in the block. Its script deletes their locks: they are not lost.
+    def settling(self, token: str, job_ids: Collection[str]) -> Iterator[None]:
+        """Releases jobs that are settled in the block. Its script deletes their locks: they are not lost.
 
-        Jobs that were claimed again since, under another token, stay held.
+        token: that of their locks. Jobs that were claimed again since, under another token, stay held.
         """
-        ids = outcomes.all_ids() if outcomes and self._held else set()
         with self._guard:
-            if outcomes:
-                ids = {job_id for job_id in ids if self._is_held_under(outcomes.token, job_id)}
+            held = self._held
+            ids = {job_id for job_id in job_ids if (hold := held.get(job_id)) is not None and hold.token == token}
             self._settling = ids
         try:
             yield
@@ -135,10 +136,6 @@ class LockKeeper:
         finally:
             with self._guard:
                 self._settling = set()
-
-    def _is_held_under(self, token: str, job_id: str) -> bool:
-        hold = self._held.get(job_id)
-        return hold is not None and hold.token == token
 
     def _forget_lost(self, job_ids: Collection[str]) -> None:
         if self._lost and not self._has_given_up:

@@ -197,6 +197,7 @@ class SlotQueue:
 
     def _send(self, call: _Call) -> Claim:
         outcomes = call.outcomes
+        settled = set() if outcomes is None else outcomes.all_ids()
         with self._calling:
             most = 0 if self._is_ending else call.limit
 
@@ -212,10 +213,10 @@ class SlotQueue:
                     token=call.token,
                 )
 
-            with self.keeper.settling(outcomes):
+            with self.keeper.settling("" if outcomes is None else outcomes.token, settled):
                 sent_s, claim = self._retry(send)
             if outcomes is not None:
-                self.unsettled.forget(outcomes)
+                self.unsettled.forget(outcomes, settled)
             if claim.jobs:
                 self.keeper.hold(claim.token, [job.id for job in claim.jobs], claim.now, own_locks(claim.jobs))
         self._clock = _Clock(claim.now, sent_s, monotonic_s())
@@ -223,9 +224,10 @@ class SlotQueue:
         self._stats.add(claim.counted)
         if self._meter is not None:
             self._meter.add(outcomes, claim)
-        if outcomes:
+        if outcomes is not None:
             self._failures.add(self.handle.keys.queue, outcomes)
-            self._process_reply(outcomes, claim)
+        if outcomes is not None and claim.lost:
+            self._process_lost(outcomes, claim)
         if self._start_limit is not None:
             return replace(claim, jobs=self._start_limit.checked(claim.jobs))
         return claim
@@ -283,7 +285,7 @@ class SlotQueue:
         with _held_for(self._calling, _LOCK_S), _held_for(self.unsettled.recording, _LOCK_S):
             self.unsettled.return_all(self.now, self._since)
 
-    def _process_reply(self, outcomes: Outcomes, claim: Claim) -> None:
+    def _process_lost(self, outcomes: Outcomes, claim: Claim) -> None:
         """Logs the rejected outcomes, and fails parents that could not complete."""
         for one in claim.lost:
             # When the process is to end, another thread has returned the jobs.

@@ -62,9 +62,8 @@ class Unsettled:
         self._recorded.append(outcomes)
         return outcomes
 
-    def forget(self, outcomes: Outcomes) -> None:
-        """Forgets jobs that were settled."""
-        settled = outcomes.all_ids()
+    def forget(self, outcomes: Outcomes, settled: set[str]) -> None:
+        """Forgets outcomes that were settled. settled: the ids of their jobs."""
         self.begun -= settled
         for job_id in self.only_once.keys() & settled:
             del self.only_once[job_id]
