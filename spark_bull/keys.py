@@ -191,7 +191,7 @@ class QueueKeys:
         return f"{self.base}spark:watermark:{app_id}"
 
     def receipt(self, sender: str) -> str:
-        """STRING: packed reply to a sender's last call, which a repeated call gets without changing anything."""
+        """STRING: a sender's last call and its packed reply, which a repeated call gets without changing anything."""
         return f"{self.base}spark:receipt:{sender}"
 
     def callback(self, job_id: str) -> str:

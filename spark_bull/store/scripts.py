@@ -13,13 +13,14 @@ script and its includes (`keys.wait` or `args.base` where they are those of anot
 others: optional keys (`name?`), a last one that takes all that remain (`name...`), and keys looked up by a variable.
 
 An include defines one name for the files that include it: that of its file, as a function or a table (`push.lua`:
-`local function push` or `local push = {…}`), or in capitals as a constant. All its other names are its own. A file has
-no variable with the name of what it includes.
+`local function push` or `local push = {…}`), or in capitals as a constant, never nil. All its other names are its own.
+A file has neither a variable nor a field in a constructor with the name of what it includes.
 
 In the text that Redis gets, all these names are numbers, as each call would have to make tables and functions for them.
-`key` is KEYS, so `key.wait` is `key[3]`, also where `key` has the keys of another queue; keys that are looked up by a
-variable have their names, too. What includes define is in the table `lib`, and made when it is first used: most calls
-of a script use few of its functions, and to make one takes about as long as to call it.
+`key` is KEYS, so `key.wait` is `key[3]`, also where `key` has the keys of another queue. If a file has `key[name]`,
+keys have their names, too; no other variable, and no argument, is looked up by a name. What includes define is in the
+table `lib`, and made when it is first used: most calls of a script use few of its functions, and to make one takes
+about as long as to call it.
 
 The script `bullmq/add` is `verbs/add.lua` unless there is a `bullmq/add.lua`. In an include, `{dialect}` is the folder
 of the dialect whose script is loaded, or the nearest one around it that has the file: `{dialect}/lib/push` is
@@ -153,12 +154,12 @@ def assemble(name: str, read: Read) -> Script:
     included: dict[str, Include] = {}
     for file in script.includes:
         _resolve(file, folder, read, included, path=(name,))
-    types = _key_types(folder, read)
+    files = [script, *(found.file for found in included.values())]
+    keys = _names(script.contract.get("keys", ""), *(file.keys for file in files))
+    types = {name: kind for name, kind in key_types(folder, read).items() if name in keys}
     if types:
         _resolve(CHECK, folder, read, included, path=(name,))
     _check_names(name, included)
-    files = [script, *(found.file for found in included.values())]
-    keys = _names(script.contract.get("keys", ""), *(file.keys for file in files))
     args = _names(script.contract.get("args", ""), *(file.args for file in files))
     defined = {found.defines: number for number, found in enumerate(included.values(), 1)}
     numbers = Numbers(_numbers(keys), _numbers(args), defined)
@@ -176,14 +177,14 @@ def assemble(name: str, read: Read) -> Script:
     return Script(name, keys, args, script.contract["returns"], source, sha)
 
 
-def _key_types(folder: str, read: Read) -> dict[str, str]:
+def key_types(folder: str, read: Read) -> dict[str, str]:
     """The types of keys by their names, as the dialect of a folder, or one around it, says; empty if none does."""
     if not folder:
         return {}
     try:
         return dict(_KEY_TYPE.findall(read(f"{folder}/lib/key_types.lua")))
     except ScriptError:
-        return _key_types(folder.rpartition("/")[0], read)
+        return key_types(folder.rpartition("/")[0], read)
 
 
 def _script_file(name: str, verb: str, read: Read) -> LuaFile:
@@ -289,7 +290,7 @@ def _nth(includes: Sequence[str], first: int) -> str:
 
 def _check(numbers: Numbers, types: Mapping[str, str]) -> Iterator[str]:
     """Lua code that fails if a key has another type. A command that returns a number tells it fastest."""
-    found = {f"key[{numbers.keys[name]}]": kind for name, kind in types.items() if name in numbers.keys}
+    found = {f"key[{numbers.keys[name]}]": kind for name, kind in types.items()}
     if found:
         commands = "\n".join(f"  call('{_COUNTING[kind]}', {key})" for key, kind in found.items())
         yield f"do\nlocal is_sound, why = pcall(function()\n  local call = redis.call\n{commands}\nend)"

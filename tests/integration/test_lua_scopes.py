@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from spark_bull.store.scripts import assemble, load
+from spark_bull.dialects.base import Dialect
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.store.scripts import assemble, key_types, load
 from tests.support.lua_bytecode import compiled
 from tests.support.lua_scripts import FILES, SCRIPT_FILES, SCRIPTS, includes_of, text_of
 
@@ -32,6 +34,16 @@ def test_no_function_of_a_script_comes_near_to_the_limits_of_lua(client: Redis) 
 def test_no_script_uses_an_undefined_name(client: Redis) -> None:
     for name in SCRIPTS:
         assert compiled(client, load(name).source).all_globals() <= LIBRARY, name
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)
+def test_the_loader_reads_the_types_of_keys_as_lua_does(client: Redis, dialect: Dialect) -> None:
+    text = text_of(f"{dialect.folder}/lib/key_types")
+    as_list = (
+        "local found = {}\nfor name, kind in pairs(KEY_TYPES) do found[#found + 1] = {name, kind} end\nreturn found"
+    )
+    found = {name.decode(): kind.decode() for name, kind in client.eval(f"{text}\n{as_list}", 0)}
+    assert key_types(dialect.folder, lambda _: text) == found
 
 
 def test_each_file_uses_what_it_includes_and_nothing_else(client: Redis) -> None:

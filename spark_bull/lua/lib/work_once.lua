@@ -2,10 +2,11 @@
 -- @include {dialect}/lib: claim_fields claim_next
 
 -- Settles and claims, unless this call was answered before, and returns the reply. The receipt holds the name of the call
--- and, packed, what was done, without the fields of the claimed jobs: a repeated call reads them again. `settle_jobs(key, arg, outcomes, now)`
--- returns {mine = set of the settled jobs, lost = {{id, reason}, …} of rejected outcomes, may_drain = whether the queue
--- may have drained by it}; `outcomes.worker` is the name under which the jobs were claimed, or ''. `claim_next` returns
--- {ids, damaged, limited_ms, next_due, more}, and the values of CLAIM_FIELDS of each claimed job.
+-- and, packed, what was done, without the fields of the claimed jobs: a repeated call reads them again.
+-- `settle_jobs(key, arg, outcomes, now)` returns {mine = set of the settled jobs, lost = {{id, reason}, …} of rejected
+-- outcomes, may_drain = whether the queue may have drained by it}; `outcomes.worker` is the name under which the jobs were
+-- claimed, or ''. `claim_next` returns {ids, damaged, limited_ms, next_due, more}, and the values of CLAIM_FIELDS of each
+-- claimed job.
 local function work_once(key, arg, settle_jobs)
   local call, now, name = redis.call, time_ms(), arg.call .. '\0'
   local last, done, packed, rows = call('GET', key.receipt), nil, nil, nil

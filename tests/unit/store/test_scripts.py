@@ -239,7 +239,7 @@ def used_and_declared(name: str, table: str) -> tuple[set[str], set[str]]:
     declared = {found.removesuffix("...").removesuffix("?") for found in names}
     # Keys of other queues are declared for the cluster: the code makes them from its arguments.
     used |= {found.removesuffix("...") for found in names if found.endswith("...")}
-    if re.search(rf"\b{table}s?\[\w+\]", code):
+    if table == "key" and re.search(r"\bkey\[\w+\]", code):
         # Keys that are looked up by a variable are listed in tables.
         used |= declared & set(re.findall(r"'(\w+)'", "".join(re.findall(r"\{[^{}]*\}", code))))
     return used, declared
@@ -256,6 +256,10 @@ def test_no_file_uses_keys_or_argv_by_position() -> None:
     texts = {file: code_of(text_of(file)) for file in FILES}
     using = [file for file, code in texts.items() if re.search(r"\b(KEYS|ARGV)\b", code)]
     assert not using, "read `key.name` and `arg.name`"
+
+
+def test_no_file_looks_up_an_argument_by_a_variable() -> None:
+    assert not [file for file in FILES if re.search(r"\barg\[", code_of(text_of(file)))]
 
 
 def test_every_include_is_included_somewhere() -> None:
