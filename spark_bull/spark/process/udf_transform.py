@@ -50,15 +50,15 @@ class UdfTransformation:
 
 def _batches(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        size = transformation.chunk_size or batch.num_rows
+        size = transformation.chunk_size or max(1, batch.num_rows)
         for start in range(0, batch.num_rows, size):
             part = batch.slice(start, size)
-            called = transformation.runner.of_column(part.column("data"))
+            called = transformation.runner.of_column(part.column("data").cast(pa.string()))
             yield _one_by_one(transformation, part) if called is None else _together(transformation, part, called)
 
 
 def _together(transformation: UdfTransformation, claimed: pa.RecordBatch, called: Called) -> pa.RecordBatch:
-    unwritten, texts = transformation.handle.dialect.unwritten_results, called.texts
+    texts = called.texts
     longest = pc.max(pc.utf8_length(texts)).as_py() or 0
     if called.errors or longest > MAX_RETURNVALUE:
         values = [None if text is None else RawJson(text) for text in texts.to_pylist()]
@@ -66,7 +66,7 @@ def _together(transformation: UdfTransformation, claimed: pa.RecordBatch, called
             claimed,
             [_outcome(transformation.handle, value, called.errors.get(row)) for row, value in enumerate(values)],
         )
-    if unwritten:
+    if unwritten := transformation.handle.dialect.unwritten_results:
         texts = pc.if_else(pc.is_in(texts, pa.array(unwritten, pa.string())), None, texts)
     return _batch_of(claimed, {"returnvalue": texts})
 
