@@ -20,10 +20,12 @@ local function add_callback()
     store_terms(1, job_id, key.job, timestamp)
   end
   -- These events wake promoters, which look when the next job expires.
-  local told = (chunk.expire_after or chunk.expire_at) and {events = 'all'} or arg
-  emit(key, told, 'added', 'jobId', job_id, 'name', chunk.name)
+  if chunk.expire_after or chunk.expire_at then
+    arg.events = 'all'
+  end
+  emit(key, arg, 'added', 'jobId', job_id, 'name', chunk.name)
   call('ZADD', key.waiting_children, timestamp, job_id)
-  emit_trimmed(key, told, 'waiting-children', 'jobId', job_id)
+  emit_trimmed(key, arg, 'waiting-children', 'jobId', job_id)
   call('SADD', key.children, unpack(arg.pending))
 end
 
