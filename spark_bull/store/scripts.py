@@ -18,9 +18,9 @@ A file has neither a variable nor a field in a constructor with the name of what
 
 In the text that Redis gets, all these names are numbers, as each call would have to make tables and functions for them.
 `key` is KEYS, so `key.wait` is `key[3]`, also where `key` has the keys of another queue. If a file has `key[name]`,
-keys have their names, too; no other variable, and no argument, is looked up by a name. What includes define is in the
-table `lib`, and made when it is first used: most calls of a script use few of its functions, and to make one takes
-about as long as to call it.
+keys have their names, too; no other variable, and no argument, is looked up by a name, and no table that a file makes
+with names can stand for `key` or `arg`. What includes define is in the table `lib`, and made when it is first used:
+most calls of a script use few of its functions, and to make one takes about as long as to call it.
 
 The script `bullmq/add` is `verbs/add.lua` unless there is a `bullmq/add.lua`. In an include, `{dialect}` is the folder
 of the dialect whose script is loaded, or the nearest one around it that has the file: `{dialect}/lib/push` is
