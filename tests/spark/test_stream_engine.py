@@ -15,8 +15,8 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE
 from spark_bull.queue.process.claim import unpack_claimed, work
 from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.spark.platform.checkpoint_files import plain_checkpoint_files
 from spark_bull.spark.process.batch_processor import BatchProcessor
-from spark_bull.spark.process.checkpoint_files import plain_checkpoint_files
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.stream_engine import StreamEngine
 from spark_bull.spark.process.stream_plan import StreamPlan

@@ -22,12 +22,12 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import CHUNK_SIZE
 from spark_bull.queue.process.claim import parts_to_return, work
 from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.spark.platform.checkpoint_files import plain_checkpoint_files
 from spark_bull.spark.platform.cores import is_remote
 from spark_bull.spark.platform.python_check import ensure_python
 from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.platform.spark_errors import first_line, reason_line
 from spark_bull.spark.process.batch_processor import BatchProcessor, extend_locked
-from spark_bull.spark.process.checkpoint_files import plain_checkpoint_files
 from spark_bull.spark.process.stream_plan import StreamPlan
 from spark_bull.spark.process.traced_batches import TracedBatches
 from spark_bull.spark.provider import register
