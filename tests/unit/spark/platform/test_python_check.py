@@ -42,6 +42,8 @@ def names(monkeypatch: pytest.MonkeyPatch, python: str, master: str = "local[2]"
 
 def test_without_a_named_python_spark_starts_that_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE)
+    # An activated environment has the program's Python there.
+    monkeypatch.setenv("PATH", "")
     context = Context("python3")
     monkeypatch.setattr(SparkContext, "_active_spark_context", context)
     ensure_python()
