@@ -4,6 +4,7 @@
 -- @include lib: work_once
 -- @include {dialect}/lib: settle_jobs
 
+-- A function around it, so that settle_jobs is made only if there is something to settle.
 return work_once(key, arg, function(...)
   return settle_jobs(...)
 end)

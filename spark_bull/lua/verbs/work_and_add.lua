@@ -3,6 +3,7 @@
 -- @returns msgpack of {ids, columns, damaged, lost, limited_ms, next_due, more, stop, paused, now}
 -- @include lib: settle_and_add work_once
 
+-- A function around it, so that settle_and_add is made only if there is something to settle.
 return work_once(key, arg, function(...)
   return settle_and_add(...)
 end)
