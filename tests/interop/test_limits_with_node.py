@@ -46,13 +46,18 @@ def limiter_keys(client: Redis, queue: BullQueue) -> dict[str, Any]:
 
 
 def delayed_jobs(client: Redis, queue: BullQueue) -> list[tuple[bytes, float, int]]:
-    """The delayed jobs in their order: id, hours until they are due, and the low bits of the score."""
+    """The delayed jobs: id, hours until they are due, and the low bits of the score; by hours and id.
+
+    Of two groups, the jobs that are due after as many hours differ by ms only, by the clock of the process that delayed
+    them.
+    """
     now = queue.handle.connection.now_ms()
     scores = client.zrange(queue.handle.keys["delayed"], 0, -1, withscores=True)
-    return [
+    jobs = [
         (job_id, round((score / DELAYED_SCALE - now) / HOUR_MS, 1), int(score) % DELAYED_SCALE)
         for job_id, score in scores
     ]
+    return sorted(jobs, key=lambda job: (job[1], job[0]))
 
 
 def all_keys(client: Redis, queue: BullQueue) -> dict[str, Any]:

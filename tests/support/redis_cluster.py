@@ -93,11 +93,14 @@ class RedisCluster:
         return old
 
     def is_complete(self, server: EmbeddedRedis) -> bool:
-        """Whether a node serves, and knows all replicas that run."""
+        """Whether a node serves, and knows the primaries of all slots and all replicas that run."""
         with Redis.from_url(server.url) as client:
-            known = sum(len(nodes) - 1 for _, _, *nodes in raw_slots(server))
+            slots = raw_slots(server)
+            known = sum(len(nodes) - 1 for _, _, *nodes in slots)
             running = sum(one.running for one in self.servers) - len(self.primaries)
-            return is_cluster_ready(client) and known >= running
+            # Without `cluster-require-full-coverage`, a node is ready before it knows which node has which slots.
+            complete = sum(last - first + 1 for first, last, *_ in slots) == SLOTS
+            return is_cluster_ready(client) and complete and known >= running
 
     def _knows_all(self, server: EmbeddedRedis) -> bool:
         with Redis.from_url(server.url) as client:
