@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
 from spark_bull.dialects.base import Dialect
@@ -81,11 +82,12 @@ class ClaimedChunk(NamedTuple):
     def _damage(self, dialect: Dialect) -> dict[int, str]:
         """Why jobs can't run, by place."""
         found: dict[int, str] = {}
-        for field, what, is_sound in (
-            (dialect.claim_fields["attempts_made"], "a whole number", _is_count),
-            (dialect.claim_fields["opts"], "a JSON object", _is_object),
+        attempts, opts = dialect.claim_fields["attempts_made"], dialect.claim_fields["opts"]
+        for field, column, what, is_sound in (
+            (attempts, self.columns[attempts], "a whole number", _is_count),
+            (opts, _without_ids(self.columns[opts], self.ids), "a JSON object", _is_object),
         ):
-            for place in _unsound_places(self.columns[field], len(self.ids), is_sound):
+            for place in _unsound_places(column, len(self.ids), is_sound):
                 found[place] = damaged_field(field, self.ids[place], what, self._listed(field)[place])
         return found
 
@@ -95,6 +97,14 @@ def _unsound_places(column: Any, count: int, is_sound: Callable[[str], bool]) ->
     texts = column if isinstance(column, list) else [column]
     unsound = {text for text in set(texts) if text and not is_sound(text)}
     return [place for place, text in enumerate(listed(column, count)) if text in unsound] if unsound else []
+
+
+def _without_ids(column: Any, ids: Sequence[str]) -> Any:
+    """Options with an empty id in place of the job's own, so that most are equal: these are JSON if the others are."""
+    if not isinstance(column, list):
+        return column
+    pairs = zip(column, ids, strict=True)
+    return [text and text.replace(f'"jobId":{encode_basestring(job_id)}', '"jobId":""') for text, job_id in pairs]
 
 
 def _filled(column: Any, default: str) -> Any:
