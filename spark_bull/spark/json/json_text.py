@@ -33,6 +33,8 @@ def to_json(array: pa.Array, field: pa.Field, *, ignore_nulls: bool) -> pa.Array
     array: of any type that `is_encodable` accepts. ignore_nulls: whether to omit null fields of structs.
     """
     kind = array.type
+    if array.null_count == len(array):
+        return pa.nulls(len(array), pa.string())
     if is_variant(kind):
         return _each(array, _variant)
     if pa.types.is_struct(kind):
@@ -161,7 +163,7 @@ def _struct(array: pa.StructArray, *, ignore_nulls: bool) -> pa.Array:
     names = [json.dumps(kind.field(i).name, ensure_ascii=False) for i in range(kind.num_fields)]
     texts = [to_json(values, kind.field(i), ignore_nulls=ignore_nulls) for i, values in enumerate(array.flatten())]
     if not ignore_nulls:
-        texts = [pc.fill_null(text, "null") for text in texts]
+        texts = [pc.fill_null(text, "null") if text.null_count else text for text in texts]
     return _where_valid(array, _concatenated(["{", *_members(names, texts), "}"]))
 
 
@@ -309,11 +311,12 @@ def parsed_lines(text: pa.Buffer, fields: pa.Schema) -> pa.Table | None:
     """Parses JSON objects by Arrow, a row for each. None for texts that it rejects, and for NaN and infinities."""
     if _has_constant(text.to_pybytes()):
         return None
+    reading = pj.ReadOptions(use_threads=False, block_size=text.size + 1)
+    parsing = pj.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore")
     try:
-        return pj.read_json(
-            pa.BufferReader(text),
-            read_options=pj.ReadOptions(use_threads=False, block_size=text.size + 1),
-            parse_options=pj.ParseOptions(explicit_schema=fields, unexpected_field_behavior="ignore"),
-        )
+        if hasattr(pj, "open_json"):
+            return pj.open_json(pa.BufferReader(text), reading, parsing).read_all()
+        # Before Arrow 20. It starts a thread in each call.
+        return pj.read_json(pa.BufferReader(text), reading, parsing)
     except pa.ArrowInvalid:
         return None

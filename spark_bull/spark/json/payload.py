@@ -44,7 +44,7 @@ def array_of_texts(texts: Sequence[str], kind: pa.DataType) -> pa.Array | None:
     read otherwise: it takes none for valid that is not JSON.
     """
     # As many objects as texts in braces means one object per text: see json_text.py.
-    if not _is_parsed(kind) or {text[:1] + text[-1:] for text in texts} != {"{}"}:
+    if not _is_parsed(kind) or not all(text[:1] == "{" and text[-1:] == "}" for text in texts):
         return None
     try:
         return _array_of_lines(pa.py_buffer("\n".join(texts).encode()), len(texts), kind)
@@ -67,10 +67,10 @@ def _array_of_lines(lines: pa.Buffer, count: int, kind: pa.DataType) -> pa.Array
     table = parsed_lines(lines, pa.schema([*kind]))
     if table is None or table.num_rows != count:
         return None
-    columns = [column.combine_chunks() for column in table.columns]
-    if any(pa.types.is_floating(column.type) and _is_inexact(column) for column in columns):
+    batch = table.combine_chunks().to_batches()[0]
+    if any(pa.types.is_floating(column.type) and _is_inexact(column) for column in batch.columns):
         return None
-    return pa.StructArray.from_arrays(columns, fields=[*kind])
+    return batch.to_struct_array()
 
 
 def _is_parsed_alike(field: pa.Field) -> bool:
@@ -82,7 +82,7 @@ def _is_parsed_alike(field: pa.Field) -> bool:
 
 def _is_inexact(column: pa.Array) -> bool:
     """Whether whole numbers may have been rounded, which `payload_array` refuses."""
-    return bool(pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py())
+    return bool((pc.max(pc.abs(column)).as_py() or 0) >= _EXACT)
 
 
 def converter(kind: pa.DataType) -> Convert | None:

@@ -6,10 +6,12 @@ import json
 from random import Random
 
 import pyarrow as pa
+import pyarrow.json
 import pytest
 
 from spark_bull.errors import SparkBullError
 from spark_bull.model.job_json import payload_of
+from spark_bull.spark.json import json_text
 from spark_bull.spark.json.payload import array_of_column, array_of_texts, payload_array
 
 KIND = pa.struct([("s", pa.string()), ("d", pa.float64()), ("i", pa.int64()), ("j", pa.int32()), ("b", pa.bool_())])
@@ -68,6 +70,18 @@ def test_objects_that_match_are_read(text: str) -> None:
     found = array_of_texts([text, '{"s":"y"}', text], KIND)
     assert found is not None
     assert found.to_pylist() == by_python([text, '{"s":"y"}', text]).to_pylist()
+
+
+def test_the_reader_that_older_versions_of_arrow_have_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ['{"s":"x","d":1.5,"i":-3}', '{"j":4,"other":{}}']
+    found = array_of_texts(texts, KIND)
+    for module in (json_text.pj, pyarrow.json):
+        monkeypatch.delattr(module, "open_json", raising=False)
+    older = array_of_texts(texts, KIND)
+    assert found is not None
+    assert older is not None
+    assert older.equals(found)
+    assert array_of_texts(["{]}"], KIND) is None
 
 
 @pytest.mark.parametrize("text", WRONG)
