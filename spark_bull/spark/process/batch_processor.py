@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from threading import Event
 from typing import Any, NamedTuple, TypeVar
 
@@ -87,11 +86,11 @@ class BatchProcessor:
 
     def _settle_in_parts(self, batch: DataFrame, claimed: Sequence[_Claimed]) -> None:
         pending = self._pending(claimed)
-        results = chain.from_iterable(run_bisected(pending, lambda jobs: self._settle_these(batch, jobs)))
-        errors = {job: error for job, error in results if isinstance(error, BaseException)}
+        results = run_bisected(pending, lambda jobs: self._settle_these(batch, jobs))
+        errors = {jobs[0]: error for jobs, error in results if isinstance(error, BaseException)}
         self._fail(batch, {job: errors[job] for job in self._pending(list(errors))})
 
-    def _settle_these(self, batch: DataFrame, claimed: Sequence[_Claimed]) -> Sequence[None]:
+    def _settle_these(self, batch: DataFrame, claimed: Sequence[_Claimed]) -> None:
         """Settles these jobs of a batch, except those that an earlier, failed attempt has settled."""
         self._check_running()
         pending = self._pending(claimed)
@@ -101,7 +100,6 @@ class BatchProcessor:
         except BaseException:
             self._check_running()
             raise
-        return [None] * len(claimed)
 
     def _only(self, batch: DataFrame, jobs: Sequence[_Claimed]) -> DataFrame:
         """The rows of these jobs. A join: each literal of a condition is an object of the JVM."""

@@ -81,8 +81,9 @@ class FrameRunner(Runner):
         held = [job for job in jobs if job.claimed.id not in lost]
         refused = {job: error for job in held if (error := _refusal_of(job)) is not None}
         yield [Result(job, None, error) for job, error in refused.items()]
-        for outputs in run_bisected([job for job in held if job not in refused], partial(self._run, lost)):
-            yield [_result(job, output) for job, output in outputs if job.claimed.id not in lost]
+        for part, outputs in run_bisected([job for job in held if job not in refused], partial(self._run, lost)):
+            each = [outputs] if isinstance(outputs, BaseException) else outputs
+            yield [_result(job, output) for job, output in zip(part, each, strict=True) if job.claimed.id not in lost]
 
     def interrupt(self, job: RunningJob) -> None:
         """Cancels the Spark jobs of the call that has this job; may be called in any thread."""

@@ -13,22 +13,21 @@ class Abandoned(Exception):
 
 
 Item = TypeVar("Item")
-Output = TypeVar("Output")
+Outputs = TypeVar("Outputs")
 
 
 def run_bisected(
-    items: Sequence[Item], run: Callable[[Sequence[Item]], Sequence[Output]]
-) -> Iterator[list[tuple[Item, Output | BaseException]]]:
-    """Yields each item with the output of `run`, or with the exception that it raises for that item alone.
+    items: Sequence[Item], run: Callable[[Sequence[Item]], Outputs]
+) -> Iterator[tuple[Sequence[Item], Outputs | BaseException]]:
+    """Yields parts of the items with what `run` returns for them, or one item with the exception that it raises for it.
 
-    The items of a list became known together: those of a half are yielded before the other half is run. `run` is called
-    with all items first, and with each half when it raises: about 2 k log2(n / k) further calls for k bad items of n.
-    It must return one output per item, in order. Every exception is caught except Abandoned and the KeyboardInterrupt
-    of a SIGINT that the process received.
+    The outputs of a half are yielded before the other half is run. `run` is called with all items first, and with each
+    half when it raises: about 2 k log2(n / k) further calls for k bad items of n. Every exception is caught except
+    Abandoned and the KeyboardInterrupt of a SIGINT that the process received.
     """
     if not items:
         return
-    outputs: Sequence[Output | BaseException] | None = None
+    error_of_one: BaseException | None = None
     try:
         outputs = run(items)
     except Abandoned:
@@ -36,9 +35,12 @@ def run_bisected(
     except BaseException as error:
         raise_if_interrupted()
         if len(items) == 1:
-            outputs = [error]
-    if outputs is not None:
-        yield list(zip(items, outputs, strict=True))
+            error_of_one = error
+    else:
+        yield items, outputs
+        return
+    if error_of_one is not None:
+        yield items, error_of_one
         return
     half = len(items) // 2
     yield from run_bisected(items[:half], run)

@@ -23,11 +23,10 @@ def test_only_bad_items_fail_each_with_its_own_error(count: int, bad: set[int]) 
         return [10 * item for item in items]
 
     parts = list(run_bisected(range(count), run))
-    assert all(parts)
-    assert [n for part in parts for n, _ in part] == list(range(count))
-    made = [result for part in parts for _, result in part]
+    assert all(items for items, _ in parts)
+    assert [n for items, _ in parts for n in items] == list(range(count))
     there = {n for n in bad if n < count}
-    assert [n for n, result in enumerate(made) if isinstance(result, Exception)] == sorted(there)
-    assert {str(result) for result in made if isinstance(result, Exception)} == {f"bad {n}" for n in there}
-    assert all(result == 10 * n for n, result in enumerate(made) if n not in there)
+    failed = [(list(items), str(error)) for items, error in parts if isinstance(error, Exception)]
+    assert failed == [([n], f"bad {n}") for n in sorted(there)]
+    assert all(outputs == [10 * n for n in items] for items, outputs in parts if not isinstance(outputs, Exception))
     assert calls <= 1 + 2 * len(there) * 9
