@@ -282,10 +282,14 @@ def _columns_of(frame: pd.DataFrame, kind: pa.DataType) -> list[pa.Array] | None
     """The columns of a frame as fields of a struct; None if Arrow may convert one otherwise than its single values."""
     if not pa.types.is_struct(kind) or not kind.num_fields or not frame.columns.is_unique or frame.columns.nlevels > 1:
         return None
-    if not all(field.name in frame and _is_converted_alike(frame[field.name].dtype, field.type) for field in kind):
+    if not all(field.name in frame for field in kind):
+        return None
+    columns = [frame[field.name] for field in kind]
+    if not all(_is_converted_alike(column.dtype, field.type) for column, field in zip(columns, kind, strict=True)):
         return None
     try:
-        return [pa.Array.from_pandas(frame[field.name], type=field.type) for field in kind]
+        pairs = zip(columns, kind, strict=True)
+        return [pa.array(column.to_numpy(), field.type, from_pandas=True) for column, field in pairs]
     except (pa.ArrowException, TypeError, ValueError, ArithmeticError):
         # Its single values, which are those of Python, may be converted all the same.
         return None
@@ -320,10 +324,18 @@ def _parameters(function: Callable[..., Any]) -> int | None:
 
 def _as_pandas(column: pa.Array) -> pd.Series[Any] | pd.DataFrame:
     if pa.types.is_struct(column.type):
-        table = pa.Table.from_arrays(column.flatten(), names=[field.name for field in column.type])
         # To wake Arrow's threads takes longer than to convert a chunk.
-        return table.to_pandas(use_threads=False)
+        return pa.Table.from_struct_array(column).to_pandas(use_threads=False)
+    if _is_plain(column.type) and column.null_count < len(column):
+        # The same in two thirds of the time.
+        return pd.Series(column.to_numpy(zero_copy_only=False), copy=False)
     return column.to_pandas()
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether the values of a type are those of NumPy, or texts."""
+    types = pa.types
+    return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_string(kind))
 
 
 def _as_row(value: Any) -> Any:

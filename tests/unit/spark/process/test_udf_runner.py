@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from spark_bull.spark.process.udf_runner import UdfRunner, _columns_of
+from spark_bull.spark.process.udf_runner import UdfRunner, _as_pandas, _columns_of
 
 STAMPS = [pd.Timestamp("2020-01-01", tz="UTC"), pd.NaT]
 TYPES = (
@@ -48,6 +48,29 @@ def test_a_column_of_a_frame_is_converted_as_its_values(values: Any, kind: pa.Da
     runner = UdfRunner(lambda: None, "pandas", returns, returns)
     of_values = outcome(lambda: pa.array(frame.to_dict("records"), returns, from_pandas=True))
     assert outcome(lambda: runner._arrow(frame)) == of_values
+
+
+PARTS: tuple[pa.Array, ...] = (
+    *(pa.array(["a", "b"]), pa.array(["a", None]), pa.array([None], pa.string()), pa.array([], pa.string())),
+    *(pa.array([1, 2]), pa.array([2**60, None]), pa.array([1, None], pa.int8()), pa.array([None], pa.int32())),
+    *(pa.array([1.5, 2.0]), pa.array([1.5, None]), pa.array([1.5, None], pa.float32()), pa.array([1, 2, 3]).slice(1)),
+    *(pa.array([True, False]), pa.array([True, None]), pa.array(["a", None, "c"]).slice(1), pa.array([], pa.int64())),
+    *(pa.array([0], pa.timestamp("us", "UTC")), pa.array([0], pa.date32()), pa.array([[1], None]), pa.array([b"x"])),
+)
+
+
+@pytest.mark.parametrize("are_texts_typed", [False, True])
+@pytest.mark.parametrize("column", PARTS, ids=lambda column: f"{column.type}-{column.to_pylist()}")
+def test_a_function_gets_the_series_that_arrow_makes(column: pa.Array, are_texts_typed: bool) -> None:
+    with pd.option_context("future.infer_string", are_texts_typed):
+        found, wanted = _as_pandas(column), column.to_pandas()
+        pd.testing.assert_series_equal(found, wanted, check_index_type="exact")
+        assert repr(found.tolist()) == repr(wanted.tolist())
+        assert found.to_numpy().flags.writeable == wanted.to_numpy().flags.writeable
+
+
+def test_a_payload_without_fields_has_a_row_for_each_job() -> None:
+    assert _as_pandas(pa.array([{}, None], pa.struct([]))).shape == (2, 0)
 
 
 @pytest.mark.parametrize(
