@@ -72,8 +72,9 @@ def interruptible(jobs: Sequence[RunningJob], limit_ms: int, function: Callable[
             signal.setitimer(signal.ITIMER_REAL, limit_ms / 1000, RAISE_AGAIN_S)
         return function(*arguments)
     finally:
-        _jobs, _deadline = (), math.inf
+        _jobs = ()
         if limit_ms:
+            _deadline = math.inf
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 

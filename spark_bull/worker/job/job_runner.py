@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from spark_bull.errors import ProcessorMissing
@@ -20,6 +20,10 @@ class Result(NamedTuple):
     job: RunningJob
     value: Any
     error: BaseException | None
+
+
+#: Result._make, in a third of its time.
+_NEW: Final = partial(tuple.__new__, Result)
 
 
 class JobExpired(Exception):
@@ -107,7 +111,8 @@ class FunctionRunner(Runner):
         opts, limit_ms = None, 0
         for job in jobs:
             claimed = job.claimed
-            if claimed.id in lost:
+            job_id = claimed.id
+            if job_id in lost:
                 continue
             if job.cancellation is not None:
                 yield (Result(job, None, job.cancellation),)
@@ -121,7 +126,7 @@ class FunctionRunner(Runner):
                 opts = claimed.opts
                 limit_ms = self._limit_of(opts)
             job.begin(limit_ms, extends=self.progress_extends)
-            if claimed.id in lost:
+            if job_id in lost:
                 # As the process is to end, another thread has returned the job before it began.
                 continue
             try:
@@ -130,4 +135,4 @@ class FunctionRunner(Runner):
                 raise_if_interrupted()
                 yield (Result(job, None, error),)
             else:
-                yield (Result(job, value, None),)
+                yield (_NEW((job, value, None)),)
