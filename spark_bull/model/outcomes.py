@@ -252,8 +252,7 @@ LOST: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """The result of a call of `work`: jobs to run, rejected outcomes, and when to claim again.
 
     `claimed`: number of claimed jobs, whether or not they are in `jobs`. `stop`, `paused`: what the control key says.
