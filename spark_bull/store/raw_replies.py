@@ -6,6 +6,7 @@ redis-py spends as long on each reply as hiredis does on parsing the hash of a j
 from __future__ import annotations
 
 from collections.abc import Iterable
+from os import getpid
 from typing import Any, Final
 
 import hiredis
@@ -48,8 +49,10 @@ def _exchanged(client: redis.Redis, commands: Iterable[tuple[Value, ...]]) -> li
     packed = [pack_command(command) for command in commands]  # type: ignore[arg-type]  # of any length
     if not packed:
         return []
+    pool = client.connection_pool
+    ready = _ready(pool)
     try:
-        connection = client.connection_pool.get_connection()
+        connection = ready or pool.get_connection()
     except redis.TimeoutError as error:
         raise naming(client, error) from error
     try:
@@ -60,7 +63,37 @@ def _exchanged(client: redis.Redis, commands: Iterable[tuple[Value, ...]]) -> li
         connection.disconnect()
         raise
     finally:
-        client.connection_pool.release(connection)
+        if ready is None:
+            pool.release(connection)
+        else:
+            _put_back(pool, ready)
+
+
+def _ready(pool: Any) -> Any:
+    """Takes the idle connection that was used last; None if there is none that is open and has nothing to read.
+
+    The pool itself takes three times as long for that, as it also counts its connections for metrics.
+    """
+    # The connections of a process that was forked are the other one's.
+    if pool.pid != getpid():
+        return None
+    with pool._lock:
+        idle = pool._available_connections
+        try:
+            if not idle or idle[-1]._sock is None or idle[-1].can_read():
+                return None
+        except (redis.ConnectionError, redis.TimeoutError, OSError):
+            return None
+        connection = idle.pop()
+        pool._in_use_connections.add(connection)
+        return connection
+
+
+def _put_back(pool: Any, connection: Any) -> None:
+    """Makes a connection that `_ready` has returned idle again."""
+    with pool._lock:
+        pool._in_use_connections.discard(connection)
+        pool._available_connections.append(connection)
 
 
 def _received(connection: Any, count: int) -> list[Any]:

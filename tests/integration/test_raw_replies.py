@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -12,6 +14,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.job_fields import MOST_PICKED, JobFields
 from spark_bull.store.client import client_of
 from spark_bull.store.connection import Connection
+from spark_bull.store.raw_replies import _ready
 from spark_bull.store.settings import RedisSettings
 
 
@@ -49,6 +52,43 @@ def test_redis_is_not_asked_for_messages_that_would_be_skipped(redis_url: str, p
     pool = client.run(lambda known: known.connection_pool)
     # An older redis-py has no such messages.
     assert not getattr(pool, "maint_notifications_enabled", bool)()
+
+
+def connection_id(redis_url: str) -> int:
+    """The number of the connection that a reply came on. Nothing is tried again."""
+    return int(Connection(RedisSettings(redis_url, retry_ms=0)).replies([("CLIENT", "ID")])[0])
+
+
+def test_replies_come_on_one_connection_and_only_other_threads_get_others(redis_url: str) -> None:
+    first = connection_id(redis_url)
+    assert connection_id(redis_url) == first
+    with ThreadPoolExecutor() as pool:
+        waiting = Connection(RedisSettings(redis_url, retry_ms=0))
+        blocked = pool.submit(waiting.replies, [("BLPOP", f"none-{os.getpid()}", 1), ("CLIENT", "ID")])
+        while not any(one["cmd"] == "blpop" and one["id"] == str(first) for one in waiting.clients()):
+            assert not blocked.done()
+        assert connection_id(redis_url) != first
+        assert blocked.result()[1] == first
+
+
+def test_a_connection_that_the_server_has_closed_is_opened_again_without_another_try(
+    redis_url: str, client: Redis
+) -> None:
+    closed = connection_id(redis_url)
+    client.execute_command("CLIENT", "KILL", "ID", closed)
+    opened = connection_id(redis_url)
+    assert opened != closed
+    assert connection_id(redis_url) == opened
+
+
+def test_a_process_that_was_forked_does_not_use_the_connection_of_the_other_one(redis_url: str) -> None:
+    opened = connection_id(redis_url)
+    pool = client_of(RedisSettings(redis_url, retry_ms=0)).run(lambda known: known.connection_pool)
+    child = os.fork()
+    if not child:
+        os._exit(_ready(pool) is not None)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert connection_id(redis_url) == opened
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
