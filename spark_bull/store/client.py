@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import redis
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import RedisUnavailable, check_encodable
+from spark_bull.errors import RedisUnavailable, SparkBullError, check_encodable
 from spark_bull.options.urls import urls_of
 from spark_bull.store.errors import code_of, hint, is_unknown_host, reason, translated
 from spark_bull.store.servers import Place, Servers
@@ -28,6 +28,8 @@ MAX_PAUSE_S: Final = 1.0
 WARN_AFTER_S: Final = 1.0
 #: Errors of a server that has been replaced as primary; connections to it must be closed.
 _REPLACED: Final = ("READONLY", "UNBLOCKED", "MASTERDOWN")
+#: Errors of redis-py and its encoder.
+_TRANSLATED: Final = (redis.RedisError, UnicodeEncodeError)
 
 T = TypeVar("T")
 
@@ -59,10 +61,13 @@ class RetryingClient:
         warn_at = None
         while True:
             try:
-                with self.errors(what):
+                # Not in a block of `errors`, which takes more CPU than all else here.
+                try:
                     if self._is_lost:
                         self._find()
                     answer = send(self._servers)
+                except _TRANSLATED as error:
+                    raise self._ours(error, what) from error
             except RedisUnavailable as error:
                 tries += 1
                 left_s = give_up_at - monotonic_s()
@@ -109,19 +114,23 @@ class RetryingClient:
         """Translates the errors of redis-py and its encoder to ours; messages never contain secrets of the URL."""
         try:
             yield
-        except UnicodeEncodeError as error:
+        except _TRANSLATED as error:
+            raise self._ours(error, what) from error
+
+    def _ours(self, error: redis.RedisError | UnicodeEncodeError, what: str) -> SparkBullError:
+        """Translates an error. Raises that of a text that cannot be encoded."""
+        if isinstance(error, UnicodeEncodeError):
             check_encodable(f"{what} of Redis", error.object)
-            raise
-        except redis.RedisError as error:
-            if code_of(error) in _REPLACED:
-                # A new connection may reach the new primary.
-                self._servers.close()
-            ours = translated(error, self._settings, what, was_reached=self._reached)
-            if self._reached and is_unknown_host(error):
-                # The name was resolved before, so the name service is unavailable.
-                ours = RedisUnavailable(str(ours))
-            self._is_lost |= isinstance(ours, RedisUnavailable)
-            raise ours from error
+            raise error
+        if code_of(error) in _REPLACED:
+            # A new connection may reach the new primary.
+            self._servers.close()
+        ours = translated(error, self._settings, what, was_reached=self._reached)
+        if self._reached and is_unknown_host(error):
+            # The name was resolved before, so the name service is unavailable.
+            ours = RedisUnavailable(str(ours))
+        self._is_lost |= isinstance(ours, RedisUnavailable)
+        return ours
 
 
 @contextmanager
