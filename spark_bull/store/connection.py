@@ -17,6 +17,7 @@ import redis
 from spark_bull.errors import OptionError, PermissionDenied, RedisUnavailable, check_encodable
 from spark_bull.keys import hash_tag
 from spark_bull.options.urls import without_secrets
+from spark_bull.store.call_start import CallStart, RepeatedKeys
 from spark_bull.store.client import RetryingClient, client_of, close_client
 from spark_bull.store.permissions import denials
 from spark_bull.store.raw_replies import naming, raw_replies, raw_reply
@@ -155,20 +156,20 @@ class Connection:
         """Runs `lua/<name>.lua` with keys and arguments by the names in its contract."""
         script = load(name)
         args = args or {}
-        bound = script.bind_keys(keys)
-        rest = (len(bound), *bound, *script.bind_args(args))
+        start = keys.start_of(script) if isinstance(keys, RepeatedKeys) else CallStart(script, keys)
+        values = script.bind_args(args)
 
         def send(client: redis.Redis) -> Any:
             # Takes half of the CPU of `execute_command`, for which the next script of a write or a worker has to wait.
             try:
-                return raw_reply(client, ("EVALSHA", script.sha, *rest))
+                return raw_reply(client, start.with_args(values))
             except redis.exceptions.NoScriptError:
-                return raw_reply(client, ("EVAL", script.source, *rest))
+                return raw_reply(client, ("EVAL", script.source, len(start.keys), *start.keys, *values))
             except UnicodeEncodeError:
                 check_encodable("args", args)
                 raise
 
-        return self._client.run(send, f"script `{script.name}`", self._place_of(bound[0] if bound else None))
+        return self._client.run(send, f"script `{script.name}`", self._place_of(start.keys[0] if start.keys else None))
 
     def subscribe(self, channels: Sequence[str], patterns: Sequence[str] = ()) -> Subscription:
         """Subscribes to channels of one hub, and to those that match patterns, on a separate connection.

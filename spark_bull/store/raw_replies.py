@@ -36,17 +36,26 @@ def raw_replies(client: redis.Redis, commands: Iterable[tuple[Value, ...]]) -> l
     return replies
 
 
-def raw_reply(client: redis.Redis, command: tuple[Value, ...]) -> Any:
-    """Sends a command, and returns its reply without redis-py's conversions; raises an error of Redis."""
+def raw_reply(client: redis.Redis, command: tuple[Value, ...] | bytes) -> Any:
+    """Sends a command, and returns its reply without redis-py's conversions; raises an error of Redis.
+
+    command: bytes are sent as they are.
+    """
     (reply,) = _exchanged(client, [command])
     if isinstance(reply, Exception):
         raise reply
     return reply
 
 
-def _exchanged(client: redis.Redis, commands: Iterable[tuple[Value, ...]]) -> list[Any]:
+def packed_command(command: tuple[Value, ...]) -> bytes:
+    """A command as it is sent: `*`, the number of its parts, a line break, and the parts."""
+    packed: bytes = pack_command(command)  # type: ignore[arg-type]  # of any length
+    return packed
+
+
+def _exchanged(client: redis.Redis, commands: Iterable[tuple[Value, ...] | bytes]) -> list[Any]:
     """The replies to commands; errors among them are not raised."""
-    packed = [pack_command(command) for command in commands]  # type: ignore[arg-type]  # of any length
+    packed = [command if isinstance(command, bytes) else packed_command(command) for command in commands]
     if not packed:
         return []
     pool = client.connection_pool

@@ -91,14 +91,14 @@ class Script:
         bound: list[str] = []
         for name, is_optional in self._key_names:
             value = values.get(name)
-            if value is None and is_optional:
-                value = bound[0] if bound else ""
-            if value is None:
-                raise self._missing("key", name)
             if isinstance(value, str):
                 bound.append(value)
-            else:
+            elif value is not None:
                 bound.extend(map(str, value))
+            elif is_optional:
+                bound.append(bound[0] if bound else "")
+            else:
+                raise self._missing("key", name)
         if "" in bound:
             raise ScriptError(f"script `{self.name}` expects non-empty keys, got: {', '.join(map(repr, bound))}")
         return bound

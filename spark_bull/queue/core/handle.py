@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from os import getpid
 from threading import get_ident
 from typing import Any, Final
@@ -19,6 +19,7 @@ from spark_bull.options.table import ALL_EVENTS
 from spark_bull.options.urls import urls_of
 from spark_bull.payloads.policy import PLAIN, Kind, PayloadPolicy, policy_of
 from spark_bull.queue.core.queue_registry import note_queues
+from spark_bull.store.call_start import RepeatedKeys
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import Steps, run
@@ -39,6 +40,8 @@ _NOTING: Final = frozenset(
         *("work", "work_and_add", "promote_due"),
     }
 )
+#: Verbs that a process runs again and again with the same keys.
+_REPEATING: Final = frozenset({"work"})
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class QueueHandle:
 
     @cached_property
     def _common_keys(self) -> dict[str, Any]:
-        return {"base": self.keys.base} | {name: self.keys[name] for name in SEGMENTS}
+        return _named(self.keys)
 
     @cached_property
     def _common_args(self) -> dict[str, Any]:
@@ -74,9 +77,8 @@ class QueueHandle:
         if verb in _NOTING:
             # Before the call, as claimed jobs would wait for a lost node of a cluster that has the registry.
             note_queues(self.connection, [self.keys])
-        return self.connection.script(
-            self.dialect.script(verb), self._common_keys | keys, self._common_args | dict(args or {})
-        )
+        named = _repeated(self.keys, tuple(keys.items())) if verb in _REPEATING else self._common_keys | keys
+        return self.connection.script(self.dialect.script(verb), named, self._common_args | dict(args or {}))
 
     def run_once(self, verb: str, args: Mapping[str, Any], **keys: str | list[str]) -> Any:
         """Runs a script that stores its reply, so that a call repeated after a lost reply changes nothing."""
@@ -105,6 +107,17 @@ class QueueHandle:
     def sender(self) -> str:
         """Identifies the caller: a thread, which makes one call at a time. Forked and unpickled copies are others."""
         return f"{self.token}:{getpid()}:{get_ident()}"
+
+
+def _named(keys: QueueKeys) -> dict[str, Any]:
+    """The keys of a queue by their names in scripts."""
+    return {"base": keys.base} | {name: keys[name] for name in SEGMENTS}
+
+
+@lru_cache(maxsize=64)
+def _repeated(keys: QueueKeys, own: tuple[tuple[str, Any], ...]) -> RepeatedKeys:
+    """The keys of a queue and those of a call."""
+    return RepeatedKeys(_named(keys) | dict(own))
 
 
 def by_hub(handles: Iterable[QueueHandle]) -> list[list[QueueHandle]]:

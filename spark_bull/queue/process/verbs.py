@@ -55,6 +55,7 @@ def work(
     Outcomes with follow-ups have a script of their own, which does more.
     """
     limiter, settled = settings.limiter, outcomes.packable() if outcomes else {}
+    adds = "follow_ups" in settled
     args = {
         "call": call,
         "ttl_ms": RECEIPT_TTL_MS,
@@ -76,14 +77,14 @@ def work(
         "ledger_ttl_ms": CLAIMS_TTL_MS,
     }
     reply: bytes = handle.run(
-        "work_and_add" if "follow_ups" in settled else "work",
+        "work_and_add" if adds else "work",
         args,
         receipt=handle.keys.receipt(settings.sender),
         control=settings.control or None,
         counters=settings.counters or None,
         ledger=handle.keys.claims(reader) if reader else None,
         ledger_end=handle.keys.claims_end(reader) if reader else None,
-        touched=touched_keys(handle, [chunk["queue"] for chunk in settled.get("follow_ups", ())]),
+        touched=touched_keys(handle, [chunk["queue"] for chunk in settled["follow_ups"]]) if adds else None,
     )
     return reply
 
