@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from spark_bull.store.connection import Connection
+from spark_bull.store.connection import Command, Connection
 from tests.support.forked_process import exit_code
 from tests.support.sink import ManageSink, Sink
 
@@ -52,8 +53,8 @@ def _run(options: dict[str, str], jobs: int, call: int, when: str) -> None:
 
 
 def die_at(number: int, when: str) -> None:
-    """Lets the process die at its call of a script with this number."""
-    script, calls = Connection.script, count(1)
+    """Lets the process die at its call of a script with this number; those of a pipeline count one by one."""
+    script, pipeline, calls = Connection.script, Connection.pipeline, count(1)
 
     def dying(self: Connection, *call: Any) -> Any:
         is_last = next(calls) == number
@@ -64,4 +65,12 @@ def die_at(number: int, when: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return reply
 
+    def dying_in_a_pipeline(self: Connection, commands: Sequence[Command]) -> list[Any]:
+        for at, command in enumerate(commands):
+            if command[0] == "EVAL" and next(calls) == number:
+                pipeline(self, commands[: at + (when == "after")])
+                os.kill(os.getpid(), signal.SIGKILL)
+        return pipeline(self, commands)
+
     Connection.script = dying  # type: ignore[method-assign]
+    Connection.pipeline = dying_in_a_pipeline  # type: ignore[method-assign]

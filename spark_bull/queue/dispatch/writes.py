@@ -97,7 +97,7 @@ def stage_chunk(handle: QueueHandle, stage: str, number: int, packed: bytes, ttl
 
 
 def stage_chunks(connection: Connection, chunks: Sequence[StagedChunk], ttl_ms: int) -> None:
-    """Stages one chunk for each of many queues in shared round trips; see `stage_chunk`."""
+    """Stages chunks, also of many queues, in shared round trips; see `stage_chunk`."""
     for together in _in_trips(chunks):
         commands = [
             script_command(

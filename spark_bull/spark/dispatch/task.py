@@ -22,7 +22,7 @@ from spark_bull.queue.dispatch.graph import DEPENDS_ON
 from spark_bull.queue.dispatch.kept import kept
 from spark_bull.queue.dispatch.parents import check_parents
 from spark_bull.queue.dispatch.verbs import FlowsReply
-from spark_bull.queue.dispatch.writes import Identity, StagedChunk, stage_chunks
+from spark_bull.queue.dispatch.writes import Identity
 from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.depends_on import held
 from spark_bull.spark.dispatch.priority_queues import are_named, by_priority
@@ -33,8 +33,11 @@ from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.attempt import Attempt
 from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.outbox import Outbox
 from spark_bull.spark.staging.queue_rows import QUEUE, QueueRows, by_queue
 from spark_bull.spark.staging.task import run_task
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
 
 #: Maximum payload of incomplete chunks, over all queues of a task.
 _MAX_GATHERED_BYTES: Final = 32 << 20
@@ -70,6 +73,7 @@ class _Task:
         layout = self.plan.layout
         self.router = None if layout is None else ShardRouter(layout, self.attempt.partition)
         self.limit = length_limit_of(self.plan.options)
+        self.outbox = Outbox(Connection(settings_of(self.plan.options)), self.plan.options["stageTtlMs"])
         #: The write that keeps the ids of the jobs that this task adds.
         self.keeper = self.plan.write_id if self.plan.options["keepIds"] else None
         self.callback: Callback | None = None
@@ -177,7 +181,7 @@ class _Task:
     def _send(self, writer: _QueueWriter, rows: int, packed: bytes, flows: FlowChunk | None = None) -> None:
         part = writer.part
         if part.stage:
-            part.add(writer.handle, rows, packed, self.plan.options["stageTtlMs"])
+            self.outbox.add(part, rows, packed)
             return
         if self.callback is not None and not self.opened:
             # Before the first child is visible.
@@ -206,17 +210,11 @@ class _Task:
         part.rows += rows
 
     def _flush(self) -> None:
-        left = [(writer, *chunk) for writer in self.writers.values() for chunk in writer.builder.flush()]
-        if len(left) < 2 or not self.plan.exactly_once:
-            for one in left:
-                self._send(*one)
-            return
-        chunks = [StagedChunk(writer.part.stage, writer.part.chunks, packed) for writer, _, packed in left]
-        stage_chunks(left[0][0].handle.connection, chunks, self.plan.options["stageTtlMs"])
-        for writer, rows, _ in left:
-            writer.part.chunks += 1
-            writer.part.rows += rows
+        for writer in self.writers.values():
+            for rows, packed in writer.builder.flush():
+                self._send(writer, rows, packed)
 
     def finish(self) -> tuple[TaskPart, ...]:
         self._flush()
+        self.outbox.flush()
         return tuple(writer.part for writer in self.writers.values() if writer.part.chunks)
