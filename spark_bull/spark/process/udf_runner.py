@@ -26,11 +26,9 @@ from spark_bull.spark.process.udf_iterator import UdfIterator
 from spark_bull.worker.job.alarm import interrupt, interruptible
 from spark_bull.worker.job.bisection import run_bisected
 from spark_bull.worker.job.job_options import once_only
-from spark_bull.worker.job.job_runner import JobExpired, Result, Runner
+from spark_bull.worker.job.job_runner import JobExpired, Result, Runner, new_result
 from spark_bull.worker.job.running_job import RunningJob
 
-#: Result._make, in two thirds of its time.
-_RESULT: Final = partial(tuple.__new__, Result)
 #: A schema of payloads, or schemas by the names of the jobs.
 PayloadSchema = str | DataType | Mapping[str, str | DataType] | None
 
@@ -140,7 +138,7 @@ class UdfRunner(Runner):
             if isinstance(outputs, BaseException):
                 yield [Result(job, None, outputs) for job in part]
             else:
-                yield [*map(_RESULT, zip(part, outputs, repeat(None)))]
+                yield [*map(new_result, zip(part, outputs, repeat(None)))]
 
     def _run(self, payloads: _Payloads, jobs: Sequence[RunningJob]) -> list[RawJson | None]:
         """Returns the function's results as JSON text, one per job. Raises what the function raises.

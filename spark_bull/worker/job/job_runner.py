@@ -23,7 +23,7 @@ class Result(NamedTuple):
 
 
 #: Result._make, in a third of its time.
-_NEW: Final = partial(tuple.__new__, Result)
+new_result: Final = partial(tuple.__new__, Result)
 
 
 class JobExpired(Exception):
@@ -135,4 +135,4 @@ class FunctionRunner(Runner):
                 raise_if_interrupted()
                 yield (Result(job, None, error),)
             else:
-                yield (_NEW((job, value, None)),)
+                yield (new_result((job, value, None)),)
