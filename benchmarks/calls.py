@@ -24,7 +24,7 @@ from spark_bull.options.table import ALL_EVENTS
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, roll_forward, stage_chunk
+from spark_bull.queue.dispatch.writes import QueuePlan, StagedChunk, StagedPart, roll_forward, stage_chunks
 from spark_bull.queue.jobs.counts_by import counts_by
 from spark_bull.queue.jobs.portions import Place, read_portion
 from spark_bull.queue.jobs.read import counts
@@ -79,7 +79,7 @@ def stage(handle: QueueHandle, jobs: int, size: int = PAYLOAD, events: str = ALL
     for number, chunk in enumerate(chunks_of(handle, jobs, size)):
         if number % CHUNKS_PER_PART == 0:
             parts.append(StagedPart(handle.keys.stage(f"{WRITE_ID}.{len(parts)}"), 0, 0))
-        stage_chunk(handle, parts[-1].stage, parts[-1].chunks, chunk.packed, HOUR_MS)
+        stage_chunks(handle.connection, [StagedChunk(parts[-1].stage, parts[-1].chunks, chunk.packed)], HOUR_MS)
         parts[-1].chunks += 1
         parts[-1].rows += chunk.rows
     register(WRITE_ID, [QueuePlan(handle, parts, {"events": events})], None)

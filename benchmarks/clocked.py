@@ -48,8 +48,8 @@ class ClockedConnection(Connection):
     def call(self, *command: Value) -> Any:
         return self._calls.timed(str(command[0]), lambda: super(ClockedConnection, self).call(*command))
 
-    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        return self._calls.timed("pipeline", lambda: super(ClockedConnection, self).pipeline(commands))
+    def pipeline(self, commands: Sequence[Command], what: str = "a command") -> list[Any]:
+        return self._calls.timed("pipeline", lambda: super(ClockedConnection, self).pipeline(commands, what))
 
     def replies(self, commands: Sequence[Command]) -> list[Any]:
         return self._calls.timed("pipeline", lambda: super(ClockedConnection, self).replies(commands))

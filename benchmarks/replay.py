@@ -18,7 +18,7 @@ from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import ALL_EVENTS, WRITE
 from spark_bull.queue.core.handle import QueueHandle, open_handle
 from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, roll_forward, stage_chunk
+from spark_bull.queue.dispatch.writes import QueuePlan, StagedChunk, StagedPart, roll_forward, stage_chunks
 from spark_bull.spark.dispatch.rows import plan_rows
 
 WRITE_ID = "replay"
@@ -38,8 +38,8 @@ def replay(chunks: list[PackedChunk], events: str = ALL_EVENTS) -> Replayed:
     with stock_redis() as server, Redis.from_url(server.url) as client:
         handle = open_handle(_options(server.url), QUEUE)
         stage = handle.keys.stage(WRITE_ID)
-        for number, chunk in enumerate(chunks):
-            stage_chunk(handle, stage, number, chunk.packed, 3_600_000)
+        staged = [StagedChunk(stage, number, chunk.packed) for number, chunk in enumerate(chunks)]
+        stage_chunks(handle.connection, staged, 3_600_000)
         register(WRITE_ID, [QueuePlan(handle, [StagedPart(stage, len(chunks), jobs)], {"events": events})], None)
         cpu = cpu_seconds(client)
         seconds = timed(lambda: _roll(handle, jobs))

@@ -94,8 +94,8 @@ class Connection:
 
         return self._client.run(send, place=place)
 
-    def pipeline(self, commands: Sequence[Command]) -> list[Any]:
-        """Sends commands in one round trip, without a transaction; raises the first error."""
+    def pipeline(self, commands: Sequence[Command], what: str = "a command") -> list[Any]:
+        """Sends commands in one round trip, without a transaction; raises the first error, which names `what`."""
 
         def send(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
             pipeline = client.pipeline(transaction=False)
@@ -111,7 +111,7 @@ class Connection:
                     raise reply
             return replies
 
-        return self._client.run_at(lambda servers: self._divided(servers, commands, send))
+        return self._client.run_at(lambda servers: self._divided(servers, commands, send), what)
 
     def replies(self, commands: Sequence[Command]) -> list[Any]:
         """Sends commands in one round trip, without a transaction; see `raw_replies`.

@@ -30,12 +30,13 @@ from spark_bull.queue.dispatch.verbs import RECORD_TTL_MS
 from spark_bull.queue.dispatch.writes import (
     WATERMARK_TTL_MS,
     Identity,
+    StagedChunk,
     discard,
     is_written,
     open_writes,
     recover,
     roll_forward,
-    stage_chunk,
+    stage_chunks,
 )
 from spark_bull.queue.process.claim import work
 from spark_bull.store.connection import Connection
@@ -1035,7 +1036,7 @@ def test_a_late_task_attempt_cannot_change_a_registered_write(make: Callable[...
     handle = bench.queue.handle
     register_all(handle, "w", [numbered(4)], 3)
     with pytest.raises(SparkBullError, match="this attempt of the task is too late"):
-        stage_chunk(handle, handle.keys.stage("w.0.0"), 7, b"\x80", 1000)
+        stage_chunks(handle.connection, [StagedChunk(handle.keys.stage("w.0.0"), 7, b"\x80")], 1000)
     roll_forward(handle, "w")
     assert bench.numbers(bench.taken()) == [0, 1, 2, 3]
 

@@ -17,7 +17,15 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, read_outcomes, recover, roll_forward, stage_chunk
+from spark_bull.queue.dispatch.writes import (
+    QueuePlan,
+    StagedChunk,
+    StagedPart,
+    read_outcomes,
+    recover,
+    roll_forward,
+    stage_chunks,
+)
 from spark_bull.queue.manage.changes import change_chunks, change_job
 from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise
 from tests.support.work_bench import DIALECTS, WorkBench, not_bull_1, only_bullmq
@@ -32,8 +40,7 @@ def register_changes(handle: QueueHandle, write_id: str, changes: Sequence[Chang
     rows = {name: [asdict(change)[COLUMNS.get(name, name)] for change in changes] for name in names}
     stage = handle.keys.stage(f"{write_id}.0.0")
     chunks = list(change_chunks(handle, rows, range(len(changes)), chunk_size, 1 << 20))
-    for number, chunk in enumerate(chunks):
-        stage_chunk(handle, stage, number, chunk.packed, HOUR)
+    stage_chunks(handle.connection, [StagedChunk(stage, n, chunk.packed) for n, chunk in enumerate(chunks)], HOUR)
     part = StagedPart(stage, len(chunks), len(changes))
     assert register(write_id, [QueuePlan(handle, [part], {"mode": "manage", "outcomes": 1})], None)
 

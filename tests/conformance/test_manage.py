@@ -23,7 +23,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import RECEIPT_TTL_MS, QueueHandle
 from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import QueuePlan, StagedPart, recover, stage_chunk
+from spark_bull.queue.dispatch.writes import QueuePlan, StagedChunk, StagedPart, recover, stage_chunks
 from spark_bull.queue.manage import manage, verbs
 from spark_bull.queue.process.claim import work
 from tests.support.dump import PRIVATE, dump
@@ -896,8 +896,10 @@ def test_open_writes_outlive_an_obliterated_queue(bench: Bench) -> None:
     columns = encode(bench.handle.dialect, rows_of(jobs), {}, range(4))
     builder = ChunkBuilder(500, 1 << 20)
     stage = bench.handle.keys.stage("attempt")
-    for number, (_, packed) in enumerate((*builder.add(columns), *builder.flush())):
-        stage_chunk(bench.handle, stage, number, packed, 60_000)
+    chunks = enumerate((*builder.add(columns), *builder.flush()))
+    stage_chunks(
+        bench.handle.connection, [StagedChunk(stage, number, packed) for number, (_, packed) in chunks], 60_000
+    )
     register("write-1", [QueuePlan(bench.handle, [StagedPart(stage, 1, 4)], {})], None)
     bench.queue.obliterate()
     assert [record.added for record in recover(bench.handle)] == [4]

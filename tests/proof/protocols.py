@@ -21,7 +21,15 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.dispatch import registration, writes
 from spark_bull.queue.dispatch.lost_writes import KnownWrites
 from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedPart, recover, roll_forward, stage_chunk
+from spark_bull.queue.dispatch.writes import (
+    Identity,
+    QueuePlan,
+    StagedChunk,
+    StagedPart,
+    recover,
+    roll_forward,
+    stage_chunks,
+)
 from spark_bull.queue.process import claim as claims
 from spark_bull.spark.staging import commit
 from tests.proof.orders import Order, Setting
@@ -92,7 +100,7 @@ class SmallWrite(Protocol):
 
         def zombie() -> None:
             stage(handle, "w.1.1", [NewJob({"row": "zombie"})])
-            stage_chunk(handle, first.stage, 0, packed, DAY_MS)
+            stage_chunks(handle.connection, [StagedChunk(first.stage, 0, packed)], DAY_MS)
 
         parties = {"driver": driver, "zombie": zombie, "recovery": lambda: recover(handle)}
         return Setting(parties, ["driver"], self._check)

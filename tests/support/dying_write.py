@@ -65,12 +65,12 @@ def die_at(number: int, when: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return reply
 
-    def dying_in_a_pipeline(self: Connection, commands: Sequence[Command]) -> list[Any]:
+    def dying_in_a_pipeline(self: Connection, commands: Sequence[Command], *what: str) -> list[Any]:
         for at, command in enumerate(commands):
             if command[0] == "EVAL" and next(calls) == number:
                 pipeline(self, commands[: at + (when == "after")])
                 os.kill(os.getpid(), signal.SIGKILL)
-        return pipeline(self, commands)
+        return pipeline(self, commands, *what)
 
     Connection.script = dying  # type: ignore[method-assign]
     Connection.pipeline = dying_in_a_pipeline  # type: ignore[method-assign]

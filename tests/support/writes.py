@@ -9,7 +9,7 @@ from spark_bull.dialects.encode.codec import encode, rows_of
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedPart, stage_chunk
+from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, StagedPart, stage_chunks
 
 DAY_MS = 86_400_000
 
@@ -22,8 +22,7 @@ def stage(
     columns = encode(handle.dialect, rows_of(jobs), {}, range(len(jobs)))
     chunks = [*builder.add(columns), *builder.flush()]
     key = handle.keys.stage(attempt)
-    for number, (_, packed) in enumerate(chunks):
-        stage_chunk(handle, key, number, packed, ttl_ms)
+    stage_chunks(handle.connection, [StagedChunk(key, n, packed) for n, (_, packed) in enumerate(chunks)], ttl_ms)
     return StagedPart(key, len(chunks), len(jobs))
 
 

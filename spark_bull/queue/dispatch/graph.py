@@ -19,7 +19,7 @@ from typing import Any, Final
 from spark_bull.dialects.encode.chunks import packed_map
 from spark_bull.errors import OptionError
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.dispatch.writes import StagedPart, stage_chunk
+from spark_bull.queue.dispatch.writes import StagedChunk, StagedPart, stage_chunks
 
 #: Name of the column with the ids of the jobs that the job of the row depends on.
 DEPENDS_ON: Final = "dependsOn"
@@ -107,15 +107,14 @@ def check_new(handle: QueueHandle, graph: Graph) -> None:
 
 def stage_graph(handle: QueueHandle, write_id: str, graph: Graph, on_failure: str | None, ttl_ms: int) -> StagedPart:
     """Stages what links the jobs of a graph, and releases those that depend on none. on_failure: see FAILURE_FLAGS."""
-    part = StagedPart(handle.keys.stage(f"{write_id}.{DEPENDS_ON}"), 0, 0)
-    ids = iter(graph)
+    stage, ids = handle.keys.stage(f"{write_id}.{DEPENDS_ON}"), iter(graph)
     chunks = [*_links(graph, on_failure)]
     while released := [*islice(ids, CHUNK_SIZE)]:
         chunks.append({"n": 0, "released": released})
-    for chunk in chunks:
-        stage_chunk(handle, part.stage, part.chunks, packed_map(chunk), ttl_ms)
-        part.chunks += 1
-    return part
+    staged = [StagedChunk(stage, number, packed_map(chunk)) for number, chunk in enumerate(chunks)]
+    if staged:
+        stage_chunks(handle.connection, staged, ttl_ms)
+    return StagedPart(stage, len(staged), 0)
 
 
 def _links(graph: Graph, on_failure: str | None) -> Iterator[dict[str, Any]]:

@@ -90,14 +90,11 @@ class StagedChunk(NamedTuple):
     packed: bytes
 
 
-def stage_chunk(handle: QueueHandle, stage: str, number: int, packed: bytes, ttl_ms: int) -> None:
-    """Stages a chunk. Raises SparkBullError when the write of the stage key is registered."""
-    args = {"number": number, "chunk": packed, "ttl_ms": ttl_ms}
-    _check_staged(stage, handle.connection.script("write/stage", {"stage": stage}, args))
-
-
 def stage_chunks(connection: Connection, chunks: Sequence[StagedChunk], ttl_ms: int) -> None:
-    """Stages chunks, also of many queues, in shared round trips; see `stage_chunk`."""
+    """Stages chunks, also of many queues, in shared round trips.
+
+    Raises SparkBullError when the write of a stage key is registered.
+    """
     for together in _in_trips(chunks):
         commands = [
             script_command(
@@ -105,8 +102,13 @@ def stage_chunks(connection: Connection, chunks: Sequence[StagedChunk], ttl_ms: 
             )
             for one in together
         ]
-        for one, is_staged in zip(together, connection.pipeline(commands), strict=True):
-            _check_staged(one.stage, is_staged)
+        replies = connection.pipeline(commands, "script `write/stage`")
+        for one, is_staged in zip(together, replies, strict=True):
+            if not is_staged:
+                raise SparkBullError(
+                    f"expected the write of the stage key {one.stage} not to be registered yet, but it is: "
+                    "this attempt of the task is too late, and its chunks are not needed"
+                )
 
 
 def _in_trips(chunks: Sequence[StagedChunk]) -> Iterator[Sequence[StagedChunk]]:
@@ -120,14 +122,6 @@ def _in_trips(chunks: Sequence[StagedChunk]) -> Iterator[Sequence[StagedChunk]]:
         trip.append(chunk)
         size += len(chunk.packed)
     yield trip
-
-
-def _check_staged(stage: str, is_staged: int) -> None:
-    if not is_staged:
-        raise SparkBullError(
-            f"expected the write of the stage key {stage} not to be registered yet, but it is: "
-            "this attempt of the task is too late, and its chunks are not needed"
-        )
 
 
 def discard(connection: Connection, keys: QueueKeys, write_id: str, stages: Sequence[str]) -> int:

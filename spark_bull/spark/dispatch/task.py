@@ -36,8 +36,6 @@ from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.spark.staging.outbox import Outbox
 from spark_bull.spark.staging.queue_rows import QUEUE, QueueRows, by_queue
 from spark_bull.spark.staging.task import run_task
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import settings_of
 
 #: Maximum payload of incomplete chunks, over all queues of a task.
 _MAX_GATHERED_BYTES: Final = 32 << 20
@@ -65,6 +63,7 @@ class _Task:
     plan: WritePlan
     attempt: Attempt
     identity: Identity | None
+    outbox: Outbox
     writers: dict[str, _QueueWriter] = field(default_factory=dict)
     handles: dict[str, QueueHandle] = field(default_factory=dict)
 
@@ -73,7 +72,6 @@ class _Task:
         layout = self.plan.layout
         self.router = None if layout is None else ShardRouter(layout, self.attempt.partition)
         self.limit = length_limit_of(self.plan.options)
-        self.outbox = Outbox(Connection(settings_of(self.plan.options)), self.plan.options["stageTtlMs"])
         #: The write that keeps the ids of the jobs that this task adds.
         self.keeper = self.plan.write_id if self.plan.options["keepIds"] else None
         self.callback: Callback | None = None
@@ -216,5 +214,4 @@ class _Task:
 
     def finish(self) -> tuple[TaskPart, ...]:
         self._flush()
-        self.outbox.flush()
         return tuple(writer.part for writer in self.writers.values() if writer.part.chunks)

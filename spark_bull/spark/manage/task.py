@@ -12,6 +12,7 @@ from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.attempt import Attempt
 from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.outbox import Outbox
 from spark_bull.spark.staging.queue_rows import QUEUE, by_queue
 from spark_bull.spark.staging.task import run_task
 
@@ -26,6 +27,7 @@ class _Task:
     plan: ManagePlan
     attempt: Attempt
     identity: Identity | None
+    outbox: Outbox
     stages: dict[str, tuple[QueueHandle, TaskPart]] = field(default_factory=dict)
 
     def take(self, batch: pa.RecordBatch, numbers: range) -> None:
@@ -36,7 +38,7 @@ class _Task:
                 self.stages[queue] = opened, self.attempt.part_of(opened)
             handle, part = self.stages[queue]
             for chunk in change_chunks(handle, rows, own, options["chunkSize"], options["chunkBytes"]):
-                part.add(handle, chunk.rows, chunk.packed, options["stageTtlMs"])
+                self.outbox.add(part, chunk.rows, chunk.packed)
                 part.flow_queues.update(chunk.queues)
 
     def finish(self) -> tuple[TaskPart, ...]:

@@ -14,6 +14,7 @@ from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.schedule.plan import SchedulePlan
 from spark_bull.spark.staging.attempt import Attempt
 from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.outbox import Outbox
 from spark_bull.spark.staging.queue_rows import QUEUE
 from spark_bull.spark.staging.task import run_task
 from spark_bull.store.connection import Connection
@@ -29,7 +30,7 @@ class _Stage:
 
     encoder: SchedulerEncoder
     part: TaskPart
-    ttl_ms: int
+    outbox: Outbox
     size: int
     was_committed: bool
     ids: dict[str, int] = field(default_factory=dict)
@@ -46,7 +47,7 @@ class _Stage:
 
     def flush(self) -> None:
         if self.gathered:
-            self.part.add(self.encoder.handle, len(self.gathered), packed_schedulers(self.gathered), self.ttl_ms)
+            self.outbox.add(self.part, len(self.gathered), packed_schedulers(self.gathered))
             self.gathered, self.gathered_bytes = [], 0
 
     def finish(self) -> TaskPart:
@@ -66,6 +67,7 @@ class _Task:
     plan: SchedulePlan
     attempt: Attempt
     identity: Identity | None
+    outbox: Outbox
     stages: dict[str, _Stage] = field(default_factory=dict)
 
     def take(self, batch: pa.RecordBatch, numbers: range) -> None:
@@ -97,7 +99,7 @@ class _Task:
             self.stages[queue] = _Stage(
                 encoder_of(handle, self.plan.defaults),
                 self.attempt.part_of(handle),
-                options["stageTtlMs"],
+                self.outbox,
                 min(options["chunkSize"], SCHEDULE_SIZE),
                 self.plan.has_written(handle, self.identity),
             )

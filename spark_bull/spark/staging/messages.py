@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.writes import Identity, StagedPart, stage_chunk
+from spark_bull.queue.dispatch.writes import Identity, StagedPart
 
 
 @dataclass(kw_only=True)
@@ -32,12 +31,6 @@ class TaskPart(StagedPart):
     graph: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     schedulers: tuple[str, ...] = ()
     frequent: tuple[str, ...] = ()
-
-    def add(self, handle: QueueHandle, rows: int, packed: bytes, ttl_ms: int) -> None:
-        """Stages the next chunk."""
-        stage_chunk(handle, self.stage, self.chunks, packed, ttl_ms)
-        self.chunks += 1
-        self.rows += rows
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from spark_bull.queue.dispatch.writes import StagedChunk, stage_chunks
 from spark_bull.spark.staging.messages import TaskPart
 from spark_bull.store.connection import Connection
 
-#: Bytes of chunks that are gathered at most: those of eight usual ones.
+#: Bytes of gathered chunks from which on they are staged: those of eight usual ones.
 _GATHERED_BYTES: Final = 1 << 19
 
 

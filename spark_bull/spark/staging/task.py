@@ -11,6 +11,7 @@ from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.platform.python_worker import freeze_loaded_objects
 from spark_bull.spark.staging.attempt import Attempt, this_attempt, this_batch
 from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.outbox import Outbox
 from spark_bull.spark.staging.plan import StagedPlan
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
@@ -25,25 +26,28 @@ class Task(Protocol):
         """Takes the next rows. numbers: theirs, for errors."""
 
     def finish(self) -> tuple[TaskPart, ...]:
-        """Ends the task; returns what it has written to each queue."""
+        """Ends the task; returns what it has written to each queue, or what the outbox is about to stage for it."""
 
 
 def run_task(
-    plan: P, batches: Iterator[pa.RecordBatch], task_of: Callable[[P, Attempt, Identity | None], Task]
+    plan: P, batches: Iterator[pa.RecordBatch], task_of: Callable[[P, Attempt, Identity | None, Outbox], Task]
 ) -> Written:
     """Runs an attempt; its rows are dropped if an earlier write of its identity was committed."""
     freeze_loaded_objects()
     attempt, identity = this_attempt(plan.write_id), this_batch() if plan.is_stream else plan.identity
-    started_on = Connection(settings_of(plan.options)).now_ms()
+    connection = Connection(settings_of(plan.options))
+    started_on, outbox = connection.now_ms(), Outbox(connection, plan.options["stageTtlMs"])
     if plan.replayed or (plan.handle is not None and plan.has_written(plan.handle, identity)):
         for _ in batches:
             pass
         return Written(plan.write_id, (), started_on, identity)
-    task, seen = task_of(plan, attempt, identity), 0
+    task, seen = task_of(plan, attempt, identity, outbox), 0
     try:
         for batch in batches:
             task.take(batch, range(seen, seen + batch.num_rows))
             seen += batch.num_rows
-        return Written(plan.write_id, task.finish(), started_on, identity)
+        parts = task.finish()
+        outbox.flush()
+        return Written(plan.write_id, parts, started_on, identity)
     except SparkBullError as error:
         raise restated(error, f"partition {attempt.partition}, {error}") from error
