@@ -316,7 +316,7 @@ def parsed_lines(text: pa.Buffer, fields: pa.Schema) -> pa.Table | None:
     try:
         if hasattr(pj, "open_json"):
             return pj.open_json(pa.BufferReader(text), reading, parsing).read_all()
-        # Before Arrow 20. It starts a thread in each call.
+        # Before Arrow 20. `read_json` starts a thread for each call.
         return pj.read_json(pa.BufferReader(text), reading, parsing)
     except pa.ArrowInvalid:
         return None

@@ -70,7 +70,7 @@ def _array_of_lines(lines: pa.Buffer, count: int, kind: pa.DataType) -> pa.Array
     batch = table.combine_chunks().to_batches()[0]
     if any(pa.types.is_floating(column.type) and _is_inexact(column) for column in batch.columns):
         return None
-    return batch.to_struct_array()
+    return pa.StructArray.from_arrays(batch.columns, fields=[*kind])
 
 
 def _is_parsed_alike(field: pa.Field) -> bool:

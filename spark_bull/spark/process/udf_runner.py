@@ -322,8 +322,12 @@ def _parameters(function: Callable[..., Any]) -> int | None:
 
 def _as_pandas(column: pa.Array) -> pd.Series[Any] | pd.DataFrame:
     if pa.types.is_struct(column.type):
-        # To wake Arrow's threads takes longer than to convert a chunk.
-        return pa.Table.from_struct_array(column).to_pandas(use_threads=False)
+        if not column.type.num_fields:
+            return pd.DataFrame(index=range(len(column)))
+        # Not `from_struct_array`, which takes all values of a slice in some versions of Arrow. To wake Arrow's threads
+        # takes longer than to convert a chunk.
+        table = pa.Table.from_arrays(column.flatten(), names=[field.name for field in column.type])
+        return table.to_pandas(use_threads=False)
     if _is_plain(column.type) and column.null_count < len(column):
         # The same in two thirds of the time.
         return pd.Series(column.to_numpy(zero_copy_only=False), copy=False)

@@ -72,6 +72,14 @@ def test_objects_that_match_are_read(text: str) -> None:
     assert found.to_pylist() == by_python([text, '{"s":"y"}', text]).to_pylist()
 
 
+def test_fields_that_must_not_be_null_stay_so() -> None:
+    kind = pa.struct([pa.field("i", pa.int64(), nullable=False), pa.field("s", pa.string())])
+    found = array_of_texts(['{"i":1}', '{"i":2,"s":"x"}'], kind)
+    assert found is not None
+    assert found.type == kind
+    assert found.to_pylist() == [{"i": 1, "s": None}, {"i": 2, "s": "x"}]
+
+
 def test_the_reader_that_older_versions_of_arrow_have_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = ['{"s":"x","d":1.5,"i":-3}', '{"j":4,"other":{}}']
     found = array_of_texts(texts, KIND)

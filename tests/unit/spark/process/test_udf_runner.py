@@ -73,6 +73,21 @@ def test_a_payload_without_fields_has_a_row_for_each_job() -> None:
     assert _as_pandas(pa.array([{}, None], pa.struct([]))).shape == (2, 0)
 
 
+def test_a_function_of_a_frame_gets_the_rows_of_its_part() -> None:
+    """Some versions of Arrow make a table of all values of a slice, of which the first part is one."""
+
+    def function(payload: pd.DataFrame) -> pd.Series[Any]:
+        if (payload["n"] == 0).any():
+            raise ValueError("zero")
+        return payload["n"] * 2
+
+    runner = UdfRunner(function, "pandas", pa.struct([("n", pa.int64()), ("s", pa.string())]), pa.int64())
+    called = runner.of_column(pa.array([f'{{"n":{n},"s":"x"}}' for n in (0, 1, 2, 3)]))
+    assert called is not None
+    assert called.texts.to_pylist() == [None, "2", "4", "6"]
+    assert [*called.errors] == [0]
+
+
 @pytest.mark.parametrize(
     ("frame", "fields", "rows"),
     [
