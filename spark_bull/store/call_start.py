@@ -24,7 +24,7 @@ class CallStart:
 
 
 class _PackedStart(CallStart):
-    """That of many calls: they are sent as bytes, in which the keys are packed once."""
+    """The start of many calls, which are sent as bytes: the keys are packed once."""
 
     def with_args(self, args: Sequence[Value]) -> bytes:
         return b"*%d\r\n%b%b" % (3 + len(self.keys) + len(args), self._packed, _parts(*args))
@@ -37,8 +37,8 @@ class _PackedStart(CallStart):
 class RepeatedKeys(dict[str, Any]):
     """Keys by their names, for calls that have the same ones again: each script binds and packs them once.
 
-    Between two calls of a worker they leave the caches of the processor: to bind and to pack them takes half as long as
-    to receive a hundred jobs.
+    Between two calls of a worker they leave the caches of the CPU: to bind and to pack them takes half as long as to
+    receive a hundred jobs.
     """
 
     def __init__(self, keys: Mapping[str, Any]) -> None:

@@ -20,6 +20,8 @@ from spark_bull.store.scripts import Value
 #: Bytes that are received at once; hiredis moves what it has not parsed yet.
 BUFFER_BYTES: Final = 1 << 16
 _NONE_YET: Final = object()
+#: What redis-py's pools have for themselves.
+_OF_POOL: Final = ("pid", "_lock", "_available_connections", "_in_use_connections")
 #: What Redis sends without being asked; hiredis before 3.2 has no type for it.
 _PUSHED: Final[Any] = getattr(hiredis, "PushNotification", ())
 
@@ -83,8 +85,8 @@ def _ready(pool: Any) -> Any:
 
     The pool itself takes three times as long for that, as it also counts its connections for metrics.
     """
-    # The connections of a process that was forked are the other one's.
-    if pool.pid != getpid():
+    # Another version of redis-py may lack these. The connections of a process that was forked are the other one's.
+    if not all(hasattr(pool, name) for name in _OF_POOL) or pool.pid != getpid():
         return None
     with pool._lock:
         idle = pool._available_connections

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,10 +11,12 @@ from redis import Redis
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.job_fields import MOST_PICKED, JobFields
+from spark_bull.store import raw_replies
 from spark_bull.store.client import client_of
 from spark_bull.store.connection import Connection
-from spark_bull.store.raw_replies import _ready
+from spark_bull.store.raw_replies import _put_back, _ready
 from spark_bull.store.settings import RedisSettings
+from tests.support.wait import wait_until
 
 
 @pytest.fixture
@@ -59,15 +60,20 @@ def connection_id(redis_url: str) -> int:
     return int(Connection(RedisSettings(redis_url, retry_ms=0)).replies([("CLIENT", "ID")])[0])
 
 
-def test_replies_come_on_one_connection_and_only_other_threads_get_others(redis_url: str) -> None:
+def test_replies_come_on_one_connection_and_only_other_threads_get_others(
+    redis_url: str, client: Redis, prefix: str
+) -> None:
     first = connection_id(redis_url)
     assert connection_id(redis_url) == first
     with ThreadPoolExecutor() as pool:
         waiting = Connection(RedisSettings(redis_url, retry_ms=0))
-        blocked = pool.submit(waiting.replies, [("BLPOP", f"none-{os.getpid()}", 1), ("CLIENT", "ID")])
-        while not any(one["cmd"] == "blpop" and one["id"] == str(first) for one in waiting.clients()):
-            assert not blocked.done()
+        blocked = pool.submit(waiting.replies, [("BLPOP", f"{prefix}:none", 0), ("CLIENT", "ID")])
+        wait_until(
+            lambda: any(one["cmd"] == "blpop" and one["id"] == str(first) for one in waiting.clients()),
+            "a thread to use the connection",
+        )
         assert connection_id(redis_url) != first
+        client.rpush(f"{prefix}:none", "x")
         assert blocked.result()[1] == first
 
 
@@ -81,14 +87,22 @@ def test_a_connection_that_the_server_has_closed_is_opened_again_without_another
     assert connection_id(redis_url) == opened
 
 
-def test_a_process_that_was_forked_does_not_use_the_connection_of_the_other_one(redis_url: str) -> None:
-    opened = connection_id(redis_url)
-    pool = client_of(RedisSettings(redis_url, retry_ms=0)).run(lambda known: known.connection_pool)
-    child = os.fork()
-    if not child:
-        os._exit(_ready(pool) is not None)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert connection_id(redis_url) == opened
+@pytest.mark.parametrize("lacks", ["", "a name that pools do not have"])
+def test_a_ready_connection_is_left_to_the_pool_in_a_forked_process_and_for_other_versions_of_redis_py(
+    redis_url: str, lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = RedisSettings(redis_url, retry_ms=0, extra=(("protocol", "2"),))
+    Connection(settings).replies([("PING",)])
+    pool = client_of(settings).run(lambda known: known.connection_pool)
+    ready = _ready(pool)
+    assert ready is not None
+    _put_back(pool, ready)
+    if lacks:
+        monkeypatch.setattr(raw_replies, "_OF_POOL", (lacks,))
+    else:
+        monkeypatch.setattr(raw_replies, "getpid", lambda: 0)
+    assert _ready(pool) is None
+    assert Connection(settings).replies([("PING",)]) == [b"PONG"]
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
