@@ -114,7 +114,7 @@ def _named(keys: QueueKeys) -> dict[str, Any]:
     return {"base": keys.base} | {name: keys[name] for name in SEGMENTS}
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1_024)
 def _repeated(keys: QueueKeys, own: tuple[tuple[str, Any], ...]) -> RepeatedKeys:
     """The keys of a queue and those of a call."""
     return RepeatedKeys(_named(keys) | dict(own))

@@ -100,7 +100,7 @@ def _unsound_places(column: Any, count: int, is_sound: Callable[[str], bool]) ->
 
 
 def _without_ids(column: Any, ids: Sequence[str]) -> Any:
-    """Options with an empty id in place of the job's own, so that most are equal: these are JSON if the others are."""
+    """Options with an empty id in place of the job's own, so that most are equal. They are JSON if these are."""
     if not isinstance(column, list):
         return column
     pairs = zip(column, ids, strict=True)
