@@ -43,13 +43,14 @@ class RepeatedKeys(dict[str, Any]):
 
     def __init__(self, keys: Mapping[str, Any]) -> None:
         super().__init__(keys)
+        #: By the SHA1 of the script.
         self._starts: dict[str, CallStart] = {}
 
     def start_of(self, script: Script) -> CallStart:
         """The start of the calls of a script with these keys."""
-        if script.name not in self._starts:
-            self._starts[script.name] = _PackedStart(script, self)
-        return self._starts[script.name]
+        if script.sha not in self._starts:
+            self._starts[script.sha] = _PackedStart(script, self)
+        return self._starts[script.sha]
 
 
 def _parts(*values: Value) -> bytes:
