@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import QueueDamaged
@@ -60,11 +60,6 @@ class _Call(NamedTuple):
     limit: int = 0
     token: str = ""
     most_bytes: int = 1
-
-
-def _new_name() -> str:
-    """A name that no other call has, in a fifth of the time of a UUID."""
-    return os.urandom(16).hex()
 
 
 @contextmanager
@@ -147,7 +142,7 @@ class SlotQueue:
         payloads that the chunk has.
         """
         most_bytes = max(1, min(self._plan.chunk_bytes, self._plan.most_bytes - claimed_bytes))
-        call = _Call(_new_name(), outcomes, self.wait.take_active(), limit, token, most_bytes)
+        call = _Call(uuid4().hex, outcomes, self.wait.take_active(), limit, token, most_bytes)
         if not self._damage.rest_s:
             try:
                 self._send_owed()
@@ -180,7 +175,7 @@ class SlotQueue:
                 raise
             if claim.jobs:
                 unstarted = Outcomes(claim.token, unstarted=[job.id for job in claim.jobs])
-                self._owed.insert(0, _Call(_new_name(), unstarted, b""))
+                self._owed.insert(0, _Call(uuid4().hex, unstarted, b""))
 
     def _no_claim(self) -> Claim:
         """The claim of a queue that rests as it is damaged."""
