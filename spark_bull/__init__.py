@@ -17,7 +17,6 @@ from importlib import import_module
 from pkgutil import get_data
 from typing import Final
 
-from spark_bull.deprecated import new_name
 from spark_bull.version import VERSION
 
 __version__: Final = VERSION
@@ -34,7 +33,6 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> object:
-    name = new_name("spark_bull", name) or name
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

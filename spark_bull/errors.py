@@ -50,7 +50,6 @@ from difflib import get_close_matches
 from typing import Any, Final, SupportsIndex, TypeVar
 
 from spark_bull.clock import LAST_ETA_MS
-from spark_bull.deprecated import with_old_arguments, with_old_names
 
 E = TypeVar("E", bound="SparkBullError")
 
@@ -259,7 +258,6 @@ _AT: Final = "to run again at "
 _GROUP: Final = "group "
 
 
-@with_old_names
 class DelayedError(SparkBullError):
     """Raised by a processor: the job runs again later without using an attempt. Exactly one parameter is required.
 
@@ -268,7 +266,6 @@ class DelayedError(SparkBullError):
       until: time at which the job runs again, ms since 1970.
     """
 
-    @with_old_arguments
     def __init__(self, delay_ms: int | None = None, *, until: int | None = None) -> None:
         if (delay_ms is None) == (until is None):
             raise OptionError(
@@ -295,7 +292,6 @@ class DelayedError(SparkBullError):
         return min(now + _milliseconds("delay_ms", self.delay_ms), LAST_ETA_MS)
 
 
-@with_old_names
 class RateLimitError(SparkBullError):
     """Raised by a processor: the job returns to the queue, and no job of the queue starts for a time.
 
@@ -304,7 +300,6 @@ class RateLimitError(SparkBullError):
       group: whether it is for the group of the job only, in a Worker with `group`; a job in no group is delayed.
     """
 
-    @with_old_arguments
     def __init__(self, duration_ms: int, *, group: bool = False) -> None:
         super().__init__(f"{_GROUP if group else ''}rate limited for {duration_ms} ms")
         self.duration_ms = _milliseconds("duration_ms", duration_ms)

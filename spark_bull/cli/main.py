@@ -14,7 +14,6 @@ from spark_bull.cli.command import Command, Ended, Output
 from spark_bull.cli.commands import all_commands, commands_like
 from spark_bull.cli.shards import run_command
 from spark_bull.cli.tables import as_json, as_text
-from spark_bull.deprecated import with_new_words
 from spark_bull.errors import SparkBullError, did_you_mean
 from spark_bull.options.table import PROTOCOLS
 from spark_bull.version import VERSION
@@ -34,9 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Invalid usage exits with 2.
     """
-    given = sys.argv[1:] if argv is None else argv
-    given = with_new_words(_name_of_command(given), given)
-    args = _parsed(given)
+    args = _parsed(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, TextIOWrapper):
         # Texts of jobs can have characters that the terminal has no form for, and unpaired surrogates.
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_bull.deprecated import with_old_arguments
 from spark_bull.model.job_json import json_or_text, opts_of, payload_of
 
 STATES = (
@@ -52,7 +51,6 @@ class RawJson:
     text: str
 
 
-@with_old_arguments
 @dataclass(frozen=True)
 class NewJob:
     """A job to add with BullQueue.add_many, or as a follow-up with RunningJob.then.
@@ -110,7 +108,6 @@ class NewJob:
     lock_ms: int | None = None
 
 
-@with_old_arguments
 @dataclass(frozen=True)
 class FlowJob(NewJob):
     """A job of a flow, to add with BullQueue.add_flow: a NewJob that waits for its children. BullMQ only.

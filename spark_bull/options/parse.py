@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from spark_bull.deprecated import warn_renamed
 from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.options.table import PYTHON_SCOPES, READ, SCOPE_TITLES, TABLE, WORK, Option
+from spark_bull.options.table import PYTHON_SCOPES, READ, SCOPE_TITLES, TABLE, WORK
 from spark_bull.options.urls import check_url
 
 #: Keys that Spark adds to the options of a source.
@@ -43,8 +42,6 @@ def spelled(name: str, scope: str) -> str:
 
 #: The rows by lower-case name and scope. A name may have different rows in different scopes.
 _ROWS: Final = {(spelled(row.name, scope).lower(), scope): row for row in TABLE for scope in row.scopes}
-#: The same by the old names of options.
-_RENAMED: Final = {(spelled(row.old, scope).lower(), scope): row for row in TABLE for scope in row.scopes if row.old}
 
 
 def shown_in(scope: str, text: str) -> str:
@@ -97,23 +94,13 @@ def parse_options(raw: Mapping[str, str], scope: str) -> Options:
                 )
             redis_settings[setting] = value
             continue
-        option = _ROWS.get((lowered, scope)) or _renamed(name, scope)
+        option = _ROWS.get((lowered, scope))
         if option is None:
             raise unknown_option(name, scope)
-        if option.name in given:
-            raise OptionError(f"expected `{spelled(option.name, scope)}` once, got it with its old name, too")
         given[option.name] = option.parse(spelled(option.name, scope), value)
     values = {o.name: given.get(o.name, o.default_in(scope)) for o in TABLE if scope in o.scopes}
     _check_together(given, scope)
     return Options(values, frozenset(given), redis_settings, scope)
-
-
-def _renamed(name: str, scope: str) -> Option | None:
-    """Returns the option that had this name, with a warning."""
-    option = _RENAMED.get((name.lower(), scope))
-    if option is not None and option.old:
-        warn_renamed(spelled(option.old, scope), spelled(option.name, scope))
-    return option
 
 
 def is_spark_option(lowered: str) -> bool:
@@ -147,7 +134,7 @@ def parse_arguments(arguments: Mapping[str, Any], scope: str) -> Options:
     """
     options = {name: value for name, value in arguments.items() if name != "redis"}
     for name in options:
-        if (name, scope) not in _ROWS and (name, scope) not in _RENAMED:
+        if (name, scope) not in _ROWS:
             raise unknown_option(name, scope)
     return parse_options(as_texts(options) | _redis_options(arguments.get("redis")), scope)
 

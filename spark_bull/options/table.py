@@ -94,7 +94,7 @@ class Option:
     """One row of the table.
 
     default: the default value, parsed. shown: the default as printed in the documentation. scope_defaults: defaults of
-    scopes that differ. old: its name before, which works until 2.0, with a warning.
+    scopes that differ.
     """
 
     name: str
@@ -104,7 +104,6 @@ class Option:
     doc: str
     shown: str | None = None
     scope_defaults: Mapping[str, Any] = field(default_factory=dict)
-    old: str | None = None
 
     def default_in(self, scope: str) -> Any:
         return self.scope_defaults.get(scope, self.default)
@@ -443,7 +442,6 @@ TABLE: Final[tuple[Option, ...]] = (
         "the `ttl` of deduplication ids, ms: jobs with the same id are dropped for so long, whether the first one has "
         "finished or not",
         "until the job finishes",
-        old="uniqueFor",
     ),
     Option(
         "onFinish",
@@ -479,7 +477,6 @@ TABLE: Final[tuple[Option, ...]] = (
         None,
         (WRITE, QUEUE),
         "default for a column of this name: ms after its creation, after which a job does not start any more",
-        old="expireAfter",
     ),
     Option("expireAt", instant, None, (WRITE, QUEUE), "default for a column of this name, ISO 8601 or ms"),
     Option(
@@ -877,7 +874,6 @@ TABLE: Final[tuple[Option, ...]] = (
         (WORK,),
         "name of the worker, which BullMQ stores as `processedBy` of its jobs",
         "`spark-` and the worker's id",
-        old="name",
     ),
     Option(
         "maxStarted",

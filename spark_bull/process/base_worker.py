@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol, TypeVar
 from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
-from spark_bull.deprecated import with_old_arguments
 from spark_bull.errors import OptionError, QueueDamaged, SparkBullError
 from spark_bull.model.guards import Guard
 from spark_bull.options.parse import Options
@@ -135,7 +134,6 @@ class BaseWorker:
             self._progress.start(force=self._forced_progress)
         return self
 
-    @with_old_arguments
     def stop(self, timeout_s: float = STOP_WITHIN_S) -> bool:
         """Stops claiming and waits until the slots have finished their claimed jobs. Calling it again has no effect.
 

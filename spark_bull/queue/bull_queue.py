@@ -9,7 +9,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from spark_bull.deprecated import with_old_arguments, with_old_names
 from spark_bull.dialects.base import DEFAULT_NAME, json_text
 from spark_bull.dialects.encode.chunks import ChunkBuilder
 from spark_bull.dialects.encode.codec import carrying, check_defaults, data_text, defaults_of, encode, rows_of
@@ -75,7 +74,6 @@ if TYPE_CHECKING:
 
 
 @short_errors
-@with_old_names
 @with_options(QueueArguments, QUEUE)
 class BullQueue:
     """A queue of any dialect, from plain Python.
@@ -143,7 +141,6 @@ class BullQueue:
 
     # dispatch
 
-    @with_old_arguments
     @listing(JobProperties, JOB_TEXTS)
     def add(self, data: Any, **properties: Unpack[JobProperties]) -> str:
         """Adds one job. An argument that is None has the queue's default, if there is one.
@@ -828,7 +825,6 @@ class BullQueue:
         """
         return change_jobs(self.handle, changes, self._options["chunkSize"], self._options["chunkBytes"])
 
-    @with_old_arguments
     def change_delay(self, job_id: str, delay_ms: int) -> None:
         """Delays a job that waits, or changes when a delayed job runs.
 

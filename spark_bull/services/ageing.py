@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from spark_bull.deprecated import with_new_keys
 from spark_bull.dialects.features import lacks
 from spark_bull.dialects.priorities import priority_number
 from spark_bull.errors import OptionError
@@ -38,7 +37,7 @@ def ageing_of(given: Mapping[str, Any] | None) -> Ageing | None:
     """Checks the argument `ageing` of a Promoter. Raises OptionError."""
     if given is None:
         return None
-    rule = with_new_keys("ageing", given) if isinstance(given, Mapping) else {}
+    rule = given if isinstance(given, Mapping) else {}
     after = rule.get("after_ms") if set(rule) <= {"after_ms", "priority"} else None
     if not isinstance(after, int) or isinstance(after, bool) or after < 1:
         raise OptionError(f"expected `ageing` to be {_EXPECTED}, got: {given!r}")

@@ -8,7 +8,6 @@ from threading import Event
 from types import TracebackType
 from typing import TypeVar
 
-from spark_bull.deprecated import with_old_arguments
 from spark_bull.errors import ConnectionLost
 from spark_bull.short_errors import short_errors
 from spark_bull.threads import DaemonThread
@@ -59,7 +58,6 @@ class Service(ABC):
         """Whether the thread is running."""
         return self._thread.is_alive()
 
-    @with_old_arguments
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stops after the current round. Calling it again has no effect.
 

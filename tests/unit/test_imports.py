@@ -49,10 +49,7 @@ def test_the_public_names_are_those_that_type_checkers_see() -> None:
 
 def test_importing_the_package_imports_none_of_the_public_names() -> None:
     modules = imported("re, pkgutil", "spark_bull")
-    assert {name for name in modules if name.startswith("spark_bull.")} == {
-        "spark_bull.deprecated",
-        "spark_bull.version",
-    }
+    assert {name for name in modules if name.startswith("spark_bull.")} == {"spark_bull.version"}
 
 
 def test_each_command_is_in_the_list_of_its_module() -> None:

@@ -15,7 +15,7 @@ PACKAGE = "spark_bull"
 
 # From the bottom up. A name is a module or a sub-package of spark_bull; names on one line may import one another.
 LAYERS = (
-    ("deprecated", "errors", "error_text", "short_errors", "clock", "threads", "time_text", "progress_line", "version"),
+    ("errors", "error_text", "short_errors", "clock", "threads", "time_text", "progress_line", "version"),
     ("model", "keys", "embedded", "tracing", "capacity"),
     ("options",),
     ("payloads",),

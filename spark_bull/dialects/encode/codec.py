@@ -10,7 +10,6 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
-from spark_bull.deprecated import with_new_keys
 from spark_bull.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text
 from spark_bull.dialects.deduplication import DEDUPLICATION, ID_MARK, Deduplications, with_ttl
 from spark_bull.dialects.encode.chunks import Column, EncodedJobs, collapsed
@@ -295,7 +294,7 @@ class _Row:
         for source in (self._defaults, row):
             opts = source.get("opts")
             if opts is not None:
-                merged.update(with_new_keys("opts", _object("opts", opts)))
+                merged.update(_object("opts", opts))
         merged.pop("opts", None)
         if merged.get("delay") is not None and merged.get("runAt") is not None:
             raise OptionError("expected one of `delay` and `runAt`, got both: leave one out")

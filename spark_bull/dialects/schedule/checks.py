@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from spark_bull.clock import LAST_ETA_MS
-from spark_bull.deprecated import with_new_keys
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.schedule.cron import check_zone
 from spark_bull.dialects.schedule.interval import interval_ms
@@ -118,7 +117,7 @@ def _check_dates(scheduler: NewScheduler, now: int) -> None:
 def _options(dialect: Dialect, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     options = {name: defaults[name] for name in _DEFAULT_OPTIONS if name in defaults}
     for source in (defaults, given):
-        options |= with_new_keys("opts", _object(source.get("opts")))
+        options |= _object(source.get("opts"))
     for name in (*_OWN_OPTIONS, *_NO_EFFECT):
         if options.get(name) is not None:
             why = "the job scheduler sets it" if name in _OWN_OPTIONS else "it has no effect on jobs of job schedulers"

@@ -101,7 +101,7 @@ _COLUMNS: Final[Mapping[str, ColumnRule]] = {
     "lifo": column("BOOLEAN", BooleanType),
     "removeOnComplete": _KEEP,
     "removeOnFail": _KEEP,
-    EXPIRE_AFTER_MS: MS._replace(old="expireAfter"),
+    EXPIRE_AFTER_MS: MS,
     EXPIRE_AT: column("TIMESTAMP", TimestampType),
     SPREAD_MS: MS,
     DELIVERY: TEXT,
@@ -126,7 +126,7 @@ _COLUMNS: Final[Mapping[str, ColumnRule]] = {
     ),
     "opts": JSON_OBJECT,
 }
-_BY_LOWER: Final = {one.lower(): name for name, rule in _COLUMNS.items() for one in (name, rule.old) if one}
+_BY_LOWER: Final = {name.lower(): name for name in _COLUMNS}
 
 
 @dataclass(frozen=True)

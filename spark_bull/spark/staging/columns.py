@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StringType, StructType, VariantType
 
-from spark_bull.deprecated import warn_renamed
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.spark.json.json_text import check_json, is_encodable, is_text, to_json
 from spark_bull.spark.platform.arrow import to_arrow_schema
@@ -15,11 +14,10 @@ from spark_bull.spark.platform.lazy_arrow import pa, pc
 
 
 class ColumnRule(NamedTuple):
-    """Which types a column may have, in words of SQL, and a check of one. old: its name before."""
+    """Which types a column may have, in words of SQL, and a check of one."""
 
     words: str
     accepts: Callable[[DataType], bool]
-    old: str = ""
 
 
 def column(words: str, *types: type[DataType]) -> ColumnRule:
@@ -43,7 +41,7 @@ def column_indexes(
     advice: what to do with an unknown column. ignored: lower-case names of columns that are left out. Raises
     OptionError for an unknown column, one of another type, and a name that stands twice.
     """
-    known = {one.lower(): name for name, rule in columns.items() for one in (name, rule.old) if one}
+    known = {name.lower(): name for name in columns}
     indexes: dict[str, int] = {}
     for index, field in enumerate(schema.fields):
         name = known.get(field.name.lower())
@@ -56,8 +54,6 @@ def column_indexes(
         if not columns[name].accepts(field.dataType):
             kind = field.dataType.simpleString().upper()
             raise OptionError(f"expected column `{field.name}` to be {columns[name].words}, got: {kind}; cast it")
-        if field.name.lower() != name.lower():
-            warn_renamed(columns[name].old, name)
         indexes[name] = index
     return indexes
 
