@@ -95,18 +95,13 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.process
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.collect
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.latency
-	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.growth
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.scale
 	$(RUN) -m benchmarks.engines
-	$(RUN) -m benchmarks.backlogs
 	$(RUN) -m benchmarks.slots
 	$(RUN) -m benchmarks.compact
 	$(RUN) -m benchmarks.floor
 	$(RUN) -m benchmarks.floor_work
-	$(RUN) -m benchmarks.manage
-	$(RUN) -m benchmarks.wait
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.calling
-	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.first_use
 
 zip: ## Build dist/spark_bull.zip for spark-submit --py-files
 	$(PYTHON) tools/build_zip.py

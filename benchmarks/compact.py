@@ -18,8 +18,8 @@ from redis import Redis
 
 from benchmarks.calls import add_staged, collect, stage
 from benchmarks.clocked import cpu_of_process
+from benchmarks.costs import memory_bytes
 from benchmarks.filling import queue_at
-from benchmarks.growing import memory_bytes
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
 from benchmarks.stock import STOCK, stock_redis
 from benchmarks.trials import work_off

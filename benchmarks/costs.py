@@ -22,14 +22,12 @@ from redis import Redis
 
 from benchmarks.calls import CHUNK, add_staged, stage
 from benchmarks.filling import queue_at
-from benchmarks.growing import memory_bytes
 from benchmarks.probes import cpu_of
 from benchmarks.sides import sink
 from benchmarks.stock import stock_redis
 from benchmarks.trials import Server, cpu_seconds, fresh_server, resume_and_wait, wait_until, work_off
 from benchmarks.workers import QUEUE, function
 from spark_bull import NewJob, RawJson
-from spark_bull.capacity.costs import FixedCost, JobCost, Line
 from spark_bull.embedded.redis import COMPACT_SETTING
 
 FEW, MANY = 20_000, 120_000
@@ -40,6 +38,35 @@ PARTITIONS: Final = (20, 220)
 BATCHES, ROWS = (10, 40), 100
 #: Characters of a payload's JSON without its note.
 _FRAME: Final = len('{"id":1000000,"note":""}')
+
+
+@dataclass(frozen=True)
+class Line:
+    """A cost that grows with the payload: `base`, and `per_kb` for each 1,000 bytes."""
+
+    base: float
+    per_kb: float
+
+
+@dataclass(frozen=True)
+class JobCost:
+    """What a verb costs per job: CPU time in µs of Redis, of all Python processes and of the JVM; and the bytes that
+    Redis receives and sends.
+    """
+
+    redis: Line
+    python: Line
+    jvm: Line
+    network: Line
+
+
+@dataclass(frozen=True)
+class FixedCost:
+    """CPU time in ms of Redis, of Python and of the JVM for something that happens once for many jobs."""
+
+    redis: float
+    python: float
+    jvm: float
 
 
 @dataclass(frozen=True)
@@ -70,6 +97,12 @@ class PerJob:
 
     verbs: Mapping[str, Used]
     memory: Mapping[str, float]
+
+
+def memory_bytes(client: Redis) -> int:
+    """Memory of Redis without the buffers of its clients."""
+    memory = client.info("memory")
+    return int(memory["used_memory"] - memory["mem_clients_normal"])
 
 
 def used(server: Server) -> Used:

@@ -9,11 +9,10 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 PAUSE_S = 0.001
@@ -65,40 +64,6 @@ def ping_until_sigterm(port: int) -> None:
     count = len(times)
     pings = Pings(times[count // 2], times[int(count * 0.99)], times[-1], count, time.process_time())
     print(json.dumps(pings.__dict__))
-
-
-@dataclass
-class Memory:
-    """Peak memory in MiB: of the driver's JVM, and of all Python workers together."""
-
-    jvm: float = 0.0
-    python: float = 0.0
-    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
-
-
-@contextmanager
-def memory_watched(parent: int) -> Iterator[Memory]:
-    """Samples `parent` and its descendants four times per second."""
-    memory = Memory()
-    watcher = threading.Thread(target=_watch, args=(parent, memory), daemon=True)
-    watcher.start()
-    try:
-        yield memory
-    finally:
-        memory._stop.set()
-        watcher.join()
-
-
-def _watch(parent: int, memory: Memory) -> None:
-    while not memory._stop.wait(0.25):
-        jvm = python = 0.0
-        for pid in (parent, *descendants(parent)):
-            name, proportional = memory_of(pid)
-            if name == "java":
-                jvm += proportional
-            elif name.startswith("python"):
-                python += proportional
-        memory.jvm, memory.python = max(memory.jvm, jvm), max(memory.python, python)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Measures the costs of a job for spark_bull/capacity, and checks them with one, two and three servers.
+"""Measures the costs of a job for docs/concepts/capacity.md, and checks them with one, two and three servers.
 
     make bench            or   .venv/bin/python -m benchmarks.scale --only servers
 
@@ -22,6 +22,9 @@ from benchmarks.costs import (
     FEW,
     MANY,
     PAYLOADS,
+    FixedCost,
+    JobCost,
+    Line,
     collecting_batch,
     commit_us,
     compact_memory,
@@ -37,7 +40,6 @@ from benchmarks.sharded import Sharded, median_sharded, on_shards, shard_verdict
 from benchmarks.sides import new_session
 from benchmarks.stock import stock_redis
 from benchmarks.workers import peer_process
-from spark_bull.capacity.costs import MEMORY, VERBS, FixedCost, JobCost, Line
 
 PARTS: Final = ("costs", "fixed", "servers", "shards")
 SERVERS: Final = (1, 2, 3)
@@ -46,8 +48,6 @@ JOBS_PER_SERVER: Final = 60_000
 PAYLOAD: Final = 1_000
 #: Redis' CPU per job on several servers may differ so much from that on one, and the rate from the sum.
 SAME_CPU, SAME_RATE = 0.10, 0.15
-#: The constants of the package may differ so much from what is measured: machines differ.
-SAME_COST: Final = 0.25
 
 
 @dataclass(frozen=True)
@@ -103,18 +103,6 @@ def server_verdicts(found: Mapping[int, Scaled], cores: int) -> list[Verdict]:
     return results
 
 
-def cost_verdicts(verbs: Mapping[str, JobCost], memory: Mapping[str, Line]) -> list[Verdict]:
-    """Compares Redis' part of what was measured with the constants of the package."""
-    pairs = {f"{verb}, Redis' CPU": (cost.redis, VERBS[verb].redis) for verb, cost in verbs.items()}
-    pairs |= {f"{state} job, memory": (line, MEMORY[state]) for state, line in memory.items()}
-    results = []
-    for what, (measured, known) in pairs.items():
-        ratio = measured.at(PAYLOAD) / known.at(PAYLOAD)
-        name = f"{what} with {PAYLOAD:,} bytes, x the constant"
-        results.append(Verdict(name, f"1 +- {SAME_COST}", f"{ratio:.2f}", _near(ratio, SAME_COST)))
-    return results
-
-
 def _near(ratio: float, tolerance: float) -> bool:
     return abs(ratio - 1) <= tolerance
 
@@ -122,17 +110,17 @@ def _near(ratio: float, tolerance: float) -> bool:
 def show_costs(
     verbs: Mapping[str, JobCost], memory: Mapping[str, Line], compact: Mapping[str, Line], commit: Line
 ) -> None:
-    """Prints the constants as spark_bull/capacity/costs.py has them."""
+    """Prints the costs that docs/concepts/capacity.md shows."""
     print()
     for verb, cost in verbs.items():
-        print(f'    "{verb}": JobCost({", ".join(map(_source, vars(cost).values()))}),')
-    print(f"COMMIT: Final = {_source(commit)}")
-    for name, lines in (("COMPACT_MEMORY", compact), ("MEMORY", memory)):
-        print(f"{name}: {', '.join(f'{state} {_source(line)}' for state, line in lines.items())}")
+        print(f"{verb}: {', '.join(f'{part} {_shown(line)}' for part, line in vars(cost).items())}")
+    print(f"the driver's commit: {_shown(commit)}")
+    for name, lines in (("compact memory", compact), ("memory", memory)):
+        print(f"{name}: {', '.join(f'{state} {_shown(line)}' for state, line in lines.items())}")
 
 
-def _source(line: Line) -> str:
-    return f"Line({line.base:.3g}, {line.per_kb:.3g})"
+def _shown(line: Line) -> str:
+    return f"{line.base:.3g} + {line.per_kb:.3g} per kB"
 
 
 def main() -> None:
@@ -180,7 +168,6 @@ def main() -> None:
         commit = Line(statistics.median(commit_us(many) for _ in range(rounds)), 0.0)
         compact = compact_memory(few, many)
         show_costs(verbs, memory, compact, commit)
-        verdicts += cost_verdicts(verbs, memory)
         report |= {"verbs": {verb: asdict(cost) for verb, cost in verbs.items()}, "commit": asdict(commit)}
         for name, lines in (("compact memory", compact), ("memory", memory)):
             report[name] = {state: asdict(line) for state, line in lines.items()}
@@ -194,7 +181,7 @@ def main() -> None:
             measure(spark)
             each_run = [asdict(measure(spark)) for _ in range(rounds)]
             cost = FixedCost(**{part: statistics.median(run[part] for run in each_run) for part in each_run[0]})
-            print(f'    "{name}": FixedCost({", ".join(f"{ms:.2g}" for ms in vars(cost).values())}),', flush=True)
+            print(f"{name}: {cost}", flush=True)
             report[name] = asdict(cost)
     show_verdicts(verdicts)
     name = "scale" if set(args.only) == set(PARTS) else f"scale-{'-'.join(args.only)}"

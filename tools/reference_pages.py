@@ -1,7 +1,6 @@
-"""Writes the generated tables of the documentation: options, commands, features of dialects and of PySpark, costs.
+"""Writes the generated tables of the documentation: options, commands, features of dialects and of PySpark.
 
-They are from spark_bull/options/table.py, cli/commands.py, dialects/features.py, spark/platform/capabilities.py and
-capacity/costs.py.
+They are from spark_bull/options/table.py, cli/commands.py, dialects/features.py and spark/platform/capabilities.py.
 
 python tools/reference_pages.py
 """
@@ -13,8 +12,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, get_args
 
-from spark_bull.capacity.costs import COMMIT, COMPACT_MEMORY, COMPACT_UP_TO, FIXED, MEMORY, Line
-from spark_bull.capacity.costs import VERBS as COSTS
 from spark_bull.cli.commands import all_commands
 from spark_bull.dialects.features import FEATURES, HOLDERS, FeatureColumn
 from spark_bull.options.parse import shown_in
@@ -36,7 +33,7 @@ from spark_bull.spark.platform.capabilities import CAPABILITIES
 
 PAGES: Final = Path(__file__).parent.parent / "docs"
 VERBS: Final = frozenset({WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, LIMITS, COLLECT, EVENTS})
-_BLOCK: Final = re.compile(r"(<!-- (options: \w+|commands|features|pyspark|costs) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BLOCK: Final = re.compile(r"(<!-- (options: \w+|commands|features|pyspark) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def shared() -> str:
@@ -79,29 +76,10 @@ def pyspark() -> str:
     return "\n".join(["| what | since PySpark | with older ones |", "|---|---|---|", *rows])
 
 
-def costs() -> str:
-    """Returns the tables of what a job costs, and of what is paid once for many jobs."""
-    lines = ["| per job | Redis, µs | Python, µs | JVM, µs | network, bytes |", "|---|---|---|---|---|"]
-    for verb, cost in COSTS.items():
-        lines.append(f"| {verb} | {' | '.join(map(_line, (cost.redis, cost.python, cost.jvm, cost.network)))} |")
-    lines.append(f"| the driver's part of dispatch | – | {_line(COMMIT)} | – | – |")
-    lines += ["", f"| Redis' memory per job, bytes | payload up to {COMPACT_UP_TO} bytes | longer |", "|---|---|---|"]
-    lines += [f"| {state} | {_line(COMPACT_MEMORY[state])} | {_line(line)} |" for state, line in MEMORY.items()]
-    lines += ["", "| once per | Redis, ms | Python, ms | JVM, ms |", "|---|---|---|---|"]
-    return "\n".join(
-        [*lines, *(f"| {what} | {one.redis:g} | {one.python:g} | {one.jvm:g} |" for what, one in FIXED.items())]
-    )
-
-
-def _line(line: Line) -> str:
-    return f"{line.base:,g} + {line.per_kb:,g} per kB" if line.per_kb else f"{line.base:,g}"
-
-
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "commands": commands,
     "features": features,
     "pyspark": pyspark,
-    "costs": costs,
     "options: all": shared,
     **{f"options: {scope}": lambda scope=scope: of(scope) for scope in (*VERBS, WORK)},  # type: ignore[misc]
 }

@@ -27,7 +27,6 @@ NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("promote", "PROMOTE"): ("promote",),
     ("metrics", "METRICS"): ("metrics",),
     ("doctor.command", "DOCTOR"): ("doctor",),
-    ("plan", "PLAN"): ("plan",),
     ("serve", "SERVE"): ("serve",),
     ("programs", "PROGRAMS"): ("dispatch", "replay", "work", "collect", "report"),
     ("demo", "DEMO"): ("demo",),

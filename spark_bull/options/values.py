@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 from math import inf
 from typing import Any, Final
 
-from spark_bull.capacity.slots import SlotRange
 from spark_bull.errors import OptionError, did_you_mean, encodable, expected
 from spark_bull.model.jobs import STATES
+from spark_bull.model.slots import SlotRange
 
 #: The value of an option that is to be read from Redis.
 AUTO: Final = "auto"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from spark_bull.capacity.slots import SlotRange
 from spark_bull.errors import OptionError
+from spark_bull.model.slots import SlotRange
 from spark_bull.options.parse import Options, parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.process.kinds import Processor, by_name, check_processors, kind_of

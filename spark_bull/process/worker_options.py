@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from spark_bull.capacity.slots import SlotRange
 from spark_bull.errors import OptionError, expected
 from spark_bull.model.guards import Guard
+from spark_bull.model.slots import SlotRange
 from spark_bull.options.parse import Options, parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.process.kinds import Processor, by_name, kind_of, kinds_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from spark_bull.capacity.slots import slots_for
 from spark_bull.model.jobs import JobStats
+from spark_bull.model.slots import slots_for
 
 
 def wanted_slots_of(stats: JobStats, window_ms: int, sample: int, target_wait_s: float) -> int:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob, Worker, WorkerFailed
-from spark_bull.capacity.slots import Look, SlotRange, SlotScale
+from spark_bull.model.slots import Look, SlotRange, SlotScale
 from spark_bull.process.slot_group import SlotGroup
 from spark_bull.spark.process.elastic_engine import ElasticEngine
 from spark_bull.worker.slot.slot_plan import SlotPlan

@@ -71,7 +71,6 @@ NOT_RUN = {
     "spark-bull completion zsh": "writes into the home; test_cli_completion.py runs the scripts in their shells",
     "spark-bull doctor mail 'report-*'": "finds problems of the machine, which are an error; test_doctor.py runs it",
     "problem   mail writes: unfinished": "shows the output of a command",
-    "1,157/s on average": "shows the output of a command; test_plan.py compares it",
     "ACL SETUSER spark": "has places for the rights of verbs; it runs with those of the page",
     "spark-submit --master yarn": "needs a cluster that no test has",
     "spark-submit --master k8s": "needs a cluster that no test has",
@@ -198,7 +197,9 @@ CASES = {
     "spark-sql -f": Case(then={"mail": {"wait": 2}}, prints=("ada@example.org",)),
     "spark-shell <": Case(then={"mail": {"wait": 2}}, prints=("|1|wait|ada@example.org|",)),
     "spark-pipelines run": Case(finished=2, then={"receipts": {"wait": 2}}, capability="pipelines"),
-    "spark-bull plan --jobs-per-day": Case(prints=("oneshardeach", "Redis'memory")),
+    "jobs_per_day, peak": Case(
+        prints=("servers:5,firstlimit:memory", "Redis:0.36cores,46.1GB,20.0MB/s", "executors:1")
+    ),
     "spark-bull job mail": Case(
         jobs={"mail": [{"n": n} for n in range(42)]}, then={"mail": {"wait": 42}}, prints=("wait", '"id":"42"')
     ),

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,52 +17,24 @@ from benchmarks.calling import BULLMQ, OURS
 from benchmarks.calling import Called as CalledRows
 from benchmarks.calling import medians as calling_medians
 from benchmarks.calling import verdicts as calling_verdicts
-from benchmarks.calls import Called
-from benchmarks.calls import measured as measured_calls
-from benchmarks.clocked import clocked
-from benchmarks.compact import LIMITS, Costs
+from benchmarks.compact import LIMITS
 from benchmarks.compact import measured as compact_costs
-from benchmarks.compact import verdicts as compact_verdicts
 from benchmarks.costs import line_of
-from benchmarks.dispatch import Measured, median_of, replay_verdict, verdicts
+from benchmarks.dispatch import Measured, verdicts
 from benchmarks.floor import SIDES
 from benchmarks.floor_work import PAIRS
-from benchmarks.growing import Grown
-from benchmarks.growth import (
-    NODE_VERBS,
-    NodeGrown,
-    call_verdicts,
-    grown_by_node,
-    growth_verdict,
-    memory_verdicts,
-    spread_verdicts,
-)
-from benchmarks.growth import verdicts as growth_verdicts
-from benchmarks.latency import Pinged, load_verdicts, ping_verdicts
-from benchmarks.manage import KEPT, Managed, bullmq, measure, ours, scripts
-from benchmarks.manage import verdicts as manage_verdicts
-from benchmarks.probes import cpu_of, memory_watched, pinged
+from benchmarks.probes import cpu_of
 from benchmarks.process import (
-    cancel_verdicts,
-    idle_verdicts,
-    lateness_verdicts,
     medians,
-    promotion_verdicts,
-    tenant_verdicts,
     throughput_verdicts,
 )
-from benchmarks.replay import Replayed, replay
+from benchmarks.replay import replay
 from benchmarks.report import Verdict, percentile
-from benchmarks.scale import Scaled, on_servers, server_verdicts
-from benchmarks.sharded import Sharded, median_sharded, shard_verdicts
+from benchmarks.scale import on_servers
 from benchmarks.sides import shares
-from benchmarks.spread import Spread
 from benchmarks.stock import stock_redis
 from benchmarks.trials import (
     BASE,
-    Loaded,
-    Processed,
-    Shared,
     Waited,
     cancel_latency,
     check_all_completed,
@@ -77,8 +48,6 @@ from benchmarks.trials import (
     work_scripts,
     yardstick,
 )
-from benchmarks.wait import measure as measure_waits
-from benchmarks.wait import verdicts as wait_verdicts
 from benchmarks.workers import QUEUE, Working, peers
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.dialects.encode.chunks import ChunkBuilder
@@ -109,12 +78,6 @@ def broken(results: dict[str, Measured]) -> list[str]:
     return [verdict.what for verdict in verdicts(results, JOBS, yard_ms=10.0) if not verdict.kept]
 
 
-def test_medians_of_runs_are_taken_field_by_field() -> None:
-    runs = [Measured(1.0, 1.0, 9.0, 9.0, 2.0, 5.0, 0.7, 8.0), Measured(3.0, 2.0, 7.0, 9.0, 2.0, 6.0, 0.9, 9.0)]
-    median = Measured(2.0, 2.0, 8.0, 9.0, 2.0, 6.0, 0.8, 8.0)
-    assert median_of([*runs, Measured(2.0, 3.0, 8.0, 9.0, 2.0, 7.0, 0.8, 7.0)]) == median
-
-
 def test_four_times_the_rate_of_the_faster_peer_passes_all_checks() -> None:
     assert broken(found(ours=4 * 120)) == []
 
@@ -122,23 +85,6 @@ def test_four_times_the_rate_of_the_faster_peer_passes_all_checks() -> None:
 def test_rates_are_compared_with_the_faster_peer() -> None:
     assert broken(found(ours=3.9 * 120)) == ["exactly-once, string, x addBulk"]
     assert "at-least-once, string, x addBulk" in broken(found(ours=4 * 100))
-
-
-def test_a_ping_slower_than_beside_a_peer_is_reported() -> None:
-    late = broken(found(ours=500, ping_p99=3.0))
-    assert len(late) == 3
-    assert all(what.endswith("1 process") for what in late)
-
-
-def test_a_write_that_leaves_redis_idle_is_reported() -> None:
-    assert broken(found(ours=500, share=0.8)) == ["exactly-once, string, part of the time in scripts"]
-
-
-def test_a_write_that_takes_much_longer_than_its_replayed_commit_is_reported() -> None:
-    write = measured(100)
-    replays = [Replayed(write.seconds * share, 5.0) for share in (0.1, 0.86, 0.9)]
-    assert replay_verdict(replays, write).kept
-    assert not replay_verdict(replays[:2], write).kept
 
 
 @pytest.mark.parametrize("name", SIDES)
@@ -176,36 +122,9 @@ def test_the_commit_of_a_write_is_replayed_on_its_packed_chunks() -> None:
     assert replayed.server_us_per_job > 0
 
 
-def test_a_script_that_blocks_redis_too_long_is_reported() -> None:
-    assert broken(found(ours=500, script=11.0)) == ["script, median, x yardstick"]
-
-
 @pytest.mark.parametrize(("jobs", "processes", "expected"), [(10, 1, [10]), (10, 2, [5, 5]), (11, 2, [5, 6])])
 def test_jobs_are_divided_among_processes(jobs: int, processes: int, expected: list[int]) -> None:
     assert shares(jobs, processes) == expected
-
-
-def test_pings_are_slow_while_the_server_is_busy() -> None:
-    with EmbeddedRedis() as server, Redis.from_url(server.url) as client, pinged(server.port) as pings:
-        client.execute_command("DEBUG", "SLEEP", "3")
-    assert pings.count > 0
-    assert pings.p50 <= pings.p99 <= pings.longest
-    # On a busy machine the first PING may be sent late.
-    assert pings.longest >= 200
-
-
-def test_memory_includes_python_child_processes() -> None:
-    """Measured in a separate process, since the test process may have a JVM as its child."""
-    holds = "held = bytearray(60 << 20); input()"
-    start_child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {holds!r}], check=True)"
-    with (
-        subprocess.Popen([sys.executable, "-c", start_child], stdin=subprocess.PIPE, text=True) as parent,
-        memory_watched(parent.pid) as memory,
-    ):
-        wait_until(lambda: memory.python >= 60, "the memory of the child to be seen")
-        parent.communicate("\n", timeout=PATIENCE_S)
-    assert parent.returncode == 0
-    assert memory.jvm == 0
 
 
 def test_cpu_time_includes_python_child_processes_that_have_ended() -> None:
@@ -246,51 +165,6 @@ def test_rates_are_compared_with_the_fastest_bullmq_only() -> None:
     assert not_kept(throughput_verdicts(rates | ours | {"stream": 499.0}))[1:] == ["stream, x best BullMQ"]
 
 
-def test_idle_latency_may_be_twice_that_of_bullmq() -> None:
-    assert not_kept(idle_verdicts({"BullMQ": waited(1, 8), "spark_bull": waited(2, 16)})) == []
-    late = idle_verdicts({"BullMQ": waited(1, 8), "spark_bull": waited(2.1, 16.1)})
-    assert len(not_kept(late)) == 2
-
-
-def test_latency_under_load_is_compared_with_the_better_bullmq() -> None:
-    theirs = {"BullMQ, concurrency 10": Loaded(1, 9, 9, 5_000), "BullMQ, concurrency 50": Loaded(1, 7, 9, 5_000)}
-    ours = {"loop": Loaded(9, 7, 99, 4_900), "stream": Loaded(900, 900, 900, 5_000)}
-    assert not_kept(load_verdicts(theirs | ours, 5_000)) == []
-    assert len(not_kept(load_verdicts(theirs | ours | {"loop": Loaded(1, 7.1, 9, 4_899)}, 5_000))) == 2
-
-
-def test_a_ping_is_compared_with_that_beside_the_same_verb_of_bullmq() -> None:
-    def pings(p99: float) -> Pinged:
-        return Pinged(1, p99, 99, 1, 1)
-
-    found = {"inspect, spark_bull": pings(5), "inspect, BullMQ": pings(5), "collect, spark_bull": pings(4)}
-    assert not_kept(ping_verdicts(found | {"collect, BullMQ": pings(3.9)})) == ["collect, PING p99, x BullMQ"]
-
-
-def test_lateness_must_be_at_most_half_of_the_best_bullmq() -> None:
-    theirs = {"BullMQ, 1 x 1": waited(1, 90), "BullMQ, 1 x 50": waited(50, 80)}
-    assert not_kept(lateness_verdicts(theirs | {"spark_bull": waited(9, 40)})) == []
-    assert len(not_kept(lateness_verdicts(theirs | {"spark_bull": waited(9, 41)}))) == 1
-
-
-def test_the_latency_of_a_small_tenant_may_be_twice_that_when_it_is_alone() -> None:
-    found = {"bull, alone": Shared(1, 10, 10, 1), "bull, beside the big tenant": Shared(1, 20, 90, 900)}
-    assert not_kept(tenant_verdicts(found)) == []
-    found["bull, alone"] = Shared(1, 9.9, 10, 1)
-    assert not_kept(tenant_verdicts(found)) == ["bull, beside the big tenant, p99, x alone"]
-
-
-def test_a_job_must_be_cancelled_within_two_reads_of_the_requests() -> None:
-    assert not_kept(cancel_verdicts({"threads": waited(200, 1_000)})) == []
-    assert len(not_kept(cancel_verdicts({"threads": waited(200, 1_001)}))) == 1
-
-
-def test_promotion_is_compared_with_the_yardstick_of_the_same_run() -> None:
-    yard = Processed(0.5, 1.5, 9, 20)
-    assert not_kept(promotion_verdicts(Processed(3, 22.5, 5, 20), yard)) == []
-    assert len(not_kept(promotion_verdicts(Processed(3, 22.6, 5, 20.1), yard))) == 2
-
-
 @contextmanager
 def without_spark(url: str, processor: Callable[[Any], Any]) -> Iterator[None]:
     """One of our slots in a thread."""
@@ -324,19 +198,6 @@ def test_a_longer_limit_saves_memory_where_payloads_are_longer_than_the_default(
     short, long = (compact_costs(limit, 200, 500) for limit in LIMITS)
     assert (long.waiting, long.completed) < (short.waiting, short.completed)
     assert min(long.dispatch_us, long.process_us, long.collect_us) > 0
-
-
-def test_the_longer_limit_must_save_two_fifths_of_the_memory_and_cost_no_dispatch() -> None:
-    short = Costs(900, 1500, 6, 12, 5)
-    assert not_kept(compact_verdicts(dict(zip(LIMITS, (short, Costs(540, 900, 6, 14, 5)), strict=True)))) == []
-    worse = dict(zip(LIMITS, (short, Costs(541, 901, 6.1, 12, 5)), strict=True))
-    assert len(not_kept(compact_verdicts(worse))) == 3
-
-
-def test_throughput_is_that_of_all_jobs() -> None:
-    run = throughput(no_op, 300, warm_up=100)
-    assert run.seconds > 0
-    assert run.server_us_per_job > 0
 
 
 @pytest.mark.interop
@@ -451,58 +312,6 @@ def test_the_final_state_of_a_run_is_checked(break_it: tuple[str, ...], said: st
             check_all_completed(server.client, range(1, 11))
 
 
-# growth
-
-
-def grown(**figures: float) -> Grown:
-    same = dict.fromkeys(("wall_us", "redis_us", "python_us", "jvm_us", "jvm_mib", "heap_mib", "python_mib"), 100.0)
-    return Grown(**{**same, "redis_bytes": 500.0, **figures})
-
-
-def test_each_size_is_compared_with_the_least_of_the_smaller_ones() -> None:
-    found = {1: grown(redis_us=105), 2: grown(redis_us=100, python_mib=110), 3: grown(redis_us=105, heap_mib=111)}
-    assert not_kept(growth_verdicts("collect", found)) == ["collect, 3 jobs: heap_mib, x that of fewer"]
-    found[3] = grown(redis_us=105.1)
-    assert not_kept(growth_verdicts("collect", found)) == ["collect, 3 jobs: redis_us, x that of fewer"]
-
-
-def test_the_memory_of_a_finished_job_is_that_of_both_verbs() -> None:
-    node = {"dispatch": 400.0, "process": 100.0}
-    assert not_kept(memory_verdicts({"dispatch": 420, "process": 105}, node)) == []
-    assert len(not_kept(memory_verdicts({"dispatch": 400, "process": 126}, node))) == 1
-
-
-def test_the_cost_of_a_job_may_grow_as_much_as_that_of_bullmq() -> None:
-    ours = {10: grown(redis_us=10.0), 100: grown(redis_us=9.0), 1_000: grown(redis_us=12.0)}
-    node = {10: NodeGrown(20.0, 500.0), 1_000: NodeGrown(24.0, 500.0)}
-    assert not_kept([growth_verdict("dispatch", ours, node)]) == []
-    ours[1_000] = grown(redis_us=12.1)
-    assert len(not_kept([growth_verdict("dispatch", ours, node)])) == 1
-
-
-@pytest.mark.interop
-@pytest.mark.usefixtures("node")
-@pytest.mark.parametrize("verb", NODE_VERBS)
-def test_jobs_of_bullmq_are_measured_when_they_are_added_and_finished(verb: str) -> None:
-    found = grown_by_node(verb, 2_000)
-    assert found.redis_bytes > 300
-    assert found.redis_us > 0
-
-
-def called(**figures: Any) -> Called:
-    return Called(**{"us_per_job": 8.0, "median_ms": 1.0, "longest_ms": 5.0, "calls": 10, "over": 0, **figures})
-
-
-def test_a_long_call_and_a_cost_that_grows_faster_than_the_jobs_are_reported() -> None:
-    found = {10: {"drain": called()}, 100: {"drain": called(us_per_job=16.0, longest_ms=10.0)}}
-    assert not_kept(call_verdicts(found)) == []
-    found[1_000] = {"drain": called(us_per_job=16.1, longest_ms=10.1)}
-    assert not_kept(call_verdicts(found)) == [
-        "drain, 1,000 jobs: longest call, Redis' CPU",
-        "drain, 1,000 jobs: Redis' CPU, x that of fewer",
-    ]
-
-
 def test_calls_must_be_faster_than_those_of_bullmq_and_take_no_more_of_redis() -> None:
     peer = CalledRows(8_000, 60.0)
     assert not_kept(calling_verdicts({OURS: CalledRows(10_000, 60.0), BULLMQ: peer})) == []
@@ -511,27 +320,6 @@ def test_calls_must_be_faster_than_those_of_bullmq_and_take_no_more_of_redis() -
         "jobs/s, call / BullMQ",
         "Redis' CPU per job, call / BullMQ",
     ]
-
-
-def test_a_queue_among_many_may_cost_as_much_as_among_few() -> None:
-    found = {10: Spread(1, 1, 1, 1, 1), 100: Spread(9, 1.25, 1.26, 1, 9)}
-    assert not_kept(spread_verdicts("queues", found)) == ["100 queues: python_ms, x that of 10"]
-
-
-def test_all_steps_are_measured_on_one_server() -> None:
-    found = measured_calls(600)
-    assert list(found) == ["dispatch", "counts and pages", "collect", "clean completed", "promote delayed", "drain"]
-    assert all(0 < one.median_ms <= one.longest_ms and one.us_per_job > 0 for one in found.values())
-
-
-def test_the_cpu_time_of_a_call_is_that_of_the_server() -> None:
-    with EmbeddedRedis() as server, BullQueue(QUEUE, url=server.url) as queue:
-        handle, calls = clocked(queue.handle, server.pid)
-        handle.connection.call("EVAL", "for i = 1, 3e6 do end", 0)
-        handle.connection.call("CLIENT", "PAUSE", 300)
-        handle.connection.call("TIME")
-        # The second one only waits.
-        assert calls.times["EVAL"][0] > 2 * calls.times["TIME"][0] > 0
 
 
 # scale
@@ -543,55 +331,10 @@ def test_a_line_goes_through_the_costs_of_three_payloads() -> None:
     assert line_of({200: 5.0, 1_000: 5.0, 5_000: 5.0}).per_kb == pytest.approx(0)
 
 
-def test_more_servers_are_compared_with_one_where_there_are_cores() -> None:
-    found = {1: Scaled(50, 10_000), 2: Scaled(54.9, 17_001), 3: Scaled(45.1, 20_000)}
-    assert not_kept(server_verdicts(found, cores=2)) == []
-    assert not_kept(server_verdicts(found, cores=3)) == ["3 servers: jobs/s, x the sum"]
-    found[2] = Scaled(55.1, 16_999)
-    assert len(not_kept(server_verdicts(found, cores=2))) == 2
-
-
 def test_jobs_on_several_servers_are_measured_together() -> None:
     found = on_servers(2, 300)
     assert found.redis_us > 0
     assert found.per_second > 0
-
-
-# manage
-
-
-def test_whole_queue_operations_are_compared_with_the_yardstick() -> None:
-    found = {
-        "spark_bull": Managed(9, 10, 99, 8, 99, 9),
-        "BullMQ": Managed(1, 1, 1, 1, 1, 1),
-        "yardstick": Managed(1, 10, 9, 8, 9, 1),
-    }
-    assert not_kept(manage_verdicts("drain", found)) == []
-    found["spark_bull"] = Managed(1, 10.1, 1, 8.1, 1, 1)
-    assert len(not_kept(manage_verdicts("drain", found))) == 2
-
-
-@pytest.mark.interop
-@pytest.mark.usefixtures("node")
-@pytest.mark.parametrize("verb", KEPT)
-def test_both_sides_leave_the_same_jobs(verb: str) -> None:
-    assert measure(partial(ours, verb), 200, KEPT[verb]).seconds > 0
-    assert measure(partial(bullmq, verb, 200), 200, KEPT[verb]).seconds > 0
-
-
-def test_the_yardstick_changes_no_jobs() -> None:
-    run = measure(scripts, 200, ("wait", "delayed"))
-    assert 0 < run.script_p50 <= run.script_longest
-
-
-@pytest.mark.usefixtures("node_packages")
-def test_waits_of_both_sides_are_measured_and_compared() -> None:
-    found = measure_waits(20)
-    assert {(name, waited.p50 <= waited.p99 <= waited.longest) for name, waited in found.items()} == {
-        (f"{side}, {jobs} at a time", True) for side in ("spark_bull", "BullMQ") for jobs in (1, 20)
-    }
-    slow = found | {"spark_bull, 1 at a time": Waited(1.0, 2 * found["BullMQ, 1 at a time"].p99, 1e9)}
-    assert not wait_verdicts(slow)[0].kept
 
 
 def test_the_cpu_time_of_a_process_counts_whose_parent_has_ended() -> None:
@@ -614,13 +357,3 @@ def test_the_cpu_time_of_a_process_counts_whose_parent_has_ended() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parents[2]
     )
     assert done.stdout == "counted\n", done.stderr
-
-
-def test_each_server_of_shards_is_compared_with_one_server() -> None:
-    one = median_sharded([Sharded(1.0, 2.0, [cost]) for cost in (9.0, 10.0, 30.0)])
-    same, other = Sharded(1.0, 2.0, [10.9, 9.1]), Sharded(1.0, 2.0, [10.0, 10.0, 11.2])
-    verdicts = shard_verdicts({1: one, 2: same, 3: other})
-    assert [(verdict.got, verdict.kept) for verdict in verdicts] == [
-        ("1.09, 0.91", True),
-        ("1.00, 1.00, 1.12", False),
-    ]

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from spark_bull.capacity.slots import Look, SlotRange, SlotScale
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import SparkBullError, WorkerFailed
+from spark_bull.model.slots import Look, SlotRange, SlotScale
 from spark_bull.process.slot_engine import running_of
 from spark_bull.process.slot_group import SlotGroup
 from spark_bull.queue.jobs.read import counts

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from spark_bull.capacity.slots import SlotRange
 from spark_bull.errors import OptionError
 from spark_bull.model.guards import Guard
+from spark_bull.model.slots import SlotRange
 from spark_bull.options.arguments import WorkerArguments, connection_of, with_options
 from spark_bull.options.table import WORK
 from spark_bull.process.base_worker import BaseWorker

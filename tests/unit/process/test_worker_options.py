@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import pandas_udf
 from pyspark.sql.types import LongType
 
-from spark_bull.capacity.slots import SlotRange
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
+from spark_bull.model.slots import SlotRange
 from spark_bull.process.worker_options import (
     check_setup,
     check_telemetry,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_bull.capacity.slots import (
+from spark_bull.model.slots import (
     GROW_ABOVE,
     LOOKS,
     SHRINK_BELOW,
