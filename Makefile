@@ -25,7 +25,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chromium prometheus oldest matrix matrix-tests soak faults audit lint docs format bench zip release clean
+.PHONY: help setup demo test chromium prometheus oldest matrix matrix-tests soak faults mutants audit lint docs format bench zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ soak: setup $(SPARK_CLASSES) ## Kill something every 20 s for MINUTES=30, compar
 
 faults: setup ## Print the table of faults, planted errors and orders of calls; FAULTS_ARGS='--fault OOM' selects
 	$(RUN) -m tests.proof.table $(FAULTS_ARGS)
+
+mutants: setup ## Plant an error of one line in a copy, run the tests that must find it; MUTANTS_ARGS="receipt" selects
+	$(RUN) -m tests.proof.planted $(MUTANTS_ARGS)
 
 # In an environment of its own: pip-audit's dependencies are not those of the project.
 audit: $(PYTHON_STAMP) ## Look for known vulnerabilities of the installed packages; needs the internet

@@ -125,12 +125,17 @@ def test_an_id_can_be_taken_for_as_long_as_its_job_is_delayed(once: Once) -> Non
     assert not once.add(3, {"id": "x", "ttl": HOUR}, delay=HOUR)
 
 
-def test_an_id_with_a_ttl_outlives_its_job(once: Once) -> None:
+@each_dialect
+@pytest.mark.parametrize("removed", [False, True])
+def test_an_id_with_a_ttl_outlives_its_job(once: Once, removed: bool) -> None:
     rule = {"id": "x", "ttl": HOUR}
-    assert once.add(1, rule)
+    assert once.add(1, rule, remove_on_complete=removed)
     once.start()
     once.end()
+    assert (once.queue.job("1") is None) is removed
     assert not once.add(2, rule)
+    key = once.queue.handle.keys.base + "de:x"
+    assert 0 < once.queue.handle.connection.call("PTTL", key) <= HOUR
 
 
 @each_version

@@ -796,7 +796,9 @@ def test_many_jobs_are_archived(bench: Finisher) -> None:
     ids = bench.crowd([bench.handle.connection.now_ms()] * count)
     ledger = bench.ledger()
     discover_all(ledger)
+    (last,) = entries(ledger, count - 1)
     ledger.archive(count - 1)
+    assert (ledger.start(), entries(ledger, count - 1)) == (count - 1, [last])
     assert bench.counts() == {"completed": 1}
     assert bench.client.exists(*(bench.handle.keys.job(job_id) for job_id in ids)) == 1
     ledger.archive(count)

@@ -34,6 +34,7 @@ from spark_bull.spark.process.tokens import SettleTokens
 from spark_bull.worker.claims.claimer import Claimer
 from spark_bull.worker.job.failure import failure
 from spark_bull.worker.job.job_options import keep_rule
+from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
 from tests.support.work_bench import CLAIM_SETTINGS, WorkBench, completed, failed_for, not_bull_1, only_bullmq
 
@@ -919,6 +920,7 @@ def test_a_further_stalled_check_leaves_no_further_receipt(bench: WorkBench) -> 
     check(bench, limit=1)
     rescue(bench.handle)
     assert set(bench.client.keys(receipts)) == before
+    assert all(HOUR / 2 < bench.client.pttl(receipt) <= HOUR for receipt in before), "as long as a reply may be lost"
 
 
 def test_a_claimed_job_has_the_fields_of_its_hash(bench: WorkBench) -> None:

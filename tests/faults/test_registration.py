@@ -292,6 +292,9 @@ def test_a_late_chunk_does_not_shorten_the_life_of_a_prepared_stage(client: Redi
         with calls_of_scripts(late), pytest.raises(Died):
             register("w", [plan], None)
         assert client.pttl(stage) > DAY_MS
+        keys = queue.handle.keys
+        lasting = (keys.write("w"), keys.manifest("w"), keys["open_writes"])
+        assert [client.ttl(key) for key in lasting] == [-1, -1, -1], "what is registered expires"
 
 
 @pytest.mark.usefixtures("small_portions")

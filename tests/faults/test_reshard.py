@@ -142,6 +142,26 @@ def test_a_write_that_was_planned_before_is_added_before_the_change_or_refused(r
     assert sum(waiting(raw, 4)) == 1
 
 
+def test_a_write_after_the_last_look_holds_up_the_change(raw: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is finished and worked before the switch: only the count of writes tells that the look is out of date."""
+    staged(raw, [], "2").commit()
+    late, script, switched = staged(raw, [("a", 0)], "2"), Connection.script, list[object]()
+
+    def write_before(self: Connection, name: str, *rest: object) -> object:
+        if name != "shards/switch":
+            return script(self, name, *rest)  # type: ignore[arg-type]
+        if not switched:
+            late.commit()
+            for queue in queues(raw, 2):
+                queue.drain()
+        switched.append(script(self, name, *rest))  # type: ignore[arg-type]
+        return switched[-1]
+
+    monkeypatch.setattr(Connection, "script", write_before)
+    assert reshard(options_of(raw), "mail", 4, ignore).count == 4
+    assert switched == [0, 1]
+
+
 def test_jobs_that_tasks_have_added_before_the_change_are_named(raw: dict[str, str]) -> None:
     staged(raw, [], "2").commit()
     late = staged(raw | {"delivery": "at-least-once"}, [("a", 0)], "2")
