@@ -145,7 +145,8 @@ def test_a_write_that_was_planned_before_is_added_before_the_change_or_refused(r
 def test_a_write_after_the_last_look_holds_up_the_change(raw: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is finished and worked before the switch: only the count of writes tells that the look is out of date."""
     staged(raw, [], "2").commit()
-    late, script, switched = staged(raw, [("a", 0)], "2"), Connection.script, list[object]()
+    late = staged(raw, [(key, 0) for key in "abcdef"], "2")
+    script, switched = Connection.script, list[object]()
 
     def write_before(self: Connection, name: str, *rest: object) -> object:
         if name != "shards/switch":
