@@ -25,7 +25,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chromium prometheus oldest matrix matrix-tests soak faults mutants audit lint docs format bench zip release clean
+.PHONY: help setup demo test chromium prometheus oldest matrix matrix-tests soak faults costs mutants audit lint docs format bench zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,11 @@ soak: setup $(SPARK_CLASSES) ## Kill something every 20 s for MINUTES=30, compar
 
 faults: setup ## Print the table of faults, planted errors and orders of calls; FAULTS_ARGS='--fault OOM' selects
 	$(RUN) -m tests.proof.table $(FAULTS_ARGS)
+
+costs: setup $(SPARK_CLASSES) ## Print the CPU time of the tests by kind of process, folder, file, test and fixture; PYTEST_ARGS selects
+	rm -rf artifacts/costs
+	SPARK_BULL_TEST_COSTS=artifacts/costs $(RUN) -m pytest -q -n 2 -p tests.support.costs $(PYTEST_ARGS) || true
+	@$(RUN) -m tests.support.costs artifacts/costs
 
 mutants: setup ## Plant an error of one line in a copy, run the tests that must find it; MUTANTS_ARGS="receipt" selects
 	$(RUN) -m tests.proof.planted $(MUTANTS_ARGS)
