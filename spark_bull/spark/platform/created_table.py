@@ -17,8 +17,10 @@ from spark_bull.errors import OptionError
 
 #: A setting that only spark-sql and the Thrift server make, in whose executions all statements may be.
 _RUNS_STATEMENTS: Final = "spark.sql.hive.version"
-#: How a statement begins that creates a table, behind comments.
-_CREATES: Final = re.compile(r"(\s|--.*|/\*(?s:.*?)\*/)*(CREATE|REPLACE)\b", re.IGNORECASE)
+#: Space or a comment. Repeated by a loop, as a pattern that repeats it would try to cut a comment in all possible ways.
+_SPACE: Final = re.compile(r"\s+|--.*|/\*(?s:.*?)\*/")
+#: How a statement begins that creates a table.
+_CREATES: Final = re.compile(r"(CREATE|REPLACE)\b", re.IGNORECASE)
 
 
 def refuse_created_table() -> None:
@@ -37,4 +39,7 @@ def _creates_table(setting: Callable[[str], str | None]) -> bool:
         return False
     if setting(_RUNS_STATEMENTS) is None:
         return True
-    return _CREATES.match(setting("spark.job.description") or "") is not None
+    statement, start = setting("spark.job.description") or "", 0
+    while space := _SPACE.match(statement, start):
+        start = space.end()
+    return _CREATES.match(statement, start) is not None

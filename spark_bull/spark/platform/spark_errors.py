@@ -8,7 +8,7 @@ from typing import Final
 from spark_bull.error_text import message_of
 
 #: Start of the last line of a Python trace: the class of the error.
-_RAISED: Final = re.compile(r"(\w+\.)*[A-Z]\w*[a-z]\w*(: |$)")
+_RAISED: Final = re.compile(r"(\w+\.)*[A-Z]((?![a-z])\w)*[a-z]\w*(: |$)")
 _JVM: Final = ("at ", "org.", "java.", "scala.", "py4j")
 #: First line of an error of the JVM, which names no cause.
 _CALLED: Final = "An error occurred while calling "

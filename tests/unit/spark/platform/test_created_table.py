@@ -23,7 +23,9 @@ class _Context:
         pytest.param({}, id="no execution of SQL"),
         pytest.param({"spark.sql.execution.id": "2", "spark.sql.execution.root.id": "2"}, id="save"),
         pytest.param(NESTED | {"sql.streaming.queryId": "q"}, id="foreachBatch"),
-        pytest.param(BY_SPARK_SQL | {"spark.job.description": "INSERT INTO created SELECT 1"}, id="spark-sql"),
+        pytest.param(
+            BY_SPARK_SQL | {"spark.job.description": f"{'-' * 80}\n{'/**/' * 80}INSERT INTO t SELECT 1"}, id="spark-sql"
+        ),
     ],
 )
 def test_a_write_without_a_table_is_allowed(monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]) -> None:
@@ -37,7 +39,7 @@ def test_a_write_without_a_table_is_allowed(monkeypatch: pytest.MonkeyPatch, set
         pytest.param(NESTED, id="saveAsTable"),
         pytest.param(NESTED | {"spark.job.description": "INSERT INTO t SELECT 1"}, id="saveAsTable of a described job"),
         pytest.param(
-            BY_SPARK_SQL | {"spark.job.description": "-- jobs\n/* all\n*/ create table t USING bull AS SELECT 1"},
+            BY_SPARK_SQL | {"spark.job.description": f"--{'-' * 80}\n/* all\n*/ create table t USING bull AS SELECT 1"},
             id="spark-sql",
         ),
     ],
