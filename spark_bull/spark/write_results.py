@@ -13,6 +13,7 @@ from spark_bull.options.table import COLLECT, READ
 from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.dispatch.written import find_written, wait_for_written
 from spark_bull.queue.shards.layout import selection_of
+from spark_bull.spark.provider import register
 
 _COLUMNS: Final = ("queue", "id", "state", "returnvalue", "failedReason", "attemptsMade", "processedOn", "finishedOn")
 
@@ -51,6 +52,7 @@ def write_results(
       ResultsLost: in an action, when a job is gone and nothing tells how it has ended, as the event stream was trimmed,
         or as Bull keeps no events; unless `failOnDataLoss` is false.
       ConnectionLost: when Redis can't be reached.
+      SparkBullError: if PYSPARK_PYTHON names a Python that lacks required packages; with a local master only.
     """
     given = as_texts({**(options or {}), "queue": queue, "writeId": write_id})
     if "view" in given:
@@ -60,5 +62,6 @@ def write_results(
         handles = [open_handle(parsed, name) for name in selection_of(parsed)]
         find_written(handles, write_id)
         wait_for_written(handles, write_id, timeout_s)
+    register(spark)
     reader = spark.readStream if stream else spark.read
     return reader.format("bull").options(**given).load().select(*_COLUMNS)

@@ -1,15 +1,20 @@
-"""A thread that registers the data source writes, and runs a worker. test_quickstart.py registers it twice."""
+"""A thread that registers the data source writes, and runs a worker. test_quickstart.py registers it twice, and
+test_other_python.py runs all verbs without an activated environment.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_bull
 from spark_bull import BullQueue, Worker
+from spark_bull.spark.platform.python_check import VARIABLE
 from tests.spark.conftest import Bull
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -51,3 +56,14 @@ def test_a_worker_runs_in_a_thread(spark: SparkSession, redis_url: str, prefix: 
 
         in_thread(lambda: process(lambda job: 1, 1))
         in_thread(lambda: process(transform, 2))
+
+
+def test_a_call_in_an_unregistered_session_runs_with_the_python_of_the_program(
+    spark: SparkSession, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    # An activated environment has the program's Python there.
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "python3")
+    spark_bull.call(spark.range(1), "q", url=redis_url, prefix=prefix)
+    assert spark.sparkContext.pythonExec == sys.executable

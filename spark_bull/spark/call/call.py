@@ -22,6 +22,7 @@ from spark_bull.spark.call.results import output_schema
 from spark_bull.spark.call.task import PARTITION, CallPlan
 from spark_bull.spark.dispatch.rows import call_rows
 from spark_bull.spark.json.ddl import parse_type
+from spark_bull.spark.platform.python_check import ensure_python
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -77,7 +78,9 @@ def call(
     Raises:
       OptionError: for an invalid argument, or columns that can't be a payload.
       ConnectionLost: if Redis cannot be reached.
+      SparkBullError: if PYSPARK_PYTHON names a Python that lacks required packages; with a local master only.
     """
+    ensure_python()
     plan = call_plan(
         df.schema,
         queue,
