@@ -227,6 +227,7 @@ def test_a_promoter_logs_a_loss_and_goes_on(own_redis: OwnRedis, caplog: pytest.
         promoter.once()
         restart(server)
         assert said(caplog) == []
+        wait_until(lambda: promoter._losses.due, "the time of the next look")
         promoter.once()
         (text,) = said(caplog)
         assert "queue q: expected write first" in text
