@@ -101,8 +101,9 @@ class RetryingClient:
         if not self._reported:
             self._reported = True
             where, max_s = self._settings.where, self._settings.retry_ms / 1000
+            limit = f", {max_s:g} s at most" if max_s else ""
             advice = "" if self._reached else hint(self._settings)
-            log.warning("waiting for Redis at %s, %g s at most: %s%s", where, max_s, why, advice)
+            log.warning("waiting for Redis at %s%s: %s%s", where, limit, why, advice)
 
     def _log_reconnected(self) -> None:
         if self._reported:

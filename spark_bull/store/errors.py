@@ -65,6 +65,10 @@ _CODE: Final = re.compile(
 _WRONG_KEY: Final = re.compile(r"expected (.+) to be a \w+, found a \w+")
 #: Messages of a permission error in a script, which has no code.
 _FORBIDDEN_IN_SCRIPT: Final = ("The user executing the script can't", "ACL failure in script")
+#: What Redis says of a command that is disabled or renamed. The name is followed by arguments, such as passwords.
+_UNKNOWN_COMMAND: Final = re.compile(
+    r"unknown (?:redis )?command(?: [`'\"]([\w|]+)| called from script)", re.IGNORECASE
+)
 
 
 def code_of(error: BaseException) -> str:
@@ -73,6 +77,16 @@ def code_of(error: BaseException) -> str:
         return known
     found = _CODE.match(str(error)) if isinstance(error, exceptions.ResponseError) else None
     return found[1] if found else ""
+
+
+def is_denied(error: BaseException) -> bool:
+    """Whether Redis has refused a command: the user lacks the right to it, or it is disabled."""
+    said = str(error)
+    return (
+        code_of(error) == "NOPERM"
+        or any(text in said for text in _FORBIDDEN_IN_SCRIPT)
+        or bool(_UNKNOWN_COMMAND.search(said))
+    )
 
 
 def translated(
@@ -95,13 +109,14 @@ def translated(
         return RedisUnavailable(f"Redis at {where} {TRANSIENT[code]} ({said})")
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
         return _unreachable(error, settings, "" if was_reached else hint(settings) + _of_tls(error, settings))
-    if code == "NOPERM" or any(text in str(error) for text in _FORBIDDEN_IN_SCRIPT):
-        return PermissionDenied(f"Redis at {where} denied the user a required permission: {first_line(error)}")
-    if "unknown command" in str(error) and "HELLO" in str(error):
-        return ConnectionLost(
-            f"expected Redis at {where} to know the command HELLO, which is disabled: enable it, or set the option "
-            "`redis.protocol` to 2"
+    if unknown := _UNKNOWN_COMMAND.search(str(error)):
+        name = unknown[1] or "of a script"
+        return PermissionDenied(
+            f"expected Redis at {where} to know the command {name}, which is disabled or renamed: enable it"
+            + (", or set the option `redis.protocol` to 2" if name == "HELLO" else "")
         )
+    if is_denied(error):
+        return PermissionDenied(f"Redis at {where} denied the user a required permission: {first_line(error)}")
     if code == "OOM":
         return ConnectionLost(f"Redis at {where} is out of memory (maxmemory reached): free memory or raise maxmemory")
     if isinstance(error, exceptions.ClusterCrossSlotError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from functools import partial
 from typing import Any, Final
 
 import redis
@@ -10,6 +12,7 @@ from redis.retry import Retry
 
 from spark_bull.errors import OptionError
 from spark_bull.options.urls import at_address
+from spark_bull.store.errors import is_denied
 from spark_bull.store.settings import RedisSettings
 from spark_bull.store.tls import check_files
 
@@ -30,6 +33,8 @@ else:
     # trip, and raw_replies.py skips them. Calls are repeated instead.
     _NOTIFICATIONS = {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
 
+log = logging.getLogger("spark_bull")
+
 CONNECT_TIMEOUT_S: Final = 5.0
 #: Settings `redis.sentinel_…` are those of the connections to Sentinels.
 _OF_SENTINELS: Final = "sentinel_"
@@ -48,12 +53,28 @@ def new_client(settings: RedisSettings, url: str) -> redis.Redis:
         for name, value in (("username", settings.username), ("password", settings.password)):
             if value is not None:
                 pool.connection_kwargs[name] = value
+        # Set here as redis-py fails to connect without the right to set a name.
+        name = pool.connection_kwargs.pop("client_name", None)
+        pool.connection_kwargs["redis_connect_func"] = partial(_prepare, name)
         # Validates the settings, which the pool does only with the first command. Opens no socket.
         pool.connection_class(**pool.connection_kwargs)
     except (TypeError, ValueError) as error:
         raise OptionError(f"expected settings that redis-py accepts: {error}") from None
     check_files(pool.connection_kwargs)
     return client
+
+
+def _prepare(name: str | None, connection: Any) -> None:
+    """Prepares a new connection, and gives it a name, which is not needed, if Redis permits that."""
+    connection.on_connect()
+    if name:
+        connection.send_command("CLIENT", "SETNAME", name)
+        try:
+            connection.read_response()
+        except redis.ResponseError as error:
+            if not is_denied(error):
+                raise
+            log.info("connections to Redis have no name: %s", error)
 
 
 def sentinel_arguments(settings: RedisSettings) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from redis.sentinel import MasterNotFoundError, Sentinel
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import ConnectionLost
 from spark_bull.options.urls import at_address, sentinels_of, server_urls, without_secrets
+from spark_bull.store.errors import is_denied
 from spark_bull.store.plain_client import new_client, sentinel_arguments
 from spark_bull.store.raw_replies import raw_reply
 from spark_bull.store.server_version import check_version
@@ -214,7 +215,9 @@ class Servers:
         if url not in self._clients:
             client = new_client(self._settings, url)
             if self._may_be_replaced:
-                client.connection_pool.connection_kwargs["redis_connect_func"] = partial(self._on_connect, url)
+                arguments = client.connection_pool.connection_kwargs
+                prepare = arguments["redis_connect_func"]
+                arguments["redis_connect_func"] = partial(self._on_connect, url, prepare)
             self._clients[url] = client
         return self._clients[url]
 
@@ -223,13 +226,13 @@ class Servers:
         """Whether another server may become the primary that has the calls; a cluster redirects them itself."""
         return self._slots is None and (self._sentinels is not None or len(self._given) > 1)
 
-    def _on_connect(self, url: str, connection: Any) -> None:
+    def _on_connect(self, url: str, prepare: Callable[[Any], None], connection: Any) -> None:
         """Prepares a new connection. Raises ConnectionError if the server is not the primary any more.
 
         redis-py opens idle connections again that a server has closed: it may have been killed, and may be back as a
         replica, which answers reads, or as a primary that nobody replicates.
         """
-        connection.on_connect()
+        prepare(connection)
         if not self._may_be_replaced:
             return
         if self._sentinels is not None:
@@ -268,7 +271,7 @@ def _said(read: Callable[[], Any]) -> dict[bytes, Any]:
     try:
         reply = read()
     except ResponseError as error:
-        if "unknown command" not in str(error):
+        if not is_denied(error):
             raise
         return {}
     # RESP2 sends a map as a list of names and values.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from threading import Thread
 from typing import Final
 
 import pytest
@@ -12,12 +14,15 @@ from spark_bull.cli.doctor.examine import QUEUE, SERVER
 from spark_bull.cli.doctor.leftovers import leftovers
 from spark_bull.cli.doctor.rights import rights
 from spark_bull.cli.doctor.server import Server
-from spark_bull.errors import ConnectionLost, JobMissing
+from spark_bull.errors import ConnectionLost, JobMissing, PermissionDenied
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import COLLECT
+from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.dispatch.writes import roll_forward
 from spark_bull.queue.monitor.find import describe, find_queues
+from spark_bull.queue.process.claim import work
 from spark_bull.services.collector import Collector
+from spark_bull.worker.slot.job_wait import JobWait
 from tests.support.access import PASSWORD, USER, rules
 from tests.support.wait import wait_until
 from tests.support.web import READING, serving
@@ -157,6 +162,67 @@ def test_a_verb_works_with_the_documented_rights(
         VERBS[verb](queue)
         with pytest.raises(ConnectionLost, match="denied the user a required permission"):
             queue.handle.connection.call("GET", "elsewhere:q:id")
+
+
+#: Takes away all that docs/access.md calls optional.
+WITHOUT: Final = {
+    "rights": {"user": f"{USER} on >{PASSWORD} ~* &* +@all -client -info"},
+    # A setting is a line of the configuration of Redis.
+    "commands": {"rename-command": f'CLIENT ""\nrename-command INFO INFOX\nuser {USER} on >{PASSWORD} ~* &* +@all'},
+}
+
+
+@pytest.mark.parametrize("missing", WITHOUT)
+@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+def test_a_worker_needs_nothing_that_is_optional(
+    own_redis: Callable[..., EmbeddedRedis],
+    missing: str,
+    protocol: str,
+    own_log: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Nothing can end a wait.
+    monkeypatch.setattr("spark_bull.worker.slot.job_wait.IDLE_S", 0.1)
+    server = own_redis(WITHOUT[missing])
+    url = server.url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
+    with (
+        own_log.at_level(logging.WARNING, "spark_bull"),
+        BullQueue("q", url=url, protocol=protocol, retry_ms=0) as queue,
+    ):
+        connection = queue.handle.connection
+        connection.check(queue.handle.keys.prefix, ["q"], write=True)
+        with OurWorker(queue.handle) as worker:
+            for jobs in (1, 2):
+                queue.add({})
+                wait_until(lambda jobs=jobs: queue.counts()["completed"] == jobs, "the job")  # type: ignore[misc]
+        assert worker.stats is not None
+        with pytest.raises(PermissionDenied, match=r"CLIENT, which is disabled|'client'"):
+            connection.clients()
+    assert "lost Redis" not in own_log.text
+
+
+def test_a_wait_that_fails_is_warned_of_once_and_not_repeated_at_once(
+    own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The slot would claim again, which succeeds, and wait again: thousands of times per second."""
+    monkeypatch.setattr("spark_bull.worker.slot.job_wait.RECONNECT_PAUSE_S", 10_000.0)
+    server = own_redis({"user": f"{USER} on >{PASSWORD} ~* &* +@all -bzpopmin"})
+    url = server.url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
+    said: list[str] = []
+    with BullQueue("q", url=url, protocol="bullmq", retry_ms=0) as queue:
+        claim = work(queue.handle, ClaimSettings("w"), None, 1)
+        with JobWait(queue.handle, "w", "w", None, lambda what, why: said.append(f"{what} {why}")) as wait:
+            for _ in range(2):
+                wait.begin(claim)
+                thread = Thread(target=wait.run)
+                thread.start()
+                wait_until(lambda: said, "the warning")
+                thread.join(0.1)
+                assert thread.is_alive()
+                wait.unblock()
+                thread.join()
+    assert len(said) == 1
+    assert "lost Redis, retrying" in said[0]
 
 
 def test_the_documented_rights_are_up_to_date() -> None:

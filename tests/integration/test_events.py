@@ -51,6 +51,21 @@ def test_a_reader_that_is_slower_than_the_stream_is_trimmed_is_warned(
         assert "may be missing: the stream was trimmed faster than it was read" in own_log.text
 
 
+def test_nothing_is_missing_from_a_stream_that_was_never_trimmed(
+    own_redis: Callable[..., EmbeddedRedis], own_log: pytest.LogCaptureFixture
+) -> None:
+    with (
+        own_log.at_level(logging.WARNING, "spark_bull"),
+        BullQueue("q", url=own_redis().url, protocol="bullmq") as queue,
+        queue.events(timeout_s=0) as new,
+    ):
+        for _ in range(1_000):
+            queue.publish("tick")
+        for events in (new, queue.events(start="0", timeout_s=0)):
+            assert len(events.read(0)) == 1_000
+    assert own_log.text == ""
+
+
 def test_a_lost_connection_to_channels_is_made_again_with_a_warning(
     own_redis: Callable[..., EmbeddedRedis], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -79,8 +80,14 @@ class _Streams(_Source):
         return events
 
     def _has_lost(self, stream: str) -> bool:
-        """Whether entries may have been removed before they were read: the last one that was read is gone."""
-        return Position(self._last[stream], None).is_before(span_of(self._handles[stream]).before)
+        """Whether entries may have been removed before they were read: the last one that was read is gone.
+
+        Not from a stream of which nothing was ever removed, nor before the first entry that is read of a stream.
+        """
+        before = span_of(self._handles[stream]).before
+        return (
+            self._last[stream] != OLDEST and before.taken != 0 and Position(self._last[stream], None).is_before(before)
+        )
 
     def close(self) -> None:
         self._reader.close()
@@ -118,6 +125,8 @@ class _Channels(_Source):
             self._subscription.close()
             self._subscription = self._subscribe()
             log.warning("events of %s may be missing, as the connection to Redis was lost: %s", self._queues, error)
+            # Redis may end each new connection at once. What is published meanwhile is received later.
+            time.sleep(STEP_S)
             return []
         found = []
         for channel, message in received:

@@ -13,7 +13,7 @@ from spark_bull.model.outcomes import Claim
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.threads import DaemonThread
 from spark_bull.worker.claims.damage import RETRY_S
-from spark_bull.worker.claims.job_signal import JobSignal
+from spark_bull.worker.claims.job_signal import RECONNECT_PAUSE_S, JobSignal
 
 #: An idle slot sends three commands per queue in this time: CLIENT ID, one that waits for a job, one that claims.
 IDLE_S: Final = 10.0
@@ -63,6 +63,9 @@ class JobWait:
         self._active_id = b""
         self._is_ending = False
         self._parked = Event()
+        self._is_lost = False
+        #: Ends a pause after a lost connection.
+        self._unblocked = Event()
 
     def __enter__(self) -> JobWait:
         self._signal.identify()
@@ -83,6 +86,7 @@ class JobWait:
     def begin(self, claim: Claim, timeout_s: float = math.inf) -> None:
         """Begins to wait until there may be a job that this claim did not get, for `timeout_s` at most."""
         self.is_on = True
+        self._unblocked.clear()
         self._requests.put((claim, min(timeout_s, self._max_wait_s)))
 
     def run(self) -> None:
@@ -106,6 +110,7 @@ class JobWait:
 
     def unblock(self) -> None:
         """Ends the wait early, if Redis permits that."""
+        self._unblocked.set()
         try:
             self._handle.connection.call("CLIENT", "UNBLOCK", self.client)
         except SparkBullError as error:
@@ -137,15 +142,24 @@ class JobWait:
         if claim.next_due is not None:
             timeout = min(timeout, (claim.next_due - claim.now) / 1000)
         try:
-            if claim.limited_ms or claim.paused:
-                self._signal.pause(self._worker, min(claim.limited_ms / 1000 or timeout, timeout))
-                return b""
-            try:
-                return self._signal.wait(timeout)
-            except QueueDamaged:
-                # The next call of the slot fails, too, and says why.
-                self._signal.pause(self._worker, RETRY_S)
-                return b""
+            active_id = self._signalled(claim, timeout)
         except ConnectionLost as error:
-            self._warn("lost Redis, retrying", error)
+            if not self._is_lost:
+                self._warn("lost Redis, retrying", error)
+            self._is_lost = True
+            # A call that claims may succeed: without a pause, both would be repeated at once.
+            self._unblocked.wait(RECONNECT_PAUSE_S)
+            return b""
+        self._is_lost = False
+        return active_id
+
+    def _signalled(self, claim: Claim, timeout: float) -> bytes:
+        if claim.limited_ms or claim.paused:
+            self._signal.pause(self._worker, min(claim.limited_ms / 1000 or timeout, timeout))
+            return b""
+        try:
+            return self._signal.wait(timeout)
+        except QueueDamaged:
+            # The next call of the slot fails, too, and says why.
+            self._signal.pause(self._worker, RETRY_S)
             return b""

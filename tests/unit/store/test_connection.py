@@ -205,6 +205,22 @@ def silent_server() -> Iterator[tuple[int, list[socket.socket]]]:
                 client.close()
 
 
+def test_a_wait_for_redis_that_is_not_repeated_names_no_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_bull.store.client.WARN_AFTER_S", 0.05)
+    with silent_server() as (port, _), caplog.at_level("WARNING", "spark_bull"):
+        for retry_ms in ("0", "1"):
+            with pytest.raises(ConnectionLost):
+                Connection(settings(url=f"redis://127.0.0.1:{port}", callTimeoutMs="500", retryMs=retry_ms)).call(
+                    "PING"
+                )
+    assert re.findall("waiting for Redis at .*", caplog.text) == [
+        f"waiting for Redis at redis://127.0.0.1:{port}: no answer",
+        f"waiting for Redis at redis://127.0.0.1:{port}, 0.001 s at most: no answer",
+    ]
+
+
 @pytest.mark.parametrize(("retry_ms", "tries"), [(0, 1), (100, 2), (800, 2)])
 def test_the_time_of_hanging_calls_counts_towards_the_retry_limit(retry_ms: int, tries: int) -> None:
     """If only pauses counted, 800 ms would allow five tries of 500 ms each."""
