@@ -38,7 +38,6 @@ from tests.support.redis_cluster import KINDS, RedisCluster, Sentinels, sentinel
 from tests.support.wait import wait_until
 from tools.build_zip import build
 
-REDIS_IMAGE = "redis:7.2-alpine"
 NODE_MAJOR = 18
 #: Half an hour, and more than a test of job schedulers takes on a busy machine, in s.
 HALF_HOUR_S, SCHEDULES_TAKE_S = 1_800, 60
@@ -118,10 +117,11 @@ def admin_url(redis_kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
     elif url := os.environ.get("SPARK_BULL_TEST_URL"):
         yield url
     elif _docker_answers():
-        from testcontainers.redis import RedisContainer
+        # Half a second, which tests with another Redis need not spend.
+        from tests.support.redis_container import redis_container
 
-        with RedisContainer(REDIS_IMAGE) as container:
-            yield f"redis://{container.get_container_host_ip()}:{container.get_exposed_port(6379)}/0"
+        with redis_container() as url:
+            yield url
     else:
         with EmbeddedRedis() as server:
             yield server.url
