@@ -217,6 +217,32 @@ def test_a_trimmed_event_stream_gives_the_rate_of_its_time(filled: Filled) -> No
     assert run(filled.queue.handle.connection, recent_events(filled.queue.handle, now, HOUR)).over_ms == HOUR
 
 
+@pytest.mark.parametrize("filled", ["bull", "bullmq"], indirect=True)
+def test_rates_of_all_names_and_their_sum_are_of_one_window(filled: Filled) -> None:
+    """What shows the rates of the queue covers a part of the window, in which half of the kept jobs have ended."""
+    now = now_of(filled)
+    for name, jobs in (("send", 3), ("resize", 1)):
+        for age in (MINUTE, 30 * MINUTE):
+            ids = [f"{name}-{age}-{n}" for n in range(jobs)]
+            finish(filled, "completed", ids, now - age, name=name, timestamp=now - HOUR, processedOn=now - HOUR)
+    if filled.queue.handle.dialect.has("event-stream"):
+        keys, trimmed = filled.queue.handle.keys, [("added", name) for name in ("send", "send", "gone")]
+        filled.client.hset(keys["meta"], "opts.maxLenEvents", 7)
+        for n, (event, name) in enumerate([*trimmed, *[("completed", "")] * 4]):
+            fields = {"event": event, "jobId": str(n), "name": name}
+            filled.client.xadd(keys["events"], fields, id=f"{now - 5 * MINUTE + n}-0")
+    else:
+        count_minutes(filled, "completed", now, 1, 1, 1, 1)
+    found = by_name(filled)
+    windows = {(one.added_over_ms, one.finished_over_ms) for one in found.values()}
+    assert len(windows) == 1
+    assert max(windows)[1] < 6 * MINUTE  # type: ignore[operator]
+    of_queue = found.pop(None)
+    assert sum(one.added_per_s or 0 for one in found.values()) == pytest.approx(of_queue.added_per_s)
+    assert sum(one.finished_per_s or 0 for one in found.values()) == pytest.approx(of_queue.finished_per_s)
+    assert found["send"].finished_per_s == pytest.approx(3_000 / max(windows)[1])  # type: ignore[operator]
+
+
 def interrupted(read: Steps[T], meanwhile: Callable[[int], None]) -> Steps[T]:
     """A read whose first step reads the time, which `meanwhile` gets before the other steps."""
     replies = yield next(read)

@@ -58,7 +58,7 @@ class _Sampled(NamedTuple):
 
 @dataclass
 class _Tally:
-    """What is counted of the jobs of one name, or of all. added, finished: in the window, as far as they are kept."""
+    """What is counted of the jobs of one name, or of all. added, finished: in their windows, as far as is known."""
 
     jobs: dict[str, float] = field(default_factory=dict)
     oldest_on: int | None = None
@@ -76,8 +76,8 @@ class _Tally:
     def count_added(self, job: _Sampled, since: int, now: int) -> None:
         self.added += job.weight * (job.created_on is not None and since <= job.created_on <= now)
 
-    def count_finished(self, job: _Sampled) -> None:
-        self.finished += job.weight
+    def count_finished(self, job: _Sampled, since: int) -> None:
+        self.finished += job.weight * ((job.finished_on or 0) >= since)
         if job.created_on is not None and job.started_on is not None and job.finished_on is not None:
             # The clocks of the machines can differ.
             self.waits.append(max(0, job.started_on - job.created_on))
@@ -105,6 +105,10 @@ def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAM
     counted = yield from _counted(handle, since, now)
     events = (yield from recent_events(handle, now, window_ms)) if handle.dialect.has("event-stream") else None
     ended = (yield from _ended(handle, since, now)) if has_times else {}
+    # Each of these sources can lack jobs: of workers without metrics, of trimmed events, and removed ones.
+    sources = (counted, events and _Rate(events.finished, events.over_ms))
+    shown = next((rate for rate in sources if rate and rate.jobs), None)
+    finished_over_ms = shown.over_ms if shown else window_ms
     totals = yield from counting(handle)
     parts = [Part(state, total, sample) for state, total in totals.items()]
     sampled = yield from sampling(handle, [*parts, *_parts_of(ended, sample)], _COLUMNS)
@@ -118,22 +122,23 @@ def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAM
     for part, columns in zip(_parts_of(ended, sample), sampled[len(parts) :], strict=True):
         for job in _jobs(columns, part.among, part.most):
             for tally in (of_queue, by_name[job.name]):
-                tally.count_finished(job)
+                tally.count_finished(job, now - finished_over_ms)
                 tally.count_added(job, since, now)
     of_queue.jobs = dict(totals)
+    added_over_ms = window_ms
+    # Without any, they were trimmed or left out.
+    if events and events.added:
+        added_over_ms, of_queue.added = events.over_ms, events.added.total()
+        for one in by_name.keys() | events.added.keys():
+            by_name[one].added = events.added[one]
     by_name.pop("", None)
     is_estimate = max(totals.values()) > sample
 
     def result(name: str | None, tally: _Tally) -> JobStats:
-        added, finished = _Rate(tally.added, window_ms), _Rate(tally.finished, window_ms) if has_times else None
-        # Without any, they were trimmed or left out.
-        if events and events.added:
-            added = _Rate(events.added.total() if name is None else events.added[name], events.over_ms)
+        added = _Rate(tally.added, added_over_ms)
+        finished = _Rate(tally.finished, finished_over_ms) if has_times else None
         if name is None:
-            of_events = _Rate(events.finished, events.over_ms) if events else None
-            # Each of these sources can lack jobs: of workers without metrics, of trimmed events, and removed ones.
-            sources = (counted, of_events, finished)
-            finished = next((rate for rate in sources if rate and rate.jobs), finished)
+            finished = shown or finished
         return JobStats(
             handle.keys.queue,
             name,
