@@ -24,7 +24,9 @@ _NAMES_OF_QUEUES: Final = {
     "zsh": "_spark_bull_queues",
     "fish": f"({_NAMES})",
     "preamble": {
-        "bash": f'_spark_bull_queues() {{ compgen -W "$({_NAMES})" -- "$1"; }}',
+        # compgen -W would run what a name has in $(…).
+        "bash": f'_spark_bull_queues() {{ {_NAMES} | while IFS= read -r name; do '
+        '[[ $name == "$1"* ]] && printf "%s\\n" "$name"; done; }',
         "zsh": f'_spark_bull_queues() {{ compadd -- ${{(f)"$({_NAMES})"}} }}',
     },
 }
@@ -36,9 +38,7 @@ _PATIENCE_S: Final = 0.5
 
 def _completion(args: Namespace) -> Output:
     if args.shell == _QUEUES:
-        for name in _found_queues(args):
-            print(name)
-        return None
+        return "\n".join(_found_queues(args)) or None
     # Imported here, as no other command needs it.
     import shtab
 

@@ -74,6 +74,14 @@ def test_bash_completes_names_of_queues(in_shell: Shell, redis_url: str, prefix:
     assert in_bash(in_shell, "obliterate", "o") == ["orders"]
 
 
+def test_the_name_of_a_queue_is_not_run_by_the_shell_that_completes_it(
+    in_shell: Shell, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    BullQueue(f"x$(touch {tmp_path}/ran)", url=redis_url, prefix=prefix, protocol="bullmq").add({})
+    in_bash(in_shell, "counts", "x")
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.skipif(not shutil.which("fish"), reason="needs fish")
 def test_fish_completes_commands(in_shell: Shell) -> None:
     assert in_shell("fish", "source $SCRIPT; complete -C'spark-bull cou'")[0].startswith("counts\t")
