@@ -13,7 +13,7 @@ from typing import Any, Final
 from spark_bull.cli.command import Command, Ended, Output
 from spark_bull.cli.commands import all_commands, commands_like
 from spark_bull.cli.shards import run_command
-from spark_bull.cli.tables import as_json, as_text
+from spark_bull.cli.tables import as_json, as_text, one_line
 from spark_bull.errors import SparkBullError, did_you_mean
 from spark_bull.options.table import PROTOCOLS
 from spark_bull.version import VERSION
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if output is not None:
             print(as_json(output) if args.json else as_text(output), flush=True)
     except SparkBullError as error:
-        print(f"spark-bull {args.command}: {error}", file=sys.stderr)
+        print(f"spark-bull {args.command}: {one_line(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

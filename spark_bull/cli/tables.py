@@ -20,7 +20,9 @@ _FUTURE: Final = frozenset({"run_at", "next"})
 #: Columns with durations, and their unit in ms.
 _DURATIONS: Final = {"delay": 1, "duration_ms": 1, "every": 1, "offset": 1, "age": 1_000, "idle": 1_000}
 #: Columns in which 0 counts as empty.
-_ZERO_IS_EMPTY: Final = frozenset({"attempts_made", "delay", "priority", "stalled_counter", "returned_counter"})
+_ZERO_IS_EMPTY: Final = frozenset(
+    {"attempts_made", "deduplicated", "delay", "priority", "returned_counter", "skipped", "stalled_counter"}
+)
 #: Width of tables that are not printed to a terminal: nothing is truncated.
 _UNLIMITED: Final = 1 << 40
 #: Control characters, such as \x1b, and their escaped form.
@@ -111,3 +113,8 @@ def _texts(name: str, value: Any) -> list[str]:
 def printable(text: str) -> str:
     """Escapes control characters, which could change the terminal."""
     return text.translate(_CONTROLS)
+
+
+def one_line(text: str) -> str:
+    """The same, with ends of lines, too, which could feign other lines."""
+    return printable(text).replace("\n", "\\n")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from spark_bull.cli.arguments import QUEUES, argument, comma_separated
 from spark_bull.cli.command import command, existing_queue, queues_of
 from spark_bull.cli.interrupt import until_interrupted
-from spark_bull.cli.tables import printable
+from spark_bull.cli.tables import one_line
 from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue.events.events import QueueEvents
 from spark_bull.time_text import duration, utc
@@ -35,7 +35,7 @@ def _as_json(event: QueueEvent) -> str:
 
 def _line(event: QueueEvent) -> str:
     """Such as `2026-01-31 08:00:00Z  mail  completed  42  from active  returnvalue {"sent":true}`."""
-    return printable("  ".join((utc(event.timestamp), event.queue, event.event, *_parts(event)))).replace("\n", "\\n")
+    return one_line("  ".join((utc(event.timestamp), event.queue, event.event, *_parts(event))))
 
 
 def _parts(event: QueueEvent) -> Iterator[str]:

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from spark_bull.cli.command import existing_queue, options_of, queues_of
 from spark_bull.cli.interrupt import until_interrupted
+from spark_bull.cli.tables import one_line
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import RedisUnavailable
 from spark_bull.model.jobs import STATES
@@ -98,7 +99,7 @@ def _print_lines(rows: Sequence[Row], error: str) -> None:
     for look, rate in rows:
         rates = () if rate.added_per_s is None else (f"in {_rate(rate.added_per_s)}", f"out {_rate(rate.left_per_s)}")
         counts = (f"{state} {_count(look, rate, state)}" for state in look.counts if _is_shown(look, rate, state))
-        print("  ".join((utc(look.at_ms), look.queue, *rates, *counts)), flush=True)
+        print("  ".join((utc(look.at_ms), one_line(look.queue), *rates, *counts)), flush=True)
 
 
 def _screen(rows: Sequence[Row], error: str) -> RenderableType:
@@ -109,7 +110,7 @@ def _screen(rows: Sequence[Row], error: str) -> RenderableType:
         table.add_column(name, justify="right", no_wrap=True)
     for look, rate in rows:
         counts = [_count(look, rate, state) if state in look.counts else "" for state in states]
-        table.add_row(Text(look.queue), _rate(rate.added_per_s), _rate(rate.left_per_s), *counts)
+        table.add_row(Text(one_line(look.queue)), _rate(rate.added_per_s), _rate(rate.left_per_s), *counts)
     below = Text(error, style="red") if error else Text(utc(max((row.look.at_ms for row in rows), default=epoch_ms())))
     return Group(table, below)
 

@@ -630,10 +630,10 @@ def test_the_command_reports_and_repairs(
     assert status == 2
     by_check = {row["check"]: row for row in report if row["queue"] == "mail"}
     assert by_check["writes"]["repaired"] == "finished 1 write"
-    assert (by_check["orphans"]["level"], "repaired" in by_check["orphans"]) == ("warning", False)
+    assert (by_check["orphans"]["level"], by_check["orphans"]["repaired"]) == ("warning", None)
     assert {"java", "python", "packages", "persistence", "clock", "rights"} <= {row["check"] for row in report}
     _, report = doctor(capsys, redis_url, prefix, "mail", "--fix", "--yes", "--remove-orphans")
-    assert [row["repaired"] for row in report if "repaired" in row] == ["removed 1 job"]
+    assert [row["repaired"] for row in report if row["repaired"]] == ["removed 1 job"]
 
 
 def test_a_repair_needs_a_confirmation(
@@ -647,6 +647,19 @@ def test_a_repair_needs_a_confirmation(
     assert faulty.connection.call("LLEN", faulty.keys["wait"]) == 0
     assert main(["--url", redis_url, "--prefix", prefix, "doctor", "--remove-orphans"]) == 1
     assert "expected --remove-orphans only with --fix" in capsys.readouterr().err
+
+
+def test_names_of_queues_can_not_change_the_terminal(
+    redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, shown_name = "ma\x1b[2Jil\nok        all is well", "ma\\x1b[2Jil\\nok        all is well"
+    BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq").pause()
+    for command in (["doctor"], ["counts", f"{name}?", "--protocol", "bull"]):
+        assert main(["--url", redis_url, "--prefix", prefix, *command]) > 0
+        shown = "".join(capsys.readouterr())
+        assert shown_name in shown
+        assert name not in shown
+        assert "\x1b" not in shown
 
 
 def test_the_exit_status_is_that_of_the_worst_finding(

@@ -13,6 +13,7 @@ from spark_bull.cli.confirm import confirm
 from spark_bull.cli.doctor.examine import examine
 from spark_bull.cli.doctor.finding import Finding, Level
 from spark_bull.cli.doctor.rights import VERBS
+from spark_bull.cli.tables import one_line
 from spark_bull.errors import OptionError
 
 #: Exit status by the worst finding.
@@ -34,7 +35,7 @@ def _doctor(args: Namespace) -> Output:
     for number, done in _repair(args, findings) if args.fix else ():
         rows[number]["repaired"] = done
         if not args.json:
-            print(f"repaired  {findings[number].queue or ''} {findings[number].check}: {done}", flush=True)
+            print(one_line(f"repaired  {findings[number].queue or ''} {findings[number].check}: {done}"), flush=True)
     levels = Counter(finding.level for finding in findings)
     summary = ", ".join(f"{count} {level}" for level, count in levels.items())
     return Ended(rows if args.json else summary, max(_STATUS[level] for level in levels))
@@ -42,13 +43,13 @@ def _doctor(args: Namespace) -> Output:
 
 def _row(finding: Finding) -> dict[str, Any]:
     row = {name: getattr(finding, name) for name in ("check", "queue", "level", "found")}
-    return {**row, "advice": finding.advice or None}
+    return {**row, "advice": finding.advice or None, "repaired": None}
 
 
 def _lines(finding: Finding) -> list[str]:
     about = f"{finding.queue} {finding.check}" if finding.queue else finding.check
     advice = [f"{'':10}→ {finding.advice}"] if finding.advice else []
-    return [f"{finding.level:9} {about}: {finding.found}", *advice]
+    return [*map(one_line, (f"{finding.level:9} {about}: {finding.found}", *advice))]
 
 
 def _repair(args: Namespace, findings: Sequence[Finding]) -> list[tuple[int, str]]:
