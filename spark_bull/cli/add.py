@@ -12,30 +12,23 @@ from spark_bull.cli.arguments import argument, duration, priority_or_name
 from spark_bull.cli.command import Output, command, open_queue
 from spark_bull.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE
 from spark_bull.errors import OptionError
-from spark_bull.model.jobs import Added, NewJob, RawJson
+from spark_bull.model.jobs import NewJob, RawJson
 from spark_bull.options.values import deduplication, json_object
 
 
 def _add(args: Namespace) -> Output:
-    if args.data == "-":
-        return _add_lines(args, sys.stdin)
-    added = open_queue(args).add_many([_job(args, json_argument(args.data, "data"))])
-    return {"id": added.ids[0], **_counts(args, added)}
+    jobs = _jobs_of_lines(args, sys.stdin) if args.data == "-" else [_job(args, json_argument(args.data, "data"))]
+    added = open_queue(args).add_many(jobs)
+    # Ids of many jobs are for programs.
+    ids = {"ids": added.ids} if args.json else {"id": None if args.data == "-" else added.ids[0]}
+    return {**ids, "added": added.added, "duplicates": added.duplicates, "deduplicated": added.deduplicated}
 
 
-def _add_lines(args: Namespace, lines: Iterable[str]) -> Output:
-    """Adds a job per line. All lines are validated before the first job is added."""
+def _jobs_of_lines(args: Namespace, lines: Iterable[str]) -> list[NewJob]:
+    """A job per line. All lines are validated before the first job is added."""
     if args.job_id is not None:
         raise OptionError("expected --job-id only with a single job, got it with standard input: leave it out")
-    payloads = [json_argument(line, f"line {number}") for number, line in enumerate(lines, 1) if line.strip()]
-    added = open_queue(args).add_many(_job(args, payload) for payload in payloads)
-    ids = {"ids": added.ids} if args.json else {}
-    return {**_counts(args, added), **ids}
-
-
-def _counts(args: Namespace, added: Added) -> dict[str, int]:
-    deduplicated = {"deduplicated": added.deduplicated} if args.deduplication or added.deduplicated else {}
-    return {"added": added.added, "duplicates": added.duplicates, **deduplicated}
+    return [_job(args, json_argument(line, f"line {number}")) for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def _job(args: Namespace, payload: RawJson) -> NewJob:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from spark_bull.cli.add import json_argument
 from spark_bull.cli.arguments import YES, argument, duration, flag, priority_or_name
 from spark_bull.cli.command import Output, command, existing_queue
-from spark_bull.cli.confirm import confirm
+from spark_bull.cli.confirm import Deletion
 from spark_bull.cli.selection import selected_ids, selection
 from spark_bull.dialects.changes import ACTIONS
 from spark_bull.errors import SparkBullError
@@ -43,8 +43,6 @@ def _manage(args: Namespace) -> Output:
         "returnvalue": None if args.returnvalue is None else json_argument(args.returnvalue, "--returnvalue"),
         "to": args.to,
     }
-    if args.all and args.action == "remove":
-        confirm(args, f"this removes {len(ids):,} jobs of queue {args.queue}", "yes")
     return change_each(queue, args.action, [Change(job_id, args.action, **given) for job_id in ids], skips=args.all)
 
 
@@ -54,7 +52,14 @@ def _state_of(action: str) -> str:
 
 
 def change_each(queue: BullQueue, name: str, changes: list[Change], *, skips: bool = False) -> Output:
-    """Changes jobs. Raises an error for those that were not changed, unless `skips`."""
+    """Changes jobs, or says which it would remove. Raises an error for those that were not changed, unless `skips`."""
+    if name != "remove":
+        return _changed(queue, name, changes, skips)
+    what = f"{len(changes):,} {'job' if len(changes) == 1 else 'jobs'} of queue {queue.name}"
+    return Deletion(what, lambda: _changed(queue, name, changes, skips))
+
+
+def _changed(queue: BullQueue, name: str, changes: list[Change], skips: bool) -> Output:
     done: Counter[bool] = Counter()
     errors: list[SparkBullError] = []
     for change, changed in zip(changes, queue.manage(changes), strict=True):
@@ -66,7 +71,7 @@ def change_each(queue: BullQueue, name: str, changes: list[Change], *, skips: bo
     if errors:
         reasons = "; ".join(map(str, errors[:_SHOWN])) + ("; …" if len(errors) > _SHOWN else "")
         raise SparkBullError(f"succeeded for {done[True]} of {len(changes)} jobs, failed for the others: {reasons}")
-    return {"done": name, "queue": queue.name, "jobs": done[True], **({"skipped": done[False]} if skips else {})}
+    return {"done": name, "queue": queue.name, "jobs": done[True], "skipped": done[False]}
 
 
 CHANGE: Final = (

@@ -50,6 +50,11 @@ def command(
     return Command(name, help, example, run, arguments, of_queue)
 
 
+def name_of(args: Namespace) -> str:
+    """The name of the queue in the arguments; with `--shards`, that of the logical queue."""
+    return str(args.logical[0] if args.logical else args.queue)
+
+
 def open_queue(args: Namespace, queue: str | None = None, **options: Any) -> BullQueue:
     """Opens the queue in the arguments, which may not exist."""
     # It has all verbs, and so imports far more than commands that count or list.

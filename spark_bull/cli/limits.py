@@ -9,36 +9,30 @@ from typing import Final
 from spark_bull.cli.arguments import GROUP, argument, duration, flag
 from spark_bull.cli.command import Output, command, existing_queue, open_queue
 from spark_bull.errors import OptionError
+from spark_bull.queue.manage.groups import limits_of_group
 
 
 def _limits(args: Namespace) -> Output:
-    """Sets or removes limits if there are arguments; shows them."""
-    if args.group is not None:
-        return _group_limits(args)
+    """Sets or removes limits of a queue or of a group if there are arguments; shows them."""
     given = {"concurrency": args.concurrency, "max": args.max, "duration_ms": args.duration}
     is_setting = any(value is not None for value in given.values())
     if args.remove and is_setting:
         raise OptionError("expected either limits or --remove, got both")
     # The limits of a queue can be set before its first job is added.
-    queue = open_queue(args) if is_setting else existing_queue(args)
-    if is_setting:
-        queue.set_limits(**given)
-    elif args.remove:
-        queue.remove_limits()
-    return asdict(queue.limits())
-
-
-def _group_limits(args: Namespace) -> Output:
-    given = {"concurrency": args.concurrency, "max": args.max, "duration_ms": args.duration}
-    is_setting = any(value is not None for value in given.values())
-    if args.remove == is_setting:
-        raise OptionError("expected either limits or --remove with --group, got both or neither")
-    queue = existing_queue(args)
-    if is_setting:
-        queue.set_group_limit(args.group, **given)
+    queue = open_queue(args) if is_setting and args.group is None else existing_queue(args)
+    if args.group is not None:
+        if is_setting:
+            queue.set_group_limit(args.group, **given)
+        elif args.remove:
+            queue.remove_group_limit(args.group)
+        limits = limits_of_group(queue.handle, args.group)
     else:
-        queue.remove_group_limit(args.group)
-    return {"done": args.command, "queue": args.queue, "group": args.group}
+        if is_setting:
+            queue.set_limits(**given)
+        elif args.remove:
+            queue.remove_limits()
+        limits = queue.limits()
+    return {"queue": args.queue, "group": args.group, **asdict(limits)}
 
 
 def _groups(args: Namespace) -> Output:

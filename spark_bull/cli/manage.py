@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
 
+from spark_bull import time_text
 from spark_bull.cli.arguments import GROUP, ID, YES, argument, duration, flag
 from spark_bull.cli.change import CHANGE, change_each
-from spark_bull.cli.command import Output, command, existing_queue, open_queue
-from spark_bull.cli.confirm import confirm
+from spark_bull.cli.command import Output, command, existing_queue, name_of, open_queue
+from spark_bull.cli.confirm import Deletion
 from spark_bull.cli.show import records_of
 from spark_bull.errors import OptionError
 from spark_bull.model.jobs import STATES, Change
@@ -33,9 +34,11 @@ def _run_for(
     """The same for a queue and for one of its groups."""
 
     def run(args: Namespace) -> Output:
+        queue = existing_queue(args)
         if args.group is None:
-            return _run(of_queue)(args)
-        of_group(existing_queue(args), args.group)
+            of_queue(queue)
+        else:
+            of_group(queue, args.group)
         return {"done": args.command, "queue": args.queue, "group": args.group}
 
     return run
@@ -56,52 +59,69 @@ def _cancel(args: Namespace) -> Output:
     if (args.id is None) != args.all:
         raise OptionError("expected either the id of a job or --all, got both or neither")
     if args.all:
-        return {"done": "cancel", "queue": args.queue, "jobs": queue.cancel_all(args.reason)}
-    queue.cancel(args.id, args.reason)
-    return {"done": "cancel", "queue": args.queue, "job": args.id}
+        jobs = queue.cancel_all(args.reason)
+    else:
+        queue.cancel(args.id, args.reason)
+        jobs = 1
+    return {"done": "cancel", "queue": args.queue, "jobs": jobs}
 
 
 def _clear_logs(args: Namespace) -> Output:
-    existing_queue(args).clear_logs(args.id, args.keep)
-    return {"done": "clear-logs", "queue": args.queue, "job": args.id}
+    queue = existing_queue(args)
+
+    def clear() -> Output:
+        queue.clear_logs(args.id, args.keep)
+        return {"done": "clear-logs", "queue": args.queue, "job": args.id}
+
+    kept = f" but its last {args.keep:,} rows" if args.keep else ""
+    return Deletion(f"the log of job {args.id} of queue {name_of(args)}{kept}", clear)
 
 
 def _trim_events(args: Namespace) -> Output:
-    return {"removed": existing_queue(args).trim_events(args.max)}
+    queue = existing_queue(args)
+    what = f"all events of queue {name_of(args)} but the last {args.max:,}"
+    return Deletion(what, lambda: {"removed": queue.trim_events(args.max)})
 
 
 def _remove_orphans(args: Namespace) -> Output:
     queue = existing_queue(args)
-    confirm(args, f"remove-orphans removes jobs of queue {args.queue} that are in no state", "yes")
-    return {"removed": queue.remove_orphans(args.limit)}
+    what = f"jobs of queue {name_of(args)} that are in no state"
+    return Deletion(what, lambda: {"removed": queue.remove_orphans(args.limit)})
 
 
 def _sweep(args: Namespace) -> Output:
     # With the name of a logical queue, it sweeps all shards; a queue that does not exist is refused.
     queue = open_queue(args, offload_to=args.offload_to)
     where = queue.handle.connection.settings.where
-    confirm(args, f"sweep deletes stored payloads and results that no job of queue {args.queue} at {where} has", "yes")
-    swept = queue.sweep_objects(args.older_than)
-    return {"done": "sweep", "queue": args.queue, **asdict(swept)}
+    return Deletion(
+        f"stored payloads and results that no job of queue {name_of(args)} at {where} has",
+        lambda: {"done": "sweep", "queue": args.queue, **asdict(queue.sweep_objects(args.older_than))},
+    )
 
 
 def _clean(args: Namespace) -> Output:
-    removed = existing_queue(args).clean(args.grace, args.limit, args.state)
-    return {"removed": len(removed), "state": args.state}
+    queue = existing_queue(args)
+    age = f" that are older than {time_text.duration(args.grace)}" if args.grace else ""
+    return Deletion(
+        f"{args.state} jobs of queue {name_of(args)}{age}",
+        lambda: {"removed": len(queue.clean(args.grace, args.limit, args.state)), "state": args.state},
+    )
 
 
 def _drain(args: Namespace) -> Output:
     queue = existing_queue(args)
     which = "all waiting and delayed jobs" if args.delayed else "all waiting jobs"
-    confirm(args, f"drain removes {which} of queue {args.queue}", "yes")
-    return {"removed": queue.drain(delayed=args.delayed)}
+    return Deletion(f"{which} of queue {name_of(args)}", lambda: {"removed": queue.drain(delayed=args.delayed)})
 
 
 def _obliterate(args: Namespace) -> Output:
-    queue = existing_queue(args)
-    confirm(args, f"obliterate deletes queue {args.queue} with all its jobs", args.queue)
-    queue.obliterate(force=args.force)
-    return {"done": "obliterate", "queue": args.queue}
+    queue, name = existing_queue(args), name_of(args)
+
+    def obliterate() -> Output:
+        queue.obliterate(force=args.force)
+        return {"done": "obliterate", "queue": args.queue}
+
+    return Deletion(f"queue {name} with all its jobs", obliterate, name)
 
 
 def _recover(args: Namespace) -> Output:
@@ -148,6 +168,7 @@ MANAGE: Final = (
         "remove mail 42 43",
         _remove,
         argument("ids", metavar="id", nargs="+", help="ids of jobs"),
+        YES,
     ),
     command(
         "remove-orphans",
@@ -173,6 +194,7 @@ MANAGE: Final = (
         _clear_logs,
         ID,
         argument("--keep", type=int, default=0, metavar="ROWS", help="number of last rows that stay (default: 0)"),
+        YES,
     ),
     command(
         "trim-events",
@@ -180,6 +202,7 @@ MANAGE: Final = (
         "trim-events mail 1000",
         _trim_events,
         argument("max", type=int, help="about how many events stay"),
+        YES,
     ),
     command(
         "clean",
@@ -189,6 +212,7 @@ MANAGE: Final = (
         argument("--state", choices=STATES, default="completed", help="state of the jobs (default: completed)"),
         duration("--grace", "minimum age of the jobs: 30s, 5m, 2h, 1d (default: 0)", default=0),
         argument("--limit", type=int, default=0, help="maximum number of jobs (default: 0, all)"),
+        YES,
     ),
     command(
         "drain",

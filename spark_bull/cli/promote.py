@@ -24,7 +24,7 @@ def _promote(args: Namespace) -> Output:
         raise OptionError(f"expected the name of a shard, such as {shard(args.queue, 0)}, with a job, got --shards")
     if args.id is not None:
         existing_queue(args).promote(args.id)
-        return {"done": "promote", "queue": args.queue}
+        return asdict(PromoterStats(promoted=1))
     promoter = Promoter(
         args.url,
         [args.queue],

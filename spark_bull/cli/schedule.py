@@ -6,12 +6,14 @@ from argparse import Namespace
 from typing import Final
 
 from spark_bull.cli.add import json_argument
-from spark_bull.cli.arguments import argument, duration
-from spark_bull.cli.command import Output, command, existing_queue, open_queue
+from spark_bull.cli.arguments import YES, argument, duration
+from spark_bull.cli.command import Output, command, existing_queue, name_of, open_queue
+from spark_bull.cli.confirm import Deletion
 from spark_bull.cli.times import milliseconds
 from spark_bull.errors import SparkBullError
 from spark_bull.model.properties import parsed
 from spark_bull.options.values import instant, json_object
+from spark_bull.queue.bull_queue import BullQueue
 
 
 def _interval(text: str) -> int | str:
@@ -47,6 +49,13 @@ def _run_scheduler(args: Namespace) -> Output:
 
 def _unschedule(args: Namespace) -> Output:
     queue = existing_queue(args)
+    what = (
+        f"the job {'scheduler' if len(args.ids) == 1 else 'schedulers'} {', '.join(args.ids)} of queue {name_of(args)}"
+    )
+    return Deletion(what, lambda: _unscheduled(args, queue))
+
+
+def _unscheduled(args: Namespace, queue: BullQueue) -> Output:
     missing = [scheduler_id for scheduler_id in args.ids if not queue.remove_scheduler(scheduler_id)]
     if missing:
         removed = f"removed {len(args.ids) - len(missing)} of {len(args.ids)}; " if len(args.ids) > 1 else ""
@@ -93,5 +102,6 @@ SCHEDULE: Final = (
         "unschedule mail daily",
         _unschedule,
         argument("ids", metavar="id", nargs="+", help="ids of job schedulers"),
+        YES,
     ),
 )

@@ -1,12 +1,13 @@
-"""`--shards`: a command for all shards of a logical queue."""
+"""Runs a command for its queue, or with `--shards` for all shards of a logical queue."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from spark_bull.cli.command import Output, options_of
+from spark_bull.cli.confirm import confirmed
 from spark_bull.errors import OptionError, SparkBullError
 from spark_bull.keys import QueueKeys, shard
 from spark_bull.queue.monitor.find import exists
@@ -29,7 +30,8 @@ def run_command(args: Namespace) -> Output:
     """Runs the command of these arguments; with `--shards`, for all shards of its queues, which are `logical`."""
     args.logical = []
     if args.shards is None or args.command in OWN:
-        return args.run(args)
+        (output,) = confirmed(args, [args.run(args)])
+        return _together(args.queue, [(args.queue, output)]) if args.json and args.command in EACH else output
     if args.command in SEVERAL:
         queues = [name for queue in args.queues for name in _existing(args, queue)]
         given = {"queues": queues, "shards": None, "logical": args.queues}
@@ -42,15 +44,12 @@ def run_command(args: Namespace) -> Output:
             f"expected the name of a shard, such as {name}, got --shards, which `{args.command}` does not take"
             f"{' with ids of jobs' if ids else ''}: leave it out"
         )
-    given = {"shards": None, "logical": [args.queue]}
-    rows = [
-        row
-        for queue in _existing(args, args.queue)
-        for row in _rows(queue, args.run(Namespace(**vars(args) | given | {"queue": queue})))
-    ]
+    given, shards = {"shards": None, "logical": [args.queue]}, _existing(args, args.queue)
+    outputs = [args.run(Namespace(**vars(args) | given | {"queue": name})) for name in shards]
+    output = _together(args.queue, [*zip(shards, confirmed(args, outputs), strict=True)])
     if args.command == "obliterate":
         forget_layout(options_of(args), args.queue)
-    return rows
+    return output
 
 
 def _existing(args: Namespace, queue: str) -> list[str]:
@@ -65,7 +64,12 @@ def _existing(args: Namespace, queue: str) -> list[str]:
     )
 
 
-def _rows(queue: str, output: Output) -> list[dict[str, Any]]:
-    """The output of a command for one shard, as rows with its name."""
-    rows = [output] if isinstance(output, Mapping) else output or []
-    return [{"queue": queue, **row} for row in rows]
+def _together(queue: str, outputs: Sequence[tuple[str, Output]]) -> Output:
+    """The outputs of a command for parts of a queue as one: rows with the names of the parts, or numbers added up."""
+    _, first = outputs[0]
+    if not isinstance(first, Mapping):
+        return [{"queue": name, **row} for name, rows in outputs for row in rows]
+    sums: dict[str, Any] = {
+        name: sum(output[name] for _, output in outputs) for name, value in first.items() if isinstance(value, int)
+    }
+    return {**first, **sums, "queue": queue}

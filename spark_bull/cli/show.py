@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +28,7 @@ from spark_bull.queue.core.handle import opening
 from spark_bull.queue.jobs.counts_by import BY
 from spark_bull.queue.jobs.flow_tree import DEFAULT_DEPTH, DEFAULT_JOBS
 from spark_bull.queue.jobs.read import counting, counts
-from spark_bull.queue.monitor.find import describing, find_queues, is_glob, workers
+from spark_bull.queue.monitor.find import describing, find_queues, workers
 from spark_bull.queue.monitor.queue_filter import QueueFilter, filter_of, selecting
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
@@ -64,7 +65,7 @@ def _row(options: Options, queue: str) -> Steps[dict[str, Any]]:
 
 
 def _counts(args: Namespace) -> Output:
-    """Returns a row per state for one queue, a row per queue for several; with `by`, a row per state and value."""
+    """Returns the counts of each queue by state; with `by`, those of each value of the queue."""
     if args.watch is not None:
         if args.by is not None:
             raise OptionError("expected one of --watch and --by, got both")
@@ -73,23 +74,33 @@ def _counts(args: Namespace) -> Output:
         from spark_bull.cli.watch import watch
 
         return watch(args)
-    if args.by is not None:
-        return [
-            {"queue": queue, "state": state, args.by: value, "jobs": jobs}
-            for queue in _selected(args, queues_of(args, args.queues))
-            for state, values in existing_queue(args, queue).counts_by(args.by).items()
-            for value, jobs in values.items()
-        ]
-    if len(args.queues) == 1 and not is_glob(args.queues[0]) and filter_of(vars(args)) == QueueFilter():
-        found = counts(existing_handle(args, args.queues[0]))
-        return [{"state": state, "jobs": jobs} for state, jobs in found.items()]
-    selected = _selected(args, queues_of(args, args.queues))
-    by_queue = {queue: counts(existing_handle(args, queue)) for queue in selected}
-    states = [state for state in STATES if any(state in found for found in by_queue.values())]
-    if args.logical:
-        sums = {state: sum(found.get(state, 0) for found in by_queue.values()) for state in states}
-        by_queue = {",".join(args.logical): sums, **by_queue}
-    return [{"queue": queue, **{state: found.get(state) for state in states}} for queue, found in by_queue.items()]
+    queues = _selected(args, queues_of(args, args.queues))
+    found = [one for queue in queues for one in _counts_of(args, queue)]
+    if args.logical and args.by is None:
+        found = [{"queue": ",".join(args.logical), "counts": _added_up([one["counts"] for one in found])}, *found]
+    return found if args.json else _counts_in_table(found)
+
+
+def _counts_of(args: Namespace, queue: str) -> list[dict[str, Any]]:
+    if args.by is None:
+        return [{"queue": queue, "counts": counts(existing_handle(args, queue))}]
+    by_value = defaultdict[Any, dict[str, int]](dict)
+    for state, values in existing_queue(args, queue).counts_by(args.by).items():
+        for value, jobs in values.items():
+            by_value[value][state] = jobs
+    return [{"queue": queue, args.by: value, "counts": by_value[value]} for value in sorted(by_value)]
+
+
+def _added_up(found: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    states = [state for state in STATES if any(state in counted for counted in found)]
+    return {state: sum(counted.get(state, 0) for counted in found) for state in states}
+
+
+def _counts_in_table(found: Sequence[dict[str, Any]]) -> Output:
+    """Counts for people: a column per state; a line per state for a single queue."""
+    states = _added_up([one["counts"] for one in found])
+    rows = [{**one, **{state: one["counts"].get(state) for state in states}, "counts": None} for one in found]
+    return rows[0] if len(rows) == 1 else rows
 
 
 def _page(args: Namespace) -> Output:

@@ -74,14 +74,13 @@ def as_data(run: Run, *argv: str) -> Any:
 def test_counts_are_a_table_for_people_and_json_for_programs(run: Run, queue: BullQueue) -> None:
     for n in range(3):
         queue.add({"n": n})
-    assert as_data(run, "counts", "mail")[0] == {"state": "wait", "jobs": 3}
+    assert as_data(run, "counts", "mail") == [{"queue": "mail", "counts": queue.counts()}]
     for command in (["counts", "*"], ["queues"]):
         assert [row["queue"] for row in as_data(run, *command, "--min-length", "3", "--max-length", "3")] == ["mail"]
         assert as_data(run, *command, "--min-length", "4") == []
         assert as_data(run, *command, "--min-idle", "1h") == []
     lines = run("counts", "mail").splitlines()
-    assert lines[0].split() == ["state", "jobs"]
-    assert lines[1].split() == ["wait", "3"]
+    assert [line.split() for line in lines[:2]] == [["queue", "mail"], ["wait", "3"]]
 
 
 #: Packages that only some commands need, and that take longer to import than a short command may take.
@@ -109,7 +108,7 @@ def test_a_job_is_added_and_shown(run: Run) -> None:
     added = as_data(
         run, "add", "mail", '{"to": "ada"}', "--name", "send", "--attempts", "3", "--opts", '{"lifo": true}'
     )
-    assert added == {"id": "1", "added": 1, "duplicates": 0}
+    assert added == {"ids": ["1"], "added": 1, "duplicates": 0, "deduplicated": 0}
     job = as_data(run, "job", "mail", "1")
     assert (job["state"], job["name"], job["data"]) == ("wait", "send", {"to": "ada"})
     assert job["opts"] == {"attempts": 3, "lifo": True}
@@ -131,9 +130,9 @@ def test_jobs_are_added_with_terms(run: Run, queue: BullQueue, monkeypatch: pyte
 
 def test_a_job_is_added_once_per_deduplication_id(run: Run, queue: BullQueue) -> None:
     added = as_data(run, "add", "mail", "{}", "--deduplication", "ada")
-    assert added == {"id": "1", "added": 1, "duplicates": 0, "deduplicated": 0}
+    assert added == {"ids": ["1"], "added": 1, "duplicates": 0, "deduplicated": 0}
     added = as_data(run, "add", "mail", "{}", "--deduplication", '{"id": "ada", "ttl": 60000}')
-    assert added == {"id": "1", "added": 0, "duplicates": 0, "deduplicated": 1}
+    assert added == {"ids": ["1"], "added": 0, "duplicates": 0, "deduplicated": 1}
     assert queue.deduplication_job_id("ada") == "1"
 
 
@@ -186,12 +185,13 @@ def test_commands_change_the_queue(run: Run, queue: BullQueue) -> None:
     assert not queue.is_paused()
     run("promote", "mail", "b")
     assert queue.counts()["wait"] == 2
-    run("remove", "mail", "a")
+    run("remove", "mail", "a", "--yes")
     assert queue.job("a") is None
-    assert as_data(run, "clean", "mail", "--state", "wait") == {"removed": 1, "state": "wait"}
+    cleaned = as_data(run, "clean", "mail", "--state", "wait", "--yes")
+    assert cleaned == {"queue": "mail", "removed": 1, "state": "wait"}
     queue.add({}, delay=3_600_000)
-    assert as_data(run, "drain", "mail", "--yes") == {"removed": 0}
-    assert as_data(run, "drain", "mail", "--delayed", "--yes") == {"removed": 1}
+    assert as_data(run, "drain", "mail", "--yes") == {"queue": "mail", "removed": 0}
+    assert as_data(run, "drain", "mail", "--delayed", "--yes") == {"queue": "mail", "removed": 1}
     queue.add({})
     run("obliterate", "mail", "--yes")
     assert sum(queue.counts().values()) == 0
@@ -212,10 +212,10 @@ def test_schedulers_are_created_listed_and_removed(run: Run, queue: BullQueue) -
     added = as_data(run, "run-scheduler", "mail", "daily")["id"]
     assert [(job.id, job.data) for job in queue.page("wait")] == [(added, {"n": 1})]
     assert "has no next job" in run("run-scheduler", "mail", "none", code=1)
-    run("unschedule", "mail", "daily", "late")
+    run("unschedule", "mail", "daily", "late", "--yes")
     assert [found.id for found in queue.schedulers()] == ["hourly"]
     assert "removed 1 of 2; no such job scheduler in queue mail: daily" in run(
-        "unschedule", "mail", "hourly", "daily", code=1
+        "unschedule", "mail", "hourly", "daily", "--yes", code=1
     )
 
 
@@ -248,8 +248,13 @@ def test_the_intake_of_a_queue_is_closed_and_opened(run: Run, queue: BullQueue) 
 def test_jobs_are_counted_by_priority_and_listed_by_name(run: Run, queue: BullQueue) -> None:
     queue.add_many(NewJob({}, name=name, priority=priority) for name, priority in (("a", 0), ("b", 0), ("a", 3)))
     assert as_data(run, "counts", "mail", "--by", "priority") == [
-        {"queue": "mail", "state": "wait", "priority": 0, "jobs": 2},
-        {"queue": "mail", "state": "prioritized", "priority": 3, "jobs": 1},
+        {"queue": "mail", "priority": 0, "counts": {"wait": 2}},
+        {"queue": "mail", "priority": 3, "counts": {"prioritized": 1}},
+    ]
+    assert [line.split() for line in run("counts", "mail", "--by", "name").splitlines()] == [
+        ["queue", "name", "wait", "prioritized"],
+        ["mail", "a", "1", "1"],
+        ["mail", "b", "1"],
     ]
     queue.add({}, name="a")
     assert [row["id"] for row in as_data(run, "page", "mail", "wait", "--name", "a", "--descending")] == ["4", "1"]
@@ -259,9 +264,10 @@ def test_limits_of_a_queue_are_set_and_removed(run: Run, queue: BullQueue) -> No
     queue.add({})
     none = {"concurrency": None, "max": None, "duration_ms": None, "limited_ms": 0, "is_maxed": False}
     limits = {"concurrency": 3, "max": 10, "duration_ms": 1_000, "limited_ms": 0, "is_maxed": False}
-    assert as_data(run, "limits", "mail", "--concurrency", "3", "--max", "10", "--duration", "1s") == limits
-    assert as_data(run, "limits", "mail") == limits
-    assert as_data(run, "limits", "mail", "--remove") == none
+    own = {"queue": "mail", "group": None}
+    assert as_data(run, "limits", "mail", "--concurrency", "3", "--max", "10", "--duration", "1s") == own | limits
+    assert as_data(run, "limits", "mail") == own | limits
+    assert as_data(run, "limits", "mail", "--remove") == own | none
     assert 0 < as_data(run, "rate-limit", "mail", "1h")["limited_ms"] <= 3_600_000
     assert as_data(run, "rate-limit", "mail", "--remove") == none
     assert "expected either limits or --remove" in run("limits", "mail", "--max", "1", "--remove", code=1)
@@ -273,16 +279,21 @@ def test_groups_are_limited_paused_resumed_and_listed(run: Run, queue: BullQueue
     add(queue, ["ada", "ada"])
     assert "expected queue mail to have groups of jobs" in run("pause", "mail", "--group", "ada", code=1)
     work(queue.handle, ClaimSettings("slot", group=GroupLimits("tenant", concurrency=1)), None, 10)
-    run("limits", "mail", "--group", "ada", "--concurrency", "3", "--max", "5", "--duration", "1s")
+    limits = {"concurrency": 1, "max": 5, "duration_ms": 1_000, "limited_ms": 0, "is_maxed": True}
+    own, given = {"queue": "mail", "group": "ada"}, ("--concurrency", "1", "--max", "5", "--duration", "1s")
+    assert as_data(run, "limits", "mail", "--group", "ada", *given) == own | limits
+    run("limits", "mail", "--group", "ada", "--concurrency", "3")
+    assert as_data(run, "limits", "mail", "--group", "ada") == own | limits | {"concurrency": 3, "is_maxed": False}
+    none = dict.fromkeys(("concurrency", "max", "duration_ms")) | {"limited_ms": 0, "is_maxed": False}
+    assert as_data(run, "limits", "mail", "--group", "bob") == own | none | {"group": "bob"}
     run("pause", "mail", "--group", "ada")
     row = {"queue": "mail", "group": "ada", "waiting": 1, "active": 1, "max": 5, "duration_ms": 1_000}
     assert as_data(run, "groups", "mail") == [row | {"concurrency": 3, "is_paused": True, "rests_until": None}]
     assert not queue.is_paused()
     assert as_data(run, "resume", "mail", "--group", "ada") == {"done": "resume", "queue": "mail", "group": "ada"}
-    run("limits", "mail", "--group", "ada", "--remove")
+    assert as_data(run, "limits", "mail", "--group", "ada", "--remove") == own | none
     row |= {"max": None, "duration_ms": None, "concurrency": None, "is_paused": False, "rests_until": None}
     assert as_data(run, "groups", "mail") == [row]
-    assert "expected either limits or --remove with --group" in run("limits", "mail", "--group", "ada", code=1)
 
 
 def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
@@ -339,7 +350,7 @@ def test_a_queue_that_does_not_exist_is_an_error(run: Run, client: Redis, prefix
 def test_a_queue_without_jobs_exists(run: Run, queue: BullQueue) -> None:
     queue.add({})
     queue.drain()
-    assert sum(row["jobs"] for row in as_data(run, "counts", "mail")) == 0
+    assert sum(as_data(run, "counts", "mail")[0]["counts"].values()) == 0
 
 
 def test_counts_of_several_queues_and_globs_are_shown(run: Run, redis_url: str, prefix: str) -> None:
@@ -347,8 +358,8 @@ def test_counts_of_several_queues_and_globs_are_shown(run: Run, redis_url: str, 
         with BullQueue(name, url=redis_url, prefix=prefix, protocol=protocol) as queue:
             queue.add_many(NewJob({}) for _ in range(jobs))
     found = as_data(run, "counts", "mail", "report-*", "mail")
-    assert [(row["queue"], row["wait"]) for row in found] == [("mail", 2), ("report-a", 1), ("report-b", 3)]
-    assert [row["prioritized"] for row in found] == [0, None, None]
+    assert [(row["queue"], row["counts"]["wait"]) for row in found] == [("mail", 2), ("report-a", 1), ("report-b", 3)]
+    assert [row["counts"].get("prioritized") for row in found] == [0, None, None]
     assert run("counts", "mail", "report-*").splitlines()[0].split()[:2] == ["queue", "wait"]
     assert "no such queue: none matches x*" in run("counts", "mail", "x*", code=1)
     assert "no such queue: mial" in run("counts", "mail", "mial", code=1)
@@ -357,7 +368,7 @@ def test_counts_of_several_queues_and_globs_are_shown(run: Run, redis_url: str, 
 def test_several_failed_jobs_are_retried(run: Run, queue: BullQueue, client: Redis) -> None:
     Finisher(queue, client, twice=False).finish(5, "failed")
     ids = [job.id for job in queue.page("failed")]
-    assert as_data(run, "retry", "mail", *ids[:2]) == {"done": "retry", "queue": "mail", "jobs": 2}
+    assert as_data(run, "retry", "mail", *ids[:2]) == {"done": "retry", "queue": "mail", "jobs": 2, "skipped": 0}
     said = run("retry", "mail", ids[0], ids[2], "none", code=1)
     assert said.startswith("spark-bull retry: succeeded for 1 of 3 jobs, failed for the others: expected job ")
     assert "expected a job none in queue mail" in said
@@ -365,7 +376,8 @@ def test_several_failed_jobs_are_retried(run: Run, queue: BullQueue, client: Red
     assert queue.counts()["wait"] == 3
     assert as_data(run, "retry", "mail", "--all") == {"done": "retry", "queue": "mail", "jobs": 2, "skipped": 0}
     assert (queue.counts()["wait"], queue.counts()["failed"]) == (5, 0)
-    assert as_data(run, "remove", "mail", *ids[:2]) == {"done": "remove", "queue": "mail", "jobs": 2}
+    removed = as_data(run, "remove", "mail", *ids[:2], "--yes")
+    assert removed == {"done": "remove", "queue": "mail", "jobs": 2, "skipped": 0}
     assert queue.counts()["wait"] == 3
 
 
@@ -400,13 +412,13 @@ def test_jobs_are_changed_by_each_action(run: Run, queue: BullQueue) -> None:
     def manage(*argv: str) -> Any:
         return as_data(run, "manage", "mail", *argv)
 
-    assert manage("prioritize", waiting, "--priority", "high") == {"done": "prioritize", "queue": "mail", "jobs": 1}
+    assert manage("prioritize", waiting, "--priority", "high")["done"] == "prioritize"
     manage("update", waiting, "--data", '{"n": 3}')
     manage("delay", delayed, "--delay", "1h")
     manage("promote", "--all", "--state", "delayed")
     manage("complete", other, "--returnvalue", "7")
     manage("fail", delayed, "--reason", "not needed")
-    assert manage("move", waiting, "--to", "late") == {"done": "move", "queue": "mail", "jobs": 1}
+    assert manage("move", waiting, "--to", "late")["jobs"] == 1
     assert {state: jobs for state, jobs in queue.counts().items() if jobs} == {"completed": 1, "failed": 1}
     assert as_data(run, "page", "late", "prioritized")[0]["data"] == {"n": 3}
     assert "action delay, got none" in run("manage", "mail", "delay", delayed, code=1)
@@ -428,7 +440,7 @@ def test_the_workers_of_a_queue_are_listed(run: Run, queue: BullQueue, redis_url
         one.ping()
         other.ping()
         (worker,) = as_data(run, "workers", "mail")
-        assert worker.keys() == {"name", "address", "age", "idle"}
+        assert worker.keys() == {"queue", "name", "address", "age", "idle"}
         assert worker["name"] == "ada"
         header, line = run("workers", "mail").splitlines()
         assert header.split() == ["name", "address", "age", "idle"]
@@ -465,7 +477,7 @@ def test_clean_leaves_jobs_that_are_younger_than_a_day(run: Run, queue: BullQueu
     now = queue.handle.connection.now_ms()
     queue.add({}, job_id="old", timestamp=now - 2 * 86_400_000)
     queue.add({}, job_id="young", timestamp=now - 3_600_000)
-    assert as_data(run, "clean", "mail", "--state", "wait", "--grace", "1d") == {"removed": 1, "state": "wait"}
+    assert as_data(run, "clean", "mail", "--state", "wait", "--grace", "1d", "--yes")["removed"] == 1
     assert [job.id for job in queue.page("wait")] == ["young"]
 
 
@@ -481,7 +493,8 @@ def feed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 def test_each_line_of_standard_input_becomes_a_job(run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     feed(monkeypatch, '{"n": 1}\n\n[2]\r\n"three"')
-    assert as_data(run, "add", "mail", "-", "--name", "send") == {"added": 3, "duplicates": 0, "ids": ["1", "2", "3"]}
+    added = as_data(run, "add", "mail", "-", "--name", "send")
+    assert added == {"ids": ["1", "2", "3"], "added": 3, "duplicates": 0, "deduplicated": 0}
     assert [(job.name, job.data) for job in queue.page("wait")] == [
         ("send", {"n": 1}),
         ("send", [2]),
@@ -490,7 +503,7 @@ def test_each_line_of_standard_input_becomes_a_job(run: Run, queue: BullQueue, m
     feed(monkeypatch, "4\n")
     assert run("add", "mail", "-").split() == ["added", "1", "duplicates", "0"]
     feed(monkeypatch, "")
-    assert as_data(run, "add", "mail", "-") == {"added": 0, "duplicates": 0, "ids": []}
+    assert as_data(run, "add", "mail", "-")["ids"] == []
 
 
 def test_a_line_that_is_no_json_is_named_and_nothing_is_added(
@@ -518,7 +531,7 @@ def test_an_active_job_is_cancelled_with_a_reason(run: Run, queue: BullQueue) ->
         assert as_data(run, "cancel", "mail", job_id, "--reason", "too late") == {
             "done": "cancel",
             "queue": "mail",
-            "job": job_id,
+            "jobs": 1,
         }
         wait_until(lambda: queue.counts()["failed"], "the job to fail")
     assert [job.failed_reason for job in queue.page("failed")] == ["cancelled: too late"]
@@ -544,14 +557,13 @@ def test_logs_events_and_orphaned_jobs_are_removed(run: Run, queue: BullQueue, c
     job_id, lost = queue.add({}), queue.add({})
     for row in ("a", "b", "c"):
         queue.log(job_id, row)
-    as_data(run, "clear-logs", "mail", job_id, "--keep", "2")
+    as_data(run, "clear-logs", "mail", job_id, "--keep", "2", "--yes")
     assert queue.logs(job_id) == ["b", "c"]
-    assert "expected a job 7" in run("clear-logs", "mail", "7", code=1)
+    assert "expected a job 7" in run("clear-logs", "mail", "7", "--yes", code=1)
     events = client.xlen(queue.handle.keys["events"])
-    assert as_data(run, "trim-events", "mail", "0") == {"removed": events}
+    assert as_data(run, "trim-events", "mail", "0", "--yes") == {"queue": "mail", "removed": events}
     client.lrem(queue.handle.keys["wait"], 1, lost)
-    assert "use --yes to confirm" in run("remove-orphans", "mail", code=1)
-    assert as_data(run, "remove-orphans", "mail", "--yes") == {"removed": 1}
+    assert as_data(run, "remove-orphans", "mail", "--yes") == {"queue": "mail", "removed": 1}
     assert (queue.job(lost), queue.counts()["wait"]) == (None, 1)
 
 
@@ -571,17 +583,34 @@ def test_a_sweep_requires_yes_and_a_queue_that_exists(run: Run, queue: BullQueue
     assert as_data(run, "sweep", "mail", *folder, "--yes")["deleted"] == 1
 
 
-@pytest.mark.parametrize("command", [["drain", "mail", "--delayed"], ["obliterate", "mail"]], ids=" ".join)
-def test_without_a_terminal_deletion_requires_yes(
-    run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch, command: list[str]
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (["clean", "mail"], "completed jobs of queue mail"),
+        (
+            ["clean", "mail", "--state", "wait", "--grace", "36h"],
+            "wait jobs of queue mail that are older than 1 d 12 h",
+        ),
+        (["remove", "mail", "1"], "1 job of queue mail"),
+        (["manage", "mail", "remove", "1", "2"], "2 jobs of queue mail"),
+        (["manage", "mail", "remove", "--all", "--state", "wait"], "2 jobs of queue mail"),
+        (["clear-logs", "mail", "1", "--keep", "5"], "the log of job 1 of queue mail but its last 5 rows"),
+        (["trim-events", "mail", "10"], "all events of queue mail but the last 10"),
+        (["unschedule", "mail", "a", "b"], "the job schedulers a, b of queue mail"),
+        (["remove-orphans", "mail"], "jobs of queue mail that are in no state"),
+        (["drain", "mail", "--delayed"], "all waiting and delayed jobs of queue mail"),
+        (["obliterate", "mail"], "queue mail with all its jobs"),
+    ],
+)
+def test_without_a_terminal_whatever_deletes_requires_yes(
+    run: Run, queue: BullQueue, client: Redis, monkeypatch: pytest.MonkeyPatch, command: list[str], what: str
 ) -> None:
-    queue.add({})
+    queue.add_many([NewJob({}), NewJob({})])
+    before = {key: client.dump(key) for key in client.scan_iter(f"{queue.handle.keys.prefix}:*")}
     feed(monkeypatch, "yes\n")
-    assert "queue mail" in (said := run(*command, code=1))
-    assert "expected a terminal to ask for confirmation, got none; use --yes to confirm" in said
-    assert queue.counts()["wait"] == 1
-    run(*command, "--yes")
-    assert queue.counts()["wait"] == 0
+    said = run(*command, code=1)
+    assert f"this deletes {what}: expected a terminal to ask for confirmation, got none; use --yes to confirm" in said
+    assert {key: client.dump(key) for key in client.scan_iter(f"{queue.handle.keys.prefix}:*")} == before
 
 
 @pytest.mark.parametrize(("command", "answer"), [("drain", "yes"), ("obliterate", "mail")])
@@ -635,8 +664,14 @@ def test_an_id_that_spells_another_key_is_no_job(run: Run, queue: BullQueue, cli
     others = [key.decode().removeprefix(f"{prefix}:mail:") for key in before]
     ids = [other for other in others if queue.job(other) is None or other == "repeat:daily"]
     assert {"meta", "events", "id", "repeat", "repeat:daily", "de:one", "spark:intake:closed"} <= {*ids}
-    run("remove", "mail", *ids, code=1)
-    for change in (["remove"], ["update", "--data", "2"], ["fail", "--reason", "x"], ["complete"], ["promote"]):
+    run("remove", "mail", *ids, "--yes", code=1)
+    for change in (
+        ["remove", "--yes"],
+        ["update", "--data", "2"],
+        ["fail", "--reason", "x"],
+        ["complete"],
+        ["promote"],
+    ):
         run("manage", "mail", change[0], *ids, *change[1:], code=1)
     run("retry", "mail", *ids, code=1)
     assert kept() == before

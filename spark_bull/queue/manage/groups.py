@@ -10,6 +10,7 @@ import msgpack
 
 from spark_bull.errors import OptionError, encodable, expected
 from spark_bull.model.group_limits import Group
+from spark_bull.model.jobs import QueueLimits
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.manage import verbs
 from spark_bull.queue.manage.limits import given_limits
@@ -85,7 +86,21 @@ def _without_groups(handle: QueueHandle) -> OptionError:
 
 def read_groups(handle: QueueHandle, after: str | None = None) -> Iterator[Group]:
     """The groups that have jobs, or something of their own, a chunk per call, from behind `after` on."""
-    position = b"" if after is None else _digits(after)
+    yield from _read_behind(handle, b"" if after is None else _digits(after))
+
+
+def limits_of_group(handle: QueueHandle, group: str) -> QueueLimits:
+    """The limits of one group. Raises OptionError for a queue that has no groups."""
+    check_groups(handle)
+    found = next(_read_behind(handle, b"%016d" % (int(_digits(group)) - 1)), None)
+    if found is None or found.group != group:
+        return QueueLimits(None, None, None)
+    rest_ms = max(0, found.rests_until - handle.connection.now_ms()) if found.rests_until else 0
+    is_maxed = found.concurrency is not None and found.active >= found.concurrency
+    return QueueLimits(found.concurrency, found.max, found.duration_ms, rest_ms, is_maxed)
+
+
+def _read_behind(handle: QueueHandle, position: bytes) -> Iterator[Group]:
     while True:
         args = {"base": handle.keys.base, "position": position, "limit": GROUPS}
         position, *found = handle.connection.script("read/groups", {name: handle.keys[name] for name in _KEYS}, args)
