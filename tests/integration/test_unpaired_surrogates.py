@@ -143,7 +143,7 @@ def test_services_refuse_such_names_of_queues_when_they_are_created(redis_url: s
         ["add", "mail", f'"{BAD}"'],
         ["counts", BAD],
         ["job", "mail", BAD],
-        ["remove", "mail", BAD],
+        ["remove", "mail", BAD, "--yes"],
         ["--prefix", BAD, "counts", "mail"],
         ["schedule", "mail", BAD, "--every", "1m"],
         ["promote", BAD],
