@@ -25,7 +25,7 @@ _NAMES_OF_QUEUES: Final = {
     "fish": f"({_NAMES})",
     "preamble": {
         # compgen -W would run what a name has in $(…).
-        "bash": f'_spark_bull_queues() {{ {_NAMES} | while IFS= read -r name; do '
+        "bash": f"_spark_bull_queues() {{ {_NAMES} | while IFS= read -r name; do "
         '[[ $name == "$1"* ]] && printf "%s\\n" "$name"; done; }',
         "zsh": f'_spark_bull_queues() {{ compadd -- ${{(f)"$({_NAMES})"}} }}',
     },

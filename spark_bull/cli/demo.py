@@ -56,7 +56,8 @@ DEMO: Final = command(
         type=Path,
         default=Path("node_modules/bullmq"),
         metavar="PATH",
-        help="folder of the Node package bullmq (default: node_modules/bullmq); without it, Spark processes all jobs",
+        help="folder of the Node package bullmq (default: node_modules/bullmq, from `npm install bullmq ioredis`); "
+        "without it, Spark processes all jobs",
     ),
     argument(
         "--picture",

@@ -35,6 +35,14 @@ def test_every_block_runs_or_has_a_reason_not_to() -> None:
     assert {block.language for block in BLOCKS if not reason_not_to_run(block)} == {"python", "sql", "js", "sh"}
 
 
+def test_blocks_of_javascript_begin_with_the_command_that_installs_their_packages() -> None:
+    """BullMQ 6.7 connects by a client that is installed beside it."""
+    for block in (block for block in BLOCKS if block.language == "js"):
+        packages = re.findall(r"""require\(['"]([^.'":]+)['"]\)""", block.text)
+        packages += ["ioredis"] if "bullmq" in packages else []
+        assert block.text.startswith(f"// npm install {' '.join(packages)}\n"), str(block)
+
+
 def test_pages_have_code_in_blocks_only_and_texts_of_notebooks_have_none() -> None:
     """Tests find blocks only, in one form."""
     found = {page.name: loose_code(page.read_text("utf-8")) for page in PAGES}
