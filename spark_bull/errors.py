@@ -174,18 +174,20 @@ class IntakeClosed(SparkBullError):
 
 
 class NotReplicated(SparkBullError):
-    """Too few replicas of Redis have a write, although its jobs were added.
+    """Too few replicas of Redis have a write, although its jobs were added; or too few were connected to begin it.
 
     Parameters:
       message: the message.
       queue: name of the queue.
-      replicas: number of replicas that are known to have it.
+      replicas: number of replicas that are known to have it, or that were connected.
+      was_written: whether the jobs were added.
     """
 
-    def __init__(self, message: str, *, queue: str, replicas: int) -> None:
+    def __init__(self, message: str, *, queue: str, replicas: int, was_written: bool = True) -> None:
         super().__init__(message)
         self.queue = queue
         self.replicas = replicas
+        self.was_written = was_written
 
 
 class JobError(SparkBullError):

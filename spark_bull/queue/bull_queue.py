@@ -157,7 +157,7 @@ class BullQueue:
           OptionError: for a value that is wrong or unknown; nothing was added.
           IntakeClosed: when the queue accepts no jobs.
           QueueFull: when the queue has no room for it, by `max_length`.
-          NotReplicated: when too few replicas have it, by `replicas`; it was added.
+          NotReplicated: when too few replicas have it, by `replicas`; it was added, unless `was_written` is false.
           DialectError: for a property that the queue's dialect lacks.
           ParentError: when the parent is missing, or the job has another one; nothing was added.
         """
@@ -188,7 +188,8 @@ class BullQueue:
           OptionError: for a job that is wrong; jobs before it may have been added.
           IntakeClosed: when the queue accepts no jobs; jobs may have been added before.
           QueueFull: when the queue has no room for the next chunk, by `max_length`; jobs before it were added.
-          NotReplicated: when too few replicas have the jobs, by `replicas`; they were added.
+          NotReplicated: when too few replicas have the jobs, by `replicas`; they were added, unless `was_written` is
+            false.
           DialectError: for a property that the queue's dialect lacks.
           ParentError: when the parent of a job is missing, or the job has another one; all other jobs were added.
         """
@@ -262,9 +263,9 @@ class BullQueue:
         return self._options["chunkSize"], self._options["chunkBytes"]
 
     def _check_replicas(self) -> frozenset[str]:
-        """Returns the primaries of Redis if replicas must have what is added. Raises OptionError for too few."""
+        """Returns the primaries of Redis if replicas must have what is added. Raises NotReplicated."""
         terms = self._replica_terms
-        return check_replicas(self.handle.connection, terms) if terms else frozenset()
+        return check_replicas(self.handle.connection, terms, self.handle.keys.queue) if terms else frozenset()
 
     def _wait_for_replicas(self, primaries: frozenset[str]) -> int | None:
         terms = self._replica_terms

@@ -241,6 +241,17 @@ class Connection:
                     f"queue={queue}"
                 )
 
+    def replication(self, replicas: int = 0) -> Mapping[str, Any]:
+        """Returns INFO about replication. Raises RedisUnavailable while fewer replicas than these are connected."""
+
+        def send(client: redis.Redis) -> Mapping[str, Any]:
+            info: Mapping[str, Any] = client.execute_command("INFO", "replication")
+            if info["connected_slaves"] < replicas:
+                raise redis.ResponseError(f"NOREPLICAS {info['connected_slaves']} of {replicas} are connected")
+            return info
+
+        return self._client.run(send, place=self.home)
+
     def server_info(self, write: bool = False) -> Mapping[str, Any]:
         """Returns INFO, empty without permission for it.
 

@@ -35,7 +35,7 @@ TRANSIENT: Final[Mapping[str, str]] = {
     "READONLY": "is a read-only replica: wait for the end of the fail-over, or give the address of its primary",
     "UNBLOCKED": "has become a replica: wait for the end of the fail-over, or give the address of its primary",
     "MASTERDOWN": "is a replica that has lost its primary",
-    "NOREPLICAS": "rejects writes because too few replicas are connected (min-replicas-to-write)",
+    "NOREPLICAS": "has too few replicas for a write (`replicas`, or min-replicas-to-write)",
     "MISCONF": "rejects writes because it cannot save its data to disk: see its log",
     "BUSY": "is busy running a slow script",
     "CLUSTERDOWN": "is a Redis Cluster that does not serve the slot of the queue",

@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import ConnectionLost, NotReplicated, OptionError
+from spark_bull.errors import ConnectionLost, NotReplicated
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import COLLECT
 from spark_bull.queue.collect.result_ledger import ResultLedger
@@ -96,8 +96,7 @@ class Writer:
             try:
                 queue.add_many(jobs)
                 return
-            except (NotReplicated, ConnectionLost, OptionError):
-                # An OptionError: the new primary has no replica until the old one has started again.
+            except (NotReplicated, ConnectionLost):
                 continue
 
 

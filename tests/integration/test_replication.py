@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,8 +112,8 @@ def test_schedules_and_changes_are_replicated(servers: Servers, prefix: str) -> 
     servers.copy.replicaof("NO", "ONE")
     with pytest.raises(NotReplicated, match=r"got 0. The jobs were changed: don't write again"):
         late.commit()
-    with pytest.raises(OptionError, match="expected `replicas` to be at most 0"):
-        ScheduleSink(options | {"mode": "schedule"}, SCHEDULES)
+    with pytest.raises(NotReplicated, match="expected `replicas` to be at most 0"):
+        ScheduleSink(options | {"mode": "schedule", "retryMs": "0"}, SCHEDULES)
 
 
 def test_a_write_that_too_few_replicas_have_says_so_and_is_not_repeated(servers: Servers, prefix: str) -> None:
@@ -153,19 +154,40 @@ def test_too_few_replicas_are_an_error_before_anything_is_written(
     servers: Servers, client: Redis, redis_url: str, prefix: str
 ) -> None:
     message = r"expected `replicas` to be at most 0, the number of replicas that are connected to Redis at .*, got: 1"
-    with BullQueue("q", url=redis_url, prefix=prefix, replicas=1) as queue, pytest.raises(OptionError, match=message):
-        queue.add({})
-    with pytest.raises(OptionError, match=message):
-        Sink({"url": redis_url, "prefix": prefix, "queue": "q", "replicas": "1"}, ROWS)
+    options = {"prefix": prefix, "queue": "q", "retryMs": "0"}
+    with BullQueue("q", url=redis_url, prefix=prefix, replicas=1, retry_ms=0) as queue:
+        with pytest.raises(NotReplicated, match=message) as raised:
+            queue.add({})
+        assert (raised.value.queue, raised.value.replicas, raised.value.was_written) == ("q", 0, False)
+    with pytest.raises(NotReplicated, match=message):
+        Sink(options | {"url": redis_url, "replicas": "1"}, ROWS)
     assert list(client.scan_iter(f"{prefix}:*")) == []
-    with pytest.raises(OptionError, match=r"to be at most 1, .* got: 2"):
-        Sink({"url": servers.primary.url, "prefix": prefix, "queue": "q", "replicas": "2"}, ROWS)
+    with pytest.raises(NotReplicated, match=r"to be at most 1, .* got: 2"):
+        Sink(options | {"url": servers.primary.url, "replicas": "2"}, ROWS)
+
+
+def test_a_write_waits_for_a_replica_that_restarts(
+    servers: Servers, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    servers.copy.replicaof("NO", "ONE")
+    wait_until(lambda: servers.client.info("replication")["connected_slaves"] == 0, "the replica to be gone")
+    with (
+        caplog.at_level("WARNING", "spark_bull"),
+        ThreadPoolExecutor(1) as pool,
+        BullQueue("q", url=servers.primary.url, prefix=prefix, replicas=1, retry_ms=60_000) as queue,
+    ):
+        added = pool.submit(queue.add_many, [NewJob({})])
+        wait_until(lambda: "too few replicas for a write" in caplog.text or added.done(), "the write to wait")
+        servers.follow()
+        assert added.result().replicas == 1
 
 
 def test_a_primary_that_is_replaced_during_a_write_is_an_error(servers: Servers, prefix: str) -> None:
     with BullQueue("q", url=servers.primary.url, prefix=prefix) as queue:
         terms = ReplicaTerms(1, 60_000)
-        assert check_replicas(queue.handle.connection, terms) == {servers.client.info("replication")["master_replid"]}
+        assert check_replicas(queue.handle.connection, terms, "q") == {
+            servers.client.info("replication")["master_replid"]
+        }
         with pytest.raises(NotReplicated, match="another server has become the primary"):
             wait_for_replicas(queue.handle.connection, queue.handle.keys, terms, {"that of another server"})
 

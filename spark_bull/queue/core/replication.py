@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final, NamedTuple
 
-from spark_bull.errors import NotReplicated, OptionError, SparkBullError
+from spark_bull.errors import NotReplicated, RedisUnavailable, SparkBullError
 from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import Options
 from spark_bull.store.connection import Connection
+from spark_bull.store.errors import code_of
 
 _MARK_TTL_MS: Final = 60_000
 #: What a write of jobs has done.
@@ -33,23 +34,30 @@ def replica_terms_of(options: Options) -> ReplicaTerms | None:
     return ReplicaTerms(options["replicas"], options["replicaTimeoutMs"])
 
 
-def check_replicas(connection: Connection, terms: ReplicaTerms) -> frozenset[str]:
+def check_replicas(connection: Connection, terms: ReplicaTerms, queue: str) -> frozenset[str]:
     """Returns replication ids, before a write: of the primary that has the queue of a connection, or of all primaries.
 
-    Raises OptionError if one has too few replicas.
+    queue: its name, for errors. Waits for replicas as for a lost connection, as one may restart; raises NotReplicated
+    if a primary still has too few.
     """
-    return frozenset(_checked(node, terms) for node in ([connection] if connection.home else connection.primaries()))
+    nodes = [connection] if connection.home else connection.primaries()
+    return frozenset(_checked(node, terms, queue) for node in nodes)
 
 
-def _checked(connection: Connection, terms: ReplicaTerms) -> str:
-    info = connection.call("INFO", "replication")
-    connected = int(info["connected_slaves"])
-    if connected < terms.replicas:
-        raise OptionError(
+def _checked(connection: Connection, terms: ReplicaTerms, queue: str) -> str:
+    try:
+        return str(connection.replication(terms.replicas)["master_replid"])
+    except RedisUnavailable as error:
+        if code_of(error.__cause__ or error) != "NOREPLICAS":
+            raise
+        connected = int(connection.replication()["connected_slaves"])
+        raise NotReplicated(
             f"expected `replicas` to be at most {connected}, the number of replicas that are connected to Redis at "
-            f"{connection.where}, got: {terms.replicas}"
-        )
-    return str(info["master_replid"])
+            f"{connection.where}, got: {terms.replicas}. Nothing was written: check the replicas, and write again",
+            queue=queue,
+            replicas=connected,
+            was_written=False,
+        ) from error
 
 
 def wait_for_replicas(

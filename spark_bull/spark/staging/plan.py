@@ -39,9 +39,9 @@ def check_write(options: Options, *, is_stream: bool) -> int:
 
 
 def primaries_of(options: Options) -> frozenset[str]:
-    """With `replicas`, the replication ids of Redis. Raises OptionError if one has too few replicas."""
+    """With `replicas`, the replication ids of Redis. Raises NotReplicated if a primary has too few replicas."""
     terms = replica_terms_of(options)
-    return check_replicas(Connection(settings_of(options)), terms) if terms else frozenset()
+    return check_replicas(Connection(settings_of(options)), terms, options["queue"] or "") if terms else frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
