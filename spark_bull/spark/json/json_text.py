@@ -1,49 +1,48 @@
 """Converts Arrow columns to JSON text, one column at a time, and validates JSON text.
 
 Types that JSON lacks are converted as by Spark's `to_json` and JavaScript's `JSON.stringify`: times become ISO 8601 in
-UTC with milliseconds, binary becomes base64, NaN and infinities become null.
+UTC with milliseconds (see `times.py`), binary becomes base64, NaN and infinities become null.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, NoReturn
 
-from pyspark.sql.types import VariantVal
-
 from spark_bull.errors import OptionError
+from spark_bull.spark.json.times import date_text, date_texts, time_text, time_texts
 from spark_bull.spark.platform.lazy_arrow import pa, pc, pj
+from spark_bull.spark.platform.variants import variant_encoder
 
 #: Maximum characters of invalid text in an error.
 MAX_SHOWN: Final = 200
 
 _CONTROL_CHARACTERS: Final = r"[\x00-\x1f]"
 _ESCAPED: Final = r'[\x00-\x1f"\\]'
-#: A string, as the first group, or a number that is not finite.
-_NOT_FINITE: Final = re.compile(r'("(?:[^"\\]|\\.)*")|-?(?:inf|nan)')
 _ESCAPED_BYTES: Final = bytes(range(32)) + b'"\\'
 
 
 def to_json(array: pa.Array, field: pa.Field, *, ignore_nulls: bool) -> pa.Array:
     """Converts each value to JSON text; null values stay null.
 
-    array: of any type that `is_encodable` accepts. ignore_nulls: whether to omit null fields of structs.
+    array: of any type that `is_encodable` accepts. ignore_nulls: whether to omit null fields of structs. Raises
+    OptionError for a time that JavaScript can't read, and a VARIANT of too many levels.
     """
     kind = array.type
     if array.null_count == len(array):
         return pa.nulls(len(array), pa.string())
     if is_variant(kind):
-        return _each(array, _variant)
+        return _variants(array, field.name)
     if pa.types.is_struct(kind):
         return _struct(array, ignore_nulls=ignore_nulls)
     if pa.types.is_map(kind):
         return _map(array, ignore_nulls=ignore_nulls)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _list(array, ignore_nulls=ignore_nulls)
-    return _scalar(array)
+    return _scalar(array, field.name)
 
 
 def to_json_arrays(arrays: Sequence[pa.Array], fields: Sequence[pa.Field], *, ignore_nulls: bool) -> pa.Array:
@@ -99,18 +98,16 @@ def is_variant(kind: pa.DataType) -> bool:
     )
 
 
-def _variant(value: dict[str, bytes]) -> str:
+def _variants(array: pa.Array, name: str) -> pa.Array:
     try:
-        text = VariantVal(value["value"], value["metadata"]).toJson()
+        return _each(array, variant_encoder(partial(time_text, name), partial(date_text, name)))
     except RecursionError:
         raise OptionError(
             "expected each VARIANT to have at most some 200 levels, got one with more: write it as STRING, by to_json()"
         ) from None
-    # PySpark writes NaN and infinities, which no JSON has, as Python does.
-    return _NOT_FINITE.sub(lambda found: found[1] or "null", text) if "inf" in text or "nan" in text else text
 
 
-def _scalar(array: pa.Array) -> pa.Array:
+def _scalar(array: pa.Array, name: str) -> pa.Array:
     kind = array.type
     types = pa.types
     if is_text(kind):
@@ -121,12 +118,9 @@ def _scalar(array: pa.Array) -> pa.Array:
         text = pc.cast(array, pa.string())
         return pc.if_else(pc.is_finite(array), text, pa.scalar("null"))
     if types.is_timestamp(kind):
-        utc = pc.cast(pc.floor_temporal(array, unit="millisecond"), pa.timestamp("ms", kind.tz))
-        if kind.tz is not None:
-            text = pc.strftime(pc.cast(utc, pa.timestamp("ms", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
-        else:
-            text = pc.strftime(utc, "%Y-%m-%dT%H:%M:%S")
-        return _join('"', text, '"')
+        return _join('"', time_texts(array, name), '"')
+    if types.is_date32(kind):
+        return _join('"', date_texts(array, name), '"')
     if types.is_temporal(kind):
         return _join('"', pc.cast(array, pa.string()), '"')
     return pc.cast(array, pa.string())
@@ -208,7 +202,7 @@ def _map(array: pa.MapArray, *, ignore_nulls: bool) -> pa.Array:
     kind = array.type
     lists = pc.cast(array, pa.list_(pa.struct([kind.key_field, kind.item_field])))
     keys, items = pc.list_flatten(lists).flatten()
-    names = _scalar(keys)
+    names = _scalar(keys, kind.key_field.name)
     if not is_text(keys.type):
         names = _join('"', pc.replace_substring(names, '"', ""), '"')
     text = to_json(items, kind.item_field, ignore_nulls=ignore_nulls)

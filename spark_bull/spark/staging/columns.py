@@ -9,8 +9,9 @@ from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, String
 
 from spark_bull.errors import OptionError, did_you_mean
 from spark_bull.spark.json.json_text import check_json, is_encodable, is_text, to_json
+from spark_bull.spark.json.times import ms_of
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.lazy_arrow import pa, pc
+from spark_bull.spark.platform.lazy_arrow import pa
 
 
 class ColumnRule(NamedTuple):
@@ -92,8 +93,7 @@ def column_values(
     elif is_json:
         array = to_json(array, batch.schema.field(index), ignore_nulls=ignore_nulls)
     elif pa.types.is_timestamp(kind):
-        whole = pc.floor_temporal(array, unit="millisecond")
-        array = pc.cast(whole, pa.timestamp("ms", kind.tz)).view(pa.int64())
+        array = ms_of(array)
     elif pa.types.is_struct(kind):
         return [value and {name: v for name, v in value.items() if v is not None} for value in array.to_pylist()]
     values: list[Any] = array.to_pylist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.follow_ups import check_bounds, encode_follow_ups
 from spark_bull.spark.dispatch.jobs_column import JobsColumn, jobs_in
 from spark_bull.spark.json.json_text import is_json, to_json
+from spark_bull.spark.json.times import ms_of
 from spark_bull.spark.process.settle.plan import ON, POSTPONING, THEN, SettlePlan
 from spark_bull.spark.process.tokens import read_settle_token
 from spark_bull.spark.staging.queue_rows import QUEUE
@@ -137,13 +137,15 @@ def _postponed(columns: Mapping[str, pa.Array], count: int) -> list[Ending | Non
     given = {name: columns[name] for name in POSTPONING if name in columns and columns[name].null_count < count}
     if not given:
         return [None] * count
+    if "runAt" in given:
+        given["runAt"] = ms_of(given["runAt"])
     rows = zip(*(given[name].to_pylist() if name in given else [None] * count for name in POSTPONING), strict=True)
     return [_ending_of(*row) for row in rows]
 
 
 def _ending_of(
     delay: int | None,
-    run_at: datetime | None,
+    run_at: int | None,
     rate_limit: int | None,
     group_rate_limit: int | None,
     waits_for_children: bool | None,
@@ -155,7 +157,7 @@ def _ending_of(
     if group_rate_limit is not None:
         return Ending("rested", group_rate_limit)
     if run_at is not None:
-        return Ending("delayed until", round(run_at.timestamp() * 1000))
+        return Ending("delayed until", run_at)
     return None if delay is None else Ending("delayed by", max(0, delay))
 
 

@@ -182,21 +182,6 @@ def test_a_column_becomes_the_json_that_python_would_write(
         assert alike(one, other), f"{one!r} for {other!r}"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (datetime(2024, 2, 29, 12, 30, 15, 123456), "2024-02-29T12:30:15.123"),
-        (datetime(1969, 12, 31, 23, 59, 59, 999999), "1969-12-31T23:59:59.999"),
-        (datetime(1, 1, 1), "0001-01-01T00:00:00.000"),
-    ],
-)
-def test_a_time_is_written_in_whole_milliseconds_and_in_utc(value: datetime, text: str) -> None:
-    aware = pa.array([value.replace(tzinfo=timezone.utc)], pa.timestamp("us", "America/New_York"))
-    naive = pa.array([value], pa.timestamp("us"))
-    for array, suffix in ((aware, "Z"), (naive, "")):
-        assert to_json(array, pa.field("t", array.type), ignore_nulls=True).to_pylist() == [f'"{text}{suffix}"']
-
-
 JSON_VALUES = st.recursive(
     st.none()
     | st.booleans()

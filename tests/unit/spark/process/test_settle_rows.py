@@ -6,13 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from spark_bull.options.parse import Options
 from spark_bull.options.table import SETTLE
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.process.settle.plan import SettlePlan, plan_columns
 from spark_bull.spark.process.settle.rows import all_completed, by_queue_and_reader
+from spark_bull.worker.job.ending import Ending
 
 SCHEMA = StructType(
     [StructField(name, StringType()) for name in ("queue", "id", "token", "returnvalue", "error", "stacktrace")]
@@ -63,3 +64,15 @@ def test_rows_that_complete_jobs_are_the_same_by_columns_and_one_by_one(queue: s
 )
 def test_rows_of_other_outcomes_or_claims_are_read_one_by_one(another: dict[str, Any]) -> None:
     assert all_completed(plan_of(None), batch_of([*USUAL, USUAL[0] | {"id": "4"} | another])) is None
+
+
+def test_a_job_is_delayed_until_the_second_of_two_equal_hours() -> None:
+    moment = 1_730_615_400_123  # Half past one, again, in New York.
+    fields = [StructField(name, StringType()) for name in ("queue", "id", "token")]
+    schema = StructType([*fields, StructField("runAt", TimestampType())])
+    kind = pa.timestamp("us", "America/New_York")
+    row = pa.record_batch([pa.array([text]) for text in ("q", "1", f"{ONE}#plain")], ["queue", "id", "token"])
+    batch = row.append_column("runAt", pa.array([moment * 1000 + 999], pa.int64()).view(kind))
+    plan = plan_columns(Options({"queue": None}, frozenset(), {}, SETTLE), schema)
+    (((found,),),) = [by_queue_and_reader(plan, batch).values()]
+    assert found.postponed == Ending("delayed until", moment)
