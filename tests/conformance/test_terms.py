@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_bull.model.jobs import Change, NewJob
-from spark_bull.model.outcomes import Outcomes
+from spark_bull.model.outcomes import Delayed, Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.process.claim import rescue
 from spark_bull.queue.process.service_verbs import Promoted, promote_due
@@ -277,14 +277,41 @@ def test_a_job_that_may_run_once_fails_when_it_stalls(bench: WorkBench) -> None:
     assert (found.stalled_counter, found.opts["attempts"], found.opts["delivery"]) == (1, 1, "at-most-once")
 
 
-def test_a_job_that_was_returned_unstarted_expires(bench: WorkBench) -> None:
+@pytest.mark.parametrize("taker", ["claim", "promoter"])
+@pytest.mark.parametrize("is_seen", [False, True])
+def test_a_job_that_was_returned_unstarted_expires(bench: WorkBench, taker: str, is_seen: bool) -> None:
+    """Also when a promoter has seen that its time came while it was claimed, and when nobody else claims it."""
     (gone,) = bench.add(1, delivery="at-most-once", expire_after_ms=HOUR_MS)
     claim = bench.claim()
-    bench.work(Outcomes(claim.token, unstarted=[gone]))
     later(bench, gone)
-    expire_all(bench)
+    if is_seen:
+        expire_all(bench)
+    bench.work(Outcomes(claim.token, unstarted=[gone]))
+    if taker == "promoter":
+        expire_all(bench)
     fail_unrun(bench)
     assert reasons(bench, [gone]) == ["expired"]
+    assert not bench.client.hexists(bench.handle.keys.job(gone), "expireAt")
+
+
+@pytest.mark.parametrize("kind", ["delayed", "returned"])
+def test_a_job_that_has_started_does_not_expire_when_it_is_claimed_again_and_returned(
+    bench: WorkBench, kind: str
+) -> None:
+    """A promoter has seen its time come while it ran. Bull counts no starts."""
+    (job_id,) = bench.add(1, expire_after_ms=HOUR_MS)
+    claim = bench.claim()
+    later(bench, job_id)
+    expire_all(bench)
+    bench.work(
+        Outcomes(claim.token, delayed=[Delayed(job_id, PAST)])
+        if kind == "delayed"
+        else Outcomes(claim.token, returned=[job_id])
+    )
+    expire_all(bench)
+    bench.work(Outcomes(bench.claim().token, unstarted=[job_id]))
+    expire_all(bench)
+    assert [(job.id, job.deferred_failure) for job in bench.claim().jobs] == [(job_id, None)]
 
 
 @pytest.mark.parametrize("is_over", [False, True])

@@ -1,5 +1,5 @@
--- @include bull/lib: delay_jobs finished_of free_debounce json_text priority_inserts publish save_attempt
--- @include bull/lib: undo_starts waiting_list
+-- @include bull/lib: delay_jobs finished_of forget_expiry free_debounce json_text priority_inserts publish
+-- @include bull/lib: save_attempt undo_starts waiting_list
 -- @include lib: count_finished count_returns drop_missing finished_set group_places jobs_before limited_by
 -- @include lib: outcome_columns priority_of refill_groups release_owned rest_groups settle_alone waiting_again
 -- @include {dialect}/lib: delay_job
@@ -51,7 +51,7 @@ end
 
 -- Jobs that were claimed but not started become what they were before.
 local function put_back(key, base, unstarted, mine)
-  undo_starts(base, unstarted, mine)
+  undo_starts(key, base, unstarted, mine)
   return_jobs(key, base, unstarted, mine)
 end
 
@@ -86,6 +86,7 @@ local function settle_jobs(key, arg, outcomes, now)
   end
   all_failed.flush()
   retry_jobs(key, base, outcomes.retried or {}, mine, lost, left, now)
+  forget_expiry(base, outcomes, mine)
   delay_jobs(key, outcomes.delayed or {}, mine, now)
   put_back(key, base, outcomes.unstarted or {}, mine)
   count_returns(base, outcomes.counted_returns or {}, mine)

@@ -1,9 +1,9 @@
 -- @include bullmq/lib: allow_wrongtype delay_job emit emit_trimmed enqueue_job enqueue_near event_limit family
 -- @include bullmq/lib: finished_of free_and_requeue leave_parent priority_score promote_due_jobs put_first
 -- @include bullmq/lib: rows_to_settle unlink_job wait_for_children
--- @include lib: count_finished count_returns count_up drop_missing finished_set group_places is_written limited_by
--- @include lib: number_texts options_of outcome_columns priority_of refill_groups release_owned rest_groups set_of
--- @include lib: settle_alone waiting_again whole_number
+-- @include lib: count_finished count_returns count_up drop_missing expire_again finished_set group_places is_written
+-- @include lib: limited_by number_texts options_of outcome_columns priority_of refill_groups release_owned rest_groups
+-- @include lib: set_of settle_alone waiting_again whole_number
 
 -- Why a job can't complete, or nil: a child is unfinished, or has failed.
 local function barred_by_children(job_key)
@@ -231,9 +231,10 @@ local function return_jobs(key, arg, returned, mine)
 end
 
 -- Restores a job that was claimed but not started. A job that ran before keeps the time of that start.
-local function undo_start(job_key)
+local function undo_start(key, job_key, id)
   if redis.call('HINCRBY', job_key, 'ats', -1) <= 0 then
     redis.call('HDEL', job_key, 'ats', 'processedOn', 'pb')
+    expire_again(key, job_key, id)
   end
 end
 
@@ -242,7 +243,7 @@ local function put_back(key, arg, unstarted, mine, lost)
   local plain, groups = {}, {}
   for _, id in ipairs(unstarted) do
     local job_key = arg.base .. id
-    if mine[id] and settle_alone(key, arg.base, id, lost, undo_start, job_key) then
+    if mine[id] and settle_alone(key, arg.base, id, lost, undo_start, key, job_key, id) then
       local priority = priority_of(job_key)
       local group = priority > 0 and (groups[priority] or {}) or plain
       group[#group + 1] = id

@@ -1,5 +1,5 @@
 -- @include bull/bull1/lib: announce
--- @include bull/lib: delay_job delay_jobs json_text save_attempt undo_starts waiting_list
+-- @include bull/lib: delay_job delay_jobs forget_expiry json_text save_attempt undo_starts waiting_list
 -- @include lib: count_returns drop_missing group_places insert_near limited_by outcome_columns refill_groups
 -- @include lib: release_owned rest_groups settle_alone waiting_again
 
@@ -61,8 +61,9 @@ local function settle_jobs(key, arg, outcomes, now)
       announce_failed(arg, job)
     end
   end
+  forget_expiry(base, outcomes, mine)
   delay_jobs(key, outcomes.delayed or {}, mine, now)
-  undo_starts(base, outcomes.unstarted or {}, mine)
+  undo_starts(key, base, outcomes.unstarted or {}, mine)
   return_jobs(target, outcomes.unstarted or {}, mine)
   count_returns(base, outcomes.counted_returns or {}, mine)
   return_jobs(target, outcomes.returned or {}, mine)
