@@ -145,12 +145,12 @@ class Dialect(ABC):
     retryable_states: ClassVar[tuple[str, ...]] = ("failed",)
 
     def column_of(self, version: str) -> FeatureColumn:
-        """The column of a version: that of the library in the queue's `meta`, or ''."""
+        """The column of a version: that of the library in the queue's `meta`, or '' if that names none."""
         return self.column
 
-    def has(self, feature: Feature, version: str = "") -> bool:
-        """Whether this dialect has the feature. version: as in `column_of`; '': the newest one."""
-        return self.column_of(version) in HOLDERS[FEATURES[feature].where]
+    def has(self, feature: Feature, version: str | None = None) -> bool:
+        """Whether this dialect has the feature. version: as in `column_of`; None: the newest one."""
+        return (self.column if version is None else self.column_of(version)) in HOLDERS[FEATURES[feature].where]
 
     def require(self, feature: Feature, what: str = "") -> None:
         """Raises DialectError for a dialect without the feature. what: what the user asked for, if that is optional."""

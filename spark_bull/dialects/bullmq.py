@@ -71,7 +71,7 @@ class BullMQ(Dialect):
 
     def column_of(self, version: str) -> FeatureColumn:
         major = _MAJOR.match(version)
-        return "bullmq-5" if major is not None and int(major[1]) < 6 else self.column
+        return "bullmq-5" if major is None or int(major[1]) < 6 else self.column
 
     def counted_states(self, jobs: Mapping[str, int], version: str | None) -> dict[str, str]:
         found = super().counted_states(jobs, version)

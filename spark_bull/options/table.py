@@ -214,7 +214,7 @@ TABLE: Final[tuple[Option, ...]] = (
         "auto",
         EVERYWHERE,
         "version of BullMQ where they differ: the list of jobs of a paused queue, `paused` (5) or `wait` (6), and some "
-        "rules of deduplication ids; `auto` follows `meta.version`, else 6",
+        "rules of deduplication ids; `auto` follows `meta.version`, else 5",
     ),
     Option(
         "mode",
