@@ -272,3 +272,16 @@ def test_a_signal_to_a_process_that_a_processor_has_forked_ends_only_that_proces
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
     jobs = by_n(queue)
     assert [(job.parsed("returnvalue"), job.stalled_counter) for job in jobs] == [(-signal.SIGTERM, 0)] * JOBS
+
+
+@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
+@pytest.mark.parametrize(("concurrency", "kind"), [(1, "leaving"), (2, "leaving"), (2, "leaving, coroutine")])
+def test_a_process_that_a_processor_has_forked_ends_when_it_leaves_the_processor(
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str, concurrency: int, kind: str
+) -> None:
+    leaving = terminated_slot.LEAVING
+    queue.add_many(NewJob({"n": n}) for n in range(len(leaving)))
+    with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, kind):
+        wait_until(lambda: queue.counts()["completed"] == len(leaving), "the jobs to complete")
+    assert [job.parsed("returnvalue") for job in by_n(queue)] == [status for _, status in leaving]
+    assert client.hvals(terminated_slot.starts_key(prefix)) == [b"1"] * len(leaving)

@@ -3,8 +3,9 @@
 endless: jobs do not end by themselves. brief: they end at once, and count how often they have started. state: as
 endless, with a state that is appended to a list when it is closed. poison: as brief, but for the
 payloads POISON and ENDLESS; chunk: the same with one call for the whole chunk, as of a UDF. forking: each job forks a
-process, ends it with SIGTERM, and returns its status. unread: as brief, in a slot whose loop is too late to take the
-result of any job.
+process, ends it with SIGTERM, and returns its status. leaving: each job counts its start, forks a process that leaves
+the processor as LEAVING says for its payload, and returns its status. unread: as brief, in a slot whose loop is too
+late to take the result of any job.
 """
 
 from __future__ import annotations
@@ -34,6 +35,13 @@ from tests.support.forked_process import ForkedProcess
 
 #: The payloads of jobs, with the kinds poison and chunk: the process gets SIGTERM; the job does not end by itself.
 POISON, ENDLESS = {"n": "poison"}, {"n": "endless"}
+#: How processes that jobs of the kind leaving fork leave their processor, by `n`, and their status.
+LEAVING: Sequence[tuple[BaseException | None, int]] = (
+    (None, 0),
+    (SystemExit(), 0),
+    (SystemExit(3), 3),
+    (ValueError("of a fork"), 1),
+)
 
 
 class ChunkRunner(Runner):
@@ -136,6 +144,19 @@ def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> No
         yield "open"
         redis.rpush(closed_key(prefix), "plain")
 
+    def leaving(job: RunningJob) -> int:
+        brief(job)
+        forked = os.fork()
+        if forked:
+            return os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])
+        error, _ = LEAVING[job.data["n"]]
+        if error is not None:
+            raise error
+        return -1
+
+    async def leaving_in_loop(job: RunningJob) -> int:
+        return leaving(job)
+
     @asynccontextmanager
     async def state_in_loop() -> AsyncIterator[str]:
         yield "open"
@@ -147,6 +168,8 @@ def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> No
         "poison": (poison, None),
         "chunk": (poison, None),
         "forking": (forking, None),
+        "leaving": (leaving, None),
+        "leaving, coroutine": (leaving_in_loop, None),
         "unread": (brief, None),
         "state": (endless, state),
         "state, coroutine": (endless_in_loop, state_in_loop),

@@ -29,6 +29,7 @@ from spark_bull.spark.process.tokens import read_settle_token
 from spark_bull.spark.process.udf_transform import INPUT, OUTPUT, UdfTransformation
 from spark_bull.worker.claims.job_signal import retry_until_connected
 from spark_bull.worker.job.bisection import Abandoned, run_bisected
+from spark_bull.worker.job.forks import in_this_process
 from spark_bull.worker.slot.failure_log import FailureLog
 
 log = logging.getLogger("spark_bull")
@@ -120,7 +121,7 @@ class BatchProcessor:
         if isinstance(self._plan.transform, UdfTransformation):
             return self._write(jobs.select(*INPUT), self._plan.transform)
         with sendable_errors():
-            result = checked_frame(self._plan.transform(jobs))
+            result = checked_frame(in_this_process(self._plan.transform, jobs))
         return self._write(result.select(*[name for name in SETTLED_COLUMNS if name in result.columns]))
 
     def _fail_invalid(self, jobs: DataFrame) -> None:

@@ -33,6 +33,7 @@ from spark_bull.threads import DaemonThread
 from spark_bull.worker.job.alarm import RAISE_AGAIN_S, timeout_error
 from spark_bull.worker.job.bisection import Abandoned, run_bisected
 from spark_bull.worker.job.ending import Stated, outcome_of
+from spark_bull.worker.job.forks import in_this_process
 from spark_bull.worker.job.job_options import runs_at_most_once
 from spark_bull.worker.job.job_runner import JobExpired, Result, Runner
 from spark_bull.worker.job.named_runner import NamedRunner
@@ -121,7 +122,8 @@ class FrameRunner(Runner):
     def _outputs(self, jobs: Sequence[RunningJob]) -> list[Output]:
         frame = self._frame(jobs)
         with sendable_errors():
-            result = self._transform(frame if self._payload is None else parsed_payloads(frame, self._payload))
+            given = frame if self._payload is None else parsed_payloads(frame, self._payload)
+            result = in_this_process(self._transform, given)
         outputs = self._settled(jobs, result)
         missing = [job for job in jobs if job.id not in outputs]
         if missing and self._payload is not None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import JobTimeout
+from spark_bull.worker.job.forks import in_this_process
 from spark_bull.worker.job.running_job import RunningJob
 
 #: Interval at which an error is raised again, in case the processor swallowed it.
@@ -54,7 +55,7 @@ def handling_alarms() -> Iterator[None]:
 
 
 def interruptible(jobs: Sequence[RunningJob], limit_ms: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Returns function(*arguments).
+    """Returns function(*arguments); see also `in_this_process`.
 
     In the main thread it raises JobTimeout in the function after `limit_ms` (0: never), and JobCancelled when one of
     these jobs is cancelled, again every second until the function ends. In other threads it does neither.
@@ -62,7 +63,7 @@ def interruptible(jobs: Sequence[RunningJob], limit_ms: int, function: Callable[
     global _jobs, _limit_ms, _deadline
     if get_ident() != _thread_id:
         if not limit_ms or get_ident() != main_thread().ident:
-            return function(*arguments)
+            return in_this_process(function, *arguments)
         with handling_alarms():
             return interruptible(jobs, limit_ms, function, *arguments)
     _jobs = jobs
@@ -70,7 +71,7 @@ def interruptible(jobs: Sequence[RunningJob], limit_ms: int, function: Callable[
         if limit_ms:
             _limit_ms, _deadline = limit_ms, monotonic_s() + limit_ms / 1000 - _TIMER_SLACK_S
             signal.setitimer(signal.ITIMER_REAL, limit_ms / 1000, RAISE_AGAIN_S)
-        return function(*arguments)
+        return in_this_process(function, *arguments)
     finally:
         _jobs = ()
         if limit_ms:

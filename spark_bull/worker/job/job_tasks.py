@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from spark_bull.threads import DaemonThread
 from spark_bull.worker.job.alarm import RAISE_AGAIN_S, timeout_error
+from spark_bull.worker.job.forks import end_fork, generation
 from spark_bull.worker.job.job_runner import JobExpired, Result
 from spark_bull.worker.job.running_job import RunningJob
 
@@ -116,7 +117,10 @@ class JobTasks:
 async def _result_of(job: RunningJob, function: CoroutineFunction) -> Result:
     if job.has_expired:
         return Result(job, None, JobExpired())
+    before = generation()
     try:
-        return Result(job, await function(job), None)
+        result = Result(job, await function(job), None)
     except BaseException as error:
-        return Result(job, None, error)
+        result = Result(job, None, error)
+    end_fork(before, result.error)
+    return result

@@ -13,6 +13,7 @@ from threading import Condition, Lock, get_ident
 from spark_bull.clock import monotonic_s
 from spark_bull.threads import DaemonThread
 from spark_bull.worker.job.alarm import RAISE_AGAIN_S, timeout_error
+from spark_bull.worker.job.forks import in_this_process
 from spark_bull.worker.job.job_runner import JobExpired, JobFunction, Result
 from spark_bull.worker.job.running_job import RunningJob
 
@@ -115,7 +116,7 @@ class JobThreads:
             return Result(call.job, None, error)
         if call.job.has_expired:
             return Result(call.job, None, JobExpired())
-        return Result(call.job, call.function(call.job), None)
+        return Result(call.job, in_this_process(call.function, call.job), None)
 
     def _finish(self, call: _Call, result: Result) -> bool:
         with self._lock:
