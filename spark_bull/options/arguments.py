@@ -50,6 +50,7 @@ class ServerArguments(TypedDict, total=False):
     ssl: bool | None
     call_timeout_ms: int | None
     retry_ms: int | None
+    address_map: Mapping[str, str] | str | None
     redis: Mapping[str, str] | None
     prefix: str | None
     scan_keys: bool | None

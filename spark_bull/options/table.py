@@ -15,6 +15,7 @@ from spark_bull.model.key_sources import key_sources
 from spark_bull.model.limiter import parse_limiter
 from spark_bull.options.values import (
     Parser,
+    addresses,
     backoff,
     choice,
     choose_mode,
@@ -166,6 +167,15 @@ TABLE: Final[tuple[Option, ...]] = (
         20_000,
         EVERYWHERE,
         "how long a call is retried, with exponential backoff, while Redis is unavailable",
+    ),
+    Option(
+        "addressMap",
+        addresses,
+        None,
+        EVERYWHERE,
+        "addresses that the nodes of a cluster or Sentinels announce, and those to connect to instead, as behind NAT: "
+        "`10.0.0.5:6379=127.0.0.1:7001, redis-2=localhost`; without a port, for all ports of the host",
+        "`$SPARK_BULL_ADDRESS_MAP`",
     ),
     Option("prefix", text, DEFAULT_PREFIX, EVERYWHERE, "first part of every key, as in the Node library"),
     Option(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from math import inf
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from spark_bull.errors import OptionError, did_you_mean, encodable, expected
 from spark_bull.model.jobs import STATES
@@ -19,6 +20,9 @@ MAX_SHARDS: Final = 1_024
 
 #: Units of sizes, as those of the command.
 _UNITS: Final = {"b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}
+
+#: Host and port; None: any port, or the same one.
+Address = tuple[str, int | None]
 
 #: parser(name, text) -> value; raises OptionError.
 Parser = Callable[[str, str], Any]
@@ -41,6 +45,28 @@ def secrets(name: str, value: str) -> str:
         return " ".join(json.loads(value))
     except (ValueError, TypeError, RecursionError):
         raise OptionError(f"expected `{name}` to be a list of texts, got something else, which is not shown") from None
+
+
+def addresses(name: str, value: str) -> tuple[tuple[Address, Address], ...]:
+    """Parses pairs of addresses, as `a:1=b:2, c=d` or as JSON."""
+    what = "addresses and those to connect to instead, such as 10.0.0.5:6379=127.0.0.1:7001, redis-2=localhost"
+    try:
+        given = json.loads(value).items() if value.lstrip().startswith("{") else _pairs(value)
+        return tuple((_address(announced), _address(used)) for announced, used in given)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise expected(name, what, value) from None
+
+
+def _pairs(value: str) -> list[list[str]]:
+    return [part.split("=") for part in value.split(",") if part.strip()]
+
+
+def _address(text: str) -> Address:
+    place = text.strip().encode().decode()
+    parts = urlsplit(f"//{place}")
+    if not parts.hostname or parts.netloc != place or "@" in place or parts.port == 0:
+        raise ValueError(text)
+    return parts.hostname, parts.port
 
 
 def shards(name: str, value: str) -> int | str:

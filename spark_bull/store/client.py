@@ -126,8 +126,9 @@ class RetryingClient:
         if code_of(error) in _REPLACED:
             # A new connection may reach the new primary.
             self._servers.close()
-        ours = translated(error, self._settings, what, was_reached=self._reached)
-        if self._reached and is_unknown_host(error):
+        announced = self._servers.announced_in(str(error))
+        ours = translated(error, self._settings, what, was_reached=self._reached, announced=announced)
+        if self._reached and not announced and is_unknown_host(error):
             # The name was resolved before, so the name service is unavailable.
             ours = RedisUnavailable(str(ours))
         self._is_lost |= isinstance(ours, RedisUnavailable)

@@ -90,11 +90,12 @@ def is_denied(error: BaseException) -> bool:
 
 
 def translated(
-    error: redis.RedisError, settings: RedisSettings, what: str, *, was_reached: bool = False
+    error: redis.RedisError, settings: RedisSettings, what: str, *, was_reached: bool = False, announced: str = ""
 ) -> SparkBullError:
     """Translates an error of redis-py. The message never contains secrets of the URL.
 
-    what: what was sent. was_reached: whether Redis has answered before, so that its address is right.
+    what: what was sent. was_reached: whether Redis has answered before, so that its address is right. announced: the
+    address that failed, if a server has announced it and it was never reached.
     """
     where, code = settings.where, code_of(error)
     if isinstance(error, (exceptions.AuthenticationError, exceptions.AuthorizationError)):
@@ -108,6 +109,11 @@ def translated(
             said = f"slot {error.slot_id} to {error.host}:{error.port}"
         return RedisUnavailable(f"Redis at {where} {TRANSIENT[code]} ({said})")
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
+        for cause in _with_causes(error):
+            if said := tls_message(cause, settings.where):
+                return ConnectionLost(said)
+        if announced:
+            return _announced(error, settings, announced)
         return _unreachable(error, settings, "" if was_reached else hint(settings) + _of_tls(error, settings))
     if unknown := _UNKNOWN_COMMAND.search(str(error)):
         name = unknown[1] or "of a script"
@@ -140,11 +146,23 @@ def _unreachable(error: redis.RedisError, settings: RedisSettings, advice: str) 
             f"expected Redis at {settings.where}, but its host is unknown: {first_line(error)}: check "
             f"{'`url`' if not settings.assumed else 'the name'}{advice}"
         )
-    for cause in _with_causes(error):
-        if said := tls_message(cause, settings.where):
-            return ConnectionLost(said)
-    tried = f" within {settings.retry_ms / 1000:g} s of trying" if settings.retry_ms else ""
-    return RedisUnavailable(f"expected Redis at {settings.where}, got none{tried}: {first_line(error)}{advice}")
+    return RedisUnavailable(
+        f"expected Redis at {settings.where}, got none{_tried(settings)}: {first_line(error)}{advice}"
+    )
+
+
+def _announced(error: redis.RedisError, settings: RedisSettings, address: str) -> ConnectionLost:
+    is_unknown = is_unknown_host(error)
+    problem = "but its host is unknown here" if is_unknown else f"got none{_tried(settings)}"
+    return (ConnectionLost if is_unknown else RedisUnavailable)(
+        f"expected a server at {address}, the address that was announced at {settings.where}, {problem}: "
+        f"{first_line(error)}; let the server announce an address that can be reached from here "
+        "(cluster-announce-ip, sentinel announce-ip), or map it with the option `addressMap`"
+    )
+
+
+def _tried(settings: RedisSettings) -> str:
+    return f" within {settings.retry_ms / 1000:g} s of trying" if settings.retry_ms else ""
 
 
 def _of_tls(error: redis.RedisError, settings: RedisSettings) -> str:

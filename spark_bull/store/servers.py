@@ -6,6 +6,7 @@ plain clients of the nodes, whose replies are read without conversions.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import redis
 from redis.crc import key_slot
@@ -34,6 +36,9 @@ T = TypeVar("T")
 #: A map of slots that is younger is not read again, as many threads may find it outdated at once.
 _YOUNG_S: Final = 0.2
 _SLOTS: Final = 16_384
+_PORT: Final = 6379
+#: What a node announces that does not know its host.
+_UNKNOWN: Final = (None, b"", b"?")
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,9 @@ class Servers:
         self._found_at = float("-inf")
         self._slots: _Slots | None = None
         self._turn = 0
+        #: Addresses that servers have announced, by their URLs, until they are reached: where to connect, and which.
+        self._announced: dict[str, tuple[str, str]] = {}
+        self._reached: set[str] = set()
         self._primary = self._given[0]
         if self._sentinels is None:
             # Checks the settings.
@@ -120,6 +128,13 @@ class Servers:
         """The primaries of a cluster in the order of their addresses, else the one server."""
         return [Node(url) for url in (sorted(set(self._slots.urls)) if self._slots else [self._primary])]
 
+    def announced_in(self, text: str) -> str:
+        """The announced address that was never reached, and that an error names; '' if there is none."""
+        for address, announced in list(self._announced.values()):
+            if re.search(rf"(?<![\w.:-]){re.escape(address)}(?!\d)", text):
+                return announced
+        return ""
+
     def close(self) -> None:
         """Closes the connections that are not in use; other threads may use the rest."""
         for client in list(self._clients.values()):
@@ -131,7 +146,7 @@ class Servers:
             if monotonic_s() - self._found_at < _YOUNG_S:
                 return
             if self._sentinels is not None:
-                self._primary = at_address(self._settings.url, *self._ask(self._sentinels.service))
+                self._primary = self._url_at(*self._ask(self._sentinels.service))
                 check_version(self._settings, self._primary, _hello(self._client(self._primary)))
             elif self._slots is not None or (found := self._find_primary()) is None:
                 if self._settings.url.startswith("unix:"):
@@ -169,9 +184,22 @@ class Servers:
         ranges = raw_reply(client, ("CLUSTER", "SLOTS"))
         return [
             # A node that does not know its address says nothing about it.
-            (int(first), int(last), at_address(self._settings.url, host.decode() if host else asked, int(port)))
+            (int(first), int(last), self._url_at(host.decode() if host not in _UNKNOWN else asked, int(port)))
             for first, last, (host, port, *_), *_ in ranges
         ]
+
+    def _url_at(self, host: str, port: int) -> str:
+        """The URL of a server whose address was announced, as `addressMap` maps it."""
+        known = dict(self._settings.addresses)
+        to_host, to_port = known.get((host.lower(), port)) or known.get((host.lower(), None)) or (host, None)
+        address = f"{to_host}:{to_port or port}"
+        url = at_address(self._settings.url, to_host, to_port or port)
+        given = [(one.hostname, one.port or _PORT) for one in map(urlsplit, self._given)]
+        if url not in self._reached and (to_host, to_port or port) not in given:
+            announced = f"{host}:{port}"
+            said = announced if address == announced else f"{address}, to which `addressMap` maps {announced}"
+            self._announced[url] = address, said
+        return url
 
     def _each(self, urls: Sequence[str], ask: Callable[[redis.Redis], T]) -> Iterator[tuple[str, T]]:
         """The answers of the servers that can be reached, with their URLs. Raises the last error if none can."""
@@ -214,10 +242,8 @@ class Servers:
     def _client(self, url: str) -> redis.Redis:
         if url not in self._clients:
             client = new_client(self._settings, url)
-            if self._may_be_replaced:
-                arguments = client.connection_pool.connection_kwargs
-                prepare = arguments["redis_connect_func"]
-                arguments["redis_connect_func"] = partial(self._on_connect, url, prepare)
+            arguments = client.connection_pool.connection_kwargs
+            arguments["redis_connect_func"] = partial(self._on_connect, url, arguments["redis_connect_func"])
             self._clients[url] = client
         return self._clients[url]
 
@@ -233,10 +259,12 @@ class Servers:
         replica, which answers reads, or as a primary that nobody replicates.
         """
         prepare(connection)
+        self._reached.add(url)
+        self._announced.pop(url, None)
         if not self._may_be_replaced:
             return
         if self._sentinels is not None:
-            primary = at_address(self._settings.url, *self._ask(self._sentinels.service))
+            primary = self._url_at(*self._ask(self._sentinels.service))
         else:
             connection.send_command("HELLO")
             said = _said(partial(connection.read_response, disable_decoding=True))

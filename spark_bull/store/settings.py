@@ -10,9 +10,11 @@ from urllib.parse import parse_qs, urlsplit
 from spark_bull.errors import ENCODABLE, OptionError
 from spark_bull.options.parse import Options
 from spark_bull.options.urls import check_url, urls_of, without_secrets
+from spark_bull.options.values import Address, addresses
 
 URL_VARIABLE: Final = "SPARK_BULL_URL"
 PASSWORD_VARIABLE: Final = "SPARK_BULL_PASSWORD"
+ADDRESS_MAP_VARIABLE: Final = "SPARK_BULL_ADDRESS_MAP"
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class RedisSettings:
     """Connection settings. Picklable; the repr contains no secrets.
 
     assumed: whether no address was given. scan_keys: whether all keys are scanned to find queues.
+    addresses: those that servers announce, and those to connect to instead.
     """
 
     url: str = field(repr=False)
@@ -30,6 +33,7 @@ class RedisSettings:
     extra: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     assumed: bool = False
     scan_keys: bool = True
+    addresses: tuple[tuple[Address, Address], ...] = ()
     where: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
@@ -70,7 +74,15 @@ def settings_of(options: Options) -> RedisSettings:
         extra,
         assumed,
         options["scanKeys"],
+        _addresses_of(options),
     )
+
+
+def _addresses_of(options: Options) -> tuple[tuple[Address, Address], ...]:
+    if options["addressMap"] is not None:
+        found: tuple[tuple[Address, Address], ...] = options["addressMap"]
+        return found
+    return addresses(f"${ADDRESS_MAP_VARIABLE}", os.environ.get(ADDRESS_MAP_VARIABLE, ""))
 
 
 #: Options that require host and port, and how to specify them in a URL.
@@ -95,6 +107,7 @@ def resolved(options: Options) -> Options:
     """Adds the values of environment variables, which other processes, such as executors, may not have."""
     settings = settings_of(options)
     values = {**options.values, "url": settings.url, "shardUrls": None, "password": settings.password}
+    values["addressMap"] = settings.addresses
     # The URL now includes host, port, db and ssl, and the password is final, even if there is none.
     given = (options.given - {"host", "port", "shardUrls", *_IN_URL}) | {"password"}
     return replace(options, values=values, given=given if settings.assumed else given | {"url"})

@@ -47,6 +47,10 @@ class ShardServers:
         """The primary of each server, in their order."""
         return [node for number in range(len(self._servers)) for node in self._found(number).primaries()]
 
+    def announced_in(self, text: str) -> str:
+        """See `Servers.announced_in`."""
+        return next(filter(None, (servers.announced_in(text) for servers in self._servers)), "")
+
     def close(self) -> None:
         """Closes the connections that are not in use."""
         for servers in self._servers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import signal
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
 from spark_bull.cli import main
 from spark_bull.errors import ConnectionLost, OptionError, RedisUnavailable
 from spark_bull.options.parse import Options, parse_options
-from spark_bull.options.table import COLLECT, QUEUE
+from spark_bull.options.table import COLLECT, QUEUE, READ
 from spark_bull.prometheus.collect import Export, collect
 from spark_bull.queue.core.handle import opening
 from spark_bull.queue.manage.manage import remove
@@ -25,7 +26,7 @@ from spark_bull.queue.monitor.find import find_queues, workers
 from spark_bull.queue.monitor.keyspace import scan_keys
 from spark_bull.services.collector import Collector
 from spark_bull.store.connection import Connection
-from spark_bull.store.settings import RedisSettings
+from spark_bull.store.settings import RedisSettings, resolved, settings_of
 from spark_bull.store.steps import Steps, run_together
 from tests.support.access import rules
 from tests.support.passing_state import is_cluster_ready
@@ -51,6 +52,42 @@ def queues(cluster: RedisCluster, prefix: str) -> list[BullQueue]:
     """A queue per name; each is opened with the address of another node."""
     urls = [server.url for server in cluster.primaries]
     return [BullQueue(name, url=urls[n % 3], prefix=prefix, protocol="bullmq") for n, name in enumerate(NAMES)]
+
+
+def test_an_announced_address_that_is_not_known_here_is_named_at_once_and_can_be_mapped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As behind NAT. The node itself answers; its name is that of the network in which it is."""
+    with RedisCluster(1, config={"cluster-announce-ip": "node-1.invalid"}) as cluster:
+        port = cluster.primaries[0].port
+        options = {"prefix": "{p}", "url": cluster.url, "retry_ms": DAY_MS}
+        for mapped, named in (
+            ({}, f"node-1.invalid:{port}"),
+            (
+                {"node-1.invalid": "far.invalid"},
+                f"far.invalid:{port}, to which `addressMap` maps node-1.invalid:{port}",
+            ),
+            ({"node-1.invalid:1": "127.0.0.1", "NODE-1.invalid": "far.invalid:5"}, "far.invalid:5, to which"),
+        ):
+            message = (
+                f"expected a server at {re.escape(named)}.* was announced at {cluster.url}, .* host is unknown here"
+            )
+            with pytest.raises(ConnectionLost, match=message):
+                BullQueue("q", **options, address_map=mapped)
+        with pytest.raises(ConnectionLost, match=r"127.0.0.1:1, to which .* got none: .* map it with the option"):
+            BullQueue("q", **options | {"retry_ms": 0}, address_map="node-1.invalid=127.0.0.1:1")
+        mapped = {f"node-1.invalid:{port}": "127.0.0.1", "node-1.invalid": "far.invalid"}
+        with BullQueue("q", **options, address_map=mapped) as queue:
+            assert queue.add({}) == "1"
+        monkeypatch.setenv("SPARK_BULL_ADDRESS_MAP", "node-1.invalid=127.0.0.1")
+        read = resolved(parse_options({"url": cluster.url, "retryMs": "0"}, READ))
+        assert main(["--url", cluster.url, "--prefix", "{p}", "counts", "q"]) == 0
+        monkeypatch.delenv("SPARK_BULL_ADDRESS_MAP")
+        # An executor does not have the variable.
+        assert Connection(settings_of(pickle.loads(pickle.dumps(read)))).call("EXISTS", "{p}:q:wait") == 1
+        cluster.primaries[0].kill()
+        with pytest.raises(RedisUnavailable, match="got none: "):
+            Connection(settings_of(read)).call("EXISTS", "{p}:q:wait")
 
 
 def test_each_node_leads_to_all_queues(cluster: RedisCluster, queues: list[BullQueue], prefix: str) -> None:

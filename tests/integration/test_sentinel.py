@@ -58,6 +58,15 @@ def test_a_primary_that_becomes_a_replica_is_left_at_once(tmp_path: Path) -> Non
         wait_until(lambda: queue.counts()["completed"] == 2, "the job of the new primary")
 
 
+def test_the_address_that_sentinels_announce_can_be_mapped(tmp_path: Path) -> None:
+    with sentinels(tmp_path) as servers:
+        announced = f"127.0.0.1:{servers.primary.port}"
+        with pytest.raises(ConnectionLost, match=f"127.0.0.1:1, to which `addressMap` maps {announced}, .*got none: "):
+            BullQueue("mail", url=servers.url, address_map={announced: "127.0.0.1:1"}, retry_ms=0)
+        with BullQueue("mail", url=servers.url, address_map={announced: "localhost"}) as queue:
+            assert queue.add({}) == "1"
+
+
 @pytest.mark.parametrize("kind", ["sentinel", "list"])
 def test_an_idle_connection_is_not_opened_again_to_a_server_that_is_no_longer_the_primary(
     kind: str, tmp_path: Path, own_redis: Callable[..., EmbeddedRedis]

@@ -75,6 +75,10 @@ def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
         ("backoff", '"500"', "ms, or a JSON object with type and delay"),
         ("backoff", "[1]", "ms, or a JSON object with type and delay"),
         ("removeOnFail", "all", "true, false, a count, or an object"),
+        *[
+            ("addressMap", text, "addresses and those")
+            for text in ("a", "a=b=c", "a=", "=b", "a=b:x", "a=b:0", '{"a": 1}')
+        ],
         ("opts", "[]", "a JSON object"),
         ("opts", "{", "a JSON object"),
     ],
