@@ -20,18 +20,10 @@ from spark_bull.queue.dispatch.writes import advance_all
 from spark_bull.queue.manage.sweep import SWEEP_AFTER_MS
 
 
-def _run(action: Callable[[BullQueue], None]) -> Callable[[Namespace], Output]:
-    def run(args: Namespace) -> Output:
-        action(existing_queue(args))
-        return {"done": args.command, "queue": args.queue}
-
-    return run
-
-
 def _run_for(
     of_queue: Callable[[BullQueue], None], of_group: Callable[[BullQueue, str], None]
 ) -> Callable[[Namespace], Output]:
-    """The same for a queue and for one of its groups."""
+    """What a command does with a queue, or with one of its groups."""
 
     def run(args: Namespace) -> Output:
         queue = existing_queue(args)
@@ -42,6 +34,11 @@ def _run_for(
         return {"done": args.command, "queue": args.queue, "group": args.group}
 
     return run
+
+
+def _close_intake(args: Namespace) -> Output:
+    existing_queue(args).close_intake()
+    return {"done": args.command, "queue": args.queue}
 
 
 def _open_intake(args: Namespace) -> Output:
@@ -149,7 +146,7 @@ MANAGE: Final = (
         "close-intake",
         "let a queue accept no jobs from Spark and this command; workers go on",
         "close-intake mail",
-        _run(BullQueue.close_intake),
+        _close_intake,
     ),
     command("open-intake", "let a queue accept jobs again", "open-intake mail", _open_intake),
     *CHANGE,
