@@ -125,10 +125,10 @@ PLANTED: Final = [
         (RESULTS,),
     ),
     Planted(
-        "jobs that are due in this very ms are not promoted",
+        "one call promotes all jobs that are due",
         "lua/bullmq/lib/promote_due_jobs.lua",
-        "(now + 1) * 4096 - 1",
-        "now * 4096 - 1",
+        "(now + 1) * 4096 - 1, 'LIMIT', 0, limit)",
+        "(now + 1) * 4096 - 1)",
         ("integration/test_promoter.py", WORK),
     ),
     Planted(
@@ -199,7 +199,7 @@ PLANTED: Final = [
         "lua/bullmq/lib/release_parent.lua",
         "  if delay > 0 then",
         "  if false then",
-        ("conformance/test_parents.py", "conformance/test_flows.py"),
+        ("interop/test_flows_with_node.py",),
     ),
     Planted(
         "a slice of a list at its old end removes the newest jobs",
@@ -213,7 +213,7 @@ PLANTED: Final = [
         "dialects/backoff.py",
         "(2**attempts_made - 1) * delay",
         "(2**attempts_made) * delay",
-        ("unit/dialects", WORK),
+        ("unit/worker/job/test_outcome_policy.py",),
     ),
     Planted(
         "a rule for an error without retries is ignored",
