@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from spark_bull.errors import encodable, expected
+from spark_bull.errors import OptionError, encodable, expected
 
 DEFAULT_PREFIX = "bull"
 
@@ -92,6 +92,8 @@ class QueueKeys:
     def __post_init__(self) -> None:
         if not isinstance(self.queue, str):
             raise expected("queue", "the name of a queue", self.queue)
+        if not self.queue:
+            raise OptionError("expected `queue` to be the name of a queue, got an empty one")
         encodable("queue", self.queue)
         encodable("prefix", self.prefix)
 

@@ -47,6 +47,9 @@ SHARED_VERBS: Final = frozenset(
     {"claimed", "start", "extend", "relock", "log", "update_data", "cancel", "free_deduplication", "remove_orphans"}
 )
 
+#: Actions that put a job with a priority into `prioritized`, where BullMQ 3 never looks.
+_BY_PRIORITY: Final = ("promote", "prioritize")
+
 KeyKind = Literal["list", "zset", "set"]
 
 
@@ -143,6 +146,9 @@ class Dialect(ABC):
     deduplication_members: ClassVar[frozenset[str]] = frozenset()
     #: The states from which a finished job can be retried.
     retryable_states: ClassVar[tuple[str, ...]] = ("failed",)
+    #: Of a queue of an older library than those of the dialect: its version, and what shows it.
+    version: str | None = None
+    older: str = ""
 
     def column_of(self, version: str) -> FeatureColumn:
         """The column of a version: that of the library in the queue's `meta`, or '' if that names none."""
@@ -168,10 +174,29 @@ class Dialect(ABC):
         except KeyError:
             raise DialectError(f"expected a state of {self.name} ({', '.join(self.states)}), got: {state!r}") from None
 
-    def check_queue(self, queue: str) -> None:
-        """Raises OptionError for a queue name that the Node library refuses."""
-        if not queue:
-            raise OptionError("expected `queue` to be the name of a queue, got an empty one")
+    def allows(self, queue: str) -> bool:
+        """Whether the Node library takes a queue of this name."""
+        return True
+
+    def check_work(self, queue: str) -> None:
+        """Raises OptionError or DialectError for a queue whose jobs can be inspected, collected and managed only."""
+        if self.older:
+            raise self._too_old(
+                f"expected queue {queue} to be one of BullMQ 5 or 6, as jobs added or run could be lost"
+            )
+        if not self.allows(queue):
+            raise OptionError(f"expected `queue` without ':' (BullMQ refuses it), got: {queue!r}")
+
+    def check_action(self, action: str) -> None:
+        """Raises DialectError for an action that could lose the job."""
+        if self.older and action in _BY_PRIORITY:
+            raise self._too_old(f"expected no action {action} in a queue of BullMQ 3 or 4, as its job could be lost")
+
+    def _too_old(self, what: str) -> DialectError:
+        return DialectError(
+            f"{what}, but {self.older}: open the queue with BullMQ 5 or 6, or set `bullmqVersion` if all of its "
+            "programs have these; its jobs can be inspected, collected and managed"
+        )
 
     def event_channels(self, keys: QueueKeys) -> EventChannels:
         """The channels of a queue's events, in a dialect that has no stream of events."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from spark_bull.dialects.backoff import bullmq_exponential_ms
@@ -80,10 +81,8 @@ class BullMQ(Dialect):
             del found["paused"]
         return found
 
-    def check_queue(self, queue: str) -> None:
-        super().check_queue(queue)
-        if ":" in queue:
-            raise OptionError(f"expected `queue` without ':' (BullMQ refuses it), got: {queue!r}")
+    def allows(self, queue: str) -> bool:
+        return ":" not in queue
 
     def check_job_id(self, job_id: str) -> None:
         super().check_job_id(job_id)
@@ -212,6 +211,14 @@ class BullMQ(Dialect):
             "lifo": bool(opts.get("lifo")),
             "deduplication_id": deduplication.get("id") if isinstance(deduplication, dict) else None,
         }
+
+
+@dataclass(frozen=True)
+class OldBullMQ(BullMQ):
+    """BullMQ 3 or 4. BullMQ 3 keeps jobs with a priority elsewhere, and both count attempts in another field."""
+
+    version: str
+    older: str
 
 
 def _stored(opts: Mapping[str, Any]) -> dict[str, Any]:

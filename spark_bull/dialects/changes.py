@@ -111,6 +111,7 @@ def action_of(dialect: Dialect, name: str) -> Action:
         raise OptionError(
             f"expected `action` to be one of {', '.join(ACTIONS)}, got: {name!r}{did_you_mean(name, ACTIONS)}"
         ) from None
+    dialect.check_action(name)
     if action.feature is not None:
         dialect.require(action.feature, f"action {name} for a queue of {dialect.name}")
     return action

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,7 +11,7 @@ from typing import Final
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.bull import Bull
 from spark_bull.dialects.bull1 import Bull1
-from spark_bull.dialects.bullmq import BullMQ
+from spark_bull.dialects.bullmq import BullMQ, OldBullMQ
 from spark_bull.errors import DialectError, QueueDamaged
 from spark_bull.keys import QueueKeys
 from spark_bull.store.connection import Connection
@@ -20,6 +21,10 @@ log = logging.getLogger("spark_bull")
 
 DIALECTS: Final[dict[str, Dialect]] = {d.name: d for d in (Bull1(), Bull(), BullMQ())}
 FALLBACK: Final = "bullmq"
+#: The version of a queue whose keys show that its BullMQ is old.
+_OLD: Final = "bullmq:3 or 4"
+#: Queues of old libraries that this process has logged.
+_told: Final[set[QueueKeys]] = set()
 
 #: Keys that only BullMQ has, and their types; a job of another dialect can have such an id, but is a HASH.
 _BULLMQ_KEYS: Final = {"events": b"stream", "marker": b"zset", "prioritized": b"zset", "pc": b"string"}
@@ -51,7 +56,18 @@ def found_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dia
 
 
 def _found(keys: QueueKeys, protocol: str, *, guesses: bool) -> Steps[Dialect | None]:
-    return (yield from (_detected(keys, guesses=guesses) if protocol == "auto" else _checked(keys, protocol)))
+    signs = yield from _look(keys)
+    if protocol == "auto":
+        dialect = yield from _detected(keys, signs, guesses=guesses)
+    else:
+        dialect = yield from _checked(keys, signs, protocol)
+    if dialect is not DIALECTS["bullmq"]:
+        return dialect
+    old = yield from _older(keys, signs)
+    if old is not None and keys not in _told:
+        _told.add(keys)
+        log.warning("queue %s is one of BullMQ 3 or 4, to which no jobs are added: %s", keys.queue, old.older)
+    return old or dialect
 
 
 def _fallback(keys: QueueKeys) -> Dialect:
@@ -59,8 +75,7 @@ def _fallback(keys: QueueKeys) -> Dialect:
     return DIALECTS[FALLBACK]
 
 
-def _detected(keys: QueueKeys, *, guesses: bool) -> Steps[Dialect | None]:
-    signs = yield from _look(keys)
+def _detected(keys: QueueKeys, signs: _Signs, *, guesses: bool) -> Steps[Dialect | None]:
     possible = _possible((yield from _evidence(keys, signs, is_enough=lambda found: len(_possible(found)) == 1)))
     if len(possible) == 1:
         return DIALECTS[next(iter(possible))]
@@ -92,11 +107,13 @@ def _possible(found: Sequence[_Evidence]) -> frozenset[str]:
 
 def checked_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dialect:
     """The dialect of this name. Raises DialectError when the queue's keys can't belong to it."""
-    return run(connection, _checked(keys, protocol))
+    found = run(connection, _found(keys, protocol, guesses=False))
+    assert found is not None
+    return found
 
 
-def _checked(keys: QueueKeys, protocol: str) -> Steps[Dialect]:
-    for shown in (yield from _all_evidence(keys)):
+def _checked(keys: QueueKeys, signs: _Signs, protocol: str) -> Steps[Dialect]:
+    for shown in (yield from _evidence(keys, signs)):
         if protocol not in shown.by:
             found = " or ".join(sorted(shown.by))
             raise DialectError(
@@ -136,7 +153,9 @@ class _Evidence:
 
 @dataclass(frozen=True)
 class _Signs:
-    """Values in Redis by which dialects differ. `samples`: ids of some waiting and active jobs."""
+    """Values in Redis by which dialects differ. `samples`: ids of some waiting and active jobs, `finished`: ids of the
+    newest finished ones.
+    """
 
     open_write: bytes | None
     meta: tuple[bytes | None, ...]
@@ -144,6 +163,7 @@ class _Signs:
     bull_like: bool
     exists: bool
     samples: tuple[bytes, ...]
+    finished: tuple[bytes, ...]
 
 
 def _look(keys: QueueKeys) -> Steps[_Signs]:
@@ -159,10 +179,14 @@ def _look(keys: QueueKeys) -> Steps[_Signs]:
             ("LINDEX", keys["active"], 0),
             ("LINDEX", keys["paused"], 0),
             ("ZRANGE", keys["delayed"], 0, 0),
+            ("ZRANGE", keys["completed"], -1, -1),
+            ("ZRANGE", keys["failed"], -1, -1),
             *(("TYPE", keys[name]) for name in typed),
         ]
     )
-    open_writes, meta, stalled_check, others, newest, next_one, active, paused, delayed, *types = replies
+    open_writes, meta, stalled_check, others, newest, next_one, active, paused, delayed, completed, failed, *types = (
+        replies
+    )
     return _Signs(
         open_writes[0] if open_writes else None,
         tuple(meta or ()),
@@ -170,7 +194,28 @@ def _look(keys: QueueKeys) -> Steps[_Signs]:
         bool(stalled_check),
         bool(others),
         tuple(sample for sample in (newest, next_one, active, paused, *(delayed or ())) if sample),
+        (*(completed or ()), *(failed or ())),
     )
+
+
+def _older(keys: QueueKeys, signs: _Signs) -> Steps[OldBullMQ | None]:
+    """What shows that a queue of BullMQ is one of BullMQ 3 or 4, of which few name themselves in `meta`."""
+    version = (signs.meta[0] or b"").decode("utf-8", "replace")
+    if version:
+        is_old = re.match(r"bullmq:[1-4]\.", version)
+        return OldBullMQ(version, f"its `meta.version` is {version}") if is_old else None
+    shown, jobs = "", (*signs.finished, *signs.samples)
+    counters = yield from readable([("HMGET", keys.base.encode() + job, "ats", "attemptsMade") for job in jobs])
+    for job, (started, old) in zip(jobs, (found or (None, None) for found in counters), strict=True):
+        if started is not None:
+            return None
+        if old is not None:
+            shown = f"its job {job.decode('utf-8', 'replace')} has counted its attempts as BullMQ 3 and 4 do"
+    if signs.types["priority"] == b"zset":
+        shown = shown or "it has a key `priority`"
+    elif any(sample.startswith(b"0:") for sample in signs.samples):
+        shown = shown or "its waiting jobs have the marker of BullMQ 3 and 4"
+    return OldBullMQ(_OLD, shown) if shown else None
 
 
 def _all_evidence(keys: QueueKeys) -> Steps[list[_Evidence]]:

@@ -75,6 +75,7 @@ class BaseWorker:
         self.handle: QueueHandle = self.handles[0]
         for handle in self.handles:
             handle.dialect.check_options(options)
+            handle.dialect.check_work(handle.keys.queue)
         check_guards(options, guards)
         self.id = uuid4().hex[:12]
         # A promoter looks for losses, too.

@@ -17,10 +17,9 @@ from spark_bull.dialects.registry import found_dialect
 from spark_bull.errors import DialectError, QueueDamaged
 from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import Options
-from spark_bull.payloads.policy import policy_of
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.discovery import EVERYTHING, Horizon
-from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.core.handle import QueueHandle, handle_of
 from spark_bull.queue.monitor.find import is_glob, select_queues, warn_of_missing
 from spark_bull.queue.shards.layout import Spread, given_queues
 from spark_bull.services.damaged_queues import DamagedQueues
@@ -208,9 +207,7 @@ class Collector:
             return None
         if dialect is None:
             return None
-        dialect.check_queue(keys.queue)
-        version, payloads = self._options["bullmqVersion"], policy_of(self._options)
-        return QueueHandle(self._connection.at(keys.base), keys, dialect, version, payloads)
+        return handle_of(self._connection.at(keys.base), keys, dialect, self._options)
 
     def _collector(self, handle: QueueHandle) -> QueueCollector:
         options = self._options

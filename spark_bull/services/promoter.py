@@ -105,7 +105,7 @@ class Promoter(Service):
     ) -> None:
         super().__init__("promoter")
         parsed = parse_arguments({"url": url, **options}, SERVICE)
-        self._queues = QueueSet(parsed, queues)
+        self._queues = QueueSet(parsed, queues, works=True)
         self._rescue = rescue
         self._ageing = ageing_of(ageing)
         self._damaged = DamagedQueues()

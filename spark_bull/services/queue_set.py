@@ -9,10 +9,10 @@ from typing import Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.registry import found_dialect
-from spark_bull.errors import DialectError, check_encodable
+from spark_bull.errors import DialectError, OptionError, check_encodable
 from spark_bull.keys import QueueKeys
 from spark_bull.options.parse import Options
-from spark_bull.queue.core.handle import QueueHandle, events_of
+from spark_bull.queue.core.handle import QueueHandle, handle_of
 from spark_bull.queue.core.queue_registry import FORGET_MS, forget_gone
 from spark_bull.queue.monitor.find import select_queues
 from spark_bull.queue.shards.layout import Spread
@@ -31,11 +31,12 @@ MISSING_S: Final = 1.0
 class QueueSet:
     """queues: names or globs; default: all queues of the prefix.
 
-    `requested`: these. Queues that match a glob but have another dialect than `protocol` are skipped with a warning.
+    `requested`: these. works: whether their jobs are added or run, and not only read. Queues that match a glob but have
+    another dialect than `protocol`, or cannot be worked, are skipped with a warning.
     """
 
-    def __init__(self, options: Options, queues: str | Iterable[str]) -> None:
-        self._options = options
+    def __init__(self, options: Options, queues: str | Iterable[str], *, works: bool = False) -> None:
+        self._options, self._works = options, works
         self.requested = [queues] if isinstance(queues, str) else list(queues) or ["*"]
         check_encodable("queues", self.requested)
         self._spread = Spread(options, self.requested)
@@ -76,17 +77,15 @@ class QueueSet:
         try:
             find = partial(found_dialect, self._connection, keys, self._options["protocol"])
             dialect = self._damaged.attempt(keys, "detect its dialect", find)
-        except DialectError as error:
+            if dialect is None:
+                return
+            handle = handle_of(self._connection.at(keys.base), keys, dialect, self._options)
+            if self._works:
+                handle.dialect.check_work(name)
+        except (DialectError, OptionError) as error:
             if name in self._spread.names():
                 raise
             log.warning("skipped a queue: %s", error)
             self._skipped.add(name)
             return
-        if dialect is not None:
-            self._handles[name] = QueueHandle(
-                self._connection.at(keys.base),
-                keys,
-                dialect,
-                self._options["bullmqVersion"],
-                events=events_of(self._options),
-            )
+        self._handles[name] = handle

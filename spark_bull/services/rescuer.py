@@ -49,7 +49,7 @@ class Rescuer(Service):
     ) -> None:
         super().__init__("rescuer")
         parsed = parse_arguments({"url": url, **options}, SERVICE)
-        self._queues = QueueSet(parsed, queues)
+        self._queues = QueueSet(parsed, queues, works=True)
         self._damaged = DamagedQueues()
         self._check_ms: int = parsed["checkMs"]
         self._max_stalled: int = parsed["maxStalled"]

@@ -10,7 +10,7 @@ from spark_bull.cli.doctor.finding import Finding, Repair, number_of, ok, proble
 from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.fields import integer_of
 from spark_bull.dialects.registry import conflicts
-from spark_bull.errors import StagedDataLost
+from spark_bull.errors import SparkBullError, StagedDataLost
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.intake import is_intake_open
 from spark_bull.queue.dispatch.writes import advance_all, open_writes, read_record
@@ -41,6 +41,11 @@ def dialect(handle: QueueHandle) -> Iterator[Finding]:
             f"libraries of different dialects use this queue: {'; '.join(found)}",
             "give each library a prefix or queue of its own; jobs of one are damaged by the other",
         )
+        return
+    try:
+        handle.dialect.check_work(handle.keys.queue)
+    except SparkBullError as error:
+        yield warning(str(error), "upgrade its programs to BullMQ 5 or 6, and use names without ':'")
     else:
         yield ok(handle.dialect.name)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.registry import dialect_of
+from spark_bull.dialects.registry import DIALECTS, dialect_of
 from spark_bull.errors import OptionError
 from spark_bull.keys import SEGMENTS, QueueKeys, shard, shard_number
 from spark_bull.options.parse import Options
@@ -75,6 +75,7 @@ class QueueHandle:
     def run(self, verb: str, args: Mapping[str, Any] | None = None, **keys: str | list[str] | None) -> Any:
         """Runs the script of a verb with the keys and names of the queue, and these. A key that is None is absent."""
         if verb in _NOTING:
+            self.dialect.check_work(self.keys.queue)
             # Before the call, as claimed jobs would wait for a lost node of a cluster that has the registry.
             note_queues(self.connection, [self.keys])
         named = _repeated(self.keys, tuple(keys.items())) if verb in _REPEATING else self._common_keys | keys
@@ -128,7 +129,7 @@ def by_hub(handles: Iterable[QueueHandle]) -> list[list[QueueHandle]]:
 def open_handle(options: Options, queue: str) -> QueueHandle:
     """Opens a queue and detects its dialect.
 
-    Raises OptionError for a name that the dialect refuses, QueueDamaged if a damaged key hides the dialect.
+    Raises OptionError for a name that no queue can have, QueueDamaged if a damaged key hides the dialect.
     """
     return run(Connection(settings_of(options)), opening(options, queue, guesses=False))
 
@@ -142,9 +143,15 @@ def opening(options: Options, queue: str, *, guesses: bool = True) -> Steps[Queu
             f"got: {queue!r}; set `shards`"
         )
     dialect = yield from dialect_of(keys, options["protocol"], guesses=guesses)
-    dialect.check_queue(queue)
-    connection = Connection(settings, keys.base)
-    return QueueHandle(connection, keys, dialect, options["bullmqVersion"], policy_of(options), events_of(options))
+    return handle_of(Connection(settings, keys.base), keys, dialect, options)
+
+
+def handle_of(connection: Connection, keys: QueueKeys, dialect: Dialect, options: Options) -> QueueHandle:
+    """The handle of a queue whose dialect was found. A given version of BullMQ counts more than what keys show."""
+    version = options["bullmqVersion"]
+    if version != "auto":
+        dialect = DIALECTS[dialect.name]
+    return QueueHandle(connection, keys, dialect, version, policy_of(options), events_of(options))
 
 
 def events_of(options: Options) -> str:

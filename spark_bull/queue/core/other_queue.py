@@ -25,14 +25,16 @@ def keys_of(handle: QueueHandle, queue: str, of: str, prefix: str | None = None)
 @lru_cache(maxsize=1024)
 def _checked(handle: QueueHandle, there: QueueKeys, of: str) -> QueueKeys:
     """Reads the signs of the queue's dialect in Redis, once per process."""
-    handle.dialect.check_queue(there.queue)
+    handle.dialect.check_work(there.queue)
     tag = hash_tag(handle.keys.prefix, handle.keys.queue)
     if tag and tag != hash_tag(there.prefix, there.queue):
         raise OptionError(
             f"expected the queue of {of} to have the hash tag {{{tag}}} of queue {handle.keys.queue}, as one script "
             f"writes to both, got: {there.queue!r}"
         )
-    checked_dialect(handle.connection, there, handle.dialect.name)
+    found = checked_dialect(handle.connection, there, handle.dialect.name)
+    if handle.bullmq_version == "auto":
+        found.check_work(there.queue)
     return there
 
 

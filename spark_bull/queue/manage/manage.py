@@ -62,7 +62,8 @@ def retry(handle: QueueHandle, job_id: str, state: str = "failed", *, reset_atte
 
 
 def promote(handle: QueueHandle, job_id: str) -> None:
-    """Moves a delayed job to the waiting ones. Raises JobMissing, or WrongState when it is not delayed."""
+    """Moves a delayed job to the waiting ones. Raises JobMissing, WrongState when it is not delayed."""
+    handle.dialect.check_action("promote")
     _check(handle, job_id, verbs.promote(handle, job_id, job_keys(handle, job_id)), "delayed")
 
 

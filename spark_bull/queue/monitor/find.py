@@ -10,19 +10,23 @@ from typing import Final
 
 import msgpack
 
+from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.fields import integer_of, text_of
+from spark_bull.dialects.registry import dialect_of
 from spark_bull.keys import QUEUE_SIGNS, QueueKeys, pattern_of, queue_of
 from spark_bull.model.guards import pause_reason
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.intake import intake_check
 from spark_bull.queue.core.queue_registry import existence_check, noted_queues
 from spark_bull.store.connection import Connection
-from spark_bull.store.steps import Steps, run
+from spark_bull.store.steps import Steps, run, run_together
 
 log = logging.getLogger("spark_bull")
 
 #: Keys that one call scans.
 SCANNED_KEYS: Final = 1_000
+#: Queues of names that their dialect refuses, which this process has logged.
+_told: Final[set[QueueKeys]] = set()
 
 
 def is_glob(queue: str) -> bool:
@@ -35,9 +39,33 @@ def find_queues(connection: Connection, prefix: str, glob: str = "*") -> list[st
     Scans all keys of the database, SCANNED_KEYS per call; in a cluster, of all primaries. Unless the settings say that
     keys are scanned, the queues of the registry are taken.
     """
-    if connection.settings.scan_keys:
-        return sorted(set(matches(scan_queues(connection, prefix), glob)))
-    return sorted(matches((one.queue for one in noted_queues(connection, prefix) if one.exists), glob))
+    found = scan_queues(connection, prefix)
+    if not connection.settings.scan_keys:
+        found = (one.queue for one in noted_queues(connection, prefix) if one.exists)
+    names = set(matches(found, glob))
+    return sorted(names - _foreign(connection, prefix, [name for name in names if ":" in name]))
+
+
+def _foreign(connection: Connection, prefix: str, names: Sequence[str]) -> set[str]:
+    """The names that no queue of their dialect has, which are logged once: keys of a longer prefix look like these."""
+    queues = [QueueKeys(name, prefix) for name in names]
+    found = run_together(connection, [dialect_of(keys, "auto", guesses=True) for keys in queues])
+    foreign = {
+        keys
+        for keys, dialect in zip(queues, found, strict=True)
+        if isinstance(dialect, Dialect) and not dialect.allows(keys.queue)
+    }
+    new = sorted(keys.queue for keys in foreign - _told)
+    _told.update(foreign)
+    if new:
+        log.warning(
+            "skipped by a glob: %d of prefix %s, such as %s; a name with ':' is that of another prefix, or of a queue "
+            "of an old BullMQ: give the name to inspect, collect or manage it",
+            len(new),
+            prefix,
+            new[0],
+        )
+    return {keys.queue for keys in foreign}
 
 
 def select_queues(connection: Connection, prefix: str, selection: Sequence[str]) -> list[str]:
@@ -121,7 +149,9 @@ def describing(handle: QueueHandle) -> Steps[QueueSummary]:
     ]
     concurrency, most, duration = map(integer_of, limits)
     reason = next(filter(None, map(pause_reason, marks)), None)
-    return QueueSummary(any(marks), text_of(version), concurrency, not is_closed, most, duration, reason)
+    return QueueSummary(
+        any(marks), text_of(version) or handle.dialect.version, concurrency, not is_closed, most, duration, reason
+    )
 
 
 @dataclass(frozen=True)

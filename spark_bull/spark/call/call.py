@@ -125,6 +125,7 @@ def call_plan(
     parsed = parse_arguments({**options, **given}, QUEUE)
     handle = open_handle(parsed, queue)
     defaults = defaults_of(parsed)
+    handle.dialect.check_work(queue)
     check_defaults(handle.dialect, defaults)
     result = return_schema if isinstance(return_schema, DataType) else parse_type("return_schema", return_schema)
     return CallPlan(

@@ -101,6 +101,7 @@ def on_finish_of(options: Options) -> OnFinish | None:
         if refused in opts:
             raise OptionError(f"expected `onFinish.opts` without `{refused}`: {reason}")
     handle = open_handle(options, queue)
+    handle.dialect.check_work(queue)
     handle.dialect.require("flows", f"`onFinish` with queue {queue}")
     # Whoever finishes the write adds the job, maybe without the key.
     data = handle.kept("data", json_text("onFinish.data", given.get("data", {})))

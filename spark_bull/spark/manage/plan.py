@@ -21,6 +21,8 @@ from spark_bull.store.settings import resolved
 
 @dataclass(frozen=True, kw_only=True)
 class ManagePlan(StagedPlan):
+    adds = False
+
     rows: ChangeRows
 
     def fields(self, parts: Sequence[TaskPart]) -> dict[str, str | int]:
@@ -46,4 +48,4 @@ def plan_manage(raw: Mapping[str, str], schema: StructType, *, is_stream: bool =
     handle = open_handle(options, options["queue"])
     if options["action"] is not None:
         action_of(handle.dialect, options["action"])
-    return plan.for_queue(handle, adds=False)
+    return plan.for_queue(handle)

@@ -81,6 +81,7 @@ def claim_reader(raw: Mapping[str, str], schema: StructType = CLAIM_SCHEMA) -> C
     options = resolved(claim_options(raw))
     handle = open_handle(options, options["queue"])
     handle.dialect.check_options(options)
+    handle.dialect.check_work(handle.keys.queue)
     handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
     return ClaimReader(handle, options, schema)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 from uuid import uuid4
 
 from spark_bull.errors import DialectError, OptionError
@@ -53,6 +53,9 @@ class StagedPlan:
     of Redis before the write.
     """
 
+    #: Whether it adds jobs or job schedulers.
+    adds: ClassVar[bool] = True
+
     options: Options
     is_stream: bool = False
     write_id: str = field(default_factory=lambda: uuid4().hex)
@@ -61,16 +64,21 @@ class StagedPlan:
     replayed: bool = False
     primaries: frozenset[str] = frozenset()
 
-    def for_queue(self: Plan, handle: QueueHandle, *, adds: bool = True) -> Plan:
+    def for_queue(self: Plan, handle: QueueHandle) -> Plan:
         """The plan of a write to one queue, whose interrupted writes are recovered.
 
-        adds: whether it adds jobs or schedulers. Raises IntakeClosed if the queue accepts none.
+        Raises IntakeClosed, DialectError or OptionError if the queue accepts no jobs, and the write adds some.
         """
+        self._check(handle)
         recover(handle)
         replayed = self.has_written(handle, self.identity)
-        if adds and not replayed:
+        if self.adds and not replayed:
             check_intake(handle)
         return replace(self, handle=handle, replayed=replayed)
+
+    def _check(self, handle: QueueHandle) -> None:
+        if self.adds:
+            handle.dialect.check_work(handle.keys.queue)
 
     @property
     def identity(self) -> Identity | None:
@@ -104,6 +112,8 @@ class StagedPlan:
         others = [queue for queue in queues if own is None or queue != own.keys.queue]
         connection.check_tags(self.options["prefix"], others)
         opened = run_all(connection, [opening(self.options, queue) for queue in others])
+        for handle in opened:
+            self._check(handle)
         return dict(zip(others, opened, strict=True)) | ({own.keys.queue: own} if own is not None else {})
 
     @property

@@ -99,6 +99,7 @@ def plan_settle(raw: Mapping[str, str], schema: StructType, strategy: BackoffStr
         raise OptionError("expected an option `queue`, or a column `queue`, got neither")
     for handle in plan.handles().values():
         handle.dialect.check_options(options)
+        handle.dialect.check_work(handle.keys.queue)
         handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
     return plan
 
