@@ -348,6 +348,11 @@ def pattern_of(prefix: str) -> str:
     return f"{literal_glob(prefix)}:*"
 
 
+def stages_of(prefix: str) -> str:
+    """The SCAN pattern of the stage keys of all queues with this prefix."""
+    return f"{pattern_of(prefix)}:spark:stage:*"
+
+
 def literal_glob(text: str) -> str:
     """A glob of Redis that matches only this text."""
     return re.sub(r"([*?\[\]\\])", r"\\\1", text)

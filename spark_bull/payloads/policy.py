@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -58,20 +59,27 @@ class PayloadPolicy:
         """The key of hashes of texts that Redis shows, so that these tell nothing; empty if texts are not sealed."""
         return hmac.digest(key_of(self.keys[0]), purpose.encode(), "sha256") if self.keys else b""
 
+    def passes(self, payloads: Iterable[str]) -> bool:
+        """Whether Redis may have payloads as they are: one that is the place of an object belongs to another job."""
+        return self.is_plain and not any(text.startswith(_STORED_MARK) for text in payloads)
+
     def kept(self, keys: QueueKeys, kind: Kind, text: str, source: str | None) -> str:
         """What Redis has of a text: the text itself, a sealed one, or the place of an object.
 
-        source: names the job, as no other one is named; None: the text stays in Redis. Raises OptionError and
-        PayloadNotStored.
+        source: names the job, as no other one is named; None: the text stays in Redis. Raises OptionError, also for the
+        payload of another job as it is kept, and PayloadNotStored.
         """
-        if self.is_plain or not text:
+        if not text or self.passes((text,) if kind == "data" else ()):
             return text
         encodable(kind, text)
         if self.keys:
             first = self.keys[0]
             text = seal(text, first.kid, key_of(first), _bound(keys, kind), source)
         elif text.startswith((_SEALED_MARK, _STORED_MARK)):
-            raise OptionError(f"expected `{kind}` without a member `{SEALED}` or `{STORED}`, which mark kept payloads")
+            raise OptionError(
+                f"expected `{kind}` without a member `{SEALED}` or `{STORED}`, which mark the payload of another job: "
+                "read that with `encrypt_with` and `offload_to`, and use what is shown then"
+            )
         if self.above is None or self.root is None or source is None or len(text.encode()) <= self.above:
             return text
         return store(text, self.root, _folder(keys), source)
@@ -105,6 +113,10 @@ class PayloadPolicy:
         """The paths of the objects of a queue among kept texts."""
         decoded = [text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in texts]
         return {path for text in decoded if text and (path := _path_in(text, _folder(keys))) is not None}
+
+    def paths_within(self, keys: QueueKeys, chunk: bytes) -> set[str]:
+        """The paths of the objects of a queue that a packed chunk names anywhere."""
+        return {path.decode() for path in re.findall(re.escape(_folder(keys)).encode() + b"/[0-9a-f]{64}", chunk)}
 
 
 #: Payloads are kept, and shown, as they are.

@@ -1138,13 +1138,13 @@ class BullQueue:
         return remove_all_orphans(self.handle, limit)
 
     def sweep_objects(self, older_than_ms: int = SWEEP_AFTER_MS) -> Swept:
-        """Deletes objects in `offload_to` that no job of the queue has any more.
+        """Deletes objects in `offload_to` that no job of the queue has any more, and no write that is not finished.
 
         Redis and workers of Node remove jobs without them. The keys of the queue, or of all its shards, are scanned in
         short calls.
 
         Parameters:
-          older_than_ms: minimum age of deleted objects, ms: more than a write takes to stage and commit its jobs.
+          older_than_ms: minimum age of deleted objects, ms: more than it takes to add a job whose payload is stored.
 
         Returns:
           How many objects were kept, and deleted.
@@ -1152,7 +1152,6 @@ class BullQueue:
         Raises:
           OptionError: for a queue without `offload_to`, one that does not exist, one with shards on several servers,
             and a wrong age.
-          WrongState: when a write to the queue, or to one of its shards, is not finished.
         """
         return sweep(self.handle, older_than_ms)
 
@@ -1208,7 +1207,7 @@ class BullQueue:
             "pattern": pattern,
             "tz": tz,
             "name": name,
-            "data": None if data is None else self.handle.kept("data", data_text(data)),
+            "data": None if data is None else data_text(data),
             "limit": limit,
             "offset": offset,
             "startDate": start_date,

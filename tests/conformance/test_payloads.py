@@ -8,21 +8,32 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructType
 from redis import Redis
 
-from spark_bull.errors import OptionError, PayloadUnreadable, WrongState
+from spark_bull.errors import OptionError, PayloadUnreadable
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Change, FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import REMOVE_SIZE
+from spark_bull.queue.core.handle import REMOVE_SIZE, QueueHandle
 from spark_bull.queue.core.walk import Sweep
 from spark_bull.queue.jobs.objects import swept_ids
+from spark_bull.queue.manage import sweep as sweeping
 from spark_bull.queue.manage.sweep import Swept
 from spark_bull.queue.process.claim import unpack_claimed
 from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.spark.dispatch.commit import commit_write
+from spark_bull.spark.dispatch.plan import plan_write
+from spark_bull.spark.dispatch.task import write_task
+from spark_bull.spark.dispatch.write_plan import WritePlan
+from spark_bull.spark.json.ddl import parse_type
 from spark_bull.spark.process.claim_batch import claim_batch
+from spark_bull.spark.staging.attempt import Attempt
+from spark_bull.spark.staging.commit import discard_stages
+from spark_bull.spark.staging.messages import Written
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS
@@ -313,24 +324,121 @@ def test_a_sweep_of_a_queue_that_redis_does_not_have_deletes_nothing(open_queue:
     assert len(stored(tmp_path)) == 1
 
 
-def test_a_sweep_of_any_shard_looks_at_all_shards_and_servers(open_queue: Open, client: Redis, prefix: str) -> None:
-    layout = {"count": 1, "most": 2, "epoch": 1, "writes": 0, "servers": 1, "dialect": "bullmq"}
-    first = QueueKeys("q{0}", prefix)["shard_layout"]
-    client.hset(first, mapping=layout)
-    client.zadd(QueueKeys("q{1}", prefix)["open_writes"], {"w": 1})
-    for name in ("q", "q{0}", "q{1}"):
-        with pytest.raises(WrongState, match=r"expected no unfinished write to queue q\{1\}"):
-            open_queue(name).sweep_objects()
-    client.hset(first, "servers", 2)
+def test_a_sweep_refuses_shards_on_several_servers(open_queue: Open, client: Redis, prefix: str) -> None:
+    layout = {"count": 1, "most": 2, "epoch": 1, "writes": 0, "servers": 2, "dialect": "bullmq"}
+    client.hset(QueueKeys("q{0}", prefix)["shard_layout"], mapping=layout)
     for name in ("q", "q{0}"):
         with pytest.raises(OptionError, match=r"expected a queue on one server for a sweep, got .*, which is on 2"):
             open_queue(name).sweep_objects()
 
 
-def test_a_sweep_needs_a_folder_and_waits_for_unfinished_writes(open_queue: Open, client: Redis) -> None:
+def test_a_sweep_needs_a_folder(open_queue: Open) -> None:
     with pytest.raises(OptionError, match="expected `offload_to`, the folder of the objects, for a sweep, got none"):
         open_queue(scan_keys=True).sweep_objects()
+
+
+def plan_of(there: BullQueue, folder: Path, kind: str = "data STRING", **options: str) -> WritePlan:
+    """A write of Spark to the queue `q`."""
+    own = {"url": there.handle.connection.settings.url, "prefix": there.handle.keys.prefix, "protocol": "bullmq"}
+    own |= {"queue": "q", "offloadTo": str(folder / "jobs"), "offloadAbove": "600b"}
+    given = {**own, "encryptWith": f"a=file:{folder / 'a'}", **options}
+    schema = parse_type("schema", kind)
+    assert isinstance(schema, StructType)
+    return plan_write({name: value for name, value in given.items() if value}, schema)
+
+
+def run_attempt(plan: WritePlan, number: int, patch: pytest.MonkeyPatch, **columns: Any) -> Written:
+    """Runs an attempt of the only task of a write, of one row."""
+    attempt = Attempt(0, f"{plan.write_id}.0.{number}")
+    patch.setattr("spark_bull.spark.staging.task.this_attempt", lambda _: attempt)
+    arrays = [pa.array([value]) for value in columns.values()] or [pa.array([json.dumps(LARGE)])]
+    return write_task(plan, iter([pa.record_batch(arrays, [*columns] or ["data"])]))
+
+
+@pytest.mark.parametrize("root", ["q", "root"])
+def test_a_sweep_keeps_the_objects_of_a_write_that_is_not_finished(
+    open_queue: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: str
+) -> None:
+    """Also of a child, whose chunk is staged for another queue."""
     queue = open_queue()
-    client.zadd(queue.handle.keys["open_writes"], {"w": 1})
-    with pytest.raises(WrongState, match="expected no unfinished write to queue q"):
-        queue.sweep_objects()
+    queue.add(SMALL)
+    schema = "data STRING, children ARRAY<STRUCT<queue: STRING, data: STRING>>"
+    plan = plan_of(queue, tmp_path, schema, queue=root)
+    children = [{"queue": "q", "data": json.dumps(LARGE)}]
+    staged = run_attempt(plan, 0, monkeypatch, data="{}", children=children)
+    assert queue.sweep_objects(older_than_ms=0) == Swept(1, 0)
+    commit_write(plan, [staged])
+    assert queue.sweep_objects(older_than_ms=0) == Swept(1, 0)
+    assert [job.data for job in queue.page("wait")] == [SMALL, LARGE]
+
+
+def test_a_sweep_keeps_objects_that_are_written_again_meanwhile(
+    open_queue: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, used = open_queue(), sweeping._used
+    queue.add(SMALL)
+    identity = {"txnAppId": "app", "txnVersion": "1"}
+    failed = plan_of(queue, tmp_path, **identity)
+    discard_stages(failed, [run_attempt(failed, 0, monkeypatch)])
+    lost = queue.handle.kept("data", json.dumps(LARGE), "lost")
+
+    def used_before_others_write(handle: QueueHandle) -> set[str]:
+        found = used(handle)
+        again = plan_of(queue, tmp_path, **identity)
+        commit_write(again, [run_attempt(again, 0, monkeypatch)])
+        assert queue.handle.kept("data", json.dumps(LARGE), "lost") == lost
+        return found
+
+    monkeypatch.setattr(sweeping, "_used", used_before_others_write)
+    # That of the write that failed: the one that repeats it has an object of its own.
+    assert queue.sweep_objects(older_than_ms=0).deleted == 1
+    assert [job.data for job in queue.page("wait")] == [SMALL, LARGE]
+    assert queue.handle.opened("data", "lost", lost) == json.dumps(LARGE)
+
+
+def test_a_job_that_a_repeated_task_adds_again_has_an_object_of_its_own(
+    open_queue: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = open_queue()
+    plan = plan_of(queue, tmp_path, delivery="at-least-once")
+    for number in range(2):
+        run_attempt(plan, number, monkeypatch)
+    first, second = queue.page("wait")
+    queue.remove(first.id)
+    assert queue.job(second.id) == second
+
+
+def test_the_stored_payload_of_another_job_is_refused(
+    open_queue: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In all ways in which it may reach a job, as removing one of the two would destroy the payload of the other."""
+    queue, plain = open_queue(), open_queue(scan_keys=True)
+    owner = queue.add(LARGE)
+    job = plain.job(owner)
+    assert job is not None
+    shown: dict[str, Any] = job.data
+    assert [*shown] == ["$stored"]
+    other = plain.add(SMALL)
+    refused = "expected `data` without a member `.sealed` or `.stored`, which mark the payload of another job"
+
+    def follow_up(running: RunningJob) -> None:
+        running.then(NewJob(shown))
+
+    def write() -> None:
+        plan = plan_of(queue, tmp_path, encryptWith="", offloadTo="", offloadAbove="")
+        run_attempt(plan, 0, monkeypatch, data=json.dumps(shown))
+
+    ways: list[Callable[[], Any]] = [
+        lambda: plain.add(shown),
+        lambda: plain.add_flow(FlowJob({}, children=[FlowJob(shown)])),
+        lambda: plain.upsert_scheduler("s", every=1_000, data=shown),
+        lambda: list(plain.manage([Change(other, "update", data=shown)])),
+        write,
+    ]
+    for way in ways:
+        with pytest.raises(OptionError, match=refused):
+            way()
+    queue.remove(owner)
+    process(plain, follow_up, ended=1)
+    (failed,) = plain.page("failed")
+    assert re.search(refused, str(failed.failed_reason))

@@ -60,7 +60,7 @@ def encode_follow_ups(
 
 def _kept(handle: QueueHandle, jobs: EncodedJobs, keys: Sequence[QueueKeys]) -> EncodedJobs:
     """As `kept`, for jobs of several queues."""
-    if handle.payloads.is_plain:
+    if handle.payloads.passes(jobs.data):
         return jobs
     source = uuid4().hex
     return joined(

@@ -12,10 +12,11 @@ from spark_bull.queue.core.handle import QueueHandle
 def kept(handle: QueueHandle, jobs: EncodedJobs, source: str | None, numbers: Iterable[int | str]) -> EncodedJobs:
     """The jobs of a queue, with their payloads as Redis keeps them.
 
-    source: names the write or call that adds the jobs, also when it is repeated, so that it writes the same objects;
-    None: all payloads stay in Redis. numbers: those of the jobs among all jobs of the source.
+    source: names what adds the jobs once: a call, or one attempt of a task, as others may add the same rows; None: all
+    payloads stay in Redis. numbers: those of the jobs among all jobs of the source. Raises OptionError and
+    PayloadNotStored.
     """
-    if handle.payloads.is_plain:
+    if handle.payloads.passes(jobs.data):
         return jobs
     sources = [None if source is None else f"{source}:{number}" for number in numbers]
     data = [handle.kept("data", text, one) for text, one in zip(jobs.data, sources, strict=True)]

@@ -67,8 +67,6 @@ def change_chunks(
 
 def _kept(handle: QueueHandle, change: dict[str, Any]) -> dict[str, Any]:
     """A change, with its payload or result as Redis keeps it."""
-    if handle.payloads.is_plain:
-        return change
     keys = QueueKeys(change["to"], handle.keys.prefix) if "to" in change else handle.keys
     texts = {name: kind for name, kind in _KINDS.items() if name in change}
     source = uuid4().hex

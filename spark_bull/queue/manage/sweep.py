@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_bull.clock import epoch_ms
-from spark_bull.errors import OptionError, WrongState, check_count
-from spark_bull.keys import QueueKeys, literal_glob, pattern_of, whole_queue
+from spark_bull.errors import OptionError, check_count
+from spark_bull.keys import literal_glob, pattern_of, stages_of, whole_queue
 from spark_bull.options.urls import urls_of
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.jobs.objects import KEPT_FIELDS
@@ -16,8 +16,13 @@ from spark_bull.queue.monitor.find import SCANNED_KEYS, exists
 from spark_bull.queue.shards.layout import read_layout
 from spark_bull.store.connection import Connection
 
-#: Age from which objects that no job has are deleted, ms: a write stages its jobs for a day before it commits.
+if TYPE_CHECKING:
+    from spark_bull.payloads.objects import Found
+
+#: Age from which objects that no job has are deleted, ms: longer than it takes from storing one to adding its job.
 SWEEP_AFTER_MS: Final = 2 * 86_400_000
+#: Staged chunks that one call reads.
+_CHUNKS: Final = 10
 #: End of the keys with the results of children.
 _CHILDREN: Final = ":processed"
 
@@ -36,9 +41,10 @@ class Swept:
 
 
 def sweep(handle: QueueHandle, older_than_ms: int = SWEEP_AFTER_MS) -> Swept:
-    """Deletes the objects of a queue, or of all its shards, that no job has and that are older than `older_than_ms`.
+    """Deletes the objects of a queue, or of all its shards, that no job and no write has, and that are older than
+    `older_than_ms`.
 
-    Raises OptionError, also if there is no such queue, and WrongState if a write is not finished.
+    Raises OptionError, also if there is no such queue.
     """
     check_count("older_than_ms", older_than_ms)
     payloads, keys = handle.payloads, handle.keys
@@ -48,13 +54,20 @@ def sweep(handle: QueueHandle, older_than_ms: int = SWEEP_AFTER_MS) -> Swept:
     before = epoch_ms() - older_than_ms
     # Before the jobs are read: a job that is added from now on has a younger object.
     found = payloads.found(keys)
-    old = {one.path for one in found if one.modified_ms is not None and one.modified_ms < before}
-    unused = old - (_used(handle) if old else set())
+    old = _old(found, before)
+    unused = old - _used(handle) if old else old
+    if unused:
+        # Meanwhile, a task that is repeated may have written one of them again.
+        unused &= _old(payloads.found(keys), before)
     return Swept(len(found) - len(unused), payloads.delete(unused))
 
 
+def _old(found: Iterable[Found], before: int) -> set[str]:
+    return {one.path for one in found if one.modified_ms is not None and one.modified_ms < before}
+
+
 def _check_queue(handle: QueueHandle) -> None:
-    """Raises OptionError unless this Redis has the queue and all its shards, and WrongState for an unfinished write."""
+    """Raises OptionError unless this Redis has the queue and all its shards."""
     connection, keys = handle.connection, handle.keys
     name = whole_queue(keys.queue)
     servers = len(urls_of(connection.settings.url))
@@ -69,26 +82,23 @@ def _check_queue(handle: QueueHandle) -> None:
             f"expected a queue that exists for a sweep, which deletes the objects that no job has, found no queue "
             f"{keys.queue} (prefix {keys.prefix}, {connection.settings.where})"
         )
-    for queue in sorted({name, keys.queue, *(layout.all_names if layout else ())}):
-        if connection.call("EXISTS", QueueKeys(queue, keys.prefix)["open_writes"]):
-            raise WrongState(
-                f"expected no unfinished write to queue {queue}, whose objects no job has yet, got some: `recover` "
-                "finishes them",
-                queue=queue,
-                job_id="",
-            )
 
 
 def _used(handle: QueueHandle) -> set[str]:
-    """The paths that jobs of a queue and its shards have, and parents of any queue with the same prefix."""
+    """The paths that jobs of a queue and its shards have, and writes and parents of any queue with the same prefix."""
     prefix, queue = handle.keys.prefix, whole_queue(handle.keys.queue)
     used: set[str] = set()
+    # Before the jobs: a chunk that is gone here has become jobs. It may have jobs of several queues, in a flow.
+    for node, keys in _hashes(handle, stages_of(prefix)):
+        for key in keys:
+            for chunk in _values(node, key, _CHUNKS):
+                used |= handle.payloads.paths_within(handle.keys, chunk)
     for node, keys in _hashes(handle, f"{literal_glob(prefix)}:{literal_glob(queue)}*"):
         rows = node.replies([("HMGET", key, *KEPT_FIELDS) for key in keys])
         used |= handle.payloads.paths(handle.keys, (text for row in rows for text in row))
     for node, keys in _hashes(handle, pattern_of(prefix) + _CHILDREN):
         for key in keys:
-            used |= handle.payloads.paths(handle.keys, _values(node, key))
+            used |= handle.payloads.paths(handle.keys, _values(node, key, SCANNED_KEYS))
     return used
 
 
@@ -101,9 +111,9 @@ def _hashes(handle: QueueHandle, pattern: str) -> Iterator[tuple[Connection, lis
             yield node, keys
 
 
-def _values(node: Connection, key: bytes) -> Iterator[bytes]:
-    """The values of a large hash."""
+def _values(node: Connection, key: bytes, count: int) -> Iterator[bytes]:
+    """The values of a large hash. count: of those that one call reads."""
     cursor = None
     while cursor is None or int(cursor):
-        cursor, found = node.call("HSCAN", key, cursor or b"0", "COUNT", SCANNED_KEYS)
+        cursor, found = node.call("HSCAN", key, cursor or b"0", "COUNT", count)
         yield from found.values()

@@ -53,6 +53,8 @@ class SchedulerEncoder:
     def encode(self, row: Mapping[str, Any], now: int) -> tuple[NewScheduler, Repeated]:
         """row, now: as in `checked_scheduler`. Raises OptionError or DialectError."""
         dialect = self.handle.dialect
+        if row.get("data") is not None:
+            row = {**row, "data": self.handle.kept("data", row["data"])}
         scheduler = checked_scheduler(dialect, row, self.defaults, now)
         repeated = dialect.repeated(scheduler, now, self.version)
         others = [member for member in self.members.get(scheduler.id, ()) if member != repeated["key"]]

@@ -78,10 +78,8 @@ class _Task:
         self.opened = False
         #: Names the rows of this task, if they are added again when it is repeated.
         self.source: str | None = None
-        #: Names the rows of this task, also if it is repeated.
-        self.rows_of = f"{self.identity or self.plan.write_id}:{self.attempt.partition}"
         if not self.plan.exactly_once:
-            self.source = self.rows_of
+            self.source = f"{self.identity or self.plan.write_id}:{self.attempt.partition}"
         on_finish = self.plan.on_finish
         if on_finish is not None:
             self.callback = on_finish.callback(self.plan.write_id, self.identity)
@@ -141,7 +139,7 @@ class _Task:
             columns = in_sequences(columns, sequences, self.plan.options["onFailure"], numbers)
         if depends_on is not None:
             columns = held(columns, depends_on, writer.part, numbers)
-        for count, packed in writer.builder.add(kept(writer.handle, columns, self.rows_of, numbers)):
+        for count, packed in writer.builder.add(kept(writer.handle, columns, self.attempt.name, numbers)):
             self._send(writer, count, packed)
 
     def _take_flows(self, queue: str, rows: dict[str, list[Any]], children: pa.Array, numbers: Sequence[int]) -> None:
@@ -155,7 +153,7 @@ class _Task:
             flows.make_parents_optional()
         elif not plan.has_written(writer.handle, self.identity):
             check_flows(writer.handle, flows)
-        for chunk in flow_chunks(writer.handle, flows, options["chunkSize"], options["chunkBytes"], self.rows_of):
+        for chunk in flow_chunks(writer.handle, flows, options["chunkSize"], options["chunkBytes"], self.attempt.name):
             writer.part.flow_queues.update(chunk.queues)
             self._send(writer, chunk.jobs, chunk.packed, chunk)
 

@@ -71,8 +71,12 @@ def test_hashes_of_sealed_texts_have_a_key_for_their_purpose(key: KeySource, tmp
 
 
 def test_a_plain_policy_changes_nothing_and_shows_what_is_there(key: KeySource, root: str) -> None:
-    kept = PayloadPolicy((key,), root, 100).kept(MAIL, "data", LARGE, "1")
-    assert PLAIN.kept(MAIL, "data", kept, "1") == PLAIN.opened(MAIL, "data", "7", kept) == kept
+    sealed, kept = (PayloadPolicy((key,), root, above).kept(MAIL, "data", LARGE, "1") for above in (None, 100))
+    for text in (LARGE, sealed):
+        assert PLAIN.kept(MAIL, "data", text, "1") == text
+    assert PLAIN.opened(MAIL, "data", "7", kept) == kept
+    with pytest.raises(OptionError, match=r"without a member .* which mark the payload of another job"):
+        PLAIN.kept(MAIL, "data", kept, "1")
     # With the folder alone, the sealed text of the object is shown.
     assert [*json.loads(PayloadPolicy(root=root).opened(MAIL, "data", "7", kept))] == ["$sealed"]
 
