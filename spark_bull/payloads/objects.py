@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -32,8 +33,13 @@ def write(root: str, path: str, content: bytes) -> None:
         return
     system.makedirs(system._parent(whole), exist_ok=True)
     part = f"{whole}.{uuid4().hex}"
-    system.pipe_file(part, content)
-    system.mv(part, whole)
+    try:
+        system.pipe_file(part, content)
+        system.mv(part, whole)
+    except BaseException:
+        with suppress(Exception):
+            system.rm_file(part)
+        raise
 
 
 def _write_remote(system: AbstractFileSystem, base: str, whole: str, content: bytes) -> None:

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Final
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 from spark_bull.errors import PayloadNotStored, SparkBullError
 from spark_bull.payloads.extras import objects
 from spark_bull.payloads.seal import VERSION, NotOpened, parts_of
 
+T = TypeVar("T")
+
 STORED: Final = "$stored"
+#: Pauses before the further tries to read or write an object, s.
+PAUSES_S: Final = (0.1, 0.4)
 _NAME: Final = re.compile("[0-9a-f]{64}")
 #: What encodeURIComponent of JavaScript leaves as it is, and quote does not.
 _SAFE: Final = "!*'()"
@@ -41,7 +47,7 @@ def store(text: str, root: str, folder: str, source: str) -> str:
     named = hashlib.sha256(source.encode()).digest() + content
     path = f"{folder}/{hashlib.sha256(named).hexdigest()}"
     try:
-        objects().write(root, path, content)
+        _patiently(lambda: objects().write(root, path, content))
     except SparkBullError:  # Also JobTimeout and JobCancelled, which interrupt it.
         raise
     except Exception as error:  # A file system raises anything, also with secrets in the message.
@@ -57,7 +63,7 @@ def fetch(text: str, root: str, folder: str) -> str:
     """The text that is stored. Raises NotOpened."""
     path = path_of(text, folder)
     try:
-        content: bytes | None = objects().read(root, path)
+        content: bytes | None = _patiently(lambda: objects().read(root, path))
     except SparkBullError:  # Also JobTimeout and JobCancelled, which interrupt the read.
         raise
     except Exception as error:
@@ -70,6 +76,18 @@ def fetch(text: str, root: str, folder: str) -> str:
     if hashlib.sha256(content).hexdigest() != wanted:
         raise NotOpened(f"be the object {path} in `offloadTo` with the SHA-256 {wanted}, got another content")
     return content.decode()
+
+
+def _patiently(step: Callable[[], T]) -> T:
+    """Takes a step again after each of PAUSES_S, as an error of a file system may be a momentary one."""
+    for pause_s in PAUSES_S:
+        try:
+            return step()
+        except SparkBullError:
+            raise
+        except Exception:  # A file system raises anything.
+            time.sleep(pause_s)
+    return step()
 
 
 def path_of(text: str, folder: str) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 from redis import Redis
 
 from spark_bull.errors import OptionError, PayloadUnreadable
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import Change, FlowJob, NewJob
+from spark_bull.payloads import objects
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import REMOVE_SIZE, QueueHandle
@@ -25,6 +26,8 @@ from spark_bull.queue.manage import sweep as sweeping
 from spark_bull.queue.manage.sweep import Swept
 from spark_bull.queue.process.claim import unpack_claimed
 from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.spark.call.call import call_plan
+from spark_bull.spark.call.task import PARTITION
 from spark_bull.spark.dispatch.commit import commit_write
 from spark_bull.spark.dispatch.plan import plan_write
 from spark_bull.spark.dispatch.task import write_task
@@ -442,3 +445,32 @@ def test_the_stored_payload_of_another_job_is_refused(
     process(plain, follow_up, ended=1)
     (failed,) = plain.page("failed")
     assert re.search(refused, str(failed.failed_reason))
+
+
+def test_a_call_whose_results_cannot_be_read_now_reads_them_when_its_task_is_repeated(
+    open_queue: Open, tmp_path: Path, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, read, ran, fails = open_queue(), objects.read, list[str](), iter([True] * 3 + [True, False])
+    batch = pa.record_batch([[json.dumps(SMALL)], pa.array([0])], ["data", PARTITION])
+    given = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "offload_to": str(tmp_path / "jobs")}
+    given |= {"encrypt_with": f"a=file:{tmp_path / 'a'}"}
+    plan = call_plan(StructType([StructField("data", StringType())]), "q", **given)
+
+    def read_or_fail(root: str, path: str) -> bytes | None:
+        if next(fails):
+            raise OSError("busy")
+        return read(root, path)
+
+    def large(job: RunningJob) -> Any:
+        ran.append(job.id)
+        return LARGE
+
+    monkeypatch.setattr("spark_bull.payloads.store.PAUSES_S", (0, 0))
+    monkeypatch.setattr(objects, "read", read_or_fail)
+    with OurWorker(queue.handle, large, chunk_size=10):
+        with pytest.raises(PayloadUnreadable, match="could not be read from `offloadTo`: OSError"):
+            list(plan(iter([batch])))
+        # Now the error is a momentary one.
+        (found,) = [row for rows in plan(iter([batch])) for row in rows.to_pylist()]
+    assert (json.loads(found["result"]), found["error"]) == (LARGE, None)
+    assert ran == [found["jobId"]]

@@ -154,13 +154,18 @@ class Task:
         yield rows.filter(pa.array([error is None for error in outcomes.errors])) if self._drops else rows
 
     def _opened(self, one: Ended) -> Outcome:
-        """The outcome of a call, with its value as it was before it was kept."""
+        """The outcome of a call, with its value as it was before it was kept.
+
+        Raises PayloadUnreadable if the file system has failed: a task that is repeated finds the results again.
+        """
         value = one.outcome.value
         if value is None:
             return one.outcome
         try:
             text = self._plan.handle.opened("returnvalue", one.call.job_id, value.decode())
         except PayloadUnreadable as error:
+            if error.may_pass:
+                raise
             return one.outcome._replace(value=None, error=str(error))
         return one.outcome._replace(value=text.encode())
 

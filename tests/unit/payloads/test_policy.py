@@ -195,6 +195,30 @@ def test_an_error_of_the_file_system_while_it_stores_is_named_without_its_messag
         PayloadPolicy((), root, 100).kept(MAIL, "data", LARGE, "1")
 
 
+@pytest.mark.parametrize("step", ["pipe_file", "mv"])
+def test_what_cannot_be_stored_leaves_nothing_behind_unless_another_try_stores_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr("spark_bull.payloads.store.PAUSES_S", (0, 0))
+    policy, system = PayloadPolicy((), str(tmp_path), 100), type(fsspec.filesystem("file"))
+    done, fails = getattr(system, step), iter([True] * 3 + [True, True, False])
+
+    def full(self: object, *args: object, **kwargs: object) -> object:
+        if next(fails):
+            if step == "pipe_file":
+                Path(str(args[0])).write_bytes(b"part")
+            raise OSError(28, "No space left on device")
+        return done(self, *args, **kwargs)
+
+    monkeypatch.setattr(system, step, full)
+    with pytest.raises(PayloadNotStored, match=r"got OSError: see to its"):
+        policy.kept(MAIL, "data", LARGE, "1")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    kept = policy.kept(MAIL, "data", LARGE, "1")
+    assert policy.opened(MAIL, "data", "7", kept) == LARGE
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
+
+
 def test_folders_of_a_file_system_that_is_not_local_are_made_but_not_its_root(tmp_path: Path) -> None:
     policy = PayloadPolicy((), f"simplecache::file://{tmp_path / 'jobs'}", 100)
     with pytest.raises(PayloadNotStored, match="got FileNotFoundError"):
