@@ -70,8 +70,16 @@ CLAIMED_FIELDS: Final[Mapping[str, Field]] = {
 #: The fields of these that only BullMQ writes.
 BULLMQ_FIELDS: Final = frozenset({"attemptsStarted", "parentKey", "deferredFailure"})
 
-#: A field that every job has. What a late progress report leaves of a removed job lacks it.
+#: A field that every job gets when it is added. What workers write to a removed job later lacks it.
 ALWAYS_THERE: Final = "timestamp"
+
+#: Names of fields that only hashes of jobs have. Those of a job scheduler have the other three, too.
+ONLY_OF_JOBS: Final = frozenset(name for field in {**CLAIMED_FIELDS, **FIELDS}.values() for name in field.names) - {
+    "data",
+    "name",
+    "opts",
+    "expireAt",
+}
 
 #: What the libraries store for a JavaScript undefined.
 NO_VALUE: Final = (b"null", b"")

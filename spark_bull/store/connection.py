@@ -19,6 +19,7 @@ from spark_bull.keys import hash_tag
 from spark_bull.options.urls import without_secrets
 from spark_bull.store.call_start import CallStart, RepeatedKeys
 from spark_bull.store.client import RetryingClient, client_of, close_client
+from spark_bull.store.eviction import warn_of_eviction
 from spark_bull.store.permissions import denials
 from spark_bull.store.raw_replies import naming, raw_replies, raw_reply
 from spark_bull.store.scripts import Value, load
@@ -222,13 +223,15 @@ class Connection:
         return client_of(self.settings)
 
     def check(self, prefix: str, queues: Sequence[str], *, write: bool) -> None:
-        """Checks that this Redis can be used for `queues`.
+        """Checks that this Redis can be used for `queues`, and warns if it may evict what is written to it.
 
         Raises ConnectionLost if it cannot be reached, rejects the password, is too old, or, with `write`, remains a
         replica; OptionError if it is a cluster and a queue has no hash tag.
         """
         for server in [self] if self.is_cluster else self.primaries():
-            server.server_info(write)
+            info = server.server_info(write)
+            if write:
+                warn_of_eviction(server.where, info)
         self.check_tags(prefix, queues)
 
     def check_tags(self, prefix: str, queues: Sequence[str]) -> None:

@@ -28,7 +28,7 @@ from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.worker.job.failure import failure
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.damage import ALL, DAMAGES, Damage, damage_job
+from tests.support.damage import ALL, DAMAGES, NO_PAYLOAD, Damage, damage_job
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -196,6 +196,8 @@ def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -
     assert all(row["deferredFailure"] is None for job_id, row in rows.items() if job_id != bad)
     if damage.outcome in ("gone", "aside"):
         assert bad not in rows
+    elif bad not in rows:
+        assert end_of(queue, bad) == ("failed", NO_PAYLOAD.strip("^$"))
     else:
         fails = damage.outcome != "runs" and not damage.name.startswith("data")
         assert (rows[bad]["deferredFailure"] is not None) == fails

@@ -78,6 +78,7 @@ def replaced(*parts: Any) -> Callable[[QueueHandle, str], None]:
 NO_OBJECT = "^expected `opts` of job .* to be a JSON object, got: "
 NO_JSON = "^expected `data` of job .* to be JSON .*, got: "
 NO_NUMBER = "^expected `(atm|attemptsMade)` of job .* to be a whole number, got: "
+NO_PAYLOAD = "^expected the payload of the job, found only what workers have written since it was removed$"
 
 DAMAGES = [
     Damage("data missing", NO_JSON + "nothing", lost("data")),
@@ -150,7 +151,7 @@ DAMAGES = [
         command("HSET", "<key:meta>", "concurrency", "x", "max", "y"),
         ("bullmq",),
     ),
-    Damage("only progress left", "gone", replaced("HSET", "<job>", "progress", "7")),
+    Damage("only progress left", NO_PAYLOAD, replaced("HSET", "<job>", "progress", "7")),
     Damage("nothing left", "gone", command("DEL", "<job>")),
     Damage("key a string", "aside", replaced("SET", "<job>", "x")),
     Damage("key a list", "aside", replaced("RPUSH", "<job>", "x")),

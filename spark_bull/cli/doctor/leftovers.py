@@ -1,4 +1,4 @@
-"""Checks that read all keys of the queues once: orphaned jobs, and ledgers of queries that do not run any more."""
+"""Checks that read all keys of queues once: orphaned jobs, remnants, and ledgers of queries that run no more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from spark_bull.cli.doctor.finding import Finding, Repair, number_of, ok, some, warning
 from spark_bull.queue.collect.verbs import RESULTS_TTL_MS
 from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.manage.orphans import OrphanSearch, remove_orphans
+from spark_bull.queue.manage.orphans import OrphanSearch, remove_orphans, remove_remnants
 from spark_bull.queue.monitor.find import scan_queues
 from spark_bull.queue.monitor.keyspace import scan_keys
 from spark_bull.queue.process.verbs import CLAIMS_TTL_MS
@@ -23,7 +23,7 @@ _LEDGERS: Final = {b"results": RESULTS_TTL_MS, b"claims": CLAIMS_TTL_MS}
 
 
 def leftovers(handles: Sequence[QueueHandle], *, removes: bool) -> Iterator[Finding]:
-    """The findings of both checks. removes: whether orphaned jobs are to be removed."""
+    """The findings of these checks. removes: whether orphaned jobs are to be removed."""
     if not handles:
         return
     connection, prefix = handles[0].connection, handles[0].keys.prefix
@@ -36,8 +36,9 @@ def leftovers(handles: Sequence[QueueHandle], *, removes: bool) -> Iterator[Find
             searches[queue].look(part[queue])
             readers[queue].update(_readers(part[queue]))
     for queue, search in searches.items():
-        orphans = _orphans(search.handle, search.finish(), removes=removes)
-        yield replace(orphans, check="orphans", queue=queue.decode())
+        orphans = [job_id for job_id in search.finish() if job_id not in search.remnants]
+        yield replace(_orphans(search.handle, orphans, removes=removes), check="orphans", queue=queue.decode())
+        yield replace(_remnants(search.handle, sorted(search.remnants)), check="remnants", queue=queue.decode())
         yield replace(_ledgers(search.handle, readers[queue]), check="ledgers", queue=queue.decode())
 
 
@@ -55,6 +56,20 @@ def _orphans(handle: QueueHandle, orphans: Sequence[bytes], *, removes: bool) ->
         )
         if removes
         else None,
+    )
+
+
+def _remnants(handle: QueueHandle, remnants: Sequence[bytes]) -> Finding:
+    if not remnants:
+        return ok("no remnants of removed jobs")
+    shown = some([job_id.decode("utf-8", "replace") for job_id in remnants])
+    return warning(
+        f"without a payload, as they were removed while they ran: {number_of(len(remnants), 'job')}, {shown}",
+        f"spark-bull doctor {handle.keys.queue} --fix",
+        Repair(
+            f"remove {number_of(len(remnants), 'remnant')}",
+            lambda: f"removed {number_of(remove_remnants(handle, remnants), 'remnant')}",
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from spark_bull.cli.doctor.finding import Finding, number_of, ok, problem, unche
 from spark_bull.clock import epoch_ms
 from spark_bull.errors import PermissionDenied
 from spark_bull.store.connection import Connection
+from spark_bull.store.eviction import NO_EVICTION
 
 #: Used share of the memory.
 _MUCH, _TOO_MUCH = 0.8, 0.95
@@ -68,7 +69,7 @@ def eviction(server: Server) -> Iterator[Finding]:
     policy = server.info.get("maxmemory_policy")
     if policy is None:
         yield unchecked("INFO says no maxmemory_policy")
-    elif policy != "noeviction":
+    elif policy != NO_EVICTION:
         yield problem(
             f"maxmemory-policy is {policy}: Redis may delete jobs",
             "redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",

@@ -3,11 +3,11 @@ local COUNTERS_TTL_MS = 2592000000
 
 -- Adds to the HASH of a worker how many jobs it has claimed, and how many have had each outcome; returns these numbers.
 -- `lost`: {id, reason} of rejected outcomes. Jobs that could not end because of their children are not lost: they get
--- another outcome later.
-local function count_work(counters, claimed, outcomes, lost)
+-- another outcome later. `damaged`: {id, kind} of jobs that were not claimed; those that are gone are lost.
+local function count_work(counters, claimed, outcomes, lost, damaged)
   local call, is_counted, numbers = redis.call, {}, {claimed = claimed, lost = 0}
-  if claimed == 0 and not next(outcomes) then
-    return numbers
+  for _, one in ipairs(damaged) do
+    numbers.lost = numbers.lost + (one[2] == 'none' and 1 or 0)
   end
   for _, one in ipairs(lost) do
     is_counted[one[1]] = true

@@ -1,9 +1,4 @@
--- @include lib: job_row
-
--- Whether a hash is a job: what is left of a removed one has neither timestamp nor data.
-local function is_job(job_key, timestamp)
-  return timestamp or redis.call('HEXISTS', job_key, 'data') == 1
-end
+-- @include lib: is_job job_row
 
 -- Reads fields of jobs, in the order of `ids` from position `from` on, until there are `most` jobs or the values reach
 -- `most_bytes`. The first field must be `timestamp`. Missing jobs, and keys that are not hashes, are left out.
@@ -15,7 +10,7 @@ local function job_fields(base, ids, from, fields, most, most_bytes)
   while position <= #ids and #found < most and bytes < most_bytes do
     local job_id = ids[position]
     local row = job_row(base .. job_id, unpack(fields))
-    if row and is_job(base .. job_id, row[1]) then
+    if row and (row[1] or is_job(base, job_id)) then
       found[#found + 1] = job_id
       local offset = (#found - 1) * width
       for i = 1, width do

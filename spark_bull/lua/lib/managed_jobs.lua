@@ -1,4 +1,4 @@
--- @include lib: job_row listed
+-- @include lib: listed
 
 local FIELDS = {'id', 'action', 'data', 'delay', 'priority', 'lifo', 'reset_attempts', 'to', 'to_base', 'reason', 'value',
   'from'}
@@ -19,12 +19,6 @@ local function changes_of(base, chunk)
   end
 end
 
--- Whether a key is a job: a hash with a creation time or a payload.
-local function is_job(job_key)
-  local row = job_row(job_key, 'timestamp')
-  return row and (row[1] or redis.call('HEXISTS', job_key, 'data') == 1)
-end
-
 -- Takes the steps of an action from the share of the script. The first job of a script may take more than there are.
 local function takes_steps(share, steps)
   if not share.is_first and steps > share.steps then
@@ -34,4 +28,4 @@ local function takes_steps(share, steps)
   return true
 end
 
-local managed_jobs = {changes_of = changes_of, is_job = is_job, takes_steps = takes_steps}
+local managed_jobs = {changes_of = changes_of, takes_steps = takes_steps}

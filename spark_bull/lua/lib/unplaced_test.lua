@@ -1,10 +1,10 @@
--- @include lib: job_row
+-- @include lib: is_job
 
 -- The commands that return whether a ZSET or SET has a member.
 local MEMBER_OF = {zset = 'ZSCORE', set = 'SISMEMBER'}
 
 -- Returns a function that tells whether a key is a job that none of those states has that are ZSETs or SETs, and that is
--- not recorded as damaged. A hash without the fields that every job has is another key.
+-- not recorded as damaged.
 local function unplaced_test(key, arg)
   local call, sorted = redis.call, {}
   for _, state_key in ipairs(key.states) do
@@ -14,8 +14,7 @@ local function unplaced_test(key, arg)
     end
   end
   return function(job_id)
-    local row = job_row(arg.base .. job_id, 'timestamp', 'data', 'opts')
-    if not row or not (row[1] and row[2] and row[3]) or call('HEXISTS', key.damaged, job_id) == 1 then
+    if not is_job(arg.base, job_id, true) or call('HEXISTS', key.damaged, job_id) == 1 then
       return false
     end
     for _, state in ipairs(sorted) do

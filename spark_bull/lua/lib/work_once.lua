@@ -24,7 +24,8 @@ local function work_once(key, arg, settle_jobs)
     done, rows = claim_next(key, arg, now, control and 0 or tonumber(arg.limit), settled.may_drain)
     done.now, done.columns, done.lost, done.paused = now, false, settled.lost, control == 'pause'
     done.stop = control == 'stop' or control == 'end'
-    done.counted = key.counters and count_work(key.counters, #done.ids, outcomes, settled.lost or {}) or false
+    done.counted = key.counters and count_work(key.counters, #done.ids, outcomes, settled.lost or {}, done.damaged)
+      or false
     if key.ledger and #done.ids > 0 then
       local claimed = call('INCRBY', key.ledger_end, #done.ids)
       call('ZADD', key.ledger, claimed, cmsgpack.pack({arg.lock_token, done.ids}))

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgpack
 
-from spark_bull.dialects.fields import ALWAYS_THERE, Raw
+from spark_bull.dialects.fields import Raw
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.job_fields import Columns, JobFields, opened_columns
 
@@ -70,7 +70,7 @@ class ResultRows:
             return position, ResultChunk(0, {})
         entries = Entries(*zip(*map(_parsed, found), strict=True))
         columns, _, _ = self._fields.read(entries.ids)
-        chunk = _result_chunk(entries, columns)
+        chunk = _result_chunk(entries, columns, self._fields.are_jobs(entries.ids, columns))
         opened = opened_columns(self._handle, entries.ids, chunk.columns)
         return position + len(found), ResultChunk(chunk.rows, opened)
 
@@ -102,19 +102,16 @@ def _parsed(entry: bytes) -> tuple[bytes, bytes, bytes, Raw, bool]:
     return _STATES[entry[:1].lower()], job_id, time, None if value is False else value, gone == 1
 
 
-def _result_chunk(entries: Entries, columns: Columns) -> ResultChunk:
-    """The entries with the fields of their jobs, `timestamp` and `finishedOn` among them."""
+def _result_chunk(entries: Entries, columns: Columns, exist: Sequence[bool]) -> ResultChunk:
+    """The entries with the fields of their jobs, `finishedOn` among them. exist: whether each of these exists."""
     for place, (time, finished) in enumerate(zip(entries.times, columns["finishedOn"], strict=True)):
         if finished != time and time:
             _restore(entries, columns, place)
-    found = columns[ALWAYS_THERE]
-    there: list[Any] = [b"there"] * len(found)
-    if None in found:
-        there = [
-            b"there" if time is not None else b"gone" if gone else b"missing"
-            for time, gone in zip(found, entries.gone, strict=True)
-        ]
-    return ResultChunk(len(found), {**columns, "id": [*entries.ids], "state": [*entries.states], "there": there})
+    there: list[Any] = [
+        b"there" if exists else b"gone" if gone else b"missing"
+        for exists, gone in zip(exist, entries.gone, strict=True)
+    ]
+    return ResultChunk(len(exist), {**columns, "id": [*entries.ids], "state": [*entries.states], "there": there})
 
 
 def _restore(entries: Entries, columns: Columns, place: int) -> None:

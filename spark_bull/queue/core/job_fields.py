@@ -91,10 +91,10 @@ class JobFields:
         return columns, replies[:start], replies[stop:]
 
     def are_jobs(self, ids: Sequence[bytes], columns: Columns) -> list[bool]:
-        """Which ids belong to jobs: what is left of a removed one has neither timestamp nor data."""
+        """Which of the ids of a state have a hash: what is left of a removed job may have no timestamp."""
         times = columns[ALWAYS_THERE]
         unclear = [job_id for job_id, time in zip(ids, times, strict=True) if time is None]
-        replies = self._connection.replies([("HEXISTS", self._base + job_id, "data") for job_id in unclear])
+        replies = self._connection.replies([("HLEN", self._base + job_id) for job_id in unclear])
         found = {job_id for job_id, reply in zip(unclear, replies, strict=True) if reply}
         return [time is not None or job_id in found for job_id, time in zip(ids, times, strict=True)]
 

@@ -156,7 +156,7 @@ def _walked(handle: QueueHandle, key: StateKey, asked: StateIds, fields: JobFiel
 
 
 def _kept(ids: list[bytes], columns: Columns, scores: list[Any], stayed: Sequence[bool], fields: JobFields) -> Walked:
-    """The jobs that are in their state, without what is left of removed ones."""
+    """The jobs that are in their state, without ids that have no job."""
     exist = fields.are_jobs(ids, columns)
     if all(stayed) and all(exist):
         return Walked(ids, columns, scores, [])

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from spark_bull.clock import monotonic_s
 from spark_bull.dialects.base import json_text
 from spark_bull.dialects.events import ENDS, entry_event
-from spark_bull.dialects.fields import ALWAYS_THERE, NO_VALUE, Raw, text_of
+from spark_bull.dialects.fields import NO_VALUE, Raw, text_of
 from spark_bull.errors import JobFailed, JobMissing, SparkBullError, WaitTimeout, expected, restated
 from spark_bull.model.job_json import json_or_text
 from spark_bull.model.jobs import QueueEvent
@@ -203,30 +203,31 @@ def _opened(handle: QueueHandle, job_id: str, value: Any) -> Any:
 
 def _look(call: _Call) -> _End | None:
     """Looks at a job; returns how it has ended, or None. Raises JobMissing."""
-    is_completed, is_failed, (timestamp, returnvalue, reason) = _read(call)
-    if timestamp is None:
+    is_completed, is_failed, exists, (returnvalue, reason) = _read(call)
+    if not exists:
         return _end_of_gone(call)
     if is_completed:
         return _End("completed", None if returnvalue in NO_VALUE else json_or_text(text_of(returnvalue)))
     return _End("failed", reason=text_of(reason)) if is_failed else None
 
 
-def _read(call: _Call) -> tuple[bool, bool, list[Raw]]:
-    """Whether a job is completed, or failed, and fields of its hash, which is read after the states: a job that is in
-    one of them has its fields, or is gone. Sets `seen`."""
+def _read(call: _Call) -> tuple[bool, bool, bool, list[Raw]]:
+    """Whether a job is completed, or failed, whether it exists, and fields of its hash, which is read after the states:
+    a job that is in one of them has its fields, or is gone. Sets `seen`."""
     handle, job_id = call.handle, call.job_id
     states = [handle.dialect.states[state] for state in ENDS]
     events = [("XREVRANGE", handle.keys["events"], "+", "-", "COUNT", 1)] if handle.dialect.has("event-stream") else []
-    *last, completed, failed, fields = handle.connection.replies(
+    *last, completed, failed, exists, fields = handle.connection.replies(
         [
             *events,
             *(("ZSCORE" if state.kind == "zset" else "SISMEMBER", handle.keys[state.key], job_id) for state in states),
-            ("HMGET", handle.keys.job(job_id), ALWAYS_THERE, "returnvalue", "failedReason"),
+            ("EXISTS", handle.keys.job(job_id)),
+            ("HMGET", handle.keys.job(job_id), "returnvalue", "failedReason"),
         ]
     )
     if last and last[0]:
         call.seen = Position(last[0][0][0].decode(), None)
-    return completed not in (None, 0), failed not in (None, 0), fields or [None] * 3
+    return completed not in (None, 0), failed not in (None, 0), bool(exists and fields), fields or [None] * 2
 
 
 def _end_of_gone(call: _Call) -> _End:

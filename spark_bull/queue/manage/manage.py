@@ -11,7 +11,7 @@ from typing import Final
 
 from spark_bull.dialects.base import may_be_other_key
 from spark_bull.dialects.changes import REMOVABLE
-from spark_bull.dialects.fields import ALWAYS_THERE
+from spark_bull.dialects.fields import ONLY_OF_JOBS
 from spark_bull.errors import DialectError, JobError, JobLocked, JobMissing, QueueBusy, WrongState, check_count
 from spark_bull.queue.core.handle import CHUNK_SIZE, REMOVE_SIZE, QueueHandle
 from spark_bull.queue.core.walk import Sweep
@@ -181,8 +181,8 @@ def job_keys(handle: QueueHandle, job_id: str) -> JobKeys:
 
 
 def _is_job(handle: QueueHandle, job_id: str) -> bool:
-    key = handle.keys.job(job_id)
-    return bool(handle.connection.call("TYPE", key) == b"hash" and handle.connection.call("HEXISTS", key, ALWAYS_THERE))
+    key, call = handle.keys.job(job_id), handle.connection.call
+    return call("TYPE", key) == b"hash" and any(call("HMGET", key, *ONLY_OF_JOBS))
 
 
 def _check(handle: QueueHandle, job_id: str, reply: JobReply, wanted: str) -> None:

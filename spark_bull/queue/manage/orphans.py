@@ -1,4 +1,5 @@
-"""Orphaned jobs: the hash of the job exists, but the job is in no state, so that no worker ever gets it.
+"""Orphaned jobs: the hash of the job exists, but the job is in no state, so that no worker ever gets it. And remnants,
+in any state: what workers have written to a job since it was removed.
 
 A crash between two steps of another program, or keys that were deleted by hand, leave such jobs. A job that moves from
 one state to another meanwhile is not removed: it is examined four times, at last in the script that removes it.
@@ -7,15 +8,17 @@ one state to another meanwhile is not removed: it is examined four times, at las
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from spark_bull.errors import check_count
+from spark_bull.errors import JobError, check_count
 from spark_bull.keys import SCHEDULED, SEGMENTS
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.core.walk import MAX_IDS
 from spark_bull.queue.manage import verbs
+from spark_bull.queue.manage.manage import remove
 from spark_bull.queue.monitor.find import scan_queues
 from spark_bull.queue.monitor.keyspace import scan_keys
 
@@ -31,9 +34,13 @@ _REMOVED_AT_ONCE: Final = 10
 
 @dataclass
 class OrphanSearch:
-    """Finds the orphaned jobs of a queue among its keys, which `look` takes in parts; `finish` returns their ids."""
+    """Finds the orphaned jobs of a queue among its keys, which `look` takes in parts; `finish` returns their ids.
+
+    `remnants` then has those of remnants.
+    """
 
     handle: QueueHandle
+    remnants: set[bytes] = field(default_factory=set)
     _unexamined: list[bytes] = field(default_factory=list)
     _candidates: set[bytes] = field(default_factory=set)
     _suspects: list[bytes] = field(default_factory=list)
@@ -53,11 +60,13 @@ class OrphanSearch:
         orphans: list[bytes] = []
         for start in range(0, len(self._suspects), _CANDIDATES):
             part = self._suspects[start : start + _CANDIDATES]
-            orphans += _without_listed(self.handle, set(_unplaced(self.handle, part)))
+            orphans += _unlisted(self.handle, part)
         return sorted(orphans)
 
     def _examine(self) -> None:
-        self._candidates.update(_unplaced(self.handle, self._unexamined))
+        for unplaced, remnants in _examined(self.handle, self._unexamined):
+            self._candidates.update(unplaced)
+            self.remnants.update(remnants)
         self._unexamined = []
 
     def _compare(self) -> None:
@@ -83,10 +92,20 @@ def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes]) -> int:
     """Removes those jobs that are still in no state; returns their number."""
     removed, keys = 0, [handle.keys[name] for name in _STATES]
     for start in range(0, len(job_ids), _CANDIDATES):
-        orphans = _without_listed(handle, set(_unplaced(handle, job_ids[start : start + _CANDIDATES])))
+        orphans = _unlisted(handle, job_ids[start : start + _CANDIDATES])
         for first in range(0, len(orphans), _REMOVED_AT_ONCE):
             part = orphans[first : first + _REMOVED_AT_ONCE]
             removed += verbs.remove_orphans(handle, part, keys, window=MAX_IDS)
+    return removed
+
+
+def remove_remnants(handle: QueueHandle, job_ids: Iterable[bytes]) -> int:
+    """Removes these remnants from their states, unless a worker has locked them; returns how many are removed."""
+    removed = 0
+    for job_id in job_ids:
+        with suppress(JobError, UnicodeDecodeError):
+            remove(handle, job_id.decode())
+            removed += 1
     return removed
 
 
@@ -95,15 +114,20 @@ def _may_be_job(suffix: bytes) -> bool:
     return suffix not in _NO_JOBS and (b":" not in suffix or suffix.startswith(SCHEDULED.encode()))
 
 
-def _unplaced(handle: QueueHandle, job_ids: Iterable[bytes]) -> Iterator[bytes]:
-    """Those of some ids that are jobs in no state, or in one that is a list."""
+def _examined(handle: QueueHandle, job_ids: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """Those of some ids, part by part, that are jobs in no state or in one that is a list, and those of remnants."""
     states, remaining = [handle.keys[name] for name in _STATES], iter(job_ids)
     while part := list(islice(remaining, _EXAMINED)):
-        yield from handle.connection.script(
+        yield handle.connection.script(
             "read/unplaced",
             {"damaged": handle.keys["damaged"], "states": states},
             {"base": handle.keys.base, "ids": part},
         )
+
+
+def _unlisted(handle: QueueHandle, job_ids: Iterable[bytes]) -> list[bytes]:
+    """Those of some ids that are jobs in no state."""
+    return _without_listed(handle, {one for unplaced, _ in _examined(handle, job_ids) for one in unplaced})
 
 
 def _without_listed(handle: QueueHandle, job_ids: set[bytes]) -> list[bytes]:

@@ -107,8 +107,8 @@ def _rows(handle: QueueHandle, ids: list[bytes], names: list[str], is_large: boo
         rows = dict(zip(ids, (yield LargeStep([("HMGET", base + i, *names) for i in ids])), strict=True))
     unclear = [job_id for job_id, row in rows.items() if row[0] is None]
     if unclear:
-        # What is left of a removed job has neither a timestamp nor data.
-        exist = yield _step([("HEXISTS", base + job_id, "data") for job_id in unclear], is_large)
+        # What is left of a removed job may have no timestamp.
+        exist = yield _step([("EXISTS", base + job_id) for job_id in unclear], is_large)
         for job_id, exists in zip(unclear, exist, strict=True):
             if not exists:
                 del rows[job_id]

@@ -139,14 +139,30 @@ def read_chunk(handle: QueueHandle, job_ids: Sequence[str]) -> ClaimedChunk:
 
 
 def _warn_of_damaged(handle: QueueHandle, answer: WorkReply) -> None:
+    queue, gone = handle.keys.queue, []
     for job_id, kind in answer["damaged"]:
-        found = f"expected {handle.keys.job(job_id)} to be a hash, found a {kind}"
+        if kind == "none":
+            gone.append(job_id)
+        elif kind == "remnant":
+            log.warning(
+                "queue %s: job %s fails, as only a remnant of it is left: it was removed while it ran", queue, job_id
+            )
+        else:
+            found = f"expected {handle.keys.job(job_id)} to be a hash, found a {kind}"
+            log.warning(
+                "queue %s: job %s can't run and was removed from its state: %s; the ids of such jobs are in %s",
+                queue,
+                job_id,
+                "expected an id that is UTF-8" if kind == "id" else found,
+                handle.keys["damaged"],
+            )
+    if gone:
         log.warning(
-            "queue %s: job %s can't run and was removed from its state: %s; the ids of such jobs are in %s",
-            handle.keys.queue,
-            job_id,
-            "expected an id that is UTF-8" if kind == "id" else found,
-            handle.keys["damaged"],
+            "queue %s: %d waiting jobs are lost, as their hashes are gone, such as that of job %s: Redis has evicted "
+            "them (is maxmemory-policy noeviction?), or somebody has deleted them",
+            queue,
+            len(gone),
+            gone[0],
         )
 
 

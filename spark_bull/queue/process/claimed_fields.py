@@ -33,9 +33,9 @@ class ClaimedChunk(NamedTuple):
     columns: Mapping[str, Any]
 
     def are_there(self) -> list[bool]:
-        """Which of the jobs exist: what is left of a removed one has neither timestamp nor data."""
-        pairs = zip(self._listed("timestamp"), self._listed("data"), strict=True)
-        return [timestamp is not False or data is not False for timestamp, data in pairs]
+        """Which of the jobs exist. A claim has given a deferred failure to what is left of a removed one."""
+        signs = [self._listed(name) for name in ("timestamp", "data", "defa") if name in self.columns]
+        return [any(sign is not False for sign in of_job) for of_job in zip(*signs, strict=True)]
 
     def without(self, job_ids: Collection[str]) -> ClaimedChunk:
         """The jobs without these."""

@@ -25,7 +25,8 @@ class WorkerStatus:
       failed: failed jobs.
       retried: failed attempts that are followed by another one.
       returned: jobs returned to the queue without an outcome, delayed, or waiting for their children.
-      lost: outcomes that Redis rejected, because the job's lock was gone.
+      lost: outcomes that Redis rejected, because the job's lock was gone, and waiting jobs whose hash was gone: Redis
+        has evicted it, or somebody has deleted it.
       jobs_per_second: finished jobs per second since the previous call of status().
       lag: jobs that can be claimed now.
       slots: running slots.

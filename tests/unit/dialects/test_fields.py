@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, value_of
+from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, ONLY_OF_JOBS, value_of
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.model.jobs import Job
 from spark_bull.model.outcomes import ClaimedJob
@@ -25,6 +25,13 @@ def test_a_job_has_an_attribute_for_every_field() -> None:
 
 def test_a_claimed_job_has_an_attribute_for_every_field_that_a_claim_reads() -> None:
     assert {"id", *(field.claimed for field in CLAIMED_FIELDS.values())} == set(ClaimedJob._fields)
+
+
+def test_scripts_know_a_job_by_the_fields_that_the_table_has() -> None:
+    source = load("read/jobs").source
+    names = re.search(r"\{('timestamp', 'delay'.*?)\}", source, re.DOTALL)
+    assert names
+    assert set(re.findall(r"'(\w+)'", names[1])) == ONLY_OF_JOBS
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)

@@ -1,6 +1,6 @@
 -- @include bull/lib: waiting_list
 -- @include lib: group_limits group_place has_expired is_utf8 job_row lock_durations next_due_of positions_of
--- @include lib: set_aside start_limit take_passes walk_waiting
+-- @include lib: start_limit take_passes unfit walk_waiting
 -- @include {dialect}/lib: claim_fields delay_job leave_wait unrun_failures
 
 -- Number of fields that are read of every job. The other one is read only while jobs of the queue can expire.
@@ -39,10 +39,11 @@ local function claim_jobs(key, arg, now, limit, limits, start)
     if not is_sound then
       row, kind = nil, 'id'
     end
-    if not row or not (row[at.timestamp] or row[at.data]) then
-      if kind then
-        set_aside(key, id, kind)
-        damaged[#damaged + 1] = {id, kind}
+    kind = row and unfit.kind_of(job_key, row, at) or kind
+    if kind then
+      unfit.note(key, id, kind, damaged)
+      if kind == 'remnant' then
+        unrun_failures(key, arg, now)(id, unfit.REMNANT)
       end
       dropped[#dropped + 1] = id
       return true

@@ -1,5 +1,5 @@
 -- @include bull/lib: insert_by_priority waiting_list
--- @include lib: priority_of
+-- @include lib: clear_delay priority_of
 -- @include {dialect}/lib: announce_waiting
 
 -- Makes a job wait that has left `delayed`, at the place of its priority.
@@ -12,5 +12,5 @@ local function enqueue_promoted(key, arg, job_id)
     redis.call('LPUSH', target, job_id)
   end
   announce_waiting(key, arg, job_id)
-  redis.pcall('HSET', job_key, 'delay', 0)
+  clear_delay(job_key)
 end

@@ -22,8 +22,8 @@ local function refusal_by_lock(change)
 end
 
 -- Why a job can't be changed, or nil; see manage_jobs.
-local function mismatch_of(key)
-  return mismatch_by(refusal_by_lock, function(change)
+local function mismatch_of(key, arg)
+  return mismatch_by(arg.base, refusal_by_lock, function(change)
     return is_in_wrong_state(key, change)
   end)
 end

@@ -1,5 +1,5 @@
 -- @include bull/lib: insert_by_priority waiting_list
--- @include lib: next_due_of priority_of walk_steps
+-- @include lib: clear_delay next_due_of priority_of walk_steps
 -- @include {dialect}/lib: announce_waiting
 
 -- Promotes delayed jobs of Bull that are due, `limit` at most, in the order in which they are due; with priorities as
@@ -29,7 +29,7 @@ local function promote_due_jobs(key, arg, now, limit)
       plain[#plain + 1] = id
     end
     announce_waiting(key, arg, id)
-    redis.pcall('HSET', job_key, 'delay', '0')
+    clear_delay(job_key)
     moved = moved + 1
   end
   push()

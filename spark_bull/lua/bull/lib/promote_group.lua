@@ -1,5 +1,5 @@
 -- @include bull/lib: priority_inserts waiting_list
--- @include lib: jobs_before priority_of
+-- @include lib: clear_delay jobs_before priority_of
 -- @include {dialect}/lib: announce_waiting
 
 -- Makes delayed jobs of groups wait behind the next ones of their priority, in this order, and publishes them.
@@ -8,7 +8,7 @@ local function promote_group(key, arg, ids)
   for i, id in ipairs(ids) do
     local priority = priority_of(arg.base .. id)
     jobs[i] = {id = id, priority = priority > 0 and priority or math.huge}
-    redis.pcall('HSET', arg.base .. id, 'delay', '0')
+    clear_delay(arg.base .. id)
   end
   redis.call('ZREM', key.delayed, unpack(ids))
   priority_inserts.near(key, waiting_list(key), jobs, JOBS_BEFORE)

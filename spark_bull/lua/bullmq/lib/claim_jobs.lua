@@ -1,6 +1,6 @@
 -- @include bullmq/lib: claim_fields claim_row hold_job major_version mark_held promote_due_jobs
--- @include lib: group_limits is_written lock_durations next_due_of number_texts positions_of set_aside start_limit
--- @include lib: take_passes walk_waiting whole_number
+-- @include lib: group_limits is_written lock_durations next_due_of number_texts positions_of start_limit
+-- @include lib: take_passes unfit walk_waiting whole_number
 
 -- Locks claimed jobs and marks them as started. A loop for each command takes less time than one with all of them.
 local function mark_started(key, arg, ids, keys, rows, at, now)
@@ -97,10 +97,7 @@ local function claim_jobs(key, arg, now, limit)
       row, kind = nil, 'id'
     end
     if not row then
-      if kind then
-        set_aside(key, id, kind)
-        damaged[#damaged + 1] = {id, kind}
-      end
+      unfit.note(key, id, kind, damaged)
       return true
     end
     bytes = bytes + #(row[at_data] or '')
@@ -115,6 +112,9 @@ local function claim_jobs(key, arg, now, limit)
       if answer ~= 'started' then
         return answer == 'held'
       end
+    end
+    if kind then
+      unfit.note(key, id, kind, damaged)
     end
     taken = taken + 1
     ids[taken], keys[taken], rows[taken] = id, job_key, row

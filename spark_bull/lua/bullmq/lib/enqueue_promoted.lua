@@ -1,10 +1,10 @@
 -- @include bullmq/lib: emit enqueue_job
--- @include lib: priority_of
+-- @include lib: clear_delay priority_of
 
 -- Makes a job wait that has left `delayed`.
 local function enqueue_promoted(key, arg, job_id)
   local job_key = arg.base .. job_id
   enqueue_job(key, arg.bullmq_version, job_id, priority_of(job_key), 'LPUSH')
   emit(key, arg, 'waiting', 'jobId', job_id, 'prev', 'delayed')
-  redis.pcall('HSET', job_key, 'delay', 0)
+  clear_delay(job_key)
 end

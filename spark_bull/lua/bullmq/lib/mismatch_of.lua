@@ -10,11 +10,6 @@ local function has_relatives(change)
     job_key .. ':processed', job_key .. ':failed', job_key .. ':unsuccessful') > 0
 end
 
--- Whether an id spells the key of a job scheduler, a hash with a payload, too.
-local function is_scheduler(key, id)
-  return id:sub(1, 7) == 'repeat:' and redis.call('ZSCORE', key.repeats, id:sub(8))
-end
-
 -- The states of which a job must have one; others are found by the action itself.
 local function is_in_wrong_state(key, change)
   local action, call, id = change.action, redis.call, change.id
@@ -40,14 +35,12 @@ end
 -- Why a job can't be changed, or nil; see managed_jobs.manage.
 local function mismatch_of(key, arg)
   local function refusal(change)
-    if is_scheduler(key, change.id) then
-      return 'missing'
-    elseif TAKES_JOB[change.action] then
+    if TAKES_JOB[change.action] then
       local is_locked = redis.call('EXISTS', change.key .. ':lock') == 1
       return is_locked and 'locked' or is_scheduled_job(key, arg, change.id) and 'scheduled' or nil
     end
   end
-  return mismatch_by(refusal, function(change)
+  return mismatch_by(arg.base, refusal, function(change)
     return is_in_wrong_state(key, change)
   end)
 end

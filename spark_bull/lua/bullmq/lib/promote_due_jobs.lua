@@ -1,5 +1,5 @@
 -- @include bullmq/lib: emit priority_score waiting_list
--- @include lib: next_due_of priority_of
+-- @include lib: clear_delay next_due_of priority_of
 
 -- Promotes delayed jobs that are due, `limit` at most, the first one first.
 -- Returns when the next one is due, ms, or false, and how many were promoted.
@@ -23,7 +23,7 @@ local function promote_due_jobs(key, arg, now, limit)
         plain[#plain + 1] = id
       end
       emit(key, arg, 'waiting', 'jobId', id, 'prev', 'delayed')
-      redis.pcall('HSET', job_key, 'delay', '0')
+      clear_delay(job_key)
     end
     if #plain > 0 then
       call('LPUSH', target, unpack(plain))

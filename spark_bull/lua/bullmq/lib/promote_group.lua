@@ -1,4 +1,5 @@
 -- @include bullmq/lib: emit enqueue_near
+-- @include lib: clear_delay
 
 -- Makes delayed jobs of groups wait behind the next jobs; see enqueue_near.
 local function promote_group(key, arg, ids)
@@ -6,6 +7,6 @@ local function promote_group(key, arg, ids)
   enqueue_near(key, arg, ids)
   for _, id in ipairs(ids) do
     emit(key, arg, 'waiting', 'jobId', id, 'prev', 'delayed')
-    redis.pcall('HSET', arg.base .. id, 'delay', '0')
+    clear_delay(arg.base .. id)
   end
 end
