@@ -133,6 +133,21 @@ def test_a_job_whose_run_at_is_past_is_not_delayed(bull: Bull, queue: Any) -> No
     assert queue().counts()["wait"] == 1
 
 
+def test_times_are_the_same_in_the_hour_that_the_zone_of_the_session_repeats(bull: Bull) -> None:
+    """Half past one, for the second time, in New York."""
+    zone, moment = "spark.sql.session.timeZone", "timestamp'2035-11-04 06:30:00.123456 UTC'"
+    before = bull.spark.conf.get(zone)
+    bull.spark.conf.set(zone, "America/New_York")
+    try:
+        payload = f"named_struct('t', {moment}, 'v', to_variant_object(named_struct('t', {moment})))"
+        bull.write(bull.spark.sql(f"SELECT {payload} AS data, {moment} AS runAt"), protocol="bullmq")
+    finally:
+        bull.spark.conf.set(zone, before)
+    (row,) = bull.read().select("data", f.unix_millis("runAt").alias("due")).collect()
+    text = "2035-11-04T06:30:00.123Z"
+    assert (json.loads(row["data"]), row["due"]) == ({"t": text, "v": {"t": text}}, 2_077_770_600_123)
+
+
 @pytest.mark.parametrize(
     ("column", "data"),
     [
