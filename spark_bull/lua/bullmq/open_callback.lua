@@ -4,14 +4,14 @@
 -- @args pending...
 -- @returns 1 if the callback was added, 0 if it had been added before
 -- @include bullmq/lib: emit emit_trimmed
--- @include lib: clock_of fill_opts job_terms number_texts time_ms
+-- @include lib: clock_of fill_opts job_terms number_texts take_numbers time_ms
 
 local call, now, text = redis.call, time_ms(), number_texts()
 
 local function add_callback()
   local chunk, job_id = cmsgpack.unpack(arg.chunk), arg.job_id
   local timestamp, delay = clock_of(chunk, now)(1)
-  call('INCR', key.id)
+  take_numbers(key, 1)
   call('HSET', key.job, 'name', chunk.name, 'data', chunk.data[1],
     'opts', fill_opts(chunk.opts, text[timestamp], text[delay]), 'timestamp', text[timestamp], 'delay', text[delay],
     'priority', text[chunk.priority or 0])

@@ -1,5 +1,6 @@
--- @include bull/lib: debounce free_id priority_inserts publish waiting_list
--- @include lib: clock_of deduplications_of fill_opts is_written job_terms listed number_texts push walk_steps
+-- @include bull/lib: debounce priority_inserts publish waiting_list
+-- @include lib: clock_of deduplications_of fill_opts free_id is_written job_terms listed number_texts push
+-- @include lib: take_numbers walk_steps
 
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the length of the list
 -- allows, unless the chunk must be added as a whole.
@@ -13,7 +14,7 @@ local function add_jobs(key, arg, chunk, from, now)
     local share = math.max(1, math.floor(WALK_STEPS / (call('LLEN', target) + chunk.n)))
     last = math.min(last, from + share - 1)
   end
-  local counter = call('INCRBY', key.id, last - from + 1) - last
+  local counter = take_numbers(key, last - from + 1) - last
   local names, datas, all_opts = listed(chunk, 'name'), chunk.data, listed(chunk, 'opts')
   local custom_ids, priorities = listed(chunk, 'job_id'), listed(chunk, 'priority')
   local lifos, times_of = listed(chunk, 'lifo'), clock_of(chunk, now)

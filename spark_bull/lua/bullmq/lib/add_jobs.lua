@@ -1,6 +1,6 @@
 -- @include bullmq/lib: add_plain_jobs chunk_parents deduplicator delay_job delayed_score emit event_limit
 -- @include bullmq/lib: priority_score sequencer waiting_list
--- @include lib: clock_of deduplications_of fill_opts is_written job_terms listed number_texts push
+-- @include lib: clock_of deduplications_of fill_opts free_id is_written job_terms listed number_texts push take_numbers
 
 -- Adds all jobs of a chunk from row `from` on.
 -- Returns {next = first row not processed, added, duplicates, deduplicated, ids, is_range (see keep_ids), rejected}. A
@@ -11,9 +11,9 @@ local function add_jobs(key, arg, chunk, from, now)
   if plain then
     return plain
   end
-  local call, base, format = redis.call, arg.base, string.format
+  local call, base = redis.call, arg.base
   local n = chunk.n
-  local counter = call('INCRBY', key.id, n - from + 1) - n
+  local counter = take_numbers(key, n - from + 1) - n
   local target, paused_or_full = waiting_list(key, arg.bullmq_version)
   local max_events = event_limit(key)
   local names, datas, all_opts = listed(chunk, 'name'), chunk.data, listed(chunk, 'opts')
@@ -62,7 +62,7 @@ local function add_jobs(key, arg, chunk, from, now)
 
   for i = from, n do
     local custom_id = custom_ids[i]
-    local job_id = custom_id or format('%d', counter + i)
+    local job_id = custom_id or free_id(key, base, counter + i)
     local job_key, kept, deduplication_id = base .. job_id, nil, nil
     local parent = parent_at and parent_at(i)
     local is_orphan = parent and not chunk.parents_exist and call('EXISTS', parent.key) == 0
@@ -167,7 +167,8 @@ local function add_jobs(key, arg, chunk, from, now)
     duplicates = duplicates,
     deduplicated = deduplicated,
     ids = ids,
-    is_range = not chunk.job_id and duplicates + deduplicated + #rejected == 0,
+    is_range = not chunk.job_id and duplicates + deduplicated + #rejected == 0
+      and tonumber(call('GET', key.id)) == counter + n,
     rejected = rejected,
   }
 end

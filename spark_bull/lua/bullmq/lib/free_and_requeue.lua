@@ -1,5 +1,5 @@
 -- @include bullmq/lib: delay_job emit emit_trimmed enqueue_job
--- @include lib: options_of whole_number
+-- @include lib: free_id options_of take_numbers whole_number
 
 -- A finished job releases its deduplication id, unless that has a TTL. A job that was added under it meanwhile and
 -- stored aside (keepLastIfActive) is added to the queue now.
@@ -19,8 +19,8 @@ local function free_and_requeue(key, arg, job_id, deduplication_id, now)
     call('DEL', aside)
     return
   end
-  local next_id = call('INCR', key.id) .. ''
-  next_id = fields[8] or next_id
+  local number = take_numbers(key, 1)
+  local next_id = fields[8] or free_id(key, base, number)
   local opts = options_of(fields[3])
   local rule = type(opts.de) == 'table' and opts.de or {}
   local delay, priority, ttl_ms = whole_number(opts.delay), whole_number(opts.priority), whole_number(rule.ttl)

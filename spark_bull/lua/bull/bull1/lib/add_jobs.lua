@@ -1,6 +1,6 @@
--- @include bull/lib: free_id waiting_list
+-- @include bull/lib: waiting_list
 -- @include bull/bull1/lib: opts_with_id
--- @include lib: clock_of fill_opts is_written job_terms listed number_texts push
+-- @include lib: clock_of fill_opts free_id is_written job_terms listed number_texts push take_numbers
 
 -- Publishes the message of Bull 1.1 and 2 about a job that was added, or existed, on a channel without prefix: [sender,
 -- job]. `id` is JSON: a number for a delayed job without a custom id, else a string.
@@ -16,7 +16,7 @@ end
 local function add_jobs(key, arg, chunk, from, now)
   local call, base = redis.call, arg.base
   local n = chunk.n
-  local counter = call('INCRBY', key.id, n - from + 1) - n
+  local counter = take_numbers(key, n - from + 1) - n
   local target = waiting_list(key)
   local all_opts, custom_ids = listed(chunk, 'opts'), listed(chunk, 'job_id')
   local all_attempts, lifos = listed(chunk, 'attempts'), listed(chunk, 'lifo')

@@ -1,0 +1,12 @@
+-- The greatest whole number that differs from its neighbours in Lua, and in Node.
+local LARGEST = 9007199254740991
+
+-- Takes the next `count` numbers for the ids of jobs; returns the last one. Fails before anything is written when they
+-- are too large.
+local function take_numbers(key, count)
+  local counter = redis.call('GET', key.id)
+  if (tonumber(counter) or 0) + count > LARGEST then
+    error('WRONGTYPE expected ' .. key.id .. ' to be a number below 2^53, found ' .. counter, 0)
+  end
+  return redis.call('INCRBY', key.id, count)
+end
