@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from spark_bull.well_formed import well_formed
+
 #: Maximum characters of a reason, and of a trace.
 MAX_REASON: Final = 10_000
 MAX_TRACE: Final = 20_000
@@ -45,15 +47,11 @@ def trace_of(error: BaseException) -> str:
 
 
 def sendable(text: str, limit: int = MAX_REASON) -> str:
-    """Makes a text encodable as UTF-8: unpaired surrogates become U+FFFD. Beyond `limit` the middle is left out."""
+    """Makes a text encodable as UTF-8, as `well_formed`. Beyond `limit` the middle is left out."""
     if len(text) > limit:
         half = limit // 2
         text = f"{text[:half]} … ({len(text) - 2 * half:,} characters left out) … {text[-half:]}"
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+    return well_formed(text)
 
 
 def _reason(error: BaseException) -> str:

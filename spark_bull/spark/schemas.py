@@ -30,6 +30,7 @@ from spark_bull.options.table import COLLECT, EVENTS, READ
 from spark_bull.options.values import choose_mode
 from spark_bull.spark.json.ddl import ddl_of
 from spark_bull.spark.json.json_schema import TYPED_COLUMNS, is_inferred
+from spark_bull.spark.json.json_values import check_type
 
 NO_TABLES: Final = (
     "Spark does not pass the OPTIONS of a table of the catalog to data sources in Python; "
@@ -320,6 +321,8 @@ def columns_of(schema: StructType, view: str) -> list[str]:
             near = did_you_mean(field.name, [f.name for f in known.values()])
             raise OptionError(f"view `{view}` has no column `{field.name}`{near}; it has: {listed}")
         is_typed = view == "jobs" and own.name in TYPED_COLUMNS
+        if is_typed:
+            check_type(TYPED_COLUMNS[own.name], field.dataType)
         if (field.dataType != own.dataType and not is_typed) or not field.nullable:
             given = _sql(field.dataType) + ("" if field.nullable else " NOT NULL")
             raise OptionError(

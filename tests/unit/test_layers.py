@@ -15,7 +15,17 @@ PACKAGE = "spark_bull"
 
 # From the bottom up. A name is a module or a sub-package of spark_bull; names on one line may import one another.
 LAYERS = (
-    ("errors", "error_text", "short_errors", "clock", "threads", "time_text", "progress_line", "version"),
+    (
+        "errors",
+        "error_text",
+        "well_formed",
+        "short_errors",
+        "clock",
+        "threads",
+        "time_text",
+        "progress_line",
+        "version",
+    ),
     ("model", "keys", "embedded", "tracing"),
     ("options",),
     ("payloads",),

@@ -22,6 +22,7 @@ from spark_bull.spark.call.results import output_schema
 from spark_bull.spark.call.task import PARTITION, CallPlan
 from spark_bull.spark.dispatch.rows import call_rows
 from spark_bull.spark.json.ddl import parse_type
+from spark_bull.spark.json.json_values import check_type
 from spark_bull.spark.platform.python_check import ensure_python
 
 if TYPE_CHECKING:
@@ -122,19 +123,20 @@ def call_plan(
     _check_options(options)
     given = dict(job or {})
     _check_job(given)
+    kind = return_schema if isinstance(return_schema, DataType) else parse_type("return_schema", return_schema)
+    check_type("return_schema", kind)
     parsed = parse_arguments({**options, **given}, QUEUE)
     handle = open_handle(parsed, queue)
     defaults = defaults_of(parsed)
     handle.dialect.check_work(queue)
     check_defaults(handle.dialect, defaults)
-    result = return_schema if isinstance(return_schema, DataType) else parse_type("return_schema", return_schema)
     return CallPlan(
         handle=handle,
         rows=call_rows(schema),
-        columns=output_schema(schema, result, details=details),
+        columns=output_schema(schema, kind, details=details),
         call_id=uuid4().hex,
         shared_id=_shared_id(handle.keys.base, given, schema),
-        result=result,
+        result=kind,
         on_error=on_error,
         timeout_ms=timeout_ms,
         in_flight=in_flight,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from spark_bull.dialects.fields import NO_VALUE
-from spark_bull.error_text import sendable
 from spark_bull.errors import OptionError
 from spark_bull.model.job_json import damaged_field
 from spark_bull.queue.call.flight import Ended
-from spark_bull.spark.json.payload import WrongPayload, payload_array
+from spark_bull.spark.json.json_values import WrongPayload, payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.well_formed import well_formed, well_formed_json
 
 RESULT: Final = "result"
 #: The columns beside RESULT.
@@ -66,14 +65,11 @@ def parsed(ended: Sequence[Ended], result: DataType) -> Parsed:
 
 
 def _read(value: bytes, result: DataType) -> Any:
-    """Parses a value; as a string, it is what get_json_object of Spark gives: a text without quotes, or JSON.
-
-    Unpaired surrogates of a string, which UTF-8 lacks, become U+FFFD.
-    """
+    """Parses a value; as a string, it is what get_json_object of Spark gives: a text without quotes, or JSON."""
     found = None if value in NO_VALUE else json.loads(value)
     if found is None or not isinstance(result, StringType):
         return found
-    return sendable(found, sys.maxsize) if isinstance(found, str) else value.decode("utf-8", "replace")
+    return well_formed(found) if isinstance(found, str) else well_formed_json(value.decode("utf-8", "replace"))
 
 
 def with_outcomes(rows: pa.RecordBatch, outcomes: Parsed, ended: Sequence[Ended], *, details: bool) -> pa.RecordBatch:

@@ -9,6 +9,7 @@ import re
 from itertools import pairwise
 from typing import Final
 
+from pyspark.sql import types
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -53,6 +54,8 @@ _TYPES: Final[dict[str, DataType]] = {
     "timestamp_ntz": TimestampNTZType(),
     "binary": BinaryType(),
     "variant": VariantType(),
+    # PySpark 4.0 lacks it.
+    **({"time": types.TimeType()} if hasattr(types, "TimeType") else {}),
 }
 _DECIMALS: Final = ("decimal", "dec", "numeric")
 _SIZED: Final = ("char", "character", "varchar")

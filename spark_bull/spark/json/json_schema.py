@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from spark_bull.well_formed import well_formed
+
 #: Columns of jobs that can be read as values, and the options with their types.
 TYPED_COLUMNS: Final[Mapping[str, str]] = {"data": "payloadSchema", "returnvalue": "returnSchema"}
 #: Value of the options: infer the type from a sample of jobs.
@@ -30,7 +32,7 @@ class _Seen:
         if isinstance(value, dict):
             self.names.add("STRUCT")
             for name, member in value.items():
-                self.fields.setdefault(name, _Seen()).add(member)
+                self.fields.setdefault(well_formed(name), _Seen()).add(member)
         elif isinstance(value, list):
             self.names.add("ARRAY")
             self.items = self.items or _Seen()

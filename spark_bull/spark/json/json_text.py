@@ -91,6 +91,11 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+def is_struct(kind: pa.DataType) -> bool:
+    """Whether this is the Arrow type of a STRUCT, as which Arrow holds a VARIANT, too."""
+    return bool(pa.types.is_struct(kind)) and not is_variant(kind)
+
+
 def is_variant(kind: pa.DataType) -> bool:
     """Whether this is the Arrow type of Spark's VARIANT."""
     return bool(pa.types.is_struct(kind)) and any(
@@ -141,13 +146,19 @@ def _escaped(array: pa.Array) -> pa.Array:
 
 def _has_escaped_bytes(array: pa.StringArray) -> bool:
     """Whether the memory of a column has such bytes: ten times as fast as a search in each text."""
-    _, offsets, texts = array.buffers()
-    if not len(array) or texts is None:
-        return False
+    memory = memory_of(array)
+    return len(memory.translate(None, _ESCAPED_BYTES)) < len(memory)
+
+
+def memory_of(array: pa.Array) -> bytes:
+    """The values of an array of texts or bytes, one behind the other."""
+    _, offsets, values = array.buffers()
+    if not len(array) or values is None:
+        return b""
     bounds = pa.Array.from_buffers(pa.int32(), len(array) + 1, [None, offsets], offset=array.offset)
     first, behind = bounds[0].as_py(), bounds[-1].as_py()
-    memory = texts.slice(first, behind - first).to_pybytes()
-    return len(memory.translate(None, _ESCAPED_BYTES)) < len(memory)
+    memory: bytes = values.slice(first, behind - first).to_pybytes()
+    return memory
 
 
 def _struct(array: pa.StructArray, *, ignore_nulls: bool) -> pa.Array:

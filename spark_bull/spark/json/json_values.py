@@ -1,37 +1,68 @@
-"""Converts JSON texts to an Arrow array of values, as Spark's `from_json` does: what does not match is null."""
+"""The values of JSON as Arrow arrays: the one table of the types that payloads and results are read as.
+
+Values of VARIANT are what PySpark makes of JSON. Times are ISO 8601 text (UTC if there is no offset) or ms since 1970;
+binary is base64. Missing members of objects are null, unknown ones are dropped.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
-import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time, timezone
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
 
-import pyarrow as pa
-from pyspark.sql.types import VariantVal
+from pyspark.errors import PySparkException
+from pyspark.sql.types import DataType, VariantVal
 
 from spark_bull.dialects.fields import Raw
-from spark_bull.error_text import sendable
-from spark_bull.spark.json.json_text import is_text, is_variant
-from spark_bull.spark.json.payload import converter
+from spark_bull.errors import SparkBullError, expected
+from spark_bull.spark.json.json_text import MAX_SHOWN, is_text, is_variant
+from spark_bull.spark.platform.arrow import to_arrow_type
+from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.well_formed import well_formed_json
 
 Read: TypeAlias = Callable[[Any], Any]
+#: What a value that is wrong for a type may raise; Arrow has errors of its own.
+_WRONG: Final = (TypeError, ValueError, ArithmeticError, AttributeError, OSError, RecursionError)
+
+
+class WrongPayload(SparkBullError):
+    """The payload of a job does not match `payload_schema`."""
+
+
+def payload_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Converts parsed payloads to an array. Raises WrongPayload for a value of another type."""
+    try:
+        return _array(values, _reader(kind), kind)
+    except (pa.ArrowException, *_WRONG) as error:
+        shown = json.dumps(values[0])[:MAX_SHOWN] if len(values) == 1 else f"{len(values)} payloads"
+        raise WrongPayload(f"expected the payload to match the schema {kind} ({error}), got: {shown}") from None
 
 
 def values_of(raws: Sequence[Raw], kind: pa.DataType) -> pa.Array:
-    """Parses texts. A text that is not JSON is null, as is each value in it that has another type than `kind` says.
+    """Parses texts, as Spark's `from_json` does: what is not JSON is null, as is a value in it of another type.
 
     So are a text of a thousand levels, which Python does not parse, and a value that is larger than a VARIANT may be.
-
-    Missing members of objects are null, unknown ones are dropped. Where the type is STRING, other values are their JSON
-    text. Times are ISO 8601 text (UTC if there is no offset) or ms since 1970; binary is base64. Unpaired surrogates,
-    which UTF-8 lacks, become U+FFFD.
+    Where the type is STRING, other values are their JSON text.
     """
-    read = _reader(kind)
+    return _array([_parsed(raw) for raw in raws], _reader(kind, lenient=True), kind)
+
+
+def check_type(option: str, kind: DataType) -> None:
+    """Raises OptionError, with the name of the option, for a type that JSON has no values of."""
     try:
-        return pa.array([read(_parsed(raw)) for raw in raws], kind)
+        _reader(to_arrow_type(kind))
+    except (PySparkException, TypeError):
+        raise expected(option, "of types that JSON has values of", kind.simpleString()) from None
+
+
+def _array(values: Sequence[Any], read: Read | None, kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values if read is None else [read(value) for value in values], kind)
     except UnicodeEncodeError:
-        return pa.array([read(_encodable(_parsed(raw))) for raw in raws], kind)
+        return _array([_parsed(well_formed_json(_json_text(value) or "null")) for value in values], read, kind)
 
 
 def _parsed(raw: Raw | str) -> Any:
@@ -41,67 +72,133 @@ def _parsed(raw: Raw | str) -> Any:
         return None
 
 
-def _encodable(value: Any) -> Any:
-    return _parsed(sendable(_json_text(value) or "null", sys.maxsize))
+def _json_text(value: Any, **form: Any) -> str | None:
+    """The JSON text of what was parsed; None for the few levels that Python can parse, but not write."""
+    try:
+        return json.dumps(value, **form)
+    except RecursionError:
+        return None
 
 
-def _reader(kind: pa.DataType) -> Read:
-    """Returns the function that converts parsed JSON to what Arrow takes for this type."""
+def _reader(kind: pa.DataType, *, lenient: bool = False) -> Read | None:
+    """Returns the function that converts parsed JSON to what Arrow takes for a type; None: Arrow takes JSON for it.
+
+    lenient: whether a value of another type is null; otherwise the function, or Arrow, raises an error for it.
+    Raises TypeError for a type that JSON has no values of.
+    """
+    if is_variant(kind) or not pa.types.is_nested(kind):
+        convert = _converter(kind)
+        if lenient:
+            return _as_plain(kind) or _as_null(convert, kind)
+        return convert and _nullable(convert)
+    if pa.types.is_struct(kind):
+        members = {kind.field(i).name: _reader(kind.field(i).type, lenient=lenient) for i in range(kind.num_fields)}
+        return _of(dict, _members(members), lenient=lenient) if lenient or any(members.values()) else None
+    item = _reader(kind.item_type if pa.types.is_map(kind) else kind.value_type, lenient=lenient) or _identity
+    if pa.types.is_map(kind):
+        if not is_text(kind.key_type):
+            raise TypeError(f"JSON has no names of {kind.key_type}")
+        return _of(dict, lambda value: [(key, item(one)) for key, one in value.items()], lenient=lenient)
+    return _of(list, lambda value: [item(one) for one in value], lenient=lenient)
+
+
+def _converter(kind: pa.DataType) -> Read | None:
+    """The function for values of a type without members; None: Arrow takes them from JSON."""
+    types = pa.types
     if is_variant(kind):
         return _variant
-    if pa.types.is_struct(kind):
-        return _struct(kind)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        item = _reader(kind.value_type)
-        return lambda value: [item(one) for one in value] if isinstance(value, list) else None
-    if pa.types.is_map(kind):
-        item = _reader(kind.item_type)
-        return lambda value: [(key, item(one)) for key, one in value.items()] if isinstance(value, dict) else None
+    if types.is_timestamp(kind):
+        return _timestamp
+    if types.is_date(kind):
+        return lambda value: date.fromisoformat(value[:10])
+    if types.is_time(kind):
+        return time.fromisoformat
+    if types.is_decimal(kind):
+        return lambda value: Decimal(str(value))
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return base64.b64decode
+    if is_text(kind) or types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        return None
+    raise TypeError(f"JSON has no values of {kind}")
+
+
+def _as_plain(kind: pa.DataType) -> Read | None:
+    """The lenient function for a type that JSON has."""
     if is_text(kind):
         return _text
     if pa.types.is_boolean(kind):
         return lambda value: value if isinstance(value, bool) else None
     if pa.types.is_integer(kind):
         return _integer(2 ** (kind.bit_width - 1))
-    if pa.types.is_floating(kind):
-        return _double
-    return _checked(converter(kind), kind)
+    return _double if pa.types.is_floating(kind) else None
 
 
-def _struct(kind: pa.DataType) -> Read:
-    readers = {field.name: _reader(field.type) for field in (kind.field(i) for i in range(kind.num_fields))}
+def _as_null(convert: Read | None, kind: pa.DataType) -> Read:
+    """The lenient function for a type whose values can be wrong in more ways than one: converts each alone."""
+    assert convert is not None
 
-    def read(value: Any) -> dict[str, Any] | None:
-        if not isinstance(value, dict):
+    def read(value: Any) -> Any:
+        try:
+            converted = None if value is None else convert(value)
+            pa.scalar(converted, kind)
+        except UnicodeEncodeError:
+            raise
+        except (pa.ArrowException, *_WRONG):
             return None
-        return {name: reader(value.get(name)) for name, reader in readers.items()}
+        return converted
 
     return read
 
 
-def _variant(value: Any) -> dict[str, bytes] | None:
-    if value is None:
-        return None
-    try:
-        built = VariantVal.parseJson(json.dumps(value))
-    except UnicodeEncodeError:
-        raise
-    except (ValueError, RecursionError):
-        # Larger than a VARIANT may be, for which PySpark 4.0 raises no error of its own; or nested too deeply.
-        return None
+def _of(shape: type, convert: Read, *, lenient: bool) -> Read:
+    """Converts values that are of a type of Python."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, shape):
+            return convert(value)
+        if value is None or lenient:
+            return None
+        raise TypeError(f"expected {_SHAPES[shape]}")
+
+    return read
+
+
+_SHAPES: Final[Mapping[type, str]] = {dict: "an object", list: "an array"}
+
+
+def _members(readers: Mapping[str, Read | None]) -> Read:
+    plain = {name: read or _identity for name, read in readers.items()}
+    return lambda value: {name: read(value.get(name)) for name, read in plain.items()}
+
+
+def _nullable(convert: Read) -> Read:
+    return lambda value: None if value is None else convert(value)
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _variant(value: Any) -> dict[str, bytes]:
+    """Raises ValueError for a value that is larger than a VARIANT may be, RecursionError for one of too many levels.
+
+    PySpark 4.0 raises no error of its own for a large one.
+    """
+    built = VariantVal.parseJson(json.dumps(value))
     return {"value": built.value, "metadata": built.metadata}
 
 
+def _timestamp(value: Any) -> datetime:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return datetime.fromtimestamp(value / 1000, timezone.utc)
+    moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
 def _text(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else _json_text(value)
-
-
-def _json_text(value: Any) -> str | None:
-    """The JSON text of what was parsed; None for the few levels that Python can parse, but not write."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    except RecursionError:
-        return None
+    if value is None or isinstance(value, str):
+        return value
+    return _json_text(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _integer(limit: int) -> Read:
@@ -119,17 +216,3 @@ def _double(value: Any) -> float | None:
         return float(value)
     except OverflowError:
         return None
-
-
-def _checked(convert: Read | None, kind: pa.DataType) -> Read:
-    """For types whose values can be wrong in more ways than one: converts each alone."""
-
-    def read(value: Any) -> Any:
-        try:
-            converted = value if convert is None else convert(value)
-            pa.scalar(converted, kind)
-        except (pa.ArrowException, TypeError, ValueError, ArithmeticError, AttributeError, OSError):
-            return None
-        return converted
-
-    return read

@@ -24,9 +24,10 @@ from spark_bull.errors import OptionError
 from spark_bull.spark.json.ddl import parse_type
 from spark_bull.spark.json.json_schema import is_inferred
 from spark_bull.spark.json.json_text import MAX_SHOWN
-from spark_bull.spark.json.payload import WrongPayload, payload_array
+from spark_bull.spark.json.json_values import WrongPayload, payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.well_formed import well_formed
 
 _OPTION: Final = "payloadSchema"
 _MISSING: Final = object()
@@ -70,7 +71,7 @@ def _found(find: Find, text: str) -> str:
     """What does not match in a text; empty: nothing."""
     try:
         mismatch = find(json.loads(text))
-        return f"{mismatch}; option `{_OPTION}` has the types of `data`" if mismatch else ""
+        return well_formed(f"{mismatch}; option `{_OPTION}` has the types of `data`") if mismatch else ""
     except (ValueError, RecursionError) as error:
         shown = text[:MAX_SHOWN] + ("…" if len(text) > MAX_SHOWN else "")
         return (

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 from pyspark.sql.udf import UserDefinedFunction
 
-from spark_bull.error_text import sendable
+from spark_bull.well_formed import well_formed
 
 _guard: Final = Lock()
 #: The property with a UDF's JVM object; None if a later PySpark has no such property. UDFs are then not wrapped.
@@ -96,6 +95,6 @@ def sendable_error(error: BaseException) -> Exception | None:
 def _text_of(error: BaseException) -> str:
     """Returns the message of an error; empty if reading it raises."""
     try:
-        return sendable(str(error), sys.maxsize)
+        return well_formed(str(error))
     except BaseException:
         return ""

@@ -12,13 +12,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pyspark.sql.types import DataType, Row, StructType
+from pyspark.sql.types import DataType, Row, StructType, VariantVal
 
 from spark_bull.errors import JobDamaged, OptionError, PayloadUnreadable, expected
 from spark_bull.model.job_json import UNPARSED
 from spark_bull.model.jobs import RawJson
-from spark_bull.spark.json.json_text import is_encodable, to_json
-from spark_bull.spark.json.payload import array_of_column, array_of_texts, payload_array
+from spark_bull.spark.json.json_text import is_encodable, is_struct, is_variant, to_json
+from spark_bull.spark.json.json_values import check_type, payload_array
+from spark_bull.spark.json.payload import array_of_column, array_of_texts
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.udfs import KINDS
@@ -59,12 +60,12 @@ def udf_runner(processor: Any, payload_schema: str | DataType | None, timeout_ms
 
 def schema_of_payload(given: str | DataType) -> DataType:
     """Parses the type of a payload: DDL of columns ('a STRING, b INT') or one value ('DOUBLE'). Raises OptionError."""
-    if isinstance(given, DataType):
-        return given
     try:
-        return DataType.fromDDL(given)
+        parsed = given if isinstance(given, DataType) else DataType.fromDDL(given)
     except Exception as error:  # Parsed by the JVM or by Spark Connect, with errors of their own.
         raise OptionError(f"expected `payload_schema` to be DDL, got {given!r}: {str(error).splitlines()[0]}") from None
+    check_type("payload_schema", parsed)
+    return parsed
 
 
 def frame_schema(given: str | DataType | None) -> StructType | None:
@@ -180,7 +181,7 @@ class UdfRunner(Runner):
 
     @cached_property
     def _width(self) -> int:
-        return self.payload.num_fields if pa.types.is_struct(self.payload) else 1
+        return self.payload.num_fields if is_struct(self.payload) else 1
 
     @cached_property
     def _iterator(self) -> UdfIterator:
@@ -188,7 +189,7 @@ class UdfRunner(Runner):
 
     @cached_property
     def _takes_columns(self) -> bool:
-        return pa.types.is_struct(self.payload) and _parameters(self.function) in (self._width, None)
+        return is_struct(self.payload) and _parameters(self.function) in (self._width, None)
 
     def _columns(self, column: pa.Array) -> list[pa.Array]:
         """Returns the arguments of the function: one column per field, or one column with the payload."""
@@ -204,12 +205,14 @@ class UdfRunner(Runner):
             columns = _columns_of(values, self.returns)
             if columns is not None:
                 return pa.StructArray.from_arrays(columns, fields=[*self.returns])
-            return pa.array(values.to_dict("records"), self.returns, from_pandas=True)
+            values = pd.Series(values.to_dict("records"), dtype=object)
+        if _has_own_form(self.returns):
+            return pa.array([_plain(value) for value in values], self.returns, from_pandas=True)
         return pa.Array.from_pandas(values, type=self.returns)
 
     def by_row(self, column: pa.Array) -> pa.Array:
-        rows = zip(*(part.to_pylist() for part in self._columns(column)), strict=True)
-        return pa.array([_plain(self.function(*map(_as_row, row))) for row in rows], self.returns)
+        rows = zip(*map(_in_python, self._columns(column)), strict=True)
+        return pa.array([_plain(self.function(*row)) for row in rows], self.returns)
 
     def by_series(self, column: pa.Array) -> pa.Array:
         return self._arrow(self.function(*map(_as_pandas, self._columns(column))))
@@ -278,7 +281,7 @@ def _parsed_together(jobs: Sequence[RunningJob], kind: pa.DataType) -> pa.Array 
 
 def _columns_of(frame: pd.DataFrame, kind: pa.DataType) -> list[pa.Array] | None:
     """The columns of a frame as fields of a struct; None if Arrow may convert one otherwise than its single values."""
-    if not pa.types.is_struct(kind) or not kind.num_fields or not frame.columns.is_unique or frame.columns.nlevels > 1:
+    if not is_struct(kind) or not kind.num_fields or not frame.columns.is_unique or frame.columns.nlevels > 1:
         return None
     if not all(field.name in frame for field in kind):
         return None
@@ -321,13 +324,19 @@ def _parameters(function: Callable[..., Any]) -> int | None:
 
 
 def _as_pandas(column: pa.Array) -> pd.Series[Any] | pd.DataFrame:
-    if pa.types.is_struct(column.type):
+    if _has_own_form(column.type) and not is_struct(column.type):
+        return pd.Series(_in_python(column), dtype=object)
+    if is_struct(column.type):
         if not column.type.num_fields:
             return pd.DataFrame(index=range(len(column)))
         # Not `from_struct_array`, which takes all values of a slice in some versions of Arrow. To wake Arrow's threads
         # takes longer than to convert a chunk.
-        table = pa.Table.from_arrays(column.flatten(), names=[field.name for field in column.type])
-        return table.to_pandas(use_threads=False)
+        parts = column.flatten()
+        frame = pa.Table.from_arrays(parts, names=[field.name for field in column.type]).to_pandas(use_threads=False)
+        for place, part in enumerate(parts):
+            if _has_own_form(part.type):
+                frame.isetitem(place, pd.Series(_in_python(part), dtype=object))
+        return frame
     if _is_plain(column.type) and column.null_count < len(column):
         # The same in two thirds of the time.
         return pd.Series(column.to_numpy(zero_copy_only=False), copy=False)
@@ -340,15 +349,45 @@ def _is_plain(kind: pa.DataType) -> bool:
     return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_string(kind))
 
 
-def _as_row(value: Any) -> Any:
-    """Converts dicts to Spark's Rows, recursively."""
-    if isinstance(value, dict):
-        return Row(**{name: _as_row(part) for name, part in value.items()})
-    return [_as_row(part) for part in value] if isinstance(value, list) else value
+def _has_own_form(kind: pa.DataType) -> bool:
+    """Whether Spark has another form in Python for values of a type than Arrow: VARIANT and MAP, and what has some."""
+    if is_variant(kind) or pa.types.is_map(kind):
+        return True
+    return pa.types.is_nested(kind) and any(_has_own_form(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _in_python(column: pa.Array) -> list[Any]:
+    """The values of a column as Spark gives them to a UDF."""
+    values: list[Any] = column.to_pylist()
+    return list(map(_made(column.type), values)) if pa.types.is_nested(column.type) else values
+
+
+def _made(kind: pa.DataType) -> Callable[[Any], Any]:
+    """Returns the function that makes the values of Spark of those that Arrow has in Python."""
+    if is_variant(kind):
+        return _nullable(lambda value: VariantVal(value["value"], value["metadata"]))
+    if is_struct(kind):
+        members = {field.name: _made(field.type) for field in kind}
+        return _nullable(lambda value: Row(**{name: make(value[name]) for name, make in members.items()}))
+    if pa.types.is_map(kind):
+        item = _made(kind.item_type)
+        return _nullable(lambda value: {key: item(one) for key, one in value})
+    if pa.types.is_nested(kind):
+        item = _made(kind.value_type)
+        return _nullable(lambda value: [item(one) for one in value])
+    return lambda value: value
+
+
+def _nullable(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else make(value)
 
 
 def _plain(value: Any) -> Any:
-    """Converts Spark's Rows to dicts, recursively."""
+    """Converts Spark's values to those of Arrow, recursively."""
+    if isinstance(value, VariantVal):
+        return {"value": value.value, "metadata": value.metadata}
     if isinstance(value, Row):
-        return {name: _plain(part) for name, part in value.asDict().items()}
+        value = value.asDict()
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, list) else value

@@ -58,12 +58,15 @@ def test_a_value_that_is_no_json_is_an_error_that_names_the_job(value: bytes, ki
     assert len(str(found.errors[1])) < 500
 
 
-def test_a_value_with_an_unpaired_surrogate_is_an_error_of_its_row() -> None:
-    outcomes = ended(Outcome(b'{"a":"\\ud800"}', None), Outcome(b'{"a":"b"}', None))
-    found = parsed(outcomes, StructType().add("a", StringType()))
-    assert found.values.to_pylist() == [None, {"a": "b"}]
-    assert "surrogates not allowed" in str(found.errors[0])
-    assert found.errors[1] is None
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [(StructType().add("a", StringType()), {"a": "\ufffd"}), (StringType(), r'{"a":"\ufffd"}')],
+    ids=["struct", "text"],
+)
+def test_an_unpaired_surrogate_of_a_value_is_replaced(kind: DataType, value: object) -> None:
+    outcomes = ended(Outcome(b'{"a":"\\ud800"}', None), Outcome(b"null", None))
+    found = parsed(outcomes, kind)
+    assert (found.values.to_pylist(), found.errors) == ([value, None], [None, None])
 
 
 def test_rows_have_the_columns_of_their_outcomes() -> None:

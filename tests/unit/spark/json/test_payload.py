@@ -12,7 +12,8 @@ import pytest
 from spark_bull.errors import SparkBullError
 from spark_bull.model.job_json import payload_of
 from spark_bull.spark.json import json_text
-from spark_bull.spark.json.payload import array_of_column, array_of_texts, payload_array
+from spark_bull.spark.json.json_values import payload_array
+from spark_bull.spark.json.payload import array_of_column, array_of_texts
 
 KIND = pa.struct([("s", pa.string()), ("d", pa.float64()), ("i", pa.int64()), ("j", pa.int32()), ("b", pa.bool_())])
 VALUES = (
