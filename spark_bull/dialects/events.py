@@ -11,6 +11,7 @@ from spark_bull.dialects.fields import integer_of
 from spark_bull.keys import QueueKeys, literal_glob
 from spark_bull.model.job_json import json_or_text
 from spark_bull.model.jobs import QueueEvent
+from spark_bull.well_formed import well_formed
 
 #: Events of Bull 3 and 4 on one channel, and on one for each queue object (`<event>@<token>`).
 _BULL_EVENTS: Final = ("completed", "failed", "progress", "paused", "resumed", "drained")
@@ -82,14 +83,16 @@ def bull_event(keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | No
     parsed = json_or_text(text)
     if not isinstance(parsed, dict) or "jobId" not in parsed:
         return _old_progress(keys, event, text)
-    job_id = str(parsed["jobId"])
+    job_id = well_formed(str(parsed["jobId"]))
     if event == "progress":
         return _received(keys, event, job_id=job_id, data=parsed.get("progress"))
     value = parsed.get("val")
     if event == "completed":
         # JSON text within JSON.
-        return _received(keys, event, job_id=job_id, returnvalue=json_or_text(value) if _is_text(value) else value)
-    return _received(keys, event, job_id=job_id, failed_reason=value if _is_text(value) else json.dumps(value))
+        found = json_or_text(value) if isinstance(value, str) else value
+        return _received(keys, event, job_id=job_id, returnvalue=found)
+    reason = well_formed(value) if isinstance(value, str) else json.dumps(value)
+    return _received(keys, event, job_id=job_id, failed_reason=reason)
 
 
 def _old_progress(keys: QueueKeys, event: str, text: str) -> QueueEvent | None:
@@ -127,18 +130,14 @@ def bull1_event(keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | N
         "completed": lambda: {"returnvalue": what},
         "failed": lambda: {"failed_reason": _reason_of(what)},
     }
-    return _received(keys, event, job_id=str(opts["jobId"]), **of_kind.get(event, dict)())
+    return _received(keys, event, job_id=well_formed(str(opts["jobId"])), **of_kind.get(event, dict)())
 
 
 def _reason_of(error: object) -> str | None:
     """The message of an error as Bull 1 publishes it: JSON of a JavaScript error, which often lacks it."""
     message = error.get("message") if isinstance(error, dict) else error
-    return message if isinstance(message, str) else None
+    return well_formed(message) if isinstance(message, str) else None
 
 
 def _received(keys: QueueKeys, event: str, *, job_id: str | None = None, **values: Any) -> QueueEvent:
     return QueueEvent(keys.queue, None, event, job_id, epoch_ms(), **values)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from spark_bull.well_formed import well_formed
+
 Raw = bytes | None
 #: The counter of stalls with which a job begins that may not run twice: its first stall is one too many.
 STALLED_PRESET: Final = 1_000_000
@@ -81,6 +83,9 @@ ONLY_OF_JOBS: Final = frozenset(name for field in {**CLAIMED_FIELDS, **FIELDS}.v
     "expireAt",
 }
 
+#: The columns with JSON text, as the libraries store it.
+JSON_COLUMNS: Final = frozenset({"data", "opts", "progress", "returnvalue"})
+
 #: What the libraries store for a JavaScript undefined.
 NO_VALUE: Final = (b"null", b"")
 
@@ -131,4 +136,5 @@ def traces_of(raw: Raw) -> tuple[str, ...]:
         return (text,)
     if not isinstance(traces, list):
         return (text,)
-    return tuple(trace if isinstance(trace, str) else json.dumps(trace) for trace in traces if trace is not None)
+    texts = (trace if isinstance(trace, str) else json.dumps(trace) for trace in traces if trace is not None)
+    return tuple(map(well_formed, texts))

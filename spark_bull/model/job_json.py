@@ -9,6 +9,7 @@ from math import isfinite
 from typing import Any, Final, NoReturn
 
 from spark_bull.errors import JobDamaged
+from spark_bull.well_formed import well_formed_json
 
 #: The option of a job whose payload is text, not JSON.
 UNPARSED: Final = "preventParsingData"
@@ -48,7 +49,11 @@ def opts_of(job_id: str, opts: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def parsed_opts(opts: str) -> Mapping[str, Any] | None:
-    """Parses a job's options; None if they are not a JSON object. '' is an empty object, as in Node."""
+    """Parses a job's options; None if they are not a JSON object. '' is an empty object, as in Node.
+
+    Their texts are those that Node sends to Redis, such as the name of a key: see `well_formed`.
+    """
+    opts = well_formed_json(opts)
     try:
         # `decode` spends half of its time on white space around the object.
         parsed, end = _JSON.raw_decode(opts) if opts[:1] == "{" else (None, -1)

@@ -4,6 +4,7 @@
 //
 //   fail           throw every time            fail:2        throw on the first two attempts
 //   discard        throw and give up at once   sleep:50      wait 50 ms
+//   throw:text     throw that
 //   hang           never return                progress:30   report progress (any JSON)
 //   log:text       write a log row             return:[1,2]  return that JSON
 //   crash          kill this process           child:mail    add a child to that queue, unless one has completed
@@ -20,6 +21,9 @@ const STEPS = {
     if (limit === '' || job.attemptsMade < Number(limit)) {
       throw new Error(`scripted failure ${job.attemptsMade + 1}`);
     }
+  },
+  throw(message) {
+    throw new Error(message);
   },
   discard(_, job) {
     job.discard();

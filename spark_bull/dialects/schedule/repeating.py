@@ -12,14 +12,15 @@ from typing import Any, Final
 from spark_bull.dialects.schedule.cron import next_time
 from spark_bull.errors import PatternError
 from spark_bull.model.jobs import Scheduler
+from spark_bull.well_formed import well_formed_json
 
 Repeat = Mapping[str, Any]
 
 
 def read_opts(text: str) -> dict[str, Any]:
-    """The options of a scheduled job. Raises PatternError."""
+    """The options of a scheduled job, whose texts Redis can hold, as in names of keys. Raises PatternError."""
     try:
-        opts = _DECODER.decode(text or "{}")
+        opts = _DECODER.decode(well_formed_json(text) or "{}")
     except (ValueError, RecursionError):
         opts = None
     if not isinstance(opts, dict):

@@ -1,8 +1,10 @@
+-- @include lib: json_of
+
 -- The value at a path of names in a JSON object, as a text; nil for none, and for one that is no text or number.
 local function value_at(text, path)
-  local is_json, value = pcall(cjson.decode, text)
+  local value = json_of(text)
   for _, name in ipairs(path) do
-    if not is_json or type(value) ~= 'table' then
+    if type(value) ~= 'table' then
       return nil
     end
     value = value[name]

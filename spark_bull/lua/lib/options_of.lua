@@ -1,5 +1,7 @@
+-- @include lib: json_of
+
 -- The options of a job, {} for a text that is no JSON object.
 local function options_of(text)
-  local is_json, parsed = pcall(cjson.decode, text or '')
-  return is_json and type(parsed) == 'table' and parsed or {}
+  local parsed = json_of(text or '')
+  return type(parsed) == 'table' and parsed or {}
 end

@@ -1,6 +1,7 @@
 -- Stores a job's progress and publishes it.
 -- @returns 0; -1 when the job does not exist; -2 when the lock does not hold `lock_token`, and the stored progress has a
 -- checkpoint or `of_checkpoint` is 1
+-- @include lib: json_of
 -- @include {dialect}/lib: announce_progress
 
 local call = redis.call
@@ -10,8 +11,8 @@ local function has_checkpoint(progress)
   if not progress or not string.find(progress, '"checkpoint"', 1, true) then
     return false
   end
-  local is_json, value = pcall(cjson.decode, progress)
-  return is_json and type(value) == 'table' and value.checkpoint ~= nil and value.checkpoint ~= cjson.null
+  local value = json_of(progress)
+  return type(value) == 'table' and value.checkpoint ~= nil and value.checkpoint ~= cjson.null
 end
 
 if call('EXISTS', key.job) == 0 then

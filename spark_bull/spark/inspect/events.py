@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_bull.dialects.fields import NO_VALUE, integer_of, text_of
+from spark_bull.dialects.fields import JSON_COLUMNS, NO_VALUE, integer_of, text_of
 from spark_bull.errors import ResultsLost
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.events.event_log import Entry, Position, read_page
-from spark_bull.spark.json.job_columns import texts
+from spark_bull.spark.json.job_columns import texts, well_formed_texts
 
 log = logging.getLogger("spark_bull")
 
@@ -86,7 +86,8 @@ def _texts(name: str, rows: Rows, kind: pa.DataType) -> pa.Array:
     values = [row.get(field) for row in rows]
     if name == "returnvalue":
         values = [None if value in NO_VALUE else value for value in values]
-    return texts(pa.array(values, pa.binary()), kind)
+    column = pa.array(values, pa.binary())
+    return texts(well_formed_texts(column) if name in JSON_COLUMNS else column, kind)
 
 
 def _others(row: Mapping[bytes, bytes]) -> list[tuple[str | None, str | None]]:

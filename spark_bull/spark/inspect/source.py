@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_bull.dialects.features import Feature
-from spark_bull.dialects.fields import FIELDS
+from spark_bull.dialects.fields import FIELDS, JSON_COLUMNS
 from spark_bull.errors import OptionError
 from spark_bull.options.parse import Options
 from spark_bull.queue.core.handle import QueueHandle, open_handle, opening
@@ -38,6 +38,7 @@ from spark_bull.spark.schemas import columns_of, read_options, table_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
 from spark_bull.store.steps import run_all
+from spark_bull.well_formed import well_formed_json
 
 log = logging.getLogger("spark_bull")
 
@@ -267,14 +268,16 @@ def _gathered_rows(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 def _batch_of_rows(rows: list[Row], columns: tuple[str, ...], schema: pa.Schema) -> pa.RecordBatch:
     arrays = [
-        pa.array([_arrow_value(row[name], field.type) for row in rows], field.type)
+        pa.array([_arrow_value(name, row[name], field.type) for row in rows], field.type)
         for name, field in zip(columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _arrow_value(value: Any, kind: pa.DataType) -> Any:
+def _arrow_value(name: str, value: Any, kind: pa.DataType) -> Any:
     """Converts times from ms to microseconds, the unit of the Arrow schema, and maps to pairs."""
+    if name in JSON_COLUMNS:
+        return value and well_formed_json(value)
     if pa.types.is_map(kind):
         return list(value.items())
     return value * 1000 if value is not None and pa.types.is_timestamp(kind) else value

@@ -24,6 +24,7 @@ from spark_bull.queue.monitor.queue_filter import filter_of, selecting
 from spark_bull.queue.monitor.stats import stats
 from spark_bull.queue.schedule.schedulers import schedulers
 from spark_bull.store.steps import run
+from spark_bull.well_formed import well_formed_json
 
 Row = Mapping[str, Any]
 
@@ -81,7 +82,8 @@ def log_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 def dependency_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     for ids in _ids(queue_slice):
         for found in dependencies_of(queue_slice.handle, ids):
-            yield in_camel_case(found)
+            value = found.value and well_formed_json(found.value) if found.state == "processed" else found.value
+            yield {**in_camel_case(found), "value": value}
 
 
 def flow_rows(queue_slice: QueueSlice) -> Iterator[Row]:

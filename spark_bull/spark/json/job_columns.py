@@ -11,11 +11,21 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_bull.dialects.fields import FIELDS, NO_VALUE, NUMBERS, STALLED_PRESET, integer_of, text_of, traces_of
+from spark_bull.dialects.fields import (
+    FIELDS,
+    JSON_COLUMNS,
+    NO_VALUE,
+    NUMBERS,
+    STALLED_PRESET,
+    integer_of,
+    text_of,
+    traces_of,
+)
 from spark_bull.spark.json.json_schema import TYPED_COLUMNS
-from spark_bull.spark.json.json_text import is_text
+from spark_bull.spark.json.json_text import is_text, memory_of
 from spark_bull.spark.json.json_values import values_of
 from spark_bull.spark.platform.lazy_arrow import pc
+from spark_bull.well_formed import well_formed_json
 
 #: The last ms of the year 9999, the maximum of Spark's and Python's timestamps.
 LAST_MS: Final = 253_402_300_799_999
@@ -78,9 +88,19 @@ def column_of(name: str, raws: pa.Array, kind: pa.DataType) -> pa.Array:
     if field.kind in NUMBERS:
         numbers = _integers(raws, kind, field.default)
         return _stalls(numbers) if field.kind == "stalls" else numbers
+    if name in JSON_COLUMNS:
+        raws = well_formed_texts(raws)
     if field.kind == "json":
         raws = pc.if_else(pc.is_in(raws, pa.array(NO_VALUE, raws.type)), pa.scalar(None, raws.type), raws)
     return texts(raws, kind)
+
+
+def well_formed_texts(raws: pa.Array) -> pa.Array:
+    """JSON texts as `well_formed_json` returns them: the JSON functions of Spark would make `?` of half of a pair."""
+    memory = memory_of(raws)
+    if rb"\ud" not in memory and rb"\uD" not in memory:
+        return raws
+    return pa.array([raw and well_formed_json(text_of(raw) or "").encode() for raw in raws.to_pylist()], raws.type)
 
 
 def texts(raws: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.fields import CLAIMED_FIELDS
+from spark_bull.dialects.fields import CLAIMED_FIELDS, JSON_COLUMNS
 from spark_bull.errors import PayloadUnreadable
 from spark_bull.model.columns import converted, listed
 from spark_bull.queue.core.handle import QueueHandle
@@ -16,6 +16,7 @@ from spark_bull.queue.process.claimed_fields import ClaimedChunk
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.process.tokens import SettleTokens
 from spark_bull.spark.schemas import CLAIM_FIELDS, CLAIM_SCHEMA
+from spark_bull.well_formed import well_formed_json
 from spark_bull.worker.job.job_options import runs_at_most_once
 from spark_bull.worker.job.running_job import RunningJob
 
@@ -40,11 +41,7 @@ def claim_batch(
     made["deferred_failure"] = _deferred(made["deferred_failure"], made["opts"], count)
     if not handle.payloads.is_plain:
         made |= _opened(handle, chunk.ids, made)
-    arrays = {
-        name: _array(made[source], _ARROW.field(name).type, count)
-        for name, source in _SOURCES.items()
-        if name in schema.names
-    }
+    arrays = {name: _array(name, made[source], count) for name, source in _SOURCES.items() if name in schema.names}
     arrays["queue"] = pa.repeat(pa.scalar(handle.keys.queue), count)
     arrays["id"] = pa.array(chunk.ids, pa.string())
     arrays["token"] = pa.array(listed(converted(made["opts"], SettleTokens(lock_token).of), count), pa.string())
@@ -63,10 +60,7 @@ def _read(chunk: ClaimedChunk, dialect: Dialect, schema: pa.Schema) -> ClaimedCh
 
 def frame_table(jobs: Sequence[RunningJob]) -> pa.Table:
     """Jobs of one queue that a slot runs as a table of CLAIM_SCHEMA."""
-    arrays = {
-        name: _array([_value(job, source) for job in jobs], _ARROW.field(name).type, len(jobs))
-        for name, source in _SOURCES.items()
-    }
+    arrays = {name: _array(name, [_value(job, source) for job in jobs], len(jobs)) for name, source in _SOURCES.items()}
     arrays["queue"] = pa.array([job.queue for job in jobs], pa.string())
     arrays["id"] = pa.array([job.id for job in jobs], pa.string())
     arrays["token"] = pa.array([job.token for job in jobs], pa.string())
@@ -102,8 +96,9 @@ def _deferred(reasons: Any, opts: Any, count: int) -> Any:
     return [own or reason for own, reason in zip(refused, listed(reasons, count), strict=True)]
 
 
-def _array(column: Any, kind: pa.DataType, count: int) -> pa.Array:
-    convert = _converter(kind)
+def _array(name: str, column: Any, count: int) -> pa.Array:
+    kind = _ARROW.field(name).type
+    convert = _converter(name, kind)
     if not isinstance(column, list):
         return pa.repeat(pa.scalar(convert(column), _stored(kind)), count).view(kind)
     return pa.array([convert(value) for value in column], _stored(kind)).view(kind)
@@ -113,8 +108,10 @@ def _stored(kind: pa.DataType) -> pa.DataType:
     return pa.int64() if pa.types.is_timestamp(kind) else kind
 
 
-def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
+def _converter(name: str, kind: pa.DataType) -> Callable[[Any], Any]:
     """Converts values; times from ms to the microseconds of Spark, 0 to null."""
+    if name in JSON_COLUMNS:
+        return lambda text: text and well_formed_json(text)
     if pa.types.is_timestamp(kind):
         return lambda ms: ms * 1000 if ms else None
     return lambda value: value

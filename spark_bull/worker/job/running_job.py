@@ -20,6 +20,7 @@ from spark_bull.queue.dispatch.follow_ups import check_bounds, encode_follow_ups
 from spark_bull.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.queue.manage.child_removal import remove_unprocessed_children
 from spark_bull.queue.manage.deduplication import free
+from spark_bull.well_formed import well_formed
 from spark_bull.worker.job.checkpoint import Reported
 from spark_bull.worker.job.job_options import job_options, timeout_of
 
@@ -335,7 +336,7 @@ class RunningJob:
           JobMissing: if the job was removed.
           ConnectionLost: if Redis cannot be reached.
         """
-        return add_log(self.handle, self.claimed.id, str(row), job_options(self.claimed.opts).log_limit)
+        return add_log(self.handle, self.claimed.id, well_formed(str(row)), job_options(self.claimed.opts).log_limit)
 
     def update_data(self, data: Any) -> None:
         """Replaces the payload, including that of later attempts.
