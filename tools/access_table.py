@@ -34,6 +34,7 @@ ARGUMENTS: Final = frozenset(
         "LIMIT",
         "MATCH",
         "MAXLEN",
+        "NOREPLICAS",
         "RANK",
         "RIGHT",
         "STREAM",

@@ -66,22 +66,20 @@ def open_queue(args: Namespace, queue: str | None = None, **options: Any) -> Bul
 def existing_queue(args: Namespace, queue: str | None = None) -> BullQueue:
     """Opens the queue in the arguments. Raises SparkBullError if it does not exist, unless it is a shard."""
     opened = open_queue(args, queue)
-    if not args.logical:
-        check_exists(opened.handle)
+    check_exists(args, opened.handle)
     return opened
 
 
 def existing_handle(args: Namespace, queue: str) -> QueueHandle:
     """Opens a queue for functions of `spark_bull.queue`. Raises SparkBullError as `existing_queue`."""
     handle = open_handle(options_of(args), queue)
-    if not args.logical:
-        check_exists(handle)
+    check_exists(args, handle)
     return handle
 
 
-def check_exists(handle: QueueHandle) -> None:
-    """Raises SparkBullError if the queue does not exist."""
-    if not exists(handle.connection, handle.keys):
+def check_exists(args: Namespace, handle: QueueHandle) -> None:
+    """Raises SparkBullError if the queue does not exist, unless it is a shard, which may be to come."""
+    if not args.logical and not exists(handle.connection, handle.keys):
         keys, where = handle.keys, handle.connection.settings.where
         raise SparkBullError(
             f"no such queue: {keys.queue} (prefix {keys.prefix}, {where}); `spark-bull queues` lists all"

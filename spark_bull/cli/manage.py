@@ -124,7 +124,7 @@ def _obliterate(args: Namespace) -> Output:
 def _recover(args: Namespace) -> Output:
     queue = open_queue(args)
     # Those that wait for room, too: their state is `open`.
-    return records_of(queue, advance_all(queue.handle))
+    return records_of(args, queue, advance_all(queue.handle))
 
 
 MANAGE: Final = (

@@ -9,7 +9,7 @@ from math import inf
 from typing import Final
 
 from spark_bull.cli.arguments import OF_LISTEN, argument, duration, host_and_port, repeated
-from spark_bull.cli.command import Output, check_exists, command, options_of, queues_of
+from spark_bull.cli.command import Output, command, existing_handle, options_of, queues_of
 from spark_bull.cli.interrupt import until_interrupted
 from spark_bull.cli.times import milliseconds, positive_seconds
 from spark_bull.errors import OptionError
@@ -17,7 +17,6 @@ from spark_bull.options.parse import Options
 from spark_bull.prometheus.collect import TARGET_WAIT_S, Export, collect
 from spark_bull.prometheus.server import MetricsServer
 from spark_bull.prometheus.text import as_text
-from spark_bull.queue.core.handle import open_handle
 from spark_bull.queue.monitor.find import is_glob
 
 #: Names that samples have themselves.
@@ -33,7 +32,7 @@ def _metrics(args: Namespace) -> Output:
     labels = dict(args.label)
     if args.listen is None:
         for queue in queues_of(args, [one for one in args.queues if not is_glob(one)]):
-            check_exists(open_handle(options_of(args), queue))
+            existing_handle(args, queue)
         samples = collect(_export(args, options_of(args), inf))
         if args.json:
             return [

@@ -158,19 +158,19 @@ def _workers(args: Namespace) -> Output:
     handle = open_queue(args).handle
     found = [asdict(worker) for worker in workers(handle.connection, handle.keys)]
     if not found:
-        check_exists(handle)
+        check_exists(args, handle)
     return found
 
 
 def _writes(args: Namespace) -> Output:
     queue = open_queue(args)
-    return records_of(queue, queue.writes())
+    return records_of(args, queue, queue.writes())
 
 
-def records_of(queue: BullQueue, records: list[WriteRecord]) -> Output:
-    """Returns the rows of a queue's writes. Raises SparkBullError if there are none and the queue does not exist."""
+def records_of(args: Namespace, queue: BullQueue, records: list[WriteRecord]) -> Output:
+    """Returns the rows of a queue's writes. Raises SparkBullError as `check_exists` if there are none."""
     if not records:
-        check_exists(queue.handle)
+        check_exists(args, queue.handle)
     return [{**asdict(record), "duration_ms": record.duration_ms} for record in records]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import count
+from typing import Any
 
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
@@ -15,6 +16,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from spark_bull import BullQueue, EmbeddedRedis, OptionError, SparkBullError, shard_names
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import WRITE
+from spark_bull.queue.dispatch import registration
 from spark_bull.queue.shards import reshard as module
 from spark_bull.queue.shards.layout import forget_layout, queues_of
 from spark_bull.queue.shards.reshard import Draining, reshard
@@ -161,6 +163,52 @@ def test_a_write_after_the_last_look_holds_up_the_change(raw: dict[str, str], mo
     monkeypatch.setattr(Connection, "script", write_before)
     assert reshard(options_of(raw), "mail", 4, ignore).count == 4
     assert switched == [0, 1]
+
+
+def test_a_write_that_is_only_prepared_does_not_hold_up_the_change(
+    raw: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As its driver may have died. One that was slow is refused."""
+    monkeypatch.setattr(registration, "KEYS_PER_CALL", 8)
+    staged(raw, [], "2").commit()
+    confirm, lefts = registration._confirm, list[str]()
+
+    def late(*given: Any) -> Any:
+        slow.undo()
+        assert reshard(options_of(raw), "mail", 4, lambda left: lefts.append(str(left))).count == 4
+        staged(raw, [(key, 1) for key in "abcdef"], "auto").commit()
+        return confirm(*given)
+
+    write = staged(raw, [(key, 0) for key in "abcdef"], "2")
+    with monkeypatch.context() as slow:
+        slow.setattr(registration, "_confirm", late)
+        with pytest.raises(SparkBullError, match="but their number has changed: nothing was written"):
+            write.commit()
+    assert lefts == ["nothing"]
+    assert sum(waiting(raw, 4)) == 6
+
+
+def test_a_write_that_is_confirmed_and_not_opened_holds_up_the_change(
+    raw: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "KEYS_PER_CALL", 8)
+    staged(raw, [], "2").commit()
+    lefts: list[str] = []
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def work(left: Draining) -> None:
+        lefts.append(str(left))
+        for queue in queues(raw, 2):
+            queue.drain()
+
+    with monkeypatch.context() as dying:
+        dying.setattr(registration, "open_prepared", die)
+        with pytest.raises(KeyboardInterrupt):
+            staged(raw, [(key, 0) for key in "abcdef"], "2").commit()
+    assert reshard(options_of(raw), "mail", 4, work).count == 4
+    assert lefts == ["6 wait", "nothing"]
 
 
 def test_jobs_that_tasks_have_added_before_the_change_are_named(raw: dict[str, str]) -> None:

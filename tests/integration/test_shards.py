@@ -206,3 +206,35 @@ def test_the_urls_of_servers_are_checked(redis_url: str, prefix: str) -> None:
         assert "secret" not in str(raised.value)
     parts = BullQueue("mail{0}", url=f"{redis_url}, {redis_url},", prefix=prefix)
     assert parts.handle.connection.settings.where.endswith(redis_url)
+
+
+#: What commands take beside the queue.
+MORE = {
+    "page": ["wait"],
+    "retry": ["--all", "--state", "failed"],
+    "manage": ["promote", "--all", "--state", "delayed"],
+    "trim-events": ["0", "--yes"],
+    **{name: ["--yes"] for name in ("clean", "drain", "remove-orphans")},
+}
+
+
+def test_commands_take_the_shards_that_are_to_come(
+    url: str, prefix: str, run: Callable[..., object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """During a change of the number of shards, the next ones do not exist yet."""
+    written(url, prefix)
+    with BullQueue("mail{0}", url=url, prefix=prefix) as queue:
+        key = queue.handle.keys["shard_layout"]
+        queue.handle.connection.script("shards/begin", {"shard_layout": key}, {"next": SHARDS + 2})
+    ran = {
+        name: run(name, "mail", *MORE.get(name, []), "--shards", "auto")
+        for name in sorted((EACH | SEVERAL) - {"tail", "obliterate", "doctor"})
+    }
+    assert {name: said for name, said in ran.items() if isinstance(said, str)} == {}
+    main(["--url", url, "--prefix", prefix, "doctor", "mail", "--shards", "auto"])
+    report = capsys.readouterr().out
+    assert "mail{0}" in report
+    assert "no such queue" not in report
+    writes = ran["writes"]
+    assert isinstance(writes, list)
+    assert {row["queue"] for row in writes} == {"mail{0}", "mail{1}"}

@@ -15,6 +15,11 @@ from spark_bull.cli.doctor.finding import Finding, Level
 from spark_bull.cli.doctor.rights import VERBS
 from spark_bull.cli.tables import one_line
 from spark_bull.errors import OptionError
+from spark_bull.keys import QueueKeys
+from spark_bull.options.parse import Options
+from spark_bull.queue.monitor.find import exists
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
 
 #: Exit status by the worst finding.
 _STATUS: Final[dict[Level, int]] = {"ok": 0, "unchecked": 0, "warning": 1, "problem": 2}
@@ -26,8 +31,9 @@ def _doctor(args: Namespace) -> Output:
     if args.remove_orphans and not args.fix:
         raise OptionError("expected --remove-orphans only with --fix, which makes repairs")
     options = options_of(args, retryMs=_RETRY_MS)
+    queues = _existing(options, args.queues) if args.logical else args.queues
     findings: list[Finding] = []
-    for finding in examine(options, args.queues, args.rights or VERBS, removes_orphans=args.remove_orphans):
+    for finding in examine(options, queues, args.rights or VERBS, removes_orphans=args.remove_orphans):
         findings.append(finding)
         if not args.json:
             print("\n".join(_lines(finding)), flush=True)
@@ -39,6 +45,12 @@ def _doctor(args: Namespace) -> Output:
     levels = Counter(finding.level for finding in findings)
     summary = ", ".join(f"{count} {level}" for level, count in levels.items())
     return Ended(rows if args.json else summary, max(_STATUS[level] for level in levels))
+
+
+def _existing(options: Options, shards: Sequence[str]) -> list[str]:
+    """Those of some shards that exist: one without jobs may be to come."""
+    connection = Connection(settings_of(options))
+    return [name for name in shards if exists(connection, QueueKeys(name, options["prefix"]))]
 
 
 def _row(finding: Finding) -> dict[str, Any]:

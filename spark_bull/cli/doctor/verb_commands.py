@@ -10,9 +10,9 @@ client|id client|setname eval evalsha exists hello hget hmget info lindex ping s
 """,
     "dispatch": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert llen lpop lpos lpush
-lrange lrem lset ltrim mget noreplicas persist pexpire pttl publish rename rpop rpush sadd scard set sismember spop
-srandmember srem sscan strlen unlink wait xadd xlen xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex
-zrangebyscore zrem zremrangebyscore zrevrangebyscore zscore
+lrange lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set sismember spop srandmember
+srem sscan strlen unlink wait xadd xlen xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore
+zrem zremrangebyscore zrevrangebyscore zscore
 """,
     "inspect": """
 client|list get hgetall hlen hscan llen lrange scard sismember smismember sscan xlen xrange xrevrange zcard zcount
@@ -45,13 +45,13 @@ zrevrange zscan zscore
 """,
     "schedule": """
 decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem lset ltrim
-noreplicas persist pexpire pttl publish rpush sadd scard set strlen unlink wait xadd xlen xtrim zadd zcard zcount
-zrangebyscore zrem zremrangebyscore zrevrangebyscore zscan zscore
+persist pexpire pttl publish rpush sadd scard set strlen unlink wait xadd xlen xtrim zadd zcard zcount zrangebyscore
+zrem zremrangebyscore zrevrangebyscore zscan zscore
 """,
     "manage": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset incr incrby linsert llen lpop lpos lpush lrange
-lrem lset ltrim mget noreplicas persist pexpire pttl publish rename rpop rpush sadd scard set sismember smismember
-spop srandmember srem sscan strlen unlink wait xadd xlen xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex
+lrem lset ltrim mget persist pexpire pttl publish rename rpop rpush sadd scard set sismember smismember spop
+srandmember srem sscan strlen unlink wait xadd xlen xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex
 zrangebyscore zrem zremrangebyscore zrevrange zrevrangebyscore zscore
 """,
     "doctor": """

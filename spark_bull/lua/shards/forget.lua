@@ -1,10 +1,10 @@
--- Removes the layout of a logical queue that was obliterated, unless it has an unfinished write, or its number of shards
--- is being changed. A write that was planned before can't be registered then.
+-- Removes the layout of a logical queue that was obliterated, unless it has a registered write that is unfinished, or its
+-- number of shards is being changed. A write that was planned or prepared before can't be registered then.
 -- @returns 1 if there is none any more, else 0
 
 local call = redis.call
 
-if call('ZCARD', key.open_writes) > 0 or call('HEXISTS', key.shard_layout, 'next') == 1 then
+if call('ZCOUNT', key.open_writes, 0, '+inf') > 0 or call('HEXISTS', key.shard_layout, 'next') == 1 then
   return 0
 end
 call('DEL', key.shard_layout)
