@@ -67,6 +67,7 @@ def test_commands_take_all_shards(url: str, prefix: str, run: Callable[..., obje
     assert run("pause", "mail", "--shards", "3") == {"done": "pause", "queue": "mail", "group": None}
     parts = [BullQueue(name, url=url, prefix=prefix, protocol="bullmq") for name in shard_names("mail", SHARDS)]
     assert all(part.is_paused() for part in parts)
+    assert run("resume", "mail", "--shards", "3") == {"done": "resume", "queue": "mail", "group": None}
     parts[1].handle.connection.call("LPOP", parts[1].handle.keys["wait"])
     assert run("remove-orphans", "mail", "--shards", "3", "--yes") == {"queue": "mail", "removed": 1}
     trimmed = sum(part.handle.connection.call("XLEN", part.handle.keys["events"]) for part in parts)
