@@ -20,6 +20,7 @@ from spark_bull.dialects.schedule.new_scheduler import NewScheduler
 from spark_bull.dialects.terms import check_integer, prepare_terms
 from spark_bull.errors import DialectError, OptionError, check_encodable, encodable, expected, is_encodable
 from spark_bull.keys import SEGMENTS, QueueKeys
+from spark_bull.model import javascript
 from spark_bull.model.jobs import QueueEvent, RawJson, Scheduler
 from spark_bull.model.limiter import Limiter
 from spark_bull.model.outcomes import ClaimedJob
@@ -258,6 +259,10 @@ class Dialect(ABC):
     def exponential_ms(self, delay: float, attempts_made: int, jitter: float) -> int:
         """ms until the next attempt with the backoff `exponential`."""
         return bull_exponential_ms(delay, attempts_made)
+
+    def attempts_of(self, given: object) -> int:
+        """How often a job may run; 0 counts as 1. given: its option `attempts`, a value of JSON."""
+        return javascript.parsed_int(given)
 
     def stack_limit(self, given: int | None) -> int | None:
         """How many stack traces a job keeps. given: its option `stackTraceLimit`. None: all."""

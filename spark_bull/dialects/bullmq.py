@@ -36,6 +36,7 @@ from spark_bull.dialects.schedule.repeating import (
 )
 from spark_bull.errors import OptionError, PatternError
 from spark_bull.keys import SCHEDULED, QueueKeys, scheduler_of
+from spark_bull.model import javascript
 from spark_bull.model.jobs import Scheduler
 from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.store.connection import Command
@@ -103,6 +104,10 @@ class BullMQ(Dialect):
 
     def exponential_ms(self, delay: float, attempts_made: int, jitter: float) -> int:
         return bullmq_exponential_ms(delay, attempts_made, jitter)
+
+    def attempts_of(self, given: object) -> int:
+        # Compared as it is: 2.5 attempts are three.
+        return javascript.ceiling(javascript.number_of(given))
 
     def stack_limit(self, given: int | None) -> int | None:
         return given
@@ -232,10 +237,7 @@ def _stored(opts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _integer(fields: Mapping[str, str], name: str) -> int | None:
     """A number in a scheduler's hash; None if it is missing or damaged."""
-    try:
-        return int(float(fields[name])) if name in fields else None
-    except (ValueError, OverflowError):
-        return None
+    return javascript.whole_in(fields.get(name, ""))
 
 
 def _next_repeat(repeat: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from spark_bull.model.javascript import whole_in
 from spark_bull.well_formed import well_formed
 
 Raw = bytes | None
@@ -114,16 +115,7 @@ def text_of(raw: Raw) -> str | None:
 
 
 def integer_of(raw: Raw) -> int | None:
-    if not raw:
-        return None
-    try:
-        return int(raw)
-    except ValueError:
-        pass
-    try:
-        return int(float(raw))
-    except (ValueError, OverflowError):
-        return None
+    return whole_in(raw) if raw else None
 
 
 def traces_of(raw: Raw) -> tuple[str, ...]:

@@ -84,6 +84,34 @@ def test_patterns_that_node_refuses_are_refused(alias: str) -> None:
     assert [question for question in refused if not isinstance(ours(alias, question), str)] == []
 
 
+#: Names of zones and fixed offsets. Node's offsets may be longer than a day.
+ZONES: list[Any] = [
+    *("UTC", "utc", "GMT", "local", "System", "default", "", "europe/berlin", "US/eastern", "Etc/GMT+5", "EST"),
+    *("UTC+25", "UTC-99:99", "utc+5:30", "UTC-0:30", "UTC+00", 90, -90.5, 100_000, 0, "UTC+030", "GMT+5", "+05:30"),
+    *("Mars/Olympus", " UTC", "z", "UTC+5:3", "../UTC", "U" * 5_000, "UTC+" + "9" * 5_000),
+]
+DIGITS = "0" * 300 + "5"
+HUGE = "9" * 300
+#: Numbers of hundreds of digits, of which some mean something. The newer parser refuses more than 1,024 characters.
+LONG_PATTERNS = [f"{DIGITS} 3 * * *", f"*/{HUGE} * * * *", f"{DIGITS}-7/{DIGITS} 3 * * *"]
+LONG_PATTERNS += [f"{HUGE} * * * *", f"1-{HUGE} * * * *", f"0 0 * * 1#{HUGE}", "٣ 3 * * *"]
+#: The last times of Node, and of Python.
+LATE = [10**18, 8_640_000_000_000_000, 253_402_300_799_999, -(10**15)]
+
+
+@each_parser
+def test_zones_and_numbers_of_any_size_have_the_meaning_of_node_or_are_refused(alias: str) -> None:
+    noon = 1_790_000_000_000
+    questions: list[Question] = [("0 3 * * *", zone, noon) for zone in ZONES]
+    questions += [(pattern, "UTC", noon) for pattern in LONG_PATTERNS]
+    answers = check(alias, questions)
+    assert len(answers) == len([question for question in questions if not isinstance(ours(alias, question), str)])
+    assert all(isinstance(ours(alias, ("0 3 * * *", zone, late)), str) for late in LATE for zone in ("UTC", 10**9))
+    longer = [pattern.replace(DIGITS[:300], DIGITS[:300] * 20).replace(HUGE, HUGE * 20) for pattern in LONG_PATTERNS]
+    assert [ours(alias, (pattern, "UTC", noon)) for pattern in longer[:3]] == answers[-3:]
+    assert all(isinstance(ours(alias, (pattern, "UTC", noon)), str) for pattern in longer[3:])
+
+
 @each_parser
 def test_random_patterns_have_the_same_next_time_as_in_node(alias: str) -> None:
     check(alias, asked(seed=7, patterns=60))

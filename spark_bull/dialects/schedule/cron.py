@@ -15,9 +15,10 @@ from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Final
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from spark_bull.errors import PatternError
+from spark_bull.model.javascript import whole
 
 _ALIASES: Final = {
     "@yearly": "0 0 1 1 *",
@@ -36,9 +37,11 @@ _MONTHS: Final = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep",
 _WEEKDAYS: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _DAYS_IN_MONTH: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _ANY: Final = ("*", "?")
-_ATOM: Final = re.compile(r"(?:([*?])|(\d+)(?:-(\d+))?)(?:/(\d+))?")
-_HASHED: Final = re.compile(r"H(?:\((\d+)-(\d+)\))?(?:/(\d+))?")
-_OFFSET: Final = re.compile(r"utc([+-])(\d{1,2})(?::?(\d\d))?", re.IGNORECASE)
+_ATOM: Final = re.compile(r"(?:([*?])|(\d+)(?:-(\d+))?)(?:/(\d+))?", re.ASCII)
+_HASHED: Final = re.compile(r"H(?:\((\d+)-(\d+)\))?(?:/(\d+))?", re.ASCII)
+_OFFSET: Final = re.compile(r"utc(?:([+-]\d{1,2})(?::(\d\d))?)?", re.ASCII | re.IGNORECASE)
+_OWN_ZONE: Final = ("default", "local", "system")
+_MINUTE_MS: Final = 60_000
 
 _SECOND: Final = timedelta(seconds=1)
 _HOUR: Final = timedelta(hours=1)
@@ -46,15 +49,23 @@ _HOUR: Final = timedelta(hours=1)
 _MAX_CHANGE: Final = timedelta(hours=3)
 
 
-def next_time(pattern: str, after_ms: int, zone: str | None = None, *, classic: bool = False) -> int | None:
+def next_time(pattern: str, after_ms: int, zone: str | float | None = None, *, classic: bool = False) -> int | None:
     """The first time of a pattern after `after_ms`, in ms since 1970; None when there is none.
 
-    zone: name of a time zone; None: that of this machine, as in Node. classic: parses as cron-parser before its version
-    5, which Bull and BullMQ 5 use. Raises PatternError for a pattern or a zone that can't be read.
+    zone: name of a time zone, or a fixed offset from UTC in minutes; None: that of this machine, as in Node. classic:
+    parses as cron-parser before its version 5, which Bull and BullMQ 5 use. Raises PatternError for a pattern or a zone
+    that can't be read, and for times that are not in the years 1 to 9999.
     """
-    start = datetime.fromtimestamp(after_ms // 1000, timezone.utc)
-    found = _first_after(_times_of(pattern, classic), start, _zone_of(zone))
-    return None if found is None else int(found.timestamp()) * 1000
+    times = _times_of(pattern, classic)
+    named, shift_ms = _zone_of(zone)
+    try:
+        start = datetime.fromtimestamp((after_ms + shift_ms) // 1000, timezone.utc)
+        found = _first_after(times, start, named)
+    except (OverflowError, OSError, ValueError) as error:
+        if isinstance(error, PatternError):
+            raise
+        raise PatternError(f"expected a time in the years 1 to 9999 after {after_ms} ms since 1970: {error}") from None
+    return None if found is None else int(found.timestamp()) * 1000 - shift_ms
 
 
 def check_zone(name: str) -> None:
@@ -101,7 +112,7 @@ def _search(expression: str, wall: datetime) -> datetime | None:
 def _times_of(pattern: str, classic: bool) -> _Times:
     fields = _ALIASES.get(pattern, pattern).split()
     if len(fields) > len(_DEFAULTS):
-        raise PatternError(f"expected a cron pattern of at most 6 fields, got: {pattern!r}")
+        raise PatternError(f"expected a cron pattern of at most 6 fields, got: {pattern[:100]!r}")
     read = _Reader(pattern, classic)
     second, minute, hour, of_month, month, of_week = [*_DEFAULTS[: len(_DEFAULTS) - len(fields)], *fields]
     hours = read.values(hour, 0, 23)
@@ -136,23 +147,23 @@ class _Reader:
         if match is None:
             raise self.bad(atom)
         anything, first, last, step = match.groups()
-        start = low if anything else int(first)
-        stop = high if anything or (step and not last) else int(last or first)
-        if start < low or stop > high or start > stop or (step and not int(step)):
+        start = low if anything else _number(first)
+        stop = high if anything or (step and not last) else _number(last or first)
+        if start < low or stop > high or start > stop or (step and not _number(step)):
             raise self.bad(atom)
         # Sunday is 0 and 7; for the older parser, a range that ends with 7 includes 0.
         sunday = [0] if high == 7 and stop == 7 and self.classic and (anything or last or step) else []
-        return [*range(start, stop + 1, int(step or 1)), *sunday]
+        return [*range(start, stop + 1, _number(step or "1")), *sunday]
 
     def _chosen(self, field: str, low: int, high: int) -> str:
         """The field with a random number for each `H`, as in cron-parser without a seed."""
 
         def pick(match: re.Match[str]) -> str:
             first, last, step = match.groups()
-            start, stop = max(low, int(first or low)), min(high, int(last or high))
-            if start > stop or (step and not int(step)):
+            start, stop = max(low, _number(first or "0")), min(high, _number(last)) if last else high
+            width = _number(step) if step else high + 1
+            if start > stop or not width:
                 raise self.bad(match.group())
-            width = int(step or high + 1)
             chosen = range(start // width * width + int(self._chance * width), stop + 1, width) if step else ()
             within = [number for number in chosen if number >= start]
             return _listed(within or [start + int(self._chance * (stop - start + 1))])
@@ -160,7 +171,14 @@ class _Reader:
         return _HASHED.sub(pick, field) if "H" in field and not self.classic else field
 
     def bad(self, part: str) -> PatternError:
-        return PatternError(f"expected a cron pattern, got: {self._pattern!r} (its part {part!r} can't be read)")
+        return PatternError(
+            f"expected a cron pattern, got: {self._pattern[:100]!r} (its part {part[:100]!r} can't be read)"
+        )
+
+
+def _number(digits: str) -> int:
+    """The number in a text of digits of any length; one beyond all limits counts as nine digits."""
+    return int(digits.lstrip("0")[:9] or "0")
 
 
 def _numbered(field: str, names: Sequence[str], first: int) -> str:
@@ -289,24 +307,38 @@ def _first_repeated(times: _Times, start: datetime, found: datetime, zone: tzinf
 # zones
 
 
-def _zone_of(name: str | None) -> tzinfo:
-    if not name:
-        return _own_zone()
-    fixed = _OFFSET.fullmatch(name)
+def _zone_of(zone: str | float | None) -> tuple[tzinfo, int]:
+    """A time zone, and the ms to add to a time in it. Fixed offsets are UTC: Python's are shorter than a day, as Node's
+    need not be.
+    """
+    if isinstance(zone, (int, float)):
+        return timezone.utc, whole(zone * _MINUTE_MS)
+    if not zone or zone.lower() in _OWN_ZONE:
+        return _own_zone(), 0
+    fixed = _OFFSET.fullmatch(zone)
     if fixed:
-        sign, hours, minutes = fixed.groups()
-        offset = timedelta(hours=int(hours), minutes=int(minutes or 0))
-        return timezone(offset if sign == "+" else -offset)
-    return _named(name)
+        hours, minutes = fixed[1] or "+0", int(fixed[2] or 0)
+        return timezone.utc, (int(hours) * 60 + (-minutes if hours[0] == "-" else minutes)) * _MINUTE_MS
+    return _named(zone), 0
 
 
 def _named(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):
+        known = _zone_names().get(name.lower())
+    if known is None:
         raise PatternError(
-            f"expected the name of a time zone, such as Europe/Berlin, got: {name!r}; if it is one, pip install tzdata"
-        ) from None
+            f"expected the name of a time zone, such as Europe/Berlin, got: {name[:100]!r}; "
+            "if it is one, pip install tzdata"
+        )
+    return ZoneInfo(known)
+
+
+@cache
+def _zone_names() -> dict[str, str]:
+    """The names of time zones by their small letters: Node takes a name in any case."""
+    return {name.lower(): name for name in available_timezones()}
 
 
 @cache

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from math import isfinite
+from math import isnan
 from types import NoneType
 from typing import Any, Final
 
 from spark_bull.dialects.schedule.cron import next_time
 from spark_bull.errors import PatternError
+from spark_bull.model import javascript
 from spark_bull.model.jobs import Scheduler
 from spark_bull.well_formed import well_formed_json
 
@@ -37,13 +38,14 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refused)
 
 
 def number_of(fields: Mapping[str, Any], name: str) -> int | None:
-    """A number in the options of a job, None for none. Raises PatternError."""
+    """A whole number in the options of a job, None for none. Raises PatternError."""
     value = fields.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not isfinite(value):
-        raise PatternError(f"expected `{name}` to be a number, got: {value!r}")
-    return int(value)
+    number = javascript.number_of(value)
+    if isnan(number):
+        raise PatternError(f"expected `{name}` to be a number, got: {str(value)[:100]!r}")
+    return javascript.whole(number)
 
 
 def iteration_of(repeat: Repeat) -> int:
@@ -66,19 +68,20 @@ def time_of(repeat: Repeat, name: str) -> int | None:
         return number_of(repeat, name)
     try:
         date = datetime.fromisoformat(value.replace("Z", "+00:00"))
-    except ValueError:
-        raise PatternError(f"expected `{name}` to be ms since 1970 or an ISO date, got: {value!r}") from None
-    if date.tzinfo is None and "T" not in value:
-        date = date.replace(tzinfo=timezone.utc)
-    return int(date.timestamp() * 1000)
+        if date.tzinfo is None and "T" not in value:
+            date = date.replace(tzinfo=timezone.utc)
+        return int(date.timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise PatternError(f"expected `{name}` to be ms since 1970 or an ISO date, got: {value[:100]!r}") from None
 
 
 def next_of_pattern(repeat: Repeat, pattern: object, now: int, *, classic: bool) -> int | None:
     """The next time of a cron pattern; None: none before the job scheduler ends. Raises PatternError."""
     start, end = time_of(repeat, "startDate"), time_of(repeat, "endDate")
     zone = "UTC" if classic and repeat.get("utc") else repeat.get("tz")
-    if not isinstance(zone, (str, NoneType)) or not isinstance(pattern, str):
-        raise PatternError(f"expected a cron pattern and a time zone as texts, got: {pattern!r}, {zone!r}")
+    if isinstance(zone, bool) or not isinstance(zone, (str, int, float, NoneType)) or not isinstance(pattern, str):
+        got = f"{str(pattern)[:100]!r}, {str(zone)[:100]!r}"
+        raise PatternError(f"expected a cron pattern and a time zone as texts, got: {got}")
     found = next_time(pattern, max(now, start or 0), zone, classic=classic)
     return None if found is None or (end is not None and found > end) else found
 
@@ -91,7 +94,7 @@ def repeatable(queue: str, member: str, next_ms: int) -> Scheduler:
     """
     name, own_id, end, tz, pattern = [*member.split(":", 4), "", "", "", ""][:5]
     rhythm = pattern or tz
-    every = int(rhythm) if rhythm.isdigit() else None
+    every = javascript.whole_in(rhythm) if rhythm.isdigit() else None
     return Scheduler(
         queue=queue,
         id=own_id or member,
@@ -100,5 +103,5 @@ def repeatable(queue: str, member: str, next_ms: int) -> Scheduler:
         every=every,
         pattern=None if every is not None else pattern or None,
         tz=(pattern and tz) or None,
-        end_date=int(end) if end.isdigit() else None,
+        end_date=javascript.whole_in(end),
     )

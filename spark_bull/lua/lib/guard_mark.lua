@@ -9,7 +9,8 @@ end
 -- Returns {ends, why, mark} of a guard's pause, nil for another one.
 local function read(mark)
   local ends, why = string.match(mark, '^spark%-bull guard until (%d+): (.*)$')
-  return ends and {ends = tonumber(ends), why = why, mark = mark} or nil
+  -- More digits are no time, and not a guard's.
+  return ends and #ends <= 16 and {ends = tonumber(ends), why = why, mark = mark} or nil
 end
 
 local guard_mark = {make = make, read = read}

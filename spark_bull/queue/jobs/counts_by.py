@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from spark_bull.dialects.fields import FIELDS, value_of
 from spark_bull.errors import expected
+from spark_bull.model.javascript import LARGEST, whole
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.jobs.read import counts, read_jobs
 
@@ -51,8 +52,8 @@ def _counts(handle: QueueHandle, by: str, state: str) -> dict[Any, int]:
 def _prioritized(handle: QueueHandle) -> dict[Any, int]:
     """The number of prioritized jobs by priority: two calls per priority, for any number of jobs."""
     key, found, least = handle.keys["prioritized"], {}, 0
-    while first := handle.connection.call("ZRANGEBYSCORE", key, least, "+inf", "WITHSCORES", "LIMIT", 0, 1):
-        priority = int(float(first[0][1])) // _SCORES_OF_PRIORITY
+    while first := handle.connection.call("ZRANGEBYSCORE", key, least, LARGEST, "WITHSCORES", "LIMIT", 0, 1):
+        priority = whole(float(first[0][1])) // _SCORES_OF_PRIORITY
         least = (priority + 1) * _SCORES_OF_PRIORITY
         found[priority] = int(handle.connection.call("ZCOUNT", key, priority * _SCORES_OF_PRIORITY, f"({least}"))
     return found

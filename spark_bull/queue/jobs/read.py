@@ -18,6 +18,7 @@ from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.base import StateKey
 from spark_bull.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
 from spark_bull.errors import encodable
+from spark_bull.model.javascript import whole
 from spark_bull.model.jobs import Job
 from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.queue.core.job_fields import MAX_BYTES, Columns, JobFields, opened_columns, raw_column
@@ -271,7 +272,7 @@ def run_at_of(states: list[str | None], scores: list[Any]) -> list[int | None]:
     if "delayed" not in states:
         return [None] * len(states)
     return [
-        int(float(score)) // DELAYED_SCALE if score and state == "delayed" else None
+        whole(float(score)) // DELAYED_SCALE if score and state == "delayed" else None
         for state, score in zip(states, scores, strict=True)
     ]
 

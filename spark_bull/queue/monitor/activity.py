@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.fields import integer_of
+from spark_bull.model.javascript import whole
 from spark_bull.model.jobs import MINUTE_MS
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.events.recent_events import recent_events
@@ -56,7 +57,7 @@ def observing(handle: QueueHandle) -> Steps[Activity]:
         (yield from waiting_since(handle)),
         *rates,
         overdue=int(due),
-        overdue_since=int(float(next_due[0][1])) // DELAYED_SCALE if due and next_due else None,
+        overdue_since=whole(float(next_due[0][1])) // DELAYED_SCALE if due and next_due else None,
     )
 
 
@@ -85,5 +86,5 @@ def _of_finish_times(handle: QueueHandle, now: int) -> Steps[tuple[int | None, N
     newest = [("ZREVRANGE", key, 0, 0, "WITHSCORES") for key in finished]
     recent = [("ZCOUNT", key, now - MINUTE_MS, now) for key in finished]
     *last, completed, failed = yield [*newest, *recent]
-    times = [int(float(score)) for found in last for _, score in found]
+    times = [whole(float(score)) for found in last for _, score in found]
     return max(times, default=None), None, float(completed + failed)

@@ -14,12 +14,13 @@ from typing import Any, Final, NamedTuple
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.fields import CLAIMED_FIELDS, stalls_of
 from spark_bull.model.columns import converted, listed
+from spark_bull.model.javascript import LARGEST, whole_in
 from spark_bull.model.job_json import damaged_field, parsed_opts
 from spark_bull.model.outcomes import ClaimedJob
 
 #: The largest number of each kind. Counts are INT columns of DataFrames; neither Spark nor Python prints a time after
 #: the year 9999.
-_LARGEST: Final = {"count": 2**31 - 1, "stalls": 2**31 - 1, "number": 2**53, "time": 253_402_300_799_999}
+_LARGEST: Final = {"count": 2**31 - 1, "stalls": 2**31 - 1, "number": LARGEST, "time": 253_402_300_799_999}
 
 
 #: ClaimedJob._make, in two thirds of its time.
@@ -130,12 +131,9 @@ def _converted(column: Any, convert: Callable[[Any], Any] | None) -> Any:
 
 
 def _number(text: Any, largest: int) -> int | None:
-    """The whole number from 0 to `largest` in a text; None for another text."""
-    try:
-        number = int(text)
-    except ValueError:
-        return None
-    return number if 0 <= number <= largest else None
+    """The whole number from 0 to `largest` at the start of a text; None for another text."""
+    number = whole_in(text)
+    return number if number is not None and 0 <= number <= largest else None
 
 
 def _to_number(largest: int, missing: int | None) -> Callable[[Any], int | None]:

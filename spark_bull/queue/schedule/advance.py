@@ -12,7 +12,7 @@ from functools import cache
 from typing import Final
 
 from spark_bull.dialects.base import NextJob
-from spark_bull.errors import PatternError, QueueDamaged
+from spark_bull.errors import OptionError, PatternError, QueueDamaged
 from spark_bull.keys import SCHEDULED
 from spark_bull.model.outcomes import ClaimedJob
 from spark_bull.queue.core.handle import QueueHandle
@@ -70,7 +70,7 @@ def version_of(handle: QueueHandle) -> str:
 def _next_job(handle: QueueHandle, job: ClaimedJob, now: int, version: str) -> NextJob | None:
     try:
         return handle.dialect.next_job(job, now, version)
-    except PatternError as error:
+    except (PatternError, OptionError) as error:
         _error(handle, job, str(error))
         return None
 

@@ -16,6 +16,7 @@ from spark_bull.dialects.schedule.new_scheduler import SHORTEST_MS, NewScheduler
 from spark_bull.dialects.schedule.repeating import next_of_pattern
 from spark_bull.errors import JobMissing, PatternError, WrongState, encodable
 from spark_bull.keys import QueueKeys, literal_glob
+from spark_bull.model.javascript import whole
 from spark_bull.model.job_json import parsed_opts
 from spark_bull.model.jobs import ENDED, NewJob, RawJson, Scheduler
 from spark_bull.queue.core.handle import QueueHandle
@@ -169,7 +170,7 @@ def job_of(handle: QueueHandle, scheduler_id: str) -> NewJob:
     handle.dialect.require("schedulers")
     for member in _members_of(handle, scheduler_id):
         due = handle.connection.call("ZSCORE", handle.keys["repeats"], member)
-        job = None if due is None else read_job(handle, f"{handle.dialect.job_ids_of(member)}{int(float(due))}")
+        job = None if due is None else read_job(handle, f"{handle.dialect.job_ids_of(member)}{whole(float(due))}")
         if job is not None:
             given = parsed_opts(job.opts_text) or {}
             opts = {name: value for name, value in given.items() if name not in _OF_SCHEDULE}
@@ -228,4 +229,4 @@ def _as_read(handle: QueueHandle, found: Sequence[tuple[str, Any]]) -> Iterator[
         hashes = handle.connection.pipeline([("HGETALL", handle.keys.scheduler(member)) for member, _ in found])
     for (member, next_ms), fields in zip(found, hashes, strict=True):
         texts = {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}
-        yield member, handle.dialect.scheduler(handle.keys.queue, member, int(float(next_ms)), texts)
+        yield member, handle.dialect.scheduler(handle.keys.queue, member, whole(float(next_ms)), texts)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.terms import AT_MOST_ONCE, DELIVERY, LOCK_MS
+from spark_bull.model.javascript import ceiling, given_number, is_true, number_of, whole
 from spark_bull.model.job_json import parsed_opts
 from spark_bull.model.outcomes import ClaimedJob, Keep
 
-#: Larger numbers in a job's options are ignored.
-_MAX_OPTION: Final = 2**53
 #: What the options of a job with a lock duration of its own contain. Options are not parsed for what they do not
 #: contain: that takes longer than all else that a plain job costs, and each job with an id of its own has other text.
 _LOCK_MS: Final = f'"{LOCK_MS}":'
@@ -23,10 +22,11 @@ _LOCK_MS: Final = f'"{LOCK_MS}":'
 class JobOptions:
     """The options of a job that a worker obeys. `timeout`: ms, 0: none. Keep rules: `...` if not set.
 
-    lock_ms: duration of the lock, 0: that of the worker. at_most_once: whether the job must never run twice.
+    attempts: as given, see `Dialect.attempts_of`. backoff: an object, {} for a value that means nothing; None: retries
+    do not wait. lock_ms: duration of the lock, 0: that of the worker. at_most_once: whether the job runs once only.
     """
 
-    attempts: int
+    attempts: Any
     backoff: Mapping[str, Any] | None
     lifo: bool
     keep_completed: Any
@@ -41,22 +41,19 @@ class JobOptions:
 
 @lru_cache(maxsize=4096)
 def job_options(opts: str) -> JobOptions:
-    """Parses a job's `opts`. Text that is not a JSON object, and values of a wrong type, are ignored."""
+    """Parses a job's `opts`, whose values mean what they mean in JavaScript. Text that is no JSON object is ignored."""
     given = parsed_opts(opts) or {}
-    backoff = given.get("backoff")
-    if is_number(backoff):
-        backoff = {"type": "fixed", "delay": backoff}
     return JobOptions(
-        attempts=_integer(given.get("attempts")) or 0,
-        backoff=backoff if isinstance(backoff, dict) else None,
-        lifo=given.get("lifo") is True,
+        attempts=given.get("attempts"),
+        backoff=_backoff(given.get("backoff")),
+        lifo=is_true(given.get("lifo")),
         keep_completed=_keep(given, "removeOnComplete"),
         keep_failed=_keep(given, "removeOnFail"),
-        stack_limit=_integer(given.get("stackTraceLimit")),
-        log_limit=_integer(given.get("kl", given.get("keepLogs"))) or 0,
-        timeout=_integer(given.get("timeout")) or 0,
+        stack_limit=_stack_limit(given.get("stackTraceLimit")),
+        log_limit=_integer(given.get("kl", given.get("keepLogs"))),
+        timeout=_integer(given.get("timeout")),
         deduplication_id=_deduplication_id(given.get("de", given.get("debounce"))),
-        lock_ms=max(0, _integer(given.get(LOCK_MS)) or 0),
+        lock_ms=_integer(given.get(LOCK_MS)),
         at_most_once=given.get(DELIVERY) == AT_MOST_ONCE,
     )
 
@@ -88,35 +85,49 @@ def timeout_of(opts: str) -> int:
     return job_options(opts).timeout if "timeout" in opts else 0
 
 
-def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value of an option counts as a number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _MAX_OPTION
+def _integer(value: object) -> int:
+    """A whole number >= 0; 0 for all else."""
+    return max(0, whole(given_number(value) or 0))
 
 
-def _integer(value: object) -> int | None:
-    return int(value) if is_number(value) else None
+def _backoff(value: object) -> Mapping[str, Any] | None:
+    delay = given_number(value)
+    if delay is not None:
+        return {"type": "fixed", "delay": delay}
+    return value if isinstance(value, dict) else {} if is_true(value) else None
+
+
+def _stack_limit(value: object) -> int | None:
+    """How many of the last traces are kept; None: all, as with a text or a fraction that is cut to 0."""
+    if value == 0 and not isinstance(value, bool):
+        return 0
+    return whole(number_of(value)) or None
 
 
 def _deduplication_id(rule: object) -> str | None:
     deduplication_id = rule.get("id") if isinstance(rule, dict) else None
-    return str(deduplication_id) if is_number(deduplication_id) or isinstance(deduplication_id, str) else None
+    is_id = isinstance(deduplication_id, (str, int, float)) and not isinstance(deduplication_id, bool)
+    return str(deduplication_id) if is_id else None
 
 
 def _keep(given: Mapping[str, Any], name: str) -> Any:
     """Returns the keep rule of an option, `...` if it is not set: see `keep_rule`."""
     value = given.get(name)
-    return keep_rule(value) if isinstance(value, (bool, int, float, dict)) else ...
+    return ... if value is None else keep_rule(value)
 
 
 def keep_rule(value: object) -> Keep:
-    """Parses removeOnComplete or removeOnFail: True keeps none, a number that many, an object has count and age (s)."""
-    if is_number(value):
-        count = _integer(value)
-        return {"count": count} if count is not None and count >= 0 else None
-    if isinstance(value, dict):
-        rule = {name: int(n) for name, n in value.items() if name in ("count", "age", "limit") and is_number(n)}
-        return rule or None
-    return {"count": 0} if value is True else None
+    """Parses removeOnComplete or removeOnFail: a number keeps that many, an object has count and age (s).
+
+    Another value that JavaScript takes for true keeps none: true, and each text.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return {"count": ceiling(number_of(value))} if value >= 0 else None
+    if isinstance(value, (dict, list)):
+        rule = value if isinstance(value, dict) else {}
+        numbers = {name: given_number(rule.get(name)) for name in ("count", "age", "limit")}
+        return {name: whole(number) for name, number in numbers.items() if number is not None} or None
+    return {"count": 0} if is_true(value) else None
 
 
 def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Keep:

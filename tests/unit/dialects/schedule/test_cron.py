@@ -95,7 +95,8 @@ def test_a_date_may_be_a_number_or_a_text(value: Any, ms: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "repeat", [{"endDate": "next spring"}, {"limit": "3"}, {"limit": 1, "count": []}, {"endDate": {}, "limit": True}]
+    "repeat",
+    [{"endDate": "next spring"}, {"limit": "three"}, {"limit": 1, "count": {}}, {"endDate": "0001-01-01T00:00"}],
 )
 def test_an_invalid_limit_or_date_is_an_error(repeat: dict[str, Any]) -> None:
     with pytest.raises(PatternError):
@@ -104,6 +105,7 @@ def test_an_invalid_limit_or_date_is_an_error(repeat: dict[str, Any]) -> None:
 
 def test_a_schedule_is_over_after_its_last_job_or_day() -> None:
     assert [is_over({"limit": 3, "count": count}, NOON) for count in (1, 2, 3)] == [False, False, True]
+    assert [is_over({"limit": "3", "count": str(count)}, NOON) for count in (1, 2, 3)] == [False, False, True]
     assert [is_over({"endDate": NOON + ms}, NOON) for ms in (1, 0, -1)] == [False, False, True]
     assert not is_over({}, NOON)
 
@@ -114,7 +116,7 @@ def test_start_and_end_dates_limit_the_next_time() -> None:
     assert next_of_pattern({"endDate": NOON + HOUR, "tz": "UTC"}, "0 12 * * *", NOON, classic=False) is None
 
 
-@pytest.mark.parametrize(("pattern", "zone"), [(5, "UTC"), ("* * * * *", 5), (["*"], None)])
+@pytest.mark.parametrize(("pattern", "zone"), [(5, "UTC"), ("* * * * *", True), (["*"], None)])
 def test_a_pattern_or_zone_that_is_not_a_text_is_an_error(pattern: Any, zone: Any) -> None:
     with pytest.raises(PatternError, match="texts"):
         next_of_pattern({"tz": zone}, pattern, NOON, classic=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import inf
 from typing import Any
 
 import pytest
@@ -63,7 +64,16 @@ def test_jitter_reduces_the_delay(delay: int, jitter: float, made: int) -> None:
         (BULL, {"attempts": 3, "backoff": {"type": "exponential", "delay": 10}}, {"attempts_made": 1}, 30),
         (BULL_1, {"attempts": 9}, {"attempts": 1}, "failed"),
         (BULL_1, {}, {"attempts": 2}, 0),
-        (BULLMQ, {"attempts": 3, "backoff": {"type": "mine"}}, {}, "failed"),
+        (BULLMQ, {"attempts": "3", "backoff": {"type": "fixed", "delay": "70"}}, {"attempts_made": 1}, 70),
+        (BULLMQ, {"attempts": "3"}, {"attempts_made": 2}, "failed"),
+        (BULLMQ, {"attempts": 2.5}, {"attempts_made": 1}, 0),
+        (BULL, {"attempts": 2.5}, {"attempts_made": 1}, "failed"),
+        (BULL, {"attempts": "3 times"}, {"attempts_made": 1}, 0),
+        (BULLMQ, {"attempts": True}, {}, "failed"),
+        (BULLMQ, '{"attempts": 1e999, "backoff": "7"}', {}, 7),
+        (BULLMQ, {"attempts": 2, "backoff": {"type": "fixed", "delay": -1}}, {}, "failed"),
+        (BULLMQ, {"attempts": 2, "backoff": {"type": "fixed", "delay": -2}}, {}, 0),
+        (BULLMQ, {"attempts": 2, "backoff": {"type": "exponential", "delay": "soon"}}, {}, 0),
         (BULLMQ, "{broken", {}, "failed"),
     ],
 )
@@ -77,6 +87,24 @@ def test_a_failed_job_is_retried_up_to_its_attempts(
         assert isinstance(decided, Retried)
         assert decided.delay == expected
     assert (decided.reason, json.loads(decided.stack)) == ("bad", ["trace"])
+
+
+@pytest.mark.parametrize(
+    ("backoff", "made", "delay", "kind"),
+    [
+        ({"type": "mine"}, 0, 1_000, "mine"),
+        ({"type": "mine", "delay": "70"}, 1, 140, "mine"),
+        (True, 2, 4_000, None),
+        ("mine", 0, 1_000, None),
+    ],
+)
+def test_an_unknown_backoff_type_without_a_strategy_waits_as_exponential(
+    backoff: Any, made: int, delay: int, kind: str | None
+) -> None:
+    decided = failure(BULLMQ, job({"attempts": 9, "backoff": backoff}, attempts_made=made), ValueError("bad"))
+    assert isinstance(decided, Retried)
+    why = f"retried as `exponential`: expected `backoff_strategy` for the backoff type '{kind}', got none"
+    assert (decided.delay, decided.reason) == (delay, f"bad ({why}; pass that function to the worker)")
 
 
 def test_a_custom_strategy_decides_for_unknown_backoff_types() -> None:
@@ -93,9 +121,14 @@ def test_a_custom_strategy_decides_for_unknown_backoff_types() -> None:
         (BULL, 0, ["a", "b", "c"]),
         (BULL, 1, ["c"]),
         (BULL_1, 1, ["a", "b", "c"]),
+        (BULLMQ, "2", ["b", "c"]),
+        (BULLMQ, True, ["c"]),
+        (BULLMQ, "0", ["a", "b", "c"]),
+        (BULLMQ, -1, ["b", "c"]),
+        (BULLMQ, 1.7, ["c"]),
     ],
 )
-def test_traces_are_kept_up_to_the_limit(dialect: Dialect, limit: int, kept: list[str]) -> None:
+def test_traces_are_kept_up_to_the_limit(dialect: Dialect, limit: Any, kept: list[str]) -> None:
     claimed = job({"stackTraceLimit": limit}, stacktrace='["a","b"]')
     assert json.loads(failure(dialect, claimed, "bad", stack="c").stack) == kept
 
@@ -112,17 +145,22 @@ def test_traces_are_kept_up_to_the_limit(dialect: Dialect, limit: int, kept: lis
         ({"count": 2, "age": 1, "x": 3}, {"count": 2, "age": 1}),
         ({}, None),
         (None, None),
-        ("false", None),
-        ("7", None),
+        ("false", {"count": 0}),
+        ("7", {"count": 0}),
+        ("", None),
+        (2.5, {"count": 3}),
+        (inf, {"count": 2**53}),
+        (10**400, {"count": 2**53}),
+        ([], None),
+        ({"count": "2", "age": "1", "limit": None}, {"count": 2, "age": 1}),
     ],
 )
 def test_retention_rules_are_normalised(given_rule: Any, rule: Any) -> None:
     assert keep_rule(given_rule) == rule
 
 
-def test_a_retention_rule_of_an_invalid_type_counts_as_missing() -> None:
-    for text in ('"false"', '"7"', "[]"):
-        assert keep_of(BULLMQ, f'{{"removeOnComplete":{text}}}', "removeOnComplete", {"count": 7}) == {"count": 7}
+def test_a_retention_rule_of_null_counts_as_missing() -> None:
+    assert keep_of(BULLMQ, '{"removeOnComplete":null}', "removeOnComplete", {"count": 7}) == {"count": 7}
 
 
 def test_the_retention_rule_of_the_job_overrides_that_of_the_worker() -> None:
