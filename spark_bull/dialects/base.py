@@ -81,11 +81,27 @@ class Prepared:
     at_most_once: bool = False
 
 
+class OlderNext(TypedDict):
+    """How an older repeatable job of BullMQ continues, see `NextJob`.
+
+    members: of the ZSET, one of which it has; ids: for each, the start of the ids of its jobs. due, next: times of this
+    job and of the next one, ms. shift: how much later the next one runs, ms.
+    """
+
+    members: list[str]
+    ids: list[str]
+    due: int
+    next: int
+    shift: int
+    opts: str
+
+
 class NextJob(TypedDict, total=False):
     """The argument of the script `advance`: the next job of a job scheduler. None counts as missing.
 
     next: when it is due, ms. key, due, data (Bull): member of the scheduler, time of the current job, payload. every,
-    offset, deduplication_id (BullMQ): interval and its shift, ms, and the deduplication id.
+    offset, deduplication_id (BullMQ): interval and its shift, ms, and the deduplication id. older (BullMQ): if it is a
+    repeatable job of BullMQ 5.9 or older.
     """
 
     id: str
@@ -100,6 +116,7 @@ class NextJob(TypedDict, total=False):
     every: int | None
     offset: int | None
     deduplication_id: str | None
+    older: OlderNext | None
 
 
 class Repeated(TypedDict, total=False):
@@ -221,6 +238,13 @@ class Dialect(ABC):
     def scheduler(self, queue: str, member: str, next_ms: int, fields: Mapping[str, str]) -> Scheduler:
         """A job scheduler as read. member: its member in the ZSET; fields: its hash, if there is one."""
         raise NotImplementedError
+
+    def is_older(self, member: str, fields: Collection[str]) -> bool:
+        """Whether a job scheduler is a repeatable job of an older version, whose jobs have other ids.
+
+        fields: names in its hash.
+        """
+        return False
 
     def job_ids_of(self, member: str) -> str:
         """The start of the ids of a scheduler's jobs; their times follow. member: that of the scheduler in the ZSET."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import md5
 from typing import Any, ClassVar
 
 from spark_bull.dialects.base import (
@@ -22,6 +21,7 @@ from spark_bull.dialects.schedule.new_scheduler import NewScheduler, next_or_err
 from spark_bull.dialects.schedule.repeating import (
     is_over,
     iteration_of,
+    md5_text,
     next_of_pattern,
     number_of,
     read_opts,
@@ -153,8 +153,4 @@ def _key_of(name: str, own_id: str, repeat: Mapping[str, Any]) -> str:
 
 def _namespace(name: str, own_id: str, key: str) -> str:
     """The part of the ids of a job scheduler's jobs that names the job scheduler. key: its member in the ZSET."""
-    return _md5(f"{name}{own_id}:{_md5(key)}")
-
-
-def _md5(text: str) -> str:
-    return md5(text.encode(), usedforsecurity=False).hexdigest()
+    return md5_text(f"{name}{own_id}:{md5_text(key)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from spark_bull.dialects.base import (
     MARKS,
     Dialect,
     NextJob,
+    OlderNext,
     Repeated,
     StateKey,
     json_text,
@@ -28,6 +30,7 @@ from spark_bull.dialects.schedule.new_scheduler import NewScheduler, next_or_err
 from spark_bull.dialects.schedule.repeating import (
     is_over,
     iteration_of,
+    md5_text,
     next_of_pattern,
     number_of,
     read_opts,
@@ -45,6 +48,8 @@ from spark_bull.store.connection import Command
 SHORT_NAMES: Final = {"deduplication": "de", "keepLogs": "kl", **FAILURE_FLAGS}
 HIGHEST_PRIORITY: Final = 2**21 - 1
 _MAJOR: Final = re.compile(r"(?:bullmq:)?([0-9]+)")
+#: Members of older repeatable jobs, name:id:endDate:tz:pattern, have this number of ':', or more.
+_OLDER_COLONS: Final = 4
 _INTEGER: Final = re.compile(r"-?(0|[1-9][0-9]*)")
 
 
@@ -169,7 +174,7 @@ class BullMQ(Dialect):
         }
 
     def scheduler(self, queue: str, member: str, next_ms: int, fields: Mapping[str, str]) -> Scheduler:
-        if not fields:
+        if self.is_older(member, fields):
             return repeatable(queue, member, next_ms)
         return Scheduler(
             queue=queue,
@@ -187,6 +192,9 @@ class BullMQ(Dialect):
             data_text=fields.get("data"),
             opts_text=fields.get("opts"),
         )
+
+    def is_older(self, member: str, fields: Collection[str]) -> bool:
+        return member.count(":") >= _OLDER_COLONS and "ic" not in fields
 
     def job_ids_of(self, member: str) -> str:
         return f"{SCHEDULED}{member}:"
@@ -215,6 +223,7 @@ class BullMQ(Dialect):
             "priority": number_of(opts, "priority") or 0,
             "lifo": bool(opts.get("lifo")),
             "deduplication_id": deduplication.get("id") if isinstance(deduplication, dict) else None,
+            "older": _older_next(job, opts, repeat, now, due),
         }
 
 
@@ -224,6 +233,46 @@ class OldBullMQ(BullMQ):
 
     version: str
     older: str
+
+
+def _older_next(
+    job: ClaimedJob, opts: dict[str, Any], repeat: Mapping[str, Any], now: int, due: int | None
+) -> OlderNext | None:
+    """How the job continues if its member is name:id:endDate:tz:pattern. due: the next time of its pattern, ms.
+
+    Node 5 computes the ids of the next jobs otherwise than the version that has made the first one.
+    """
+    every, previous = number_of(repeat, "every"), number_of(opts, "prevMillis")
+    if due is None and every and every > 0 and previous is not None:
+        due = max(now, previous) // every * every + every
+    if previous is None or due is None:
+        return None
+    name, own_id, rhythm = job.name or "", repeat.get("jobId") or "", repeat.get("pattern") or every
+    member = f"{name}:{own_id}:{time_of(repeat, 'endDate') or ''}:{repeat.get('tz') or ''}:{rhythm}"
+    members = [str(repeat.get("key") or md5_text(member)), member]
+    stored = {key: value for key, value in repeat.items() if key not in ("immediately", "cron")}
+    made = {"repeat": {**stored, "count": iteration_of(repeat)}, **MARKS, "prevMillis": due}
+    return {
+        "members": members,
+        "ids": [f"{SCHEDULED}{_older_id(name, each, job.data)}:" for each in members],
+        "due": previous,
+        "next": due,
+        "shift": number_of(repeat, "offset") or 0,
+        "opts": with_bare_marks("opts", without_nulls({"attempts": 0} | opts | normal_backoff(opts) | made)),
+    }
+
+
+def _older_id(name: str, member: str, data: str) -> str:
+    """What names the repeatable job in the ids of its jobs."""
+    if member.count(":") < 2:
+        return member
+    try:
+        payload = json.loads(data) if '"id"' in data else None
+    except (ValueError, RecursionError):
+        payload = None
+    own = payload.get("id") if isinstance(payload, dict) else None
+    text = own if isinstance(own, str) else json.dumps(own) if own else ""
+    return md5_text(f"{name}{text}{md5_text(member)}")
 
 
 def _stored(opts: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ Jobs are promoted before they are due, so that no test waits; the next job is du
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull import NewJob
+from spark_bull import NewJob, WrongState
 from spark_bull.model.outcomes import Claim
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
@@ -24,9 +23,11 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process import claim as claims
 from spark_bull.queue.process.claim_ledger import ClaimLedger
 from spark_bull.queue.schedule.advance import ADVANCE_SIZE
+from spark_bull.queue.schedule.schedulers import encoder_of, without_next_job
 from spark_bull.worker.claims.claimer import Claimer
 from tests.support.dump import Dump, difference, dump
 from tests.support.node_peer import NodePeer
+from tests.support.older_repeats import OlderJob, make_older
 from tests.support.pair import Pair
 from tests.support.peers import Peer
 from tests.support.schedule_rounds import (
@@ -67,6 +68,20 @@ SCHEDULES = {
     "kept logs": Schedule({"every": HOUR}, opts={"keepLogs": 3, "jobId": "own"}, bullmq_only=True),
 }
 
+#: Repeatable jobs as BullMQ 5.9 stores them: member, options of `repeat`, payload.
+OLDER: dict[str, OlderJob] = {
+    "an interval": ("task::::3600000", {"every": HOUR}, {}),
+    "a limit": ("task::::3600000", {"every": HOUR, "limit": 2}, {}),
+    "an own id": (
+        "task:mine::Europe/Berlin:0 3 * * *",
+        {"pattern": "0 3 * * *", "tz": "Europe/Berlin", "jobId": "mine"},
+        {},
+    ),
+    "a custom key": ("task::::0 0 4 * * *", {"pattern": "0 0 4 * * *", "key": "custom"}, {"id": "of data"}),
+    "an end": ("task::4102444800000::0 0 4 * * *", {"pattern": "0 0 4 * * *", "endDate": 4102444800000}, {"id": 7}),
+    "immediately": ("task::::3600000", {"every": HOUR, "offset": 1_234_567}, {}),
+}
+
 
 @pytest.fixture
 def rounds(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: str) -> Iterator[StartRounds]:
@@ -99,6 +114,48 @@ def test_a_repeatable_job_of_bullmq_5_continues_as_in_node(rounds: StartRounds, 
             one.promote()
             one.settled()
             one.assert_alike()
+
+
+@pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.alias.startswith("bullmq-5")], ids=str)
+@pytest.mark.parametrize("older", OLDER)
+def test_a_repeatable_job_of_bullmq_5_9_continues_as_in_node(rounds: StartRounds, peer: Peer, older: str) -> None:
+    one = rounds(Schedule({}))
+    for queue in one.queues.values():
+        make_older(one.pair.client, queue.handle, OLDER[older])
+    with one.workers():
+        one.settled()
+        for _ in range(3):
+            one.promote()
+            one.settled()
+            one.assert_alike()
+
+
+@pytest.mark.parametrize("older", OLDER)
+def test_a_repeatable_job_of_bullmq_5_9_can_be_run_changed_and_removed(
+    client: Redis, redis_url: str, prefix: str, older: str
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        member, repeat, _ = OLDER[older]
+        for change in (True, False):
+            next_id = make_older(client, queue.handle, OLDER[older])
+            [shown] = queue.schedulers()
+            assert shown.id == repeat.get("jobId", member)
+            assert [*without_next_job(queue.handle)] == []
+            with pytest.raises(WrongState, match="scheduler"):
+                queue.remove(next_id)
+            copy = queue.job(queue.run_scheduler(shown.id))
+            assert copy is not None
+            assert copy.name == "task"
+            if change:
+                replaced = encoder_of(queue.handle, {}).encode({"id": shown.id, "every": DAY}, 1)[1]["replaces"]
+                assert [each for each, _ in replaced] == [member] * (shown.id != member)
+                queue.upsert_scheduler(shown.id, every=DAY, offset=1)
+                assert [(one.id, one.every) for one in queue.schedulers()] == [(shown.id, DAY)]
+                assert queue.job(next_id) is None
+            assert queue.remove_scheduler(shown.id)
+            assert [*queue.schedulers()] == []
+            assert queue.counts()["delayed"] == 0
+            assert not client.keys(f"{prefix}:q:repeat*")
 
 
 @each_peer
@@ -420,21 +477,3 @@ def test_an_id_in_the_format_of_a_scheduler_makes_no_scheduler(board: Board, pee
     board.queue.add({"n": 1}, job_id="repeat:x:1")
     assert [job.id for job in board.claim().jobs] == ["repeat:x:1"]
     assert board.ids("delayed") == []
-
-
-@each_bullmq
-def test_repeatable_jobs_without_a_scheduler_are_not_continued_with_one_warning(
-    board: Board, peer: Peer, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As BullMQ 4 made them; 5 continues them, 6 refuses them."""
-    handle, key = board.queue.handle, "task::::3600000"
-    for due in (1_700_000_000_000, 1_700_003_600_000):
-        job_id = f"repeat:{hashlib.md5(key.encode()).hexdigest()}:{due}"
-        opts = {"repeat": {"every": HOUR, "count": 1}, "prevMillis": due, "jobId": job_id}
-        fields = {"name": "task", "data": "{}", "opts": json.dumps(opts), "timestamp": 1, "delay": 0, "rjk": key}
-        board.client.hset(handle.keys.job(job_id), mapping=fields)
-        board.client.lpush(handle.keys["wait"], job_id)
-        board.client.zadd(handle.keys["repeats"], {key: due})
-        assert [job.id for job in board.claim().jobs] == [job_id]
-    assert board.ids("delayed") == []
-    assert len([record for record in caplog.records if "older `repeat` option" in record.getMessage()]) == 1

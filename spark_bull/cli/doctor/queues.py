@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from shlex import quote
 from typing import Final
 
 from spark_bull.cli.doctor.finding import Finding, Repair, number_of, ok, problem, some, warning
@@ -157,7 +158,7 @@ def schedulers(handle: QueueHandle) -> Iterator[Finding]:
             f"stopped, the next job is missing: {number_of(len(stopped), 'job scheduler')} of {number:,}, "
             f"{some(stopped)}"
         )
-        advice = f"create them again: spark-bull schedule {handle.keys.queue} {stopped[0]} …"
+        advice = f"create them again: spark-bull schedule {handle.keys.queue} {quote(stopped[0])} …"
         if handle.dialect.has("scheduler-hashes"):
             yield problem(found, advice)
         else:

@@ -39,14 +39,14 @@ zcount zrangebyscore zrem zrevrangebyscore zscore
 get hlen hset psubscribe set sismember subscribe unsubscribe xadd xinfo xlen xrange xread xrevrange zscore
 """,
     "serve": """
-client|list del get hgetall hlen hscan hvals llen lrange psubscribe pttl scard set sismember smembers smismember sscan
-subscribe unsubscribe xlen xrange xread xrevrange zcard zcount zlexcount zmscore zrangebylex zrangebyscore zrank
-zrevrange zscan zscore
+client|list del get hexists hgetall hlen hscan hvals llen lrange psubscribe pttl scard set sismember smembers
+smismember sscan subscribe unsubscribe xlen xrange xread xrevrange zcard zcount zlexcount zmscore zrangebylex
+zrangebyscore zrank zrevrange zscan zscore
 """,
     "schedule": """
-decrby del get hdel hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem lset ltrim
-persist pexpire pttl publish rpush sadd scard set strlen unlink wait xadd xlen xtrim zadd zcard zcount zrangebyscore
-zrem zremrangebyscore zrevrangebyscore zscan zscore
+decrby del get hdel hexists hgetall hincrby hlen hrandfield hset incr incrby linsert llen lpop lpush lrange lrem lset
+ltrim persist pexpire pttl publish rpush sadd scard set strlen unlink wait xadd xlen xtrim zadd zcard zcount
+zrangebyscore zrem zremrangebyscore zrevrangebyscore zscan zscore
 """,
     "manage": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset incr incrby linsert llen lpop lpos lpush lrange
@@ -56,7 +56,7 @@ zrangebyscore zrem zremrangebyscore zrevrange zrevrangebyscore zscore
 """,
     "doctor": """
 command|info config|get get hexists hgetall hkeys hlen hstrlen llen lrange memory|usage multi pttl scard sismember
-smismember sscan xlen zcard zcount zmscore zrevrange zscan zscore
+smismember sscan xlen zcard zcount zmscore zrangebyscore zrevrange zscan zscore
 """,
     "cluster": """
 cluster|info cluster|slots

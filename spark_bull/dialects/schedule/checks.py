@@ -55,7 +55,8 @@ def _id(given: Mapping[str, Any]) -> str:
     scheduler_id = given.get("id")
     if not isinstance(scheduler_id, str) or not scheduler_id:
         raise expected("id", "the id of a job scheduler, a text that is not empty", scheduler_id)
-    if re.search(r":\d+$", scheduler_id):
+    # An older repeatable job of BullMQ has its member as an id, name:id:endDate:tz:pattern.
+    if re.search(r":\d+$", scheduler_id) and scheduler_id.count(":") < 4:
         raise OptionError(
             f"expected `id` not to end with ':' and a number, as ids of jobs of schedulers do, got: {scheduler_id!r}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from hashlib import md5
 from math import isnan
 from types import NoneType
 from typing import Any, Final
@@ -46,6 +47,11 @@ def number_of(fields: Mapping[str, Any], name: str) -> int | None:
     if isnan(number):
         raise PatternError(f"expected `{name}` to be a number, got: {str(value)[:100]!r}")
     return javascript.whole(number)
+
+
+def md5_text(text: str) -> str:
+    """The hash by which repeatable jobs name their jobs."""
+    return md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def iteration_of(repeat: Repeat) -> int:

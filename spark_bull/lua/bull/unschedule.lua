@@ -4,6 +4,6 @@
 -- @returns how many schedulers were removed
 -- @include lib: unschedule_once
 
-return unschedule_once(key, arg, function(member, job_id)
+return unschedule_once(key, arg, function(job_id)
   redis.call('DEL', arg.base .. job_id)
 end)

@@ -1,7 +1,7 @@
 -- Adds the next job of each job scheduler whose current job is packed. A second call for the same job changes nothing,
 -- as the scheduler has advanced.
--- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'legacy'
--- (repeated without a scheduler), 'unknown' (no time given) or 'damaged'
+-- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'unknown'
+-- (no time given) or 'damaged'
 -- @include bullmq/lib: add_jobs emit_trimmed major_version next_of_every
 -- @include lib: advance_once next_job time_ms
 
@@ -10,20 +10,43 @@ local major = major_version(call('HGET', key.meta, 'version'), arg.bullmq_versio
 
 -- The key of a repeated job of the older kind has the form name:id:endDate:tz:pattern; a scheduler has the counter
 -- `ic`.
-local function is_legacy(scheduler, scheduler_key)
+local function is_older(scheduler, scheduler_key)
   local _, colons = string.gsub(scheduler, ':', '')
   return colons >= 4 and call('HEXISTS', scheduler_key, 'ic') == 0
 end
 
--- The next job, {id, ms, scheduler, scheduler_key, name, data, exists}; or nil and why there is none.
+-- The next job of a repeated job of the older kind, as that of `find_next`.
+local function find_older(job)
+  local older = job.older
+  for i, member in ipairs(older.members) do
+    local previous = tonumber(call('ZSCORE', key.repeats, member) or nil)
+    if previous and previous ~= older.due then
+      return nil, 'past'
+    elseif previous then
+      local id = string.format('%s%.0f', older.ids[i], older.next)
+      return {
+        id = id,
+        ms = older.next,
+        scheduler = member,
+        name = job.name,
+        data = call('HGET', arg.base .. job.id, 'data') or '{}',
+        exists = call('EXISTS', arg.base .. id) == 1,
+        older = {opts = older.opts, priority = job.priority, lifo = job.lifo, shift = older.shift},
+      }
+    end
+  end
+  return nil, 'none'
+end
+
+-- The next job, {id, ms, scheduler, scheduler_key, name, data, exists, older}; or nil and why there is none.
 local function find_next(job)
   local scheduler = call('HGET', arg.base .. job.id, 'rjk')
   if not scheduler then
     return nil, 'none'
   end
   local scheduler_key = key.repeats .. ':' .. scheduler
-  if is_legacy(scheduler, scheduler_key) then
-    return nil, 'legacy'
+  if is_older(scheduler, scheduler_key) then
+    return find_older(job)
   end
   local previous = tonumber(call('ZSCORE', key.repeats, scheduler) or nil)
   if not previous or job.id ~= string.format('repeat:%s:%.0f', scheduler, previous) then
@@ -56,18 +79,22 @@ local function add_next(job, found)
     emit_trimmed(key, arg, 'duplicated', 'jobId', found.id)
     return 'duplicated'
   end
+  local older = found.older
   call('ZADD', key.repeats, found.ms, found.scheduler)
-  call('HINCRBY', found.scheduler_key, 'ic', 1)
-  if major <= 5 and found.data ~= '{}' then
+  if not older then
+    call('HINCRBY', found.scheduler_key, 'ic', 1)
+  end
+  if not older and major <= 5 and found.data ~= '{}' then
     call('HSET', found.scheduler_key, 'data', found.data)
   end
-  add_jobs(key, arg, next_job(job, found.id, found.ms, found.name, found.data), 1, now)
+  local run_at = found.ms + (older and older.shift or 0)
+  add_jobs(key, arg, next_job(older or job, found.id, run_at, found.name, found.data), 1, now)
   local job_key = arg.base .. found.id
   call('HSET', job_key, 'rjk', found.scheduler)
   if job.deduplication_id then
     call('HSET', job_key, 'deid', job.deduplication_id)
   end
-  if major <= 5 then
+  if not older and major <= 5 then
     call('HSET', arg.base .. job.id, 'nrjid', found.id)
   end
   return 'next'

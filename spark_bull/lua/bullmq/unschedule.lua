@@ -2,13 +2,15 @@
 -- of the ids of their jobs, in turn.
 -- @args members...
 -- @returns how many schedulers were removed
--- @include bullmq/lib: event_limit unlink_job
+-- @include bullmq/lib: event_limit next_job_of unlink_job
 -- @include lib: unschedule_once
 
-return unschedule_once(key, arg, function(member, job_id)
+return unschedule_once(key, arg, function(job_id)
   unlink_job(arg.base .. job_id)
   redis.call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', 'removed', 'jobId', job_id,
     'prev', 'delayed')
 end, function(member)
   redis.call('DEL', key.repeats .. ':' .. member)
+end, function(member, next_ms)
+  return next_job_of(key, arg, member, next_ms)
 end)

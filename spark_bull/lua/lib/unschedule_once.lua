@@ -1,16 +1,17 @@
 -- @include lib: once
 
--- Removes the job schedulers in `arg.members`, unless this call was answered before. Calls `remove_job(member, job_id)`
--- for each next job that was delayed, and `forget(member)`, if given, for each scheduler. Returns the number of these.
-local function unschedule_once(key, arg, remove_job, forget)
+-- Removes the job schedulers in `arg.members`, unless this call was answered before. Calls `remove_job(job_id)` for each
+-- next job that was delayed, and `forget(member)`, if given, for each scheduler. `next_id(member, next_ms)`, if given:
+-- the id of the next job. Returns the number of job schedulers.
+local function unschedule_once(key, arg, remove_job, forget, next_id)
   local call = redis.call
   return once(key.receipt, arg.call, arg.ttl_ms, function()
     local removed = 0
     for i = 1, #arg.members, 2 do
       local member, next_ms = arg.members[i], call('ZSCORE', key.repeats, arg.members[i])
-      local job_id = next_ms and arg.members[i + 1] .. next_ms
+      local job_id = next_ms and (next_id and next_id(member, next_ms) or arg.members[i + 1] .. next_ms)
       if job_id and call('ZREM', key.delayed, job_id) == 1 then
-        remove_job(member, job_id)
+        remove_job(job_id)
       end
       if call('ZREM', key.repeats, member) == 1 then
         removed = removed + 1

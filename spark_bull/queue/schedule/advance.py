@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import cache
 from typing import Final
 
 from spark_bull.dialects.base import NextJob
@@ -83,21 +82,10 @@ _FAILURES: Final = {
 
 
 def _log_failure(handle: QueueHandle, job: ClaimedJob, outcome: str) -> None:
-    if outcome == "legacy":
-        _warn_of_legacy(handle.keys.base)
-    elif outcome in _FAILURES:
+    if outcome in _FAILURES:
         _error(handle, job, _FAILURES[outcome])
 
 
 def _error(handle: QueueHandle, job: ClaimedJob, why: str) -> None:
     remedy = "create it again, with BullQueue.upsert_scheduler, mode=schedule or in Node"
     log.error("queue %s: the job scheduler of job %s has stopped: %s; %s", handle.keys.queue, job.id, why, remedy)
-
-
-@cache
-def _warn_of_legacy(base: str) -> None:
-    log.warning(
-        "queue %s: this worker does not repeat jobs with the older `repeat` option of BullMQ: process them with workers"
-        " of BullMQ 5, or make job schedulers of them (upsert_scheduler)",
-        base.rstrip(":"),
-    )

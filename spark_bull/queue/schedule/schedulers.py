@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+from spark_bull.clock import DELAYED_SCALE
 from spark_bull.dialects.base import Repeated
 from spark_bull.dialects.encode.chunks import packed_map
 from spark_bull.dialects.schedule.checks import checked_scheduler
@@ -24,7 +25,7 @@ from spark_bull.queue.core.length_limit import intake_closed
 from spark_bull.queue.core.refusal import Refusal
 from spark_bull.queue.jobs.read import read_ids, read_job
 from spark_bull.queue.schedule import verbs
-from spark_bull.queue.schedule.advance import version_of
+from spark_bull.queue.schedule.advance import may_be_scheduled, version_of
 
 log = logging.getLogger("spark_bull")
 
@@ -34,6 +35,8 @@ SCHEDULE_SIZE: Final = 100
 _PAGE: Final = 1_000
 #: Options that a job has from its job scheduler.
 _OF_SCHEDULE: Final = ("repeat", "repeatJobKey", "jobId", "delay", "timestamp", "prevMillis")
+#: Members of repeatable jobs have this number of ':', or more.
+_LEAST_COLONS: Final = 3
 #: Job schedulers that a warning names.
 _NAMED: Final = 3
 
@@ -42,8 +45,8 @@ _NAMED: Final = 3
 class SchedulerEncoder:
     """Checks job schedulers and encodes them for the scripts. Picklable.
 
-    version: that of BullMQ, see `version_of`. members: of the ZSET of schedulers, by the ids of the schedulers, in a
-    dialect in which these differ.
+    version: that of BullMQ, see `version_of`. members: of the ZSET of schedulers, by the ids of the schedulers, where
+    these differ.
     """
 
     handle: QueueHandle
@@ -58,9 +61,10 @@ class SchedulerEncoder:
             row = {**row, "data": self.handle.kept("data", row["data"])}
         scheduler = checked_scheduler(dialect, row, self.defaults, now)
         repeated = dialect.repeated(scheduler, now, self.version)
-        others = [member for member in self.members.get(scheduler.id, ()) if member != repeated["key"]]
-        if others:
-            repeated["replaces"] += [(member, dialect.job_ids_of(member)) for member in others]
+        own = (scheduler.id, repeated.get("key"))
+        others = [member for member in self.members.get(scheduler.id, ()) if member not in own]
+        replaces = [(member, dialect.job_ids_of(member)) for member in others]
+        repeated["replaces"] = [*repeated.get("replaces", ()), *replaces]
         return scheduler, repeated
 
 
@@ -68,9 +72,8 @@ def encoder_of(handle: QueueHandle, defaults: Mapping[str, Any]) -> SchedulerEnc
     """defaults: the defaults of the queue's jobs. Raises DialectError for a dialect without job schedulers."""
     handle.dialect.require("schedulers")
     members: dict[str, list[str]] = defaultdict(list)
-    if not handle.dialect.has("scheduler-hashes"):
-        for member, scheduler in _read(handle):
-            members[scheduler.id].append(member)
+    for member, scheduler in _read(handle, _may_have_own_id):
+        members[scheduler.id].append(member)
     return SchedulerEncoder(handle, defaults, version_of(handle), dict(members))
 
 
@@ -86,8 +89,7 @@ def upsert(handle: QueueHandle, row: Mapping[str, Any], defaults: Mapping[str, A
     Raises OptionError, DialectError, IntakeClosed or WrongState; then nothing was changed.
     """
     handle.dialect.require("schedulers")
-    members = {} if handle.dialect.has("scheduler-hashes") else {row["id"]: _members_of(handle, row["id"])}
-    encoder = SchedulerEncoder(handle, defaults, version_of(handle), members)
+    encoder = SchedulerEncoder(handle, defaults, version_of(handle), {row["id"]: _members_of(handle, row["id"])})
     scheduler, repeated = encoder.encode(row, handle.connection.now_ms())
     if scheduler.is_frequent:
         warn_of_frequent(handle.keys, [scheduler.id])
@@ -131,7 +133,7 @@ def without_next_job(handle: QueueHandle) -> Iterator[Scheduler]:
     handle.dialect.require("schedulers")
     now, found = handle.connection.now_ms(), _read(handle)
     while batch := list(islice(found, _PAGE)):
-        next_ids = [f"{handle.dialect.job_ids_of(member)}{scheduler.next}" for member, scheduler in batch]
+        next_ids = [_next_id(handle, member, scheduler.next) for member, scheduler in batch]
         unfinished = [state for state in handle.dialect.states if state not in ENDED]
         chunks = read_ids(handle, next_ids, unfinished, ())
         there = {job_id.decode("utf-8", "replace") for chunk in chunks for job_id in chunk.ids}
@@ -170,7 +172,7 @@ def job_of(handle: QueueHandle, scheduler_id: str) -> NewJob:
     handle.dialect.require("schedulers")
     for member in _members_of(handle, scheduler_id):
         due = handle.connection.call("ZSCORE", handle.keys["repeats"], member)
-        job = None if due is None else read_job(handle, f"{handle.dialect.job_ids_of(member)}{whole(float(due))}")
+        job = None if due is None else read_job(handle, _next_id(handle, member, whole(float(due))))
         if job is not None:
             given = parsed_opts(job.opts_text) or {}
             opts = {name: value for name, value in given.items() if name not in _OF_SCHEDULE}
@@ -191,33 +193,54 @@ def remove(handle: QueueHandle, scheduler_id: str) -> bool:
 
 
 def _members_of(handle: QueueHandle, scheduler_id: Any) -> Sequence[str]:
-    """Members of the ZSET that a scheduler with this id may have; in Bull, the id is a part of them, or the member."""
-    if isinstance(scheduler_id, str):
-        encodable("scheduler_id", scheduler_id)
-    if handle.dialect.has("scheduler-hashes") or not isinstance(scheduler_id, str):
+    """Members of the ZSET that a scheduler with this id may have: the id, and those that it is a part of."""
+    if not isinstance(scheduler_id, str):
         return [scheduler_id]
-    found, cursor = {scheduler_id}, 0
+    encodable("scheduler_id", scheduler_id)
+    found, cursor = set[str](), 0
     while True:
         cursor, pairs = handle.connection.call(
             "ZSCAN", handle.keys["repeats"], cursor, "MATCH", f"*:{literal_glob(scheduler_id)}:*", "COUNT", _PAGE
         )
-        members = [member.decode("utf-8", "replace") for member, _ in pairs]
-        found.update(
-            member
-            for member in members
-            if handle.dialect.scheduler(handle.keys.queue, member, 0, {}).id == scheduler_id
-        )
+        members = [(member.decode("utf-8", "replace"), next_ms) for member, next_ms in pairs]
+        found.update(member for member, read in _as_read(handle, members) if read.id == scheduler_id)
         if not cursor:
-            return sorted(found)
+            return [scheduler_id, *sorted(found - {scheduler_id})]
 
 
-def _read(handle: QueueHandle) -> Iterator[tuple[str, Scheduler]]:
-    """All job schedulers with their members of the ZSET. One that moves meanwhile may be missed or read twice."""
+def _may_have_own_id(member: str) -> bool:
+    """Whether the id of a job scheduler may be a part of its member."""
+    return member.count(":") >= _LEAST_COLONS
+
+
+def _next_id(handle: QueueHandle, member: str, next_ms: int) -> str:
+    """The id of the next job. That of an older repeatable job of BullMQ is found among the unfinished jobs."""
+    by_member = f"{handle.dialect.job_ids_of(member)}{next_ms}"
+    if not handle.dialect.is_older(member, ()):
+        return by_member
+    keys = handle.keys
+    has_counter, delayed, *others = handle.connection.pipeline(
+        [
+            ("HEXISTS", keys.scheduler(member), "ic"),
+            ("ZRANGEBYSCORE", keys["delayed"], next_ms * DELAYED_SCALE, "+inf", "LIMIT", 0, _PAGE),
+            *(("LRANGE", keys[name], -_PAGE, -1) for name in ("wait", "paused", "active")),
+            ("ZRANGE", keys["prioritized"], 0, _PAGE - 1),
+        ]
+    )
+    ids = [each.decode("utf-8", "replace") for part in (delayed, *others) for each in part]
+    ids = [] if has_counter else [each for each in ids if each.endswith(f":{next_ms}") and may_be_scheduled(each)]
+    owners = handle.connection.pipeline([("HGET", keys.job(each), "rjk") for each in ids])
+    return next((each for each, owner in zip(ids, owners, strict=True) if owner == member.encode()), by_member)
+
+
+def _read(handle: QueueHandle, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[tuple[str, Scheduler]]:
+    """The job schedulers with `wanted` members of the ZSET. One that moves meanwhile may be missed or read twice."""
     start = 0
     while True:
         stop = start + _PAGE - 1
         found = handle.connection.call("ZRANGE", handle.keys["repeats"], start, stop, "WITHSCORES")
-        yield from _as_read(handle, [(member.decode("utf-8", "replace"), next_ms) for member, next_ms in found])
+        members = [(member.decode("utf-8", "replace"), next_ms) for member, next_ms in found]
+        yield from _as_read(handle, [each for each in members if wanted(each[0])])
         if len(found) < _PAGE:
             return
         start += _PAGE

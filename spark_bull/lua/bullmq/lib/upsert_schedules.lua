@@ -1,4 +1,4 @@
--- @include bullmq/lib: add_jobs first_of_every free_deduplication next_of_every unlink_job waiting_list
+-- @include bullmq/lib: add_jobs first_of_every free_deduplication next_job_of next_of_every unlink_job waiting_list
 -- @include lib: next_job walk_steps
 
 -- How many times in a row may be taken by jobs of an earlier scheduler of this id.
@@ -23,6 +23,7 @@ end
 
 -- Creates or changes the job schedulers of a chunk from row `from` on: all of them, or as many as one script can search
 -- the waiting jobs for. A scheduler that exists keeps the time of its next job, unless its interval or pattern differs.
+-- One replaces the older repeatable jobs with its id.
 -- Returns {next = first row not processed, added, duplicates, due, rejected}. `due`: when the next jobs are due, ms, 0
 -- for those that are rejected. `rejected`: {row, id of the job that exists}: the next job can't be added, and nothing
 -- was changed.
@@ -48,7 +49,7 @@ local function upsert_schedules(key, arg, chunk, from, now)
     end
     local removed, searched
     if previous then
-      removed, searched = withdraw(key, arg, id_at(previous), list)
+      removed, searched = withdraw(key, arg, next_job_of(key, arg, row.id, string.format('%.0f', previous)), list)
       steps = steps + searched
     end
     local next_ms, offset = row.next, row.offset or 0
@@ -74,6 +75,15 @@ local function upsert_schedules(key, arg, chunk, from, now)
     end
     if removed then
       offset = row.offset or tonumber(kept[2] or nil)
+    end
+    for _, old in ipairs(row.replaces or {}) do
+      local member, old_ms = old[1], call('ZSCORE', key.repeats, old[1])
+      if old_ms then
+        local _, walked = withdraw(key, arg, next_job_of(key, arg, member, old_ms), list)
+        steps = steps + walked
+        call('ZREM', key.repeats, member)
+        call('DEL', key.repeats .. ':' .. member)
+      end
     end
     call('ZADD', key.repeats, next_ms, row.id)
     call('DEL', scheduler_key)
