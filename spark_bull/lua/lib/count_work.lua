@@ -3,12 +3,13 @@ local COUNTERS_TTL_MS = 2592000000
 
 -- Adds to the HASH of a worker how many jobs it has claimed, and how many have had each outcome; returns these numbers.
 -- `lost`: {id, reason} of rejected outcomes. Jobs that could not end because of their children are not lost: they get
--- another outcome later. `damaged`: {id, kind} of jobs that were not claimed; those that are gone are lost.
+-- another outcome later. `damaged`: {id, kind} of jobs that can't run; those that are gone count as claimed and lost.
 local function count_work(counters, claimed, outcomes, lost, damaged)
-  local call, is_counted, numbers = redis.call, {}, {claimed = claimed, lost = 0}
+  local call, is_counted, gone = redis.call, {}, 0
   for _, one in ipairs(damaged) do
-    numbers.lost = numbers.lost + (one[2] == 'none' and 1 or 0)
+    gone = gone + (one[2] == 'none' and 1 or 0)
   end
+  local numbers = {claimed = claimed + gone, lost = gone}
   for _, one in ipairs(lost) do
     is_counted[one[1]] = true
     if one[2] ~= 'children' and one[2] ~= 'failed_children' then

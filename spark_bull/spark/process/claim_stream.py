@@ -249,6 +249,7 @@ class ClaimReader(LimitedReader):
                 self._lock_ms,
                 self._worker or default_worker(reader),
                 self._limiter,
+                counters=self._handle.keys.settled(reader),
                 group=self._group,
             )
             self._claimer = Claimer(
