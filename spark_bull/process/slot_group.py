@@ -51,6 +51,13 @@ class SlotGroup(ABC):
     def interrupt(self) -> None:
         """Ends slots that have not finished in time; they have returned their jobs."""
 
+    def fail(self, error: WorkerFailed) -> None:
+        """Ends the slots, which may not hear of a stop."""
+        self.error = error
+        self._stopping.set()
+        self._on_error()
+        self.interrupt()
+
     def start(self) -> None:
         """Starts the slots."""
         self._thread.start()

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import redis
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import RedisUnavailable, SparkBullError, check_encodable
+from spark_bull.errors import ConnectionLost, RedisUnavailable, SparkBullError, check_encodable, restated
 from spark_bull.options.urls import urls_of
 from spark_bull.store.errors import code_of, hint, is_unknown_host, reason, translated
 from spark_bull.store.servers import Place, Servers
@@ -32,6 +32,15 @@ _REPLACED: Final = ("READONLY", "UNBLOCKED", "MASTERDOWN")
 _TRANSLATED: Final = (redis.RedisError, UnicodeEncodeError)
 
 T = TypeVar("T")
+
+#: This machine, if many run tasks, and errors are shown elsewhere.
+_machine = ""
+
+
+def name_machine(name: str) -> None:
+    """Lets the errors of the connections of this process name its machine."""
+    global _machine
+    _machine = name
 
 
 class RetryingClient:
@@ -132,7 +141,7 @@ class RetryingClient:
             # The name was resolved before, so the name service is unavailable.
             ours = RedisUnavailable(str(ours))
         self._is_lost |= isinstance(ours, RedisUnavailable)
-        return ours
+        return restated(ours, f"{ours} (on {_machine})") if _machine and isinstance(ours, ConnectionLost) else ours
 
 
 @contextmanager

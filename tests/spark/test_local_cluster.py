@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from socket import gethostname
 
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob
+from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.bare_python import bare_environment
 from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE
 from tests.support.spark_submit import SparkSubmit, SubmittedDriver
+from tests.support.two_hosts import HOSTS
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -73,6 +76,47 @@ def test_a_worker_that_starts_before_the_executors_gets_its_slots_when_they_are_
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many(NewJob({}) for _ in range(20))
     assert "running: 20 completed" in two_hosts.run(script_of(tmp_path, EARLY), redis_url, prefix)
+
+
+UNREACHED = """
+import logging
+import socket
+import sys
+from spark_bull import Worker, WorkerFailed
+from spark_bull.spark.process import reach_watch
+from two_hosts import session
+
+url, name = sys.argv[1:]
+reach_watch.PATIENCE_S = 0
+resolved = socket.getaddrinfo
+# Executors do not know the name.
+socket.getaddrinfo = lambda host, *more, **others: resolved("127.0.0.1" if host == name else host, *more, **others)
+try:
+    with Worker(session(), "q", lambda job: None, slots=3, url=url, protocol="bullmq", progress=False) as worker:
+        try:
+            worker.await_termination()
+        except WorkerFailed as error:
+            print(error)
+        print(worker.status())
+finally:
+    socket.getaddrinfo = resolved
+"""
+
+
+def test_a_worker_whose_executors_do_not_reach_redis_says_so_and_fails(
+    two_hosts: SubmittedDriver, own_redis: Callable[..., EmbeddedRedis], tmp_path: Path
+) -> None:
+    name = "only-the-driver-knows.invalid"
+    url = own_redis().url.replace("127.0.0.1", name)
+    before = len(two_hosts.submitted.log)
+    said = two_hosts.run(script_of(tmp_path, UNREACHED), url, name)
+    error = rf"expected Redis at {url}, but its host is unknown: .*\(on {re.escape(gethostname())}\)"
+    log = two_hosts.submitted.log[before:]
+    # The slots on the other host may not have started yet.
+    host = f"({'|'.join(HOSTS)})"
+    assert re.search(rf"its slots on host {host} do not reach Redis: {error}", log)
+    assert re.search(rf"no slot of worker .* reaches Redis, although the driver does: {host}: {error}", said)
+    assert "failed: 0 completed" in said
 
 
 WRITE = """

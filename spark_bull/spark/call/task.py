@@ -25,6 +25,7 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.spark.call.results import parsed, with_outcomes
 from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.staging.attempt import this_attempt, this_batch
 
 #: The last column of the rows of a task: the partition that they were in before the call.
@@ -70,6 +71,7 @@ class CallPlan:
     @contextmanager
     def task(self, first: pa.RecordBatch) -> Iterator[Task]:
         """The calls of a partition, which have ended when the block is left without an error. first: its first rows."""
+        begin_task()
         sweep(self.handle)
         name = self._caller_name(first.columns[-1][0].as_py())
         caller = Caller(self.handle, name, keep_ms=self.keep_ms, defaults=self.defaults, details=self.details)

@@ -23,6 +23,7 @@ from spark_bull.services.queue_set import QueueSet
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.streams import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 from spark_bull.store.connection import Connection
@@ -164,6 +165,7 @@ class EventStreamReader(LimitedReader):
         return steps(handle, span.without_lost(after), stop, size)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        begin_task()
         assert isinstance(partition, Events)
         options = self._options
         yield from event_batches(

@@ -30,7 +30,7 @@ from spark_bull.services.collector import Collector
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.json.json_schema import INFER, TYPED_COLUMNS, is_inferred
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.python_worker import freeze_loaded_objects
+from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.streams import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 from spark_bull.store.connection import Connection
@@ -159,7 +159,7 @@ class ResultReader(LimitedReader):
         from spark_bull.spark.collect.batch import fields_of, result_batches
 
         assert isinstance(partition, Results)
-        freeze_loaded_objects()
+        begin_task()
         schema, strict = to_arrow_schema(self._schema), self._options["failOnDataLoss"]
         chunks = self._chunks(partition, fields_of(self._columns))
         if self._options["writeId"] is not None:

@@ -33,7 +33,7 @@ from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.json.job_columns import batches_of, raw_batch
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.python_worker import freeze_loaded_objects
+from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.schemas import columns_of, read_options, table_of
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import resolved, settings_of
@@ -145,7 +145,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OpenSlice)
-        freeze_loaded_objects()
+        begin_task()
         plan = self._plan
         schema = to_arrow_schema(plan.schema)
         feature = _FEATURES.get(plan.options["view"])

@@ -35,7 +35,7 @@ from spark_bull.queue.process.claimed_fields import ClaimedChunk
 from spark_bull.queue.process.start_chunk import start_chunk
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.python_worker import freeze_loaded_objects
+from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.streams import PASSES_START, FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.schemas import CLAIM_SCHEMA
@@ -280,7 +280,7 @@ class ClaimReader(LimitedReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Claims)
-        freeze_loaded_objects()
+        begin_task()
         for portion in partition.portions:
             yield self._started(portion.token, unpack_claimed(portion.packed))
         if not partition.portions:

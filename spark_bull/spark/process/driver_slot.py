@@ -14,7 +14,7 @@ class DriverSlot(TaggedSlots, ThreadSlot):
 
     def _run_slots(self) -> None:
         frame_runners(self._plan.runner)[0].check_spark()
-        add_tag(self._spark, self._tag)
+        add_tag(self._spark, self.tag)
         try:
             super()._run_slots()
         except WrongFrame as error:

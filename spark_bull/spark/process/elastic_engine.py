@@ -89,6 +89,7 @@ class ElasticEngine(LoopEngine):
             try:
                 self._look()
             except SparkBullError as error:
+                self._watch.lose()
                 log.debug("worker %s: could not look at its backlog: %s", self._plan.worker, error)
             except Exception as error:
                 if not self._stopping.is_set():
@@ -106,7 +107,7 @@ class ElasticEngine(LoopEngine):
             self._tasks = tasks_at_once(self._spark)
         ended = [group for group in self._groups if not group.running and group.error is None]
         asked = [group for group in self._groups if group.running and group.is_stopping and group.request_stop()]
-        reports = self._reports()
+        reports = self._look_at_reports()
         self._forget(ended, reports)
         for group in asked:
             # One that starts from now on reads the request before it claims a job.

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from spark_bull.errors import SparkBullError
+from spark_bull.errors import SparkBullError, WorkerFailed
 from spark_bull.process.picklable import OPEN_INSIDE, check_picklable_plan
 from spark_bull.process.slot_engine import SlotEngine
 from spark_bull.process.slot_group import SlotGroup
@@ -16,9 +16,12 @@ from spark_bull.spark.platform.cores import is_remote, parallelism, tasks_at_onc
 from spark_bull.spark.platform.python_check import ensure_python
 from spark_bull.spark.process.driver_slot import DriverSlot
 from spark_bull.spark.process.frame_runner import frame_runners
+from spark_bull.spark.process.reach_watch import ReachWatch
+from spark_bull.spark.process.tagged_slots import TaggedSlots
 from spark_bull.spark.process.task_slots import TaskSlots
 from spark_bull.threads import DaemonThread
 from spark_bull.worker.slot.slot_plan import SlotPlan
+from spark_bull.worker.slot.status import Slot
 
 log = logging.getLogger("spark_bull")
 
@@ -40,6 +43,7 @@ class LoopEngine(SlotEngine):
         self._on_driver = bool(frame_runners(plan.runner))
         self._tag = f"spark_bull-{plan.worker}"
         self._has_warned = False
+        self._watch = ReachWatch(spark, plan.worker)
         #: How many tasks Spark runs at the same time; 0: there is no executor yet, or it is not known.
         self._tasks = 0
 
@@ -52,6 +56,7 @@ class LoopEngine(SlotEngine):
             if waits
             else 0,
             "tasks": self._tasks,
+            "unreached": self._watch.hosts,
         }
 
     def _start_slots(self) -> None:
@@ -85,7 +90,7 @@ class LoopEngine(SlotEngine):
         self._warn_of_full_cluster(is_dynamic)
         while not self._stopping.wait(LOOK_S):
             try:
-                has_run = bool(self._reports())
+                has_run = bool(self._look_at_reports())
                 self._tasks = tasks_at_once(self._spark)
                 if may_grow:
                     self._add_more_slots(self._wanted - self._slots)
@@ -93,11 +98,23 @@ class LoopEngine(SlotEngine):
                 self._warn_of_full_cluster(is_dynamic)
             except SparkBullError:
                 # Redis is away.
-                continue
+                self._watch.lose()
             except Exception as error:
                 # The session has ended.
                 log.info("worker %s: no longer looks for executors: %s", self._plan.worker, error)
                 return
+
+    def _look_at_reports(self) -> list[Slot]:
+        """Returns the reports of the slots. Ends the slots if none reaches Redis. Raises ConnectionLost."""
+        reports = self._reports()
+        groups = [group for group in self._running_groups if isinstance(group, TaggedSlots)]
+        if not (self._on_driver or is_remote(self._spark)):
+            try:
+                self._watch.look(groups, reports)
+            except WorkerFailed as error:
+                for group in groups:
+                    group.fail(error)
+        return reports
 
     @property
     def _wanted(self) -> int:

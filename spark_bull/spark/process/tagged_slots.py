@@ -21,10 +21,10 @@ class TaggedSlots(SlotGroup):
     ) -> None:
         super().__init__(plan, numbers, on_error)
         self._spark = spark
-        self._tag = tag
+        self.tag = tag
 
     def interrupt(self) -> None:
-        cancel_tagged(self._spark, self._tag)
+        cancel_tagged(self._spark, self.tag)
 
     def _cause(self, error: Exception) -> str:
         return super()._cause(error) if isinstance(error, SetupFailed) else first_line(error)

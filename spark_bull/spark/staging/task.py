@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from spark_bull.errors import SparkBullError, restated
 from spark_bull.queue.dispatch.writes import Identity
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.platform.python_worker import freeze_loaded_objects
+from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.staging.attempt import Attempt, this_attempt, this_batch
 from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.spark.staging.outbox import Outbox
@@ -33,7 +33,7 @@ def run_task(
     plan: P, batches: Iterator[pa.RecordBatch], task_of: Callable[[P, Attempt, Identity | None, Outbox], Task]
 ) -> Written:
     """Runs an attempt; its rows are dropped if an earlier write of its identity was committed."""
-    freeze_loaded_objects()
+    begin_task()
     attempt, identity = this_attempt(plan.write_id), this_batch() if plan.is_stream else plan.identity
     connection = Connection(settings_of(plan.options))
     started_on, outbox = connection.now_ms(), Outbox(connection, plan.options["stageTtlMs"])

@@ -33,6 +33,7 @@ class WorkerStatus:
       busy: slots that process jobs.
       waiting_slots: slots that do not run: `waiting_for` says why.
       tasks: number of tasks that Spark runs at the same time, 0: unknown, or there is no executor yet.
+      unreached: why slots on hosts do not reach Redis, by the names of these hosts.
       restarts: number of times that the Spark job with the slots was restarted.
       damaged: what keeps slots from working on queues until their keys are repaired, by the names of these queues.
     """
@@ -50,6 +51,7 @@ class WorkerStatus:
     busy: int = 0
     waiting_slots: int = 0
     tasks: int = 0
+    unreached: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
     damaged: Mapping[str, str] = field(default_factory=dict)
 
@@ -73,6 +75,8 @@ class WorkerStatus:
         """What slots wait for that do not run; empty if all run."""
         if not self.waiting_slots:
             return ""
+        if self.unreached:
+            return f"Redis, which they do not reach from {', '.join(sorted(self.unreached))}"
         if not self.tasks:
             return "an executor with a free core"
         if self.slots + self.waiting_slots > self.tasks:

@@ -20,7 +20,7 @@ from spark_bull.queue.core.handle import RECEIPT_TTL_MS, QueueHandle, open_handl
 from spark_bull.queue.process.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.queue.process.verbs import CLAIMS_TTL_MS
 from spark_bull.spark.dispatch.jobs_column import JobsColumn
-from spark_bull.spark.platform.python_worker import freeze_loaded_objects
+from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.process.settle.plan import THEN, SettlePlan
 from spark_bull.spark.process.settle.rows import (
     Completed,
@@ -54,7 +54,7 @@ class Settled(WriterCommitMessage):
 
 def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
     """Settles the rows of one task attempt, a chunk at a time."""
-    freeze_loaded_objects()
+    begin_task()
     size, counts, handles = int(plan.options["chunkSize"]), Counter[Outcome](), plan.ask(plan.handles)
     failures = Failures()
     for batch in batches:

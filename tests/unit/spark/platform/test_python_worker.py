@@ -16,7 +16,7 @@ from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.inspect.source import BatchReader, OpenSlice
 from spark_bull.spark.platform import python_worker
-from spark_bull.spark.platform.python_worker import freeze_loaded_objects
+from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.process.claim_stream import ClaimReader, Claims
 from spark_bull.spark.process.settle.plan import SettlePlan
 from spark_bull.spark.process.settle.task import settle_task
@@ -59,5 +59,5 @@ def test_a_task_excludes_what_the_one_before_has_loaded(monkeypatch: pytest.Monk
     monkeypatch.setattr(python_worker, "gc", SimpleNamespace(freeze=freeze, get_objects=lambda: collected))
     for loaded in (60_000, 30_000, 10, 10, 10):
         collected.extend(range(loaded))
-        freeze_loaded_objects()
+        begin_task()
     assert freezes == [60_000, 30_000]
