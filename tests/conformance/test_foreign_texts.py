@@ -26,9 +26,11 @@ from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.well_formed import well_formed_json
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.finisher import discover_all
+from tests.support.groups import add, claim, ids_of
 from tests.support.node_peer import NodePeer
 from tests.support.peers import PEERS, Peer
 from tests.support.wait import wait_until
+from tests.support.work_bench import WorkBench
 from tests.support.worker import OurWorker
 
 HALF, SHOWN, WHOLE = "half \ud83c", "half \ufffd", "whole \U0001f389"
@@ -156,6 +158,13 @@ def test_udfs_and_functions_of_data_frames_get_the_text(queue: BullQueue) -> Non
         runner = UdfRunner(seen, "row", to_arrow_type(kind), to_arrow_type(StringType()))
         results = [result for part in runner(jobs, ()) for result in part]
         assert [(result.error, json.loads(result.value.text)) for result in results] == [(None, f"{SHOWN}, {WHOLE}")]
+
+
+def test_a_group_has_the_name_that_is_shown(bench: WorkBench) -> None:
+    ids = add(bench.queue, [HALF] * 3)
+    assert ids_of(claim(bench)) == ids[:2]
+    [group] = bench.queue.groups()
+    assert (group.group, group.waiting, group.active) == (SHOWN, 1, 2)
 
 
 def test_a_job_scheduler_of_bull_goes_on(
