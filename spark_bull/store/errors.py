@@ -116,6 +116,8 @@ def translated(
             return _announced(error, settings, announced)
         return _unreachable(error, settings, "" if was_reached else hint(settings) + _of_tls(error, settings))
     if unknown := _UNKNOWN_COMMAND.search(str(error)):
+        # Traces show it as the cause of ours.
+        error.args = (str(error).partition(",")[0],)
         name = unknown[1] or "of a script"
         return PermissionDenied(
             f"expected Redis at {where} to know the command {name}, which is disabled or renamed: enable it"
