@@ -17,7 +17,7 @@ from spark_bull.options.table import PYTHON_SCOPES, READ, SCOPE_TITLES, TABLE, W
 from spark_bull.options.urls import check_url
 
 #: Keys that Spark adds to the options of a source.
-SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname"})
+SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
 REDIS_PREFIX: Final = "redis."
 #: Options of reads -> the view that they are for.
 _VIEW_OF: Final = {
@@ -115,6 +115,11 @@ def scopes_of(name: str) -> frozenset[str]:
 
 def unknown_option(name: str, *scopes: str) -> OptionError:
     """Creates the error for an unknown option, with the nearest option of the scopes."""
+    if name.lower() == "path":
+        return OptionError(
+            "expected no path, as a queue has none: call save(), load() or start() without one, and name the queue by "
+            "the option `queue`"
+        )
     near = did_you_mean(name, (spelled(row.name, scope) for row in TABLE for scope in scopes if scope in row.scopes))
     same_name = [option for option in TABLE if option.name.lower() == name.lower()]
     if not same_name or any(set(scopes) & set(option.scopes) for option in same_name):

@@ -105,7 +105,8 @@ def test_a_missing_queue_is_an_error(bull: Bull) -> None:
 
 def test_an_unknown_option_is_refused_but_options_of_spark_are_not(bull: Bull) -> None:
     assert "unknown option `chunksizes` (did you mean `chunkSize`?)" in refusal(bull, one_row(bull), chunkSizes=1)
-    bull.write(one_row(bull), path="x", checkpointLocation="y", queryName="z")
+    assert "expected no path, as a queue has none: call save(), " in refusal(bull, one_row(bull), path="x")
+    bull.write(one_row(bull), checkpointLocation="y", queryName="z")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 #: The beginnings of Spark's messages in docs/troubleshooting.md.
-OF_SPARK = ("[", "Python worker failed to connect back")
+OF_SPARK = ("[", "Python worker failed to connect back", "requirement failed: ")
 
 
 def text_of(page: str) -> str:
