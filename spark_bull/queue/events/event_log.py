@@ -31,6 +31,12 @@ class Position(NamedTuple):
         return _parts(self.id) < _parts(other.id)
 
 
+def position_of(entry_id: str, taken: int | None) -> Position:
+    """A position that was stored. Raises ValueError or TypeError if that is none."""
+    _parts(entry_id)
+    return Position(entry_id, None if taken is None else int(taken))
+
+
 #: Before the first event of a queue.
 BEGIN: Final = Position("0-0", 0)
 

@@ -15,7 +15,7 @@ from spark_bull.errors import ConnectionLost, OptionError, ResultsLost
 from spark_bull.options.parse import Options, parse_options
 from spark_bull.options.table import EVENTS
 from spark_bull.queue.core.handle import QueueHandle, open_handle
-from spark_bull.queue.events.event_log import BEGIN, Position, span_of, steps
+from spark_bull.queue.events.event_log import BEGIN, Position, position_of, span_of, steps
 from spark_bull.queue.monitor.find import is_glob
 from spark_bull.queue.shards.layout import selection_of
 from spark_bull.services.damaged_queues import DamagedQueues
@@ -23,6 +23,7 @@ from spark_bull.services.queue_set import QueueSet
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.platform.offsets import read_offset
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.streams import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
@@ -100,10 +101,11 @@ class EventStreamReader(LimitedReader):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         most = getattr(limit, "max_rows", None)
+        taken, began = _read(start)
         # AvailableNow would end the query.
         may_end = self._targets is not None or isinstance(limit, FirstBatch)
         try:
-            handles, taken = self._handles(), _positions(start["queues"])
+            handles = self._handles()
             share = None if most is None else max(1, most // max(1, len(handles)))
             for handle in handles:
                 queue = handle.keys.queue
@@ -111,7 +113,7 @@ class EventStreamReader(LimitedReader):
                 end = look() if may_end else self._damaged.attempt(handle.keys, "look for events", look)
                 if end is not None:
                     taken[queue] = end
-            return _offset(taken, _positions(start["began"]))
+            return _offset(taken, began)
         except ConnectionLost as error:
             if may_end:
                 raise
@@ -145,10 +147,11 @@ class EventStreamReader(LimitedReader):
         log.warning("%s; continuing with all events in Redis", what)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begun = _positions(start["queues"] if start["began"] == end["began"] else end["began"])
+        (begun, began), (taken, first) = _read(start), _read(end)
+        begun = begun if began == first else first
         handles = {handle.keys.queue: handle for handle in self._handles()}
         found: list[InputPartition] = []
-        for queue, stop in _positions(end["queues"]).items():
+        for queue, stop in taken.items():
             after = begun.get(queue, BEGIN)
             if after.is_before(stop):
                 for last in self._parts(handles.get(queue), after, stop):
@@ -179,8 +182,13 @@ class EventStreamReader(LimitedReader):
         )
 
 
+def _read(offset: Mapping[str, Any]) -> tuple[dict[str, Position], dict[str, Position]]:
+    """The positions of the queues, and where the query began. Raises SparkBullError."""
+    return read_offset(offset, lambda o: (_positions(o["queues"]), _positions(o["began"])))
+
+
 def _positions(stored: Mapping[str, Sequence[Any]]) -> dict[str, Position]:
-    return {queue: Position(*position) for queue, position in stored.items()}
+    return {queue: position_of(*position) for queue, position in stored.items()}
 
 
 def _offset(queues: Mapping[str, Position], began: Mapping[str, Position]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from spark_bull.services.collector import Collector
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.json.json_schema import INFER, TYPED_COLUMNS, is_inferred
 from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.platform.offsets import check_reader, read_offset
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.streams import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
@@ -110,6 +111,14 @@ class ResultReader(LimitedReader):
         self._horizons: dict[str, Horizon] | None = None
         self._current: Collector | None = None
 
+    def _read(self, offset: Mapping[str, Any]) -> tuple[dict[str, int], str]:
+        """The number of results taken per queue, and the reader. Raises SparkBullError."""
+        queues, reader = read_offset(
+            offset, lambda o: ({queue: int(taken) for queue, taken in o["queues"].items()}, str(o["reader"]))
+        )
+        check_reader(self._options["readerId"], reader)
+        return queues, reader
+
     def _collector(self, reader: str) -> Collector:
         # After a restart, offsets have the reader of the checkpoint.
         if self._current is None or self._reader != reader:
@@ -127,10 +136,11 @@ class ResultReader(LimitedReader):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Discovers finished jobs. Everything before `start` is committed: Spark plans one batch at a time."""
-        max_jobs, collector = getattr(limit, "max_rows", None), self._collector(start["reader"])
+        taken, reader = self._read(start)
+        max_jobs, collector = getattr(limit, "max_rows", None), self._collector(reader)
         may_end = self._horizons is not None or isinstance(limit, FirstBatch)
         try:
-            return _offset(collector.advance(start["queues"], max_jobs, may_end=may_end), start["reader"])
+            return _offset(collector.advance(taken, max_jobs, may_end=may_end), reader)
         except ConnectionLost as error:
             if may_end:
                 raise
@@ -139,15 +149,15 @@ class ResultReader(LimitedReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         # After a restart, initialOffset() of batch 0 has a new reader; its end offset is in the checkpoint.
-        reader, begun = end["reader"], start["queues"]
+        (taken, reader), (begun, _) = self._read(end), self._read(start)
         # Uncommitted entries are kept, so the first batch of a queue starts at the beginning of its ledger.
-        firsts = self._collector(reader).first_positions() if end["queues"].keys() - begun.keys() else {}
-        spans = {queue: (begun.get(queue, firsts.get(queue, 0)), stop) for queue, stop in end["queues"].items()}
+        firsts = self._collector(reader).first_positions() if taken.keys() - begun.keys() else {}
+        spans = {queue: (begun.get(queue, firsts.get(queue, 0)), stop) for queue, stop in taken.items()}
         rows = sum(stop - first for first, stop in spans.values())
         fewest = self._options["minPartitions"] or (2 if rows >= TWO_TASKS_FROM else 1)
         tasks = max(-(-rows // self._options["rowsPerPartition"]), fewest)
         size = max(1, -(-rows // tasks))
-        self._collector(reader).discover_ahead(end["queues"], self._options["maxJobsPerTrigger"])
+        self._collector(reader).discover_ahead(taken, self._options["maxJobsPerTrigger"])
         return [
             Results(queue, reader, position, min(position + size, stop))
             for queue, (first, stop) in spans.items()
@@ -182,8 +192,9 @@ class ResultReader(LimitedReader):
             position = behind
 
     def commit(self, end: dict[str, Any]) -> None:
+        taken, reader = self._read(end)
         try:
-            self._collector(end["reader"]).release(end["queues"])
+            self._collector(reader).release(taken)
         except ConnectionLost as error:
             log.info(
                 "queue %s: could not release committed results, retrying with the next batch: %s",

@@ -35,6 +35,7 @@ from spark_bull.queue.process.claimed_fields import ClaimedChunk
 from spark_bull.queue.process.start_chunk import start_chunk
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.platform.offsets import check_reader, read_offset
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.streams import PASSES_START, FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.process.claim_batch import claim_batch
@@ -105,6 +106,8 @@ class ClaimReader(LimitedReader):
         self._worker: str = options["workerName"] or ""
         self._limiter: Limiter | None = options["limiter"]
         self._group: GroupLimits | None = options["group"]
+        #: That of a Worker is another one at each start.
+        self._given_reader: str | None = None if options["settledInBatch"] else options["readerId"]
         self._reader: str = options["readerId"] or uuid4().hex[:16]
         #: Number of jobs that an AvailableNow query may still claim; None: any number.
         self._left: int | None = None
@@ -121,6 +124,12 @@ class ClaimReader(LimitedReader):
         self._end = 0
         #: Jobs of the current batch, and when it began.
         self._batch: tuple[int, float] | None = None
+
+    def _read(self, offset: Mapping[str, Any]) -> tuple[int, str]:
+        """The number of jobs claimed so far, and the reader. Raises SparkBullError."""
+        claimed, reader = read_offset(offset, lambda o: (int(o["claimed"]), str(o["reader"])))
+        check_reader(self._given_reader, reader)
+        return claimed, reader
 
     def initialOffset(self) -> dict[str, Any]:
         return {"claimed": 0, "reader": self._reader}
@@ -143,8 +152,9 @@ class ClaimReader(LimitedReader):
         Those claimed ahead become several batches if the size of a batch has shrunk since.
         """
         self._end_batch()
-        first, most = int(start["claimed"]), min(getattr(limit, "max_rows", self._size.most), self._size.current)
-        claimer = self._claimer_of(start["reader"])
+        first, reader = self._read(start)
+        most = min(getattr(limit, "max_rows", self._size.most), self._size.current)
+        claimer = self._claimer_of(reader)
         claimer.release_before(first)
         if self._left is not None or isinstance(limit, FirstBatch):
             # An AvailableNow query ends when no job is claimed.
@@ -161,7 +171,7 @@ class ClaimReader(LimitedReader):
                 self._damage.begin(error)
                 return start
             self._damage.end()
-        return {"claimed": claimer.end_of_batch(first, self._end, most), "reader": start["reader"]}
+        return {"claimed": claimer.end_of_batch(first, self._end, most), "reader": reader}
 
     def _claim_from(self, claimer: Claimer, first: int, most: int) -> None:
         """Claims up to `most` jobs, unless jobs at the position `first` were claimed before."""
@@ -262,11 +272,12 @@ class ClaimReader(LimitedReader):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         # After a restart, initialOffset has a new reader name: the one in the end offset comes from the offset log.
-        claimer, first, last = self._claimer_of(end["reader"]), int(start["claimed"]), int(end["claimed"])
+        (last, reader), (first, _) = self._read(end), self._read(start)
+        claimer = self._claimer_of(reader)
         self._ask(lambda: claimer.take_up(first, last))
         self._ask(lambda: claimer.ledger.begin(last))
         self._batch = last - first, monotonic_s()
-        reader, portions = end["reader"], claimer.portions(first, last)
+        portions = claimer.portions(first, last)
         tasks = max(1, -(-(last - first) // self._rows))
         tasks = min(tasks, self._partitions or tasks)
         if not portions:
@@ -304,8 +315,9 @@ class ClaimReader(LimitedReader):
         return retry_until_connected(ask, warn, until_repaired=self._patient)
 
     def commit(self, end: dict[str, Any]) -> None:
+        claimed, reader = self._read(end)
         try:
-            ClaimLedger(self._handle, end["reader"]).cut(int(end["claimed"]))
+            ClaimLedger(self._handle, reader).cut(claimed)
         except (ConnectionLost, QueueDamaged) as error:
             log.info("queue %s: committed jobs are removed from the ledger later: %s", self._handle.keys.queue, error)
 

@@ -1,0 +1,82 @@
+"""Offsets that come back from a checkpoint: of another query, damaged, or of another reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spark_bull import BullQueue, NewJob, OptionError, SparkBullError
+from spark_bull.spark.collect.events import event_reader
+from spark_bull.spark.collect.stream import result_reader
+from spark_bull.spark.platform.streams import LimitedReader
+from spark_bull.spark.process.claim_stream import claim_reader
+from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
+
+Make = Callable[[dict[str, str]], LimitedReader]
+
+KINDS: dict[str, tuple[Make, list[Any]]] = {
+    "collect": (
+        lambda options: result_reader(options, SCHEMAS["jobs"]),
+        [{"queues": {"q": "many"}, "reader": "r"}, {"queues": {"q": 1}}, {"queues": [], "reader": "r"}],
+    ),
+    "events": (
+        lambda options: event_reader({**options, "view": "events"}, SCHEMAS["events"]),
+        [{"queues": {"q": ["1-0"]}, "began": {}}, {"queues": {"q": ["x", 1]}, "began": {}}, {"queues": {}}],
+    ),
+    "claim": (
+        lambda options: claim_reader(options, CLAIM_SCHEMA),
+        [{"claimed": "x", "reader": "r"}, {"claimed": None, "reader": "r"}, {"claimed": 1}],
+    ),
+}
+#: Those of the other kinds, and texts.
+DAMAGED: list[Any] = [{}, [], "", {"queues": {}, "claimed": 0}]
+
+
+@pytest.fixture
+def options(redis_url: str, prefix: str) -> dict[str, str]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        queue.add_many([NewJob({})])
+    return {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_offset_that_cannot_be_read_is_refused_by_a_sentence(kind: str, options: dict[str, str]) -> None:
+    make, damaged = KINDS[kind]
+    reader = make(options)
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    end = json.loads(json.dumps(reader.latestOffset(start, limit)))
+    assert reader.partitions(end, end) == []
+    for offset in [*damaged, *DAMAGED]:
+        for use in (
+            lambda offset=offset: reader.latestOffset(offset, limit),
+            lambda offset=offset: reader.partitions(offset, end),
+            lambda offset=offset: reader.partitions(start, offset),
+        ):
+            with pytest.raises(SparkBullError, match="expected an offset in the checkpoint that this kind of query"):
+                use()
+
+
+@pytest.mark.parametrize("kind", ["collect", "claim"])
+def test_another_reader_than_that_of_the_checkpoint_is_refused(kind: str, options: dict[str, str]) -> None:
+    make, _ = KINDS[kind]
+    first = make({**options, "readerId": "first"})
+    start = first.initialOffset()
+    end = first.latestOffset(start, first.getDefaultReadLimit())
+    assert make({**options, "readerId": "first"}).partitions(start, end) is not None
+    assert make(options).partitions(end, end) == []
+    second = make({**options, "readerId": "second"})
+    with pytest.raises(OptionError, match=r"expected `readerId` to be 'first', .* got: 'second'"):
+        second.partitions(second.initialOffset(), end)
+    with pytest.raises(OptionError, match="give another checkpoint"):
+        second.latestOffset(end, second.getDefaultReadLimit())
+
+
+def test_a_worker_continues_a_checkpoint_under_its_new_name(options: dict[str, str]) -> None:
+    first, second = (
+        claim_reader({**options, "readerId": name, "settledInBatch": "true"}) for name in ("first", "second")
+    )
+    end = first.latestOffset(first.initialOffset(), first.getDefaultReadLimit())
+    assert second.latestOffset(end, second.getDefaultReadLimit())["reader"] == "first"
