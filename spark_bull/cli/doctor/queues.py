@@ -152,18 +152,20 @@ def schedulers(handle: QueueHandle) -> Iterator[Finding]:
     if not handle.dialect.has("schedulers"):
         return
     number = handle.connection.call("ZCARD", handle.keys["repeats"])
-    stopped = [scheduler.id for scheduler in without_next_job(handle)]
+    without = list(without_next_job(handle))
+    stopped = [scheduler.id for scheduler in without]
     if stopped:
         found = (
             f"stopped, the next job is missing: {number_of(len(stopped), 'job scheduler')} of {number:,}, "
             f"{some(stopped)}"
         )
         advice = f"create them again: spark-bull schedule {handle.keys.queue} {quote(stopped[0])} …"
-        if handle.dialect.has("scheduler-hashes"):
+        if any(scheduler.iteration_count is not None for scheduler in without):
             yield problem(found, advice)
         else:
             yield warning(
-                found, f"{advice}; or do nothing if they have reached their `limit`, which Bull does not keep"
+                found,
+                f"{advice}; or do nothing if they have reached their `limit`, which repeatable jobs do not keep",
             )
     elif number:
         yield ok(number_of(number, "job scheduler"))
