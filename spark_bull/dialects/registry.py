@@ -23,8 +23,6 @@ DIALECTS: Final[dict[str, Dialect]] = {d.name: d for d in (Bull1(), Bull(), Bull
 FALLBACK: Final = "bullmq"
 #: The version of a queue whose keys show that its BullMQ is old.
 _OLD: Final = "bullmq:3 or 4"
-#: Queues of old libraries that this process has logged.
-_told: Final[set[QueueKeys]] = set()
 
 #: Keys that only BullMQ has, and their types; a job of another dialect can have such an id, but is a HASH.
 _BULLMQ_KEYS: Final = {"events": b"stream", "marker": b"zset", "prioritized": b"zset", "pc": b"string"}
@@ -63,11 +61,7 @@ def _found(keys: QueueKeys, protocol: str, *, guesses: bool) -> Steps[Dialect | 
         dialect = yield from _checked(keys, signs, protocol)
     if dialect is not DIALECTS["bullmq"]:
         return dialect
-    old = yield from _older(keys, signs)
-    if old is not None and keys not in _told:
-        _told.add(keys)
-        log.warning("queue %s is one of BullMQ 3 or 4, to which no jobs are added: %s", keys.queue, old.older)
-    return old or dialect
+    return (yield from _older(keys, signs)) or dialect
 
 
 def _fallback(keys: QueueKeys) -> Dialect:

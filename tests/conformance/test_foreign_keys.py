@@ -44,7 +44,9 @@ OLD = {
 
 
 @pytest.mark.parametrize("sign", OLD)
-def test_a_queue_of_bullmq_3_or_4_gets_no_jobs_of_ours(client: Redis, redis_url: str, prefix: str, sign: str) -> None:
+def test_a_queue_of_bullmq_3_or_4_gets_no_jobs_of_ours(
+    client: Redis, redis_url: str, prefix: str, sign: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """They never look at prioritized jobs as BullMQ 5 stores them (3), and count attempts in another field."""
     base = f"{prefix}:q:"
     fill(client, base)
@@ -66,6 +68,7 @@ def test_a_queue_of_bullmq_3_or_4_gets_no_jobs_of_ours(client: Redis, redis_url:
         assert [finding.level for finding in doctor.dialect(queue.handle)] == ["warning"]
         queue.remove("2")
         assert queue.job("1") is not None
+    assert len([record for record in caplog.records if "one of BullMQ 3 or 4" in record.message]) == 1
     with BullQueue("q", url=redis_url, prefix=prefix, bullmq_version="5") as queue:
         assert queue.add({})
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from os import getpid
 from threading import get_ident
 from typing import Any, Final
@@ -24,6 +25,8 @@ from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
 from spark_bull.store.steps import Steps, run
 from spark_bull.store.together import groups_of
+
+log = logging.getLogger("spark_bull")
 
 #: Default number of jobs per script call.
 CHUNK_SIZE: Final = 250
@@ -151,7 +154,14 @@ def handle_of(connection: Connection, keys: QueueKeys, dialect: Dialect, options
     version = options["bullmqVersion"]
     if version != "auto":
         dialect = DIALECTS[dialect.name]
+    elif dialect.older:
+        _warn_of_older(keys, dialect.older)
     return QueueHandle(connection, keys, dialect, version, policy_of(options), events_of(options))
+
+
+@cache
+def _warn_of_older(keys: QueueKeys, shown: str) -> None:
+    log.warning("queue %s is one of BullMQ 3 or 4, to which no jobs are added: %s", keys.queue, shown)
 
 
 def events_of(options: Options) -> str:
