@@ -9,7 +9,7 @@ from math import inf
 from typing import Final
 
 from spark_bull.clock import monotonic_s
-from spark_bull.errors import SparkBullError
+from spark_bull.errors import PermissionDenied, SparkBullError
 from spark_bull.model.jobs import JobStats
 from spark_bull.options.parse import Options
 from spark_bull.prometheus import families
@@ -59,7 +59,11 @@ def collect(export: Export) -> list[Sample]:
     """
     until_s = monotonic_s() + export.limit_s
     connection = Connection(settings_of(export.options))
-    clients = connection.clients()
+    try:
+        clients: Sequence[Mapping[str, str]] | None = connection.clients()
+    except PermissionDenied as error:
+        log.info("there is no metric of connected workers: %s", error)
+        clients = None
     queues = select_queues(connection, export.options["prefix"], export.queues)
     samples: list[Sample] = []
     reads = [_samples(queue, export, clients) for queue in queues]
@@ -75,13 +79,15 @@ def collect(export: Export) -> list[Sample]:
     return samples
 
 
-def _samples(queue: str, export: Export, clients: Sequence[Mapping[str, str]]) -> Steps[list[Sample]]:
-    """The metrics of one queue. clients: the connections of Redis."""
+def _samples(queue: str, export: Export, clients: Sequence[Mapping[str, str]] | None) -> Steps[list[Sample]]:
+    """The metrics of one queue. clients: the connections of Redis; None: it does not tell them."""
     handle = yield from opening(export.options, queue)
     settings, jobs = (yield from describing(handle)), (yield from counting(handle))
     states = handle.dialect.counted_states(jobs, settings.version)
     samples = yield from _of_node(handle, states, jobs)
-    samples += yield from _of_queue(handle, settings, len(workers_among(clients, handle.keys)))
+    samples += yield from _of_queue(handle, settings)
+    if clients is not None:
+        samples.append(Sample(families.WORKERS, {"queue": queue}, len(workers_among(clients, handle.keys))))
     if export.sample:
         found = yield from computing(handle, export.window_ms, export.sample)
         samples += _of_jobs(found, states, export.names)
@@ -105,7 +111,7 @@ def _of_node(handle: QueueHandle, states: Mapping[str, str], jobs: Mapping[str, 
     return samples
 
 
-def _of_queue(handle: QueueHandle, settings: QueueSummary, connected: int) -> Steps[list[Sample]]:
+def _of_queue(handle: QueueHandle, settings: QueueSummary) -> Steps[list[Sample]]:
     busy = yield from observing(handle)
     time, open_writes = yield [("TIME",), ("ZCARD", handle.keys["open_writes"])]
     lag = 0.0 if busy.overdue_since is None else (ms_of(time) - busy.overdue_since) / 1_000
@@ -115,7 +121,6 @@ def _of_queue(handle: QueueHandle, settings: QueueSummary, connected: int) -> St
         families.INTAKE_OPEN: int(settings.intake_open),
         families.OVERDUE: busy.overdue,
         families.OVERDUE_LAG: lag,
-        families.WORKERS: connected,
         families.OPEN_WRITES: open_writes,
     }
     return [Sample(family, {"queue": handle.keys.queue}, value) for family, value in values.items()]

@@ -16,7 +16,9 @@ from spark_bull.cli.doctor.rights import rights
 from spark_bull.cli.doctor.server import Server
 from spark_bull.errors import ConnectionLost, JobMissing, PermissionDenied
 from spark_bull.options.parse import parse_options
-from spark_bull.options.table import COLLECT
+from spark_bull.options.table import COLLECT, READ
+from spark_bull.prometheus.collect import Export
+from spark_bull.prometheus.collect import collect as collect_metrics
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.dispatch.writes import roll_forward
 from spark_bull.queue.monitor.find import describe, find_queues
@@ -196,6 +198,10 @@ def test_a_worker_needs_nothing_that_is_optional(
                 queue.add({})
                 wait_until(lambda jobs=jobs: queue.counts()["completed"] == jobs, "the job")  # type: ignore[misc]
         assert worker.stats is not None
+        options = parse_options({"url": url, "protocol": protocol, "retryMs": "0"}, READ)
+        families = {sample.family.name for sample in collect_metrics(Export(options, ("q",), 0, 60_000, 0))}
+        assert "spark_bull_queue_paused" in families
+        assert "spark_bull_workers" not in families
         with pytest.raises(PermissionDenied, match=r"CLIENT, which is disabled|'client'"):
             connection.clients()
     assert "lost Redis" not in own_log.text

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Container, Sequence
 from typing import Final, Literal
 
-from spark_bull.errors import SparkBullError
+from spark_bull.errors import PermissionDenied, SparkBullError
 from spark_bull.worker.slot.slot_plan import SlotPlan
 from spark_bull.worker.slot.slot_stats import report_name
 from spark_bull.worker.slot.status import Slot, slots_of
@@ -70,7 +70,9 @@ class SlotControl:
                     if client and slot["state"] != "stopped":
                         connection.call("CLIENT", "UNBLOCK", client)
         except SparkBullError as error:
-            log.warning("worker %s: could not unblock its slots: %s", self._plan.worker, error)
+            # A right that is not needed is not missed again whenever the slots are to stop.
+            level = logging.INFO if isinstance(error, PermissionDenied) else logging.WARNING
+            log.log(level, "worker %s: could not unblock its slots: %s", self._plan.worker, error)
 
     def _write(self, request: Literal["stop", "pause", "end"], ttl_ms: int, *condition: str) -> None:
         for queue in self._plan.queues:
