@@ -22,20 +22,26 @@ class TaskState(NamedTuple):
     error: str
 
 
-def task_states(spark: SparkSession, tag: str) -> list[TaskState]:
-    """The attempts of the tasks of the jobs with a tag, which have started; the session is none of Spark Connect."""
+def task_states(spark: SparkSession, tag: str, known: int) -> list[TaskState]:
+    """The attempts of the tasks of the jobs with a tag, which have started; the session is none of Spark Connect.
+
+    known: of so many tasks the caller knows more; none are read of a stage that runs no others and has no failed one.
+    """
     context = spark.sparkContext._jsc.sc()
     try:
-        return list(_states(context.statusStore(), context.statusTracker().getJobIdsForTag(tag)))
+        return list(_states(context.statusStore(), context.statusTracker().getJobIdsForTag(tag), known))
     except Py4JError:
         # The store is not public: a platform may refuse it.
         return []
 
 
-def _states(store: Any, jobs: Any) -> Iterator[TaskState]:
+def _states(store: Any, jobs: Any, known: int) -> Iterator[TaskState]:
     for job in jobs:
-        for stage in _items(store.job(job).stageIds()):
-            for task in _items(store.taskList(stage, store.lastStageAttempt(stage).attemptId(), _MOST)):
+        for number in _items(store.job(job).stageIds()):
+            stage = store.lastStageAttempt(number)
+            if stage.numActiveTasks() <= known and not stage.numFailedTasks():
+                continue
+            for task in _items(store.taskList(number, stage.attemptId(), _MOST)):
                 error, started = task.errorMessage(), task.launchTime().getTime()
                 error = error.get() if error.isDefined() else ""
                 yield TaskState(task.index(), task.host(), task.status() == "RUNNING", started, error)

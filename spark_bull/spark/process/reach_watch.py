@@ -50,7 +50,7 @@ class ReachWatch:
         for group in groups:
             reported = {one["slot"] for one in reports if group.has_started(one)}
             if len(reported) < len(group.numbers):
-                for task in task_states(self._spark, group.tag):
+                for task in task_states(self._spark, group.tag, len(reported)):
                     if (number := group.numbers.start + task.partition) not in reported:
                         by_slot.setdefault(number, []).append(task)
         found = {number: dict(_lost(tasks)) for number, tasks in by_slot.items()}

@@ -29,7 +29,7 @@ class Look:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tasks: list[TaskState] = []
         self.now_s = 5_000.0
-        monkeypatch.setattr(reach_watch, "task_states", lambda _spark, _tag: self.tasks)
+        monkeypatch.setattr(reach_watch, "task_states", lambda _spark, _tag, _known: self.tasks)
         monkeypatch.setattr(reach_watch, "monotonic_s", lambda: self.now_s)
         spark: Any = None
         self.watch = ReachWatch(spark, "w")
