@@ -21,7 +21,11 @@ log = logging.getLogger("spark_bull")
 SILENT_MS: Final = 25_000
 #: For how long no slot may reach Redis until the worker fails.
 PATIENCE_S: Final = 35.0
-_SILENT: Final = f"a slot that runs has not reported for {SILENT_MS // 1000} s: see the log of the executor"
+#: Its Python, or what Spark fetches for it, may still be on the way, so that this is no reason to fail.
+_SILENT: Final = (
+    f"a slot that runs has not reported for {SILENT_MS // 1000} s, or its Python starts slowly: see the log of the "
+    "executor"
+)
 #: The last line of the trace of an error of the connection.
 _ERROR: Final = re.compile(
     r"^spark_bull\.errors\.(?:ConnectionLost|RedisUnavailable|PermissionDenied): (.*)", re.MULTILINE
@@ -55,7 +59,8 @@ class ReachWatch:
                         by_slot.setdefault(number, []).append(task)
         found = {number: dict(_lost(tasks)) for number, tasks in by_slot.items()}
         self._log({host: error for lost in found.values() for host, error in lost.items()})
-        is_any = bool(reports) or not self.hosts or not all(found.values())
+        are_known = [any(error != _SILENT for error in lost.values()) for lost in found.values()]
+        is_any = bool(reports) or not self.hosts or not all(are_known)
         self._all_lost_s = None if is_any else self._all_lost_s or monotonic_s()
         if self._all_lost_s is not None and monotonic_s() - self._all_lost_s >= PATIENCE_S:
             said = "; ".join(f"{host}: {error}" for host, error in self.hosts.items())

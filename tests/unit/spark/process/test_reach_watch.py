@@ -73,6 +73,11 @@ def test_a_slot_that_runs_and_does_not_report_is_a_fault_of_the_connection(look:
     look.tasks = [running(0, "a", SILENT_MS + 1), running(1, "b")]
     assert list(look()) == ["a"]
     assert "has not reported" in look.watch.hosts["a"]
+    # Spark may still fetch its packages there.
+    for _ in range(2):
+        look.tasks = [running(slot, "a", SILENT_MS + 1) for slot in range(3)]
+        look()
+        look.wait()
 
 
 def test_the_worker_fails_when_no_slot_reaches_redis_for_some_time_but_the_driver_does(look: Look) -> None:
