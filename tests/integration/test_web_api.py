@@ -456,6 +456,17 @@ def test_schedulers_and_metrics_are_shown(web: Web, queue: BullQueue) -> None:
     assert web.get("/queues/mail/metrics", state="failed")["count"] == 0
 
 
+@not_bull_1
+def test_a_scheduler_whose_rhythm_cannot_be_read_is_shown(web: Web, queue: BullQueue, client: Redis) -> None:
+    queue.add(1)
+    client.zadd(queue.handle.keys["repeats"], {"odd": 5})
+    client.hset(queue.handle.keys.scheduler("odd"), mapping={"ic": 1, "every": "9" * 5_000})
+    (found,) = web.get("/queues/mail/schedulers")["schedulers"]
+    assert (found["id"], found["every"], found["pattern"]) == ("odd", None, None)
+    page = web.client.get("/queues/mail/schedulers", headers=READING)
+    assert (page.status_code, "every" in page.text) == (200, False)
+
+
 @pytest.mark.parametrize("queue", ["bull-1"], indirect=True)
 def test_what_a_dialect_lacks_is_a_conflict_that_says_so(web: Web, queue: BullQueue) -> None:
     queue.add(1)
