@@ -198,7 +198,7 @@ def _older(keys: QueueKeys, signs: _Signs) -> Steps[OldBullMQ | None]:
     if version:
         is_old = re.match(r"bullmq:[1-4]\.", version)
         return OldBullMQ(version, f"its `meta.version` is {version}") if is_old else None
-    shown, jobs = "", (*signs.finished, *signs.samples)
+    shown, jobs = "", [*dict.fromkeys((*signs.finished, *signs.samples))]
     counters = yield from readable([("HMGET", keys.base.encode() + job, "ats", "attemptsMade") for job in jobs])
     for job, (started, old) in zip(jobs, (found or (None, None) for found in counters), strict=True):
         if started is not None:
