@@ -92,6 +92,7 @@ def test_a_queue_whose_name_bullmq_refuses_is_skipped_by_globs_and_served_by_nam
     fill(client, f"{prefix}:reports:daily:")
     client.zadd(f"{prefix}:reports:daily:completed", {"1": 5})
     client.lrem(f"{prefix}:reports:daily:wait", 1, "1")
+    client.set(f"{prefix}:".encode() + b"\xff:id", 1)
     with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add({})
         for _ in range(2):

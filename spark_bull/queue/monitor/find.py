@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -98,9 +99,10 @@ def scan_queues(connection: Connection, prefix: str) -> Iterator[str]:
         while cursor != b"0":
             cursor, *keys = node.script("read/queues", {}, {"cursor": cursor or b"0", **asked})
             for key in keys:
-                queue = queue_of(key.decode("utf-8", "replace"), prefix)
-                if queue:
-                    yield queue
+                # A key that is not UTF-8 is none of a queue: no library can name it.
+                with suppress(UnicodeDecodeError):
+                    if queue := queue_of(key.decode(), prefix):
+                        yield queue
 
 
 def exists(connection: Connection, keys: QueueKeys) -> bool:
