@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process import claim as claims
+from spark_bull.testing.process_all import process_all
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
@@ -193,3 +195,106 @@ def test_options_mean_what_they_mean_to_nodes_worker(
     differ = [one for differ, _ in compared_jobs for one in differ]
     assert not differ, "\n".join(differ)
     assert sum(stuck for _, stuck in compared_jobs) < len(compared_jobs) * JOBS / 3
+
+
+# whatever JSON can hold
+
+HUGE = "9" * 5_000
+NAMES = ["attempts", "backoff", "type", "delay", "jitter", "removeOnComplete", "removeOnFail", "count", "age", "limit"]
+NAMES += ["stackTraceLimit", "kl", "timeout", "de", "debounce", "id", "lifo", "priority", "repeat", "prevMillis"]
+#: Of a job scheduler; its interval is at least a minute, as each job adds the next one.
+REPEAT = ["pattern", "cron", "tz", "endDate", "startDate", "offset", "limit", "count", "jobId", "utc"]
+FIELDS = ["atm", "attemptsMade", "ats", "attempts", "delay", "priority", "processedOn", "timestamp", "finishedOn"]
+FIELDS += ["stalledCounter", "progress", "stacktrace", "returnvalue", "deid", "rjk", "parentKey", "parent", "expireAt"]
+META = ["max", "duration", "concurrency", "opts.maxLenEvents", "ic", "limit", "offset", "startDate", "endDate"]
+leaves = st.sampled_from(
+    [
+        *(None, True, False, 0, -1, 1, 2.5, 1e16, 1e300, float("inf"), 10**400, "", "x", "3", "NaN", "Infinity", HUGE),
+        *("\x00", "é" * 9, "UTC+25", "utc", "* * * * *", f"{HUGE} * * * *", "0001-01-01T00:00", "fixed", "exponential"),
+    ]
+)
+anything = st.recursive(
+    leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4)
+)
+texts = st.one_of(leaves.filter(lambda leaf: isinstance(leaf, str)), anything.map(as_json))
+objects = partial(st.dictionaries, values=anything, max_size=5)
+hashes = st.tuples(
+    objects(st.sampled_from(NAMES)),
+    objects(st.sampled_from(REPEAT)),
+    st.dictionaries(st.sampled_from(FIELDS), texts, max_size=5),
+    anything,
+)
+queues = st.tuples(
+    st.lists(hashes, min_size=12, max_size=12), st.dictionaries(st.sampled_from(META), texts, max_size=4)
+)
+SCORES = [0, 1.7e12, 1e15, 1e300, float("inf"), -5]
+
+
+def fill(client: Redis, queue: BullQueue, jobs: list[Any], meta: dict[str, str]) -> list[str]:
+    """Jobs in all states from which a worker takes them, half of them of job schedulers; returns their ids."""
+    keys, ids = queue.handle.keys, []
+    if queue.protocol == "bullmq" and meta:
+        client.hset(keys["meta"], mapping=meta)
+    for number, (opts, repeat, fields, data) in enumerate(jobs):
+        scheduler, job_id = f"s{number}" + ":x" * (number % 3), str(number)
+        if number % 2 and queue.protocol != "bull-1":
+            job_id = f"repeat:{scheduler}:1700000000000"
+            opts, fields = {**opts, "repeat": {**repeat, "every": 60_000 * (number % 3)}}, {**fields, "rjk": scheduler}
+            member = scheduler if queue.protocol == "bullmq" else f"task:{scheduler}::::* * * * *"
+            client.zadd(
+                keys["repeats"], {member: SCORES[number % len(SCORES)] if number % 5 == 0 else 1_700_000_000_000}
+            )
+            client.hset(keys.scheduler(scheduler), mapping={"name": "task", **meta})
+        whole = {"timestamp": "1", "name": "task", **fields, "opts": as_json(opts), "data": as_json(data)}
+        client.hset(keys.job(job_id), mapping=whole)
+        ids.append(job_id)
+        if number % 4 < 2 or (number % 4 == 3 and queue.protocol != "bullmq"):
+            client.lpush(keys["wait"], job_id)
+        else:
+            client.zadd(keys["delayed" if number % 4 == 2 else "prioritized"], {job_id: SCORES[number % len(SCORES)]})
+    return ids
+
+
+def use(queue: BullQueue, ids: list[str]) -> None:
+    """Processes the queue, and reads all of it."""
+
+    def process(job: RunningJob) -> None:
+        job.log(repr((job.data, job.opts)))
+        if job.attempts_made < 2:
+            raise ValueError("bad")
+
+    process_all(queue, process, most_attempts=2_000)
+    counts = queue.counts()
+    assert counts["active"] == 0
+    for state in counts:
+        queue.page(state)
+    for job_id in ids:
+        queue.job(job_id)
+    queue.stats()
+    if queue.protocol != "bull-1":
+        queue.schedulers()
+        queue.counts_by("priority")
+    if queue.protocol == "bullmq":
+        queue.limits()
+
+
+@pytest.mark.parametrize("runs", [5, pytest.param(300, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("dialect", ["bull-1", "bull", "bullmq"])
+def test_a_slot_survives_any_option_field_payload_or_scheduler(
+    client: Redis, redis_url: str, prefix: str, dialect: str, runs: int
+) -> None:
+    @seed(2)
+    @settings(
+        max_examples=runs,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=[*HealthCheck],
+    )
+    @given(queues)
+    def run(filled: Any) -> None:
+        client.delete(*client.keys(f"{prefix}:*") or ["none"])
+        with BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) as queue:
+            use(queue, fill(client, queue, *filled))
+
+    run()

@@ -448,6 +448,35 @@ def test_a_queue_is_deleted_when_its_name_is_repeated(web: Web, queue: BullQueue
     assert web.get("/queues") == {"queues": [], "next": None, "partial": False}
 
 
+@bullmq
+def test_numbers_of_any_size_are_never_an_internal_error(web: Web, queue: BullQueue, client: Redis) -> None:
+    huge, path = "9" * 5_000, "/queues/mail/schedulers/daily"
+    job_id = queue.add({})
+    for wrong in (
+        {"pattern": f"{huge} * * * *"},
+        {"pattern": "0 3 * * *", "tz": f"UTC+{huge}"},
+        {"every": f"PT{huge}S"},
+    ):
+        web.ask("PUT", path, code=400, json=wrong, headers=WRITING)
+    web.ask("PUT", path, code=200, json={"pattern": "0 3 * * *", "tz": "UTC+25"}, headers=WRITING)
+    (found,) = queue.schedulers()
+    assert found.next % 86_400_000 == 2 * 3_600_000  # 3 o'clock, 25 hours ahead
+    keys = queue.handle.keys
+    client.hset(
+        keys["meta"], mapping={"paused": f"spark-bull guard until {huge}: x", "max": huge, "concurrency": "1e999"}
+    )
+    client.hset(
+        keys.job(job_id), mapping={"delay": huge, "priority": "1e999", "processedOn": "1.5e12", "atm": "2 times"}
+    )
+    for state in ("delayed", "prioritized", "completed", "repeats"):
+        client.zadd(keys[state], {job_id: "inf"})
+    for part in ("", "/jobs/1", "/jobs?state=delayed", "/jobs?state=prioritized", "/schedulers", "/stats", "/metrics"):
+        web.get(f"/queues/mail{part}")
+    job = queue.job(job_id)
+    assert job is not None
+    assert (web.get("/queues")["queues"][0]["paused"], job.attempts_made, job.delay) == (True, 2, 0)
+
+
 @not_bull_1
 def test_schedulers_and_metrics_are_shown(web: Web, queue: BullQueue) -> None:
     queue.upsert_scheduler("daily", every=86_400_000, name="report")

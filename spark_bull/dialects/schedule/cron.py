@@ -18,7 +18,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from spark_bull.errors import PatternError
-from spark_bull.model.javascript import whole
+from spark_bull.model.javascript import number_of, whole
 
 _ALIASES: Final = {
     "@yearly": "0 0 1 1 *",
@@ -312,7 +312,7 @@ def _zone_of(zone: str | float | None) -> tuple[tzinfo, int]:
     need not be.
     """
     if isinstance(zone, (int, float)):
-        return timezone.utc, whole(zone * _MINUTE_MS)
+        return timezone.utc, whole(number_of(zone) * _MINUTE_MS)
     if not zone or zone.lower() in _OWN_ZONE:
         return _own_zone(), 0
     fixed = _OFFSET.fullmatch(zone)

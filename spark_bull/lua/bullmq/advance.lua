@@ -3,7 +3,7 @@
 -- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'unknown'
 -- (no time given) or 'damaged'
 -- @include bullmq/lib: add_jobs emit_trimmed major_version next_of_every
--- @include lib: advance_once next_job time_ms
+-- @include lib: advance_once count_up finite_number next_job time_ms
 
 local call, now = redis.call, time_ms()
 local major = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version)
@@ -53,10 +53,10 @@ local function find_next(job)
     return nil, 'past'
   end
   local fields = call('HMGET', scheduler_key, 'name', 'data', 'every', 'offset')
-  local every = tonumber(fields[3] or nil) or job.every
+  local every = finite_number(fields[3]) or job.every
   local next_ms = job.next
   if every and every > 0 then
-    next_ms = next_of_every(previous, every, tonumber(fields[4] or nil) or job.offset or 0, now)
+    next_ms = next_of_every(previous, every, finite_number(fields[4]) or job.offset or 0, now)
   end
   if not next_ms then
     return nil, 'unknown'
@@ -82,7 +82,7 @@ local function add_next(job, found)
   local older = found.older
   call('ZADD', key.repeats, found.ms, found.scheduler)
   if not older then
-    call('HINCRBY', found.scheduler_key, 'ic', 1)
+    count_up(found.scheduler_key, 'ic')
   end
   if not older and major <= 5 and found.data ~= '{}' then
     call('HSET', found.scheduler_key, 'data', found.data)

@@ -1,4 +1,4 @@
--- @include lib: options_of
+-- @include lib: finite_number options_of
 -- @include {dialect}/lib: keep_rule settle_jobs
 
 -- Completes or fails jobs that no worker has claimed, and that have left their state: for the moment of the script they
@@ -21,7 +21,7 @@ local function finish_unclaimed(key, arg, changes, now)
         reason = change.reason,
         stack = fields[2] or '[]',
         keep = keep_rule(opts, 'removeOnFail'),
-        attempts = tonumber(opts.attempts) or 1,
+        attempts = finite_number(opts.attempts) or 1,
       }
     end
   end

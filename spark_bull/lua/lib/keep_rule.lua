@@ -1,20 +1,20 @@
+-- @include lib: finite_number is_true
+
 -- How many finished jobs a job's option `name`, removeOnComplete or removeOnFail, lets the queue keep: {count, age (s),
 -- limit}; nil: all.
 local function keep_rule(opts, name)
   local rule = opts[name]
-  if rule == true then
-    return {count = 0}
-  end
   if type(rule) == 'number' then
-    return rule >= 0 and {count = rule} or nil
+    return rule >= 0 and {count = math.ceil(rule)} or nil
   end
   if type(rule) ~= 'table' then
-    return nil
+    return is_true(rule) and {count = 0} or nil
   end
   local kept = {}
   for _, name in ipairs({'count', 'age', 'limit'}) do
-    if type(rule[name]) == 'number' and rule[name] >= 0 then
-      kept[name] = rule[name]
+    local number = finite_number(rule[name])
+    if number and number >= 0 then
+      kept[name] = math.floor(number)
     end
   end
   return kept

@@ -1,4 +1,4 @@
--- @include lib: args_at id_there keys_at options_of
+-- @include lib: args_at finite_number id_there is_true keys_at options_of whole_number
 -- @include {dialect}/lib: add_jobs
 
 -- Adds the job of a change to the queue `change.to` as a new one with the same name, payload, options and terms; its own
@@ -6,7 +6,7 @@
 local function move_job(key, arg, change, now)
   local fields = redis.call('HMGET', change.key, 'name', 'data', 'opts', 'priority', 'attempts', 'expireAt', 'stc',
     'stalledCounter')
-  local opts, expires = options_of(fields[3]), tonumber(fields[6])
+  local opts, expires = options_of(fields[3]), finite_number(fields[6])
   local chunk = {
     n = 1,
     whole = true,
@@ -15,9 +15,9 @@ local function move_job(key, arg, change, now)
     opts = {fields[3] or '{}'},
     job_id = {id_there(change)},
     delay = {change.delay or 0},
-    priority = {tonumber(fields[4]) or 0},
-    lifo = {opts.lifo == true},
-    attempts = {tonumber(fields[5]) or 1},
+    priority = {whole_number(fields[4])},
+    lifo = {is_true(opts.lifo)},
+    attempts = {finite_number(fields[5]) or 1},
     expire_at = {expires and expires > now and expires or nil},
     stalled_counter = {opts.delivery == 'at-most-once' and (fields[7] or fields[8]) or nil},
   }

@@ -1,4 +1,4 @@
--- @include lib: options_of
+-- @include lib: is_true options_of
 
 -- The command that pushes a job to the end of the waiting list that its options name.
 local function push_of(opts)
@@ -6,5 +6,5 @@ local function push_of(opts)
   if not string.find(opts or '', 'lifo', 1, true) then
     return 'LPUSH'
   end
-  return options_of(opts).lifo == true and 'RPUSH' or 'LPUSH'
+  return is_true(options_of(opts).lifo) and 'RPUSH' or 'LPUSH'
 end

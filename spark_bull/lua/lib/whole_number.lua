@@ -1,8 +1,6 @@
--- The whole number >= 0 in a field of a hash, 0 for anything else.
+-- @include lib: finite_number
+
+-- The whole number >= 0 in a field of a hash or an option; a fraction is cut off. 0 for anything else.
 local function whole_number(text)
-  local number = tonumber(text)
-  if number and number >= 0 and number <= 9007199254740991 and number % 1 == 0 then
-    return number
-  end
-  return 0
+  return math.max(0, math.floor(finite_number(text) or 0))
 end

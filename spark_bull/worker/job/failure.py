@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from spark_bull.dialects.backoff import DEFAULT_MS, fixed_ms
 from spark_bull.dialects.base import Dialect, json_text
 from spark_bull.error_text import reason_of, sendable
 from spark_bull.model.javascript import given_number, number_of, whole
+from spark_bull.model.job_json import json_or_text
 from spark_bull.model.outcomes import ClaimedJob, Failed, Keep, Retried
 from spark_bull.worker.job.interrupts import raise_if_interrupted
 from spark_bull.worker.job.job_options import job_options, keep_of
@@ -66,10 +66,7 @@ def failure(
 
 def _with_trace(traces: str | None, stack: str | None, limit: int | None) -> str:
     """Appends a trace to the JSON list of a job's traces and keeps the last `limit` of them."""
-    try:
-        known = json.loads(traces) if traces else []
-    except (ValueError, RecursionError):
-        known = []
+    known = json_or_text(traces)
     kept: list[Any] = known if isinstance(known, list) else []
     if stack is not None:
         kept = [*kept, stack]

@@ -1,5 +1,5 @@
 -- @include bullmq/lib: claim_fields claim_row hold_job major_version mark_held promote_due_jobs
--- @include lib: group_limits is_written lock_durations next_due_of number_texts positions_of start_limit
+-- @include lib: finite_number group_limits is_written lock_durations next_due_of number_texts positions_of start_limit
 -- @include lib: take_passes unfit walk_waiting whole_number
 
 -- Locks claimed jobs and marks them as started. A loop for each command takes less time than one with all of them.
@@ -46,9 +46,9 @@ local function claim_jobs(key, arg, now, limit)
   local meta = call('HMGET', key.meta, 'paused', 'concurrency', 'max', 'duration')
   local limits = {
     paused = meta[1],
-    concurrency = tonumber(meta[2]),
-    max = tonumber(meta[3]),
-    duration = tonumber(meta[4]),
+    concurrency = finite_number(meta[2]),
+    max = finite_number(meta[3]),
+    duration = finite_number(meta[4]),
   }
   local paused_or_full = limits.paused or (limits.concurrency and call('LLEN', key.active) >= limits.concurrency)
   local allowed, limited_ms = start_limit.quota(key, arg, limits, limit)
@@ -108,7 +108,7 @@ local function claim_jobs(key, arg, now, limit)
     if groups then
       local may_start = taken < allowed
       local answer = row[at.defa] and (may_start and 'started' or 'ready') or groups.admit(may_start, id,
-        tonumber(row[at.priority]) or 0, row[at.timestamp], row[at.opts], row[at.data])
+        whole_number(row[at.priority]), row[at.timestamp], row[at.opts], row[at.data])
       if answer ~= 'started' then
         return answer == 'held'
       end

@@ -1,5 +1,5 @@
 -- @include bullmq/lib: results_balance
--- @include lib: event_parts is_behind last_event result_entries
+-- @include lib: event_parts finite_number is_behind last_event result_entries
 
 -- Returns whether events after `cursor` were trimmed, and the new cursor. For a new reader, events before its start are
 -- not missing. A reader at '0-0', which has read no event, misses some if the stream has reached its maximum length.
@@ -11,7 +11,7 @@ local function has_gap(key, cursor, is_new)
   end
   if cursor == '0-0' then
     if first then
-      local most = tonumber(call('HGET', key.meta, 'opts.maxLenEvents') or 10000)
+      local most = finite_number(call('HGET', key.meta, 'opts.maxLenEvents')) or 10000
       return call('XLEN', key.events) >= most, cursor
     end
   elseif first then
