@@ -236,7 +236,7 @@ def fill(client: Redis, queue: BullQueue, jobs: list[Any], meta: dict[str, str])
     if queue.protocol == "bullmq" and meta:
         client.hset(keys["meta"], mapping=meta)
     for number, (opts, repeat, fields, data) in enumerate(jobs):
-        scheduler, job_id = f"s{number}" + ":x" * (number % 3), str(number)
+        scheduler, job_id = f"s{number}" + ":x" * (number % 7), str(number)
         if number % 2 and queue.protocol != "bull-1":
             job_id = f"repeat:{scheduler}:1700000000000"
             opts, fields = {**opts, "repeat": {**repeat, "every": 60_000 * (number % 3)}}, {**fields, "rjk": scheduler}

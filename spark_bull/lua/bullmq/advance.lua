@@ -18,6 +18,9 @@ end
 -- The next job of a repeated job of the older kind, as that of `find_next`.
 local function find_older(job)
   local older = job.older
+  if not older then
+    return nil, 'unknown'
+  end
   for i, member in ipairs(older.members) do
     local previous = tonumber(call('ZSCORE', key.repeats, member) or nil)
     if previous and previous ~= older.due then
