@@ -24,7 +24,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
 from spark_bull.spark.process.udf_runner import udf_runner
 from spark_bull.spark.programs.demo.flights import airports, dataset
-from spark_bull.testing.drain import ChunkDrain
+from spark_bull.testing.process_all import ChunkDrain
 from spark_bull.worker.job.job_runner import FunctionRunner, Runner
 from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
 

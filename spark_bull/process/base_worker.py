@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TextIO, TypeVar
 from uuid import uuid4
 
 from spark_bull.clock import monotonic_s
@@ -14,8 +14,8 @@ from spark_bull.model.guards import Guard
 from spark_bull.options.parse import Options
 from spark_bull.process.slot_engine import SlotEngine
 from spark_bull.process.worker_options import check_guards
-from spark_bull.process.worker_progress import WorkerProgress
 from spark_bull.process.worker_queues import OpenedQueue
+from spark_bull.progress_line import ProgressLine
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.manage.cancel import request_cancel
 from spark_bull.services.loss_check import LossWatch
@@ -30,6 +30,36 @@ Self = TypeVar("Self", bound="BaseWorker")
 #: Maximum time for jobs to finish by default, and after Ctrl-C, s.
 STOP_WITHIN_S: Final = 30.0
 INTERRUPT_WITHIN_S: Final = 5.0
+
+
+_INTERVAL_S: Final = 1.0
+
+
+class HasStatus(Protocol):
+    def status(self) -> WorkerStatus: ...
+
+
+class WorkerProgress:
+    """Shows `worker.status()` every second between start() and stop()."""
+
+    def __init__(self, worker: HasStatus, stream: TextIO | None = None) -> None:
+        self._worker = worker
+        self._line = ProgressLine(self._text, _INTERVAL_S, stream)
+
+    def start(self, *, force: bool = False) -> None:
+        """Starts on a terminal and in a notebook; with `force` anywhere."""
+        if force or self._line.in_place:
+            self._line.start()
+
+    def stop(self) -> None:
+        """Shows the last state and ends the line."""
+        self._line.stop(self._text)
+
+    def _text(self) -> str:
+        try:
+            return str(self._worker.status())
+        except SparkBullError as error:
+            return str(error)
 
 
 class Engine(Protocol):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_bull.errors import OptionError, expected
 from spark_bull.model.guards import Guard
@@ -11,18 +13,53 @@ from spark_bull.options.arguments import LocalWorkerArguments, connection_of, wi
 from spark_bull.options.table import WORK
 from spark_bull.process.base_worker import BaseWorker
 from spark_bull.process.kinds import Processor
-from spark_bull.process.local_engine import LocalEngine
 from spark_bull.process.local_options import function_runner, local_options
+from spark_bull.process.picklable import check_picklable_plan
+from spark_bull.process.process_slot import ProcessSlot
+from spark_bull.process.slot_engine import SlotEngine
+from spark_bull.process.slot_group import SlotGroup
 from spark_bull.process.slots_plan import FUNCTION_CHUNK, plan_slots
+from spark_bull.process.thread_slot import ThreadSlot
 from spark_bull.process.worker_options import processing_of
 from spark_bull.process.worker_queues import opened, worked_queues
 from spark_bull.short_errors import short_errors
 from spark_bull.tracing.tracer import MeterSource, TracerSource
 from spark_bull.worker.job.outcome_policy import BackoffStrategy
+from spark_bull.worker.slot.slot_plan import SlotPlan
 from spark_bull.worker.slot.slot_state import Setup
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+_IN_MODULE: Final = "define it at the top level of a module, or use threads (processes=False)"
+
+
+class LocalEngine(SlotEngine):
+    """Each slot is a group, so that one that fails leaves the others alone."""
+
+    def __init__(self, plan: SlotPlan, slots: int, *, processes: bool) -> None:
+        super().__init__(plan)
+        self._given = slots
+        self._processes = processes
+
+    def _start_slots(self) -> None:
+        if self._processes:
+            check_picklable_plan(_pickled, _IN_MODULE, self._plan)
+        for _ in range(self._given):
+            self._add_slots(1)
+
+    def _new_group(self, plan: SlotPlan, numbers: range) -> SlotGroup:
+        kind = ProcessSlot if self._processes else ThreadSlot
+        return kind(plan, numbers, self._request_stop)
+
+
+def _pickled(function: Any) -> bytes:
+    """Pickles a function by its module, which a process must be able to import. Raises what prevents that."""
+    pickled = pickle.dumps(function)
+    if b"__main__" in pickled and not hasattr(sys.modules["__main__"], "__file__"):
+        raise pickle.PicklingError("it is defined in a program without a file, such as a notebook")
+    return pickled
 
 
 @short_errors

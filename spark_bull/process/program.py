@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
+import symtable
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +20,6 @@ from spark_bull.model.guards import Guard
 from spark_bull.options.parse import REDIS_PREFIX, parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.process.base_worker import INTERRUPT_WITHIN_S, STOP_WITHIN_S, BaseWorker
-from spark_bull.process.defined_names import may_define
 from spark_bull.process.worker_options import check_combinations, check_guards, checked_env
 from spark_bull.process.worker_queues import opened, worked_queues
 from spark_bull.worker.job.interrupts import Terminated, interrupted_once
@@ -25,6 +27,34 @@ from spark_bull.worker.slot.status import WorkerStatus
 
 #: Environment variables of a program that spark-submit has started, or for which it gets arguments.
 _SUBMITTED: Final = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}
+
+
+#: Ways to define names that only show when the module runs.
+_DYNAMIC: Final = re.compile(
+    r"\bimport\s*\*|\b(globals|locals|vars|exec|setattr)\s*\(|(\bsys\.|\bimport\s+)modules\b|\b__(dict|getattr)__\b"
+)
+
+
+def may_define(spec: ModuleSpec, name: str) -> bool:
+    """Whether a module may define a name; True also if its source does not tell. Raises SyntaxError."""
+    get_source: Any = getattr(spec.loader, "get_source", None)
+    try:
+        source = get_source(spec.name) if get_source else None
+    except ImportError:
+        source = None
+    if source is None or _DYNAMIC.search(source):
+        return True
+    return name in _defined(symtable.symtable(source, spec.origin or spec.name, "exec"))
+
+
+def _defined(table: symtable.SymbolTable) -> Iterator[str]:
+    """The names that a module, and functions with a statement `global`, bind."""
+    for symbol in table.get_symbols():
+        is_of_module = table.get_type() == "module" or symbol.is_declared_global()
+        if is_of_module and (symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()):
+            yield symbol.get_name()
+    for inner in table.get_children():
+        yield from _defined(inner)
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import Final
 
 from spark_bull.clock import monotonic_s
 from spark_bull.errors import PermissionDenied, SparkBullError
 from spark_bull.model.jobs import JobStats
+from spark_bull.model.slots import slots_for
 from spark_bull.options.parse import Options
 from spark_bull.prometheus import families
 from spark_bull.prometheus.families import Family, Sample
-from spark_bull.prometheus.wanted import wanted_slots_of
 from spark_bull.queue.core.handle import QueueHandle, opening
 from spark_bull.queue.jobs.read import counting
 from spark_bull.queue.monitor.activity import observing
@@ -31,6 +31,22 @@ _TOTALS: Final = {"completed": families.COMPLETED, "failed": families.FAILED}
 _PERCENTS: Final = (50, 95, 99)
 #: Time within which waiting jobs are to start by default, s.
 TARGET_WAIT_S: Final = 30.0
+
+
+def wanted_slots_of(stats: JobStats, window_ms: int, sample: int, target_wait_s: float) -> int:
+    """The number of slots that keep up with the queue, and start the waiting jobs within `target_wait_s`.
+
+    stats: of all jobs that the queue has, of this window and this sample. A slot processes one job at a time. While
+    nothing is known of the duration of jobs, one slot is wanted.
+    """
+    waiting = stats.jobs.get("wait", 0) + stats.jobs.get("prioritized", 0)
+    finished_per_s = stats.finished_per_s or 0.0
+    # If not all jobs were read that have ended, the work is an estimate for all of them.
+    ended = stats.timed if stats.timed < sample else max(stats.timed, finished_per_s * window_ms / 1_000)
+    work_s = (stats.work_ms or 0) / 1_000
+    busy = finished_per_s * work_s / ended if ended else 0.0
+    for_backlog = slots_for(waiting, ended / work_s if work_s else None, target_wait_s)
+    return max(ceil(max(busy, for_backlog)), int(waiting > 0 or stats.jobs.get("active", 0) > 0))
 
 
 @dataclass(frozen=True)

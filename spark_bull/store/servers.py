@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
 from typing import Any, Final, TypeVar
@@ -27,7 +27,6 @@ from spark_bull.options.urls import at_address, sentinels_of, server_urls, witho
 from spark_bull.store.errors import is_denied
 from spark_bull.store.plain_client import new_client, sentinel_arguments
 from spark_bull.store.raw_replies import raw_reply
-from spark_bull.store.server_version import check_version
 from spark_bull.store.settings import RedisSettings
 
 S = TypeVar("S")
@@ -39,6 +38,31 @@ _SLOTS: Final = 16_384
 _PORT: Final = 6379
 #: What a node announces that does not know its host.
 _UNKNOWN: Final = (None, b"", b"?")
+
+
+MIN_REDIS: Final = (6, 2)
+
+
+def check_version(settings: RedisSettings, url: str, said: Mapping[bytes, Any]) -> None:
+    """Raises ConnectionLost for a server that is too old. said: its reply to HELLO, {} from one that has no HELLO."""
+    version = said[b"version"].decode() if said else _version_in_info(settings, url)
+    if version and tuple(int(part) for part in version.split(".")[:2]) < MIN_REDIS:
+        least = ".".join(map(str, MIN_REDIS))
+        raise ConnectionLost(
+            f"expected Redis {least} or newer at {without_secrets(url)}, got: {version}; upgrade it, or give another "
+            "address"
+        )
+
+
+def _version_in_info(settings: RedisSettings, url: str) -> str | None:
+    """The version that a server without HELLO has in its INFO; None if it is not told to this user."""
+    # redis-py sends HELLO to each new connection of RESP3.
+    with (
+        suppress(redis.RedisError),
+        new_client(replace(settings, extra=(*settings.extra, ("protocol", "2"))), url) as client,
+    ):
+        return str(client.info("server")["redis_version"])
+    return None
 
 
 @dataclass(frozen=True)

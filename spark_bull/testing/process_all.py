@@ -14,13 +14,39 @@ from spark_bull.process.slots_plan import plan_slots
 from spark_bull.process.worker_options import processing_of
 from spark_bull.process.worker_queues import OpenedQueue
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.testing.drain import ChunkDrain, ConcurrentDrain
 from spark_bull.testing.outcomes import JobOutcome, RecordingPolicy
+from spark_bull.worker.job.job_runner import FunctionRunner
 from spark_bull.worker.job.job_tasks import is_coroutine_function
 from spark_bull.worker.job.outcome_policy import BackoffStrategy
+from spark_bull.worker.slot.chunk_loop import ChunkLoop
+from spark_bull.worker.slot.concurrent_loop import ConcurrentLoop
 from spark_bull.worker.slot.slot_control import SlotControl
+from spark_bull.worker.slot.slot_plan import SlotPlan
 from spark_bull.worker.slot.slot_state import Setup
 from spark_bull.worker.slot.status import lag_of
+
+
+class ChunkDrain(ChunkLoop):
+    """Calls functions in this thread."""
+
+    def __init__(self, plan: SlotPlan, slot: int, _runner: FunctionRunner) -> None:
+        super().__init__(plan, slot)
+
+    def _wait(self, timeout_s: float | None = None) -> None:
+        self._is_stopping = True
+        for queue in self.queues:
+            queue.wait.end(b"")
+
+
+class ConcurrentDrain(ConcurrentLoop):
+    """Calls coroutine functions in an event loop, one at a time."""
+
+    def _take_events(self, timeout_s: float | None = None) -> None:
+        if timeout_s is None and not self._running:
+            self._is_stopping = True
+            self._end_waits()
+        else:
+            super()._take_events(timeout_s)
 
 
 def process_all(

@@ -15,7 +15,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.process.claim import extend, work
 from spark_bull.queue.process.claim_ledger import ClaimLedger
-from spark_bull.worker.claims import claim_keeper, claimer, lock_keeper
+from spark_bull.worker.claims import claimer, lock_keeper
 from spark_bull.worker.claims.claimer import Claimer
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot import slot_queue
@@ -186,13 +186,13 @@ def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_t
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     active: list[int] = []
-    hold = claim_keeper.ClaimKeeper.hold
+    hold = claimer.ClaimKeeper.hold
 
-    def hold_noted(keeper: claim_keeper.ClaimKeeper, *claimed: Any, **own: Any) -> None:
+    def hold_noted(keeper: claimer.ClaimKeeper, *claimed: Any, **own: Any) -> None:
         hold(keeper, *claimed, **own)
         active.append(queue.counts()["active"])
 
-    monkeypatch.setattr(claim_keeper.ClaimKeeper, "hold", hold_noted)
+    monkeypatch.setattr(claimer.ClaimKeeper, "hold", hold_noted)
     queue.add_many([NewJob({})] * 25)
     claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
     assert claiming.claim(30) == 25
@@ -203,13 +203,13 @@ def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_t
 def test_a_batch_that_could_begin_has_the_jobs_that_were_claimed_ahead_until_then(
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch, enough: int, claimed: int
 ) -> None:
-    hold = claim_keeper.ClaimKeeper.hold
+    hold = claimer.ClaimKeeper.hold
 
-    def hold_when_awaited(keeper: claim_keeper.ClaimKeeper, *jobs: Any, **own: Any) -> None:
+    def hold_when_awaited(keeper: claimer.ClaimKeeper, *jobs: Any, **own: Any) -> None:
         wait_until(claiming._is_awaited.is_set, "the next batch to wait")
         hold(keeper, *jobs, **own)
 
-    monkeypatch.setattr(claim_keeper.ClaimKeeper, "hold", hold_when_awaited)
+    monkeypatch.setattr(claimer.ClaimKeeper, "hold", hold_when_awaited)
     queue.add_many([NewJob({})] * 50)
     claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
     claiming.claim_ahead(40, enough)

@@ -9,7 +9,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis
 from spark_bull.cli import main
-from spark_bull.store import server_version
+from spark_bull.store import servers
 
 WITHOUT_HELLO = {"rename-command": 'HELLO ""'}
 OwnRedis = Callable[..., EmbeddedRedis]
@@ -26,7 +26,7 @@ def test_a_server_that_is_too_old_is_named_with_its_version(
     server = own_redis({"requirepass": "open-sesame", **config})
     with Redis.from_url(server.url, protocol=2) as client:
         version = client.info("server")["redis_version"]
-    monkeypatch.setattr(server_version, "MIN_REDIS", (99, 2))
+    monkeypatch.setattr(servers, "MIN_REDIS", (99, 2))
     where = f"redis://127.0.0.1:{server.port}/0"
     said = f"expected Redis 99.2 or newer at {where}, got: {version}; upgrade it, or give another address"
     assert main(["counts", "mail", "--url", server.url]) == 1

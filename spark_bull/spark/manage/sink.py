@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from pyspark.sql.types import StructType
 
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.queue.manage.changes import change_chunks
 from spark_bull.spark.manage.commit import commit_changes
 from spark_bull.spark.manage.plan import ManagePlan, plan_manage
-from spark_bull.spark.manage.task import stage_changes
+from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.spark.staging.attempt import Attempt
 from spark_bull.spark.staging.commit import discard_stages
-from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.outbox import Outbox
+from spark_bull.spark.staging.queue_rows import QUEUE, by_queue
 from spark_bull.spark.staging.sink import WriteSteps, refuse_overwrite
+from spark_bull.spark.staging.task import run_task
+
+
+def stage_changes(plan: ManagePlan, batches: Iterator[pa.RecordBatch]) -> Written:
+    """Stages the rows of a task attempt."""
+    return run_task(plan, batches, _Task)
+
+
+@dataclass
+class _Task:
+    plan: ManagePlan
+    attempt: Attempt
+    identity: Identity | None
+    outbox: Outbox
+    stages: dict[str, tuple[QueueHandle, TaskPart]] = field(default_factory=dict)
+
+    def take(self, batch: pa.RecordBatch, numbers: range) -> None:
+        options = self.plan.options
+        for queue, rows, own in by_queue(self.plan.rows.rows(batch, numbers), options[QUEUE], numbers):
+            if queue not in self.stages:
+                opened = self.plan.handle_of(queue)
+                self.stages[queue] = opened, self.attempt.part_of(opened)
+            handle, part = self.stages[queue]
+            for chunk in change_chunks(handle, rows, own, options["chunkSize"], options["chunkBytes"]):
+                self.outbox.add(part, chunk.rows, chunk.packed)
+                part.flow_queues.update(chunk.queues)
+
+    def finish(self) -> tuple[TaskPart, ...]:
+        # A batch without rows has staged nothing.
+        return tuple(part for _, part in self.stages.values() if part.chunks)
 
 
 def manage_steps(

@@ -12,10 +12,11 @@ from spark_bull.errors import SparkBullError, WorkerFailed
 from spark_bull.process.picklable import OPEN_INSIDE, check_picklable_plan
 from spark_bull.process.slot_engine import SlotEngine
 from spark_bull.process.slot_group import SlotGroup
+from spark_bull.process.thread_slot import ThreadSlot
 from spark_bull.spark.platform.cores import is_remote, parallelism, tasks_at_once
+from spark_bull.spark.platform.job_tags import add_tag
 from spark_bull.spark.platform.python_check import ensure_python
-from spark_bull.spark.process.driver_slot import DriverSlot
-from spark_bull.spark.process.frame_runner import frame_runners
+from spark_bull.spark.process.frame_runner import WrongFrame, frame_runners
 from spark_bull.spark.process.reach_watch import ReachWatch
 from spark_bull.spark.process.tagged_slots import TaggedSlots
 from spark_bull.spark.process.task_slots import TaskSlots
@@ -27,6 +28,18 @@ log = logging.getLogger("spark_bull")
 
 #: Interval at which the engine looks how many tasks Spark runs at the same time, and at the backlog.
 LOOK_S: Final = 2.0
+
+
+class DriverSlot(TaggedSlots, ThreadSlot):
+    """Its tag is that of the Spark jobs of its functions."""
+
+    def _run_slots(self) -> None:
+        frame_runners(self._plan.runner)[0].check_spark()
+        add_tag(self._spark, self.tag)
+        try:
+            super()._run_slots()
+        except WrongFrame as error:
+            raise WorkerFailed(f"worker {self._plan.worker} failed: {error}") from error
 
 
 class LoopEngine(SlotEngine):

@@ -12,7 +12,6 @@ from spark_bull.queue.process.claim import parts_to_return
 from spark_bull.worker.job.job_runner import Result, Runner
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.cancel_reader import Cancelled
-from spark_bull.worker.slot.chunk_size import ChunkSize
 from spark_bull.worker.slot.queue_order import Turns
 from spark_bull.worker.slot.slot_loop import SlotLoop
 from spark_bull.worker.slot.slot_plan import SlotPlan
@@ -24,6 +23,24 @@ from spark_bull.worker.slot.unsettled import SCRIPT_JOBS
 SETTLE_S: Final = 0.5
 #: Duration after which the rest of a chunk of jobs that run one by one is returned to the queue.
 RETURN_S: Final = 2.0
+
+
+#: Target duration of a chunk of jobs that run one by one, s.
+TARGET_S: Final = 0.2
+_FIRST: Final = 16
+
+
+class ChunkSize:
+    """The number of jobs to claim next, `current`: at most `maximum`, and at most twice the previous number."""
+
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
+        self.current = min(_FIRST, maximum)
+
+    def update(self, jobs: int, seconds: float) -> None:
+        """Adapts to the last chunk: its number of jobs and its duration."""
+        fitting = self._maximum if seconds <= 0 else int(TARGET_S * jobs / seconds)
+        self.current = max(1, min(fitting, 2 * self.current, self._maximum))
 
 
 class _Chunk(NamedTuple):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 from spark_bull.tracing.tracer import spans_of
@@ -10,10 +13,24 @@ from spark_bull.worker.job.job_tasks import is_coroutine_function
 from spark_bull.worker.job.traced import traced
 from spark_bull.worker.slot.chunk_loop import ChunkLoop
 from spark_bull.worker.slot.concurrent_loop import ConcurrentLoop
-from spark_bull.worker.slot.environment import environment
 from spark_bull.worker.slot.slot_loop import SlotLoop
 from spark_bull.worker.slot.slot_plan import SlotPlan
 from spark_bull.worker.slot.slot_stats import SlotStats
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Sets these variables in this block. Spark may use the process for other tasks afterwards."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def run_slot(plan: SlotPlan, slot: int) -> SlotStats:

@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_bull.errors import SparkBullError
+from spark_bull.threads import PollingThread
 from spark_bull.tracing.tracer import meter_of
 from spark_bull.worker.job.alarm import handling_alarms
 from spark_bull.worker.job.interrupts import recording_interrupts
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.job_tasks import JobTasks
-from spark_bull.worker.slot.cancel_reader import Cancelled, CancelReader
-from spark_bull.worker.slot.end_reader import EndReader
+from spark_bull.worker.slot.cancel_reader import READ_S, Cancelled, CancelReader
 from spark_bull.worker.slot.failures import Failures
 from spark_bull.worker.slot.job_wait import Signalled
 from spark_bull.worker.slot.slot_plan import SlotPlan
 from spark_bull.worker.slot.slot_queue import SlotQueue
 from spark_bull.worker.slot.slot_state import SlotState
 from spark_bull.worker.slot.slot_stats import SlotReport, SlotStats
-from spark_bull.worker.slot.termination import returning_jobs
+from spark_bull.worker.slot.termination import return_jobs, returning_jobs
 
 if TYPE_CHECKING:
     from spark_bull.tracing.otel import Spans
+
+
+log = logging.getLogger("spark_bull")
+
+
+class EndReader(PollingThread):
+    """Reads whether the slot is to return its jobs; `on_end` is called when it has done so.
+
+    While the slot holds no job, it sends nothing.
+    """
+
+    def __init__(self, queues: Sequence[SlotQueue], on_end: Callable[[], None]) -> None:
+        super().__init__("end-reader", READ_S)
+        self._queues = queues
+        self._on_end = on_end
+
+    def poll(self) -> bool:
+        try:
+            if any(queue.is_to_end() for queue in self._queues if queue.keeper.held()):
+                return_jobs(self._queues)
+                self._on_end()
+                return True
+        except SparkBullError as error:
+            log.info("could not read whether the slot is to end: %s", error)
+        return False
 
 
 class StateEnded:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_bull.process.defined_names import may_define
+from spark_bull.process.program import may_define
 
 SOURCE = """
 import os.path, json as j

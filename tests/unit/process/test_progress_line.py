@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from spark_bull.process.worker_progress import WorkerProgress
+from spark_bull.process.base_worker import WorkerProgress
 from spark_bull.progress_line import ProgressLine
 from spark_bull.worker.slot.status import WorkerStatus
 from tests.support.wait import PATIENCE_S
@@ -61,7 +61,7 @@ class Stopped:
 
 
 def test_a_stopped_worker_shows_no_rate_and_no_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_bull.process.worker_progress._INTERVAL_S", PATIENCE_S)
+    monkeypatch.setattr("spark_bull.process.base_worker._INTERVAL_S", PATIENCE_S)
     stream = Terminal()
     progress = WorkerProgress(Stopped(), stream)
     progress.start()

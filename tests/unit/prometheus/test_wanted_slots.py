@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_bull.model.jobs import JobStats
-from spark_bull.prometheus.wanted import wanted_slots_of
+from spark_bull.prometheus.collect import wanted_slots_of
 
 STATS: dict[str, Any] = {
     "queue": "mail",

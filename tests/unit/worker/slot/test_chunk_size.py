@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_bull.worker.slot.chunk_size import ChunkSize
+from spark_bull.worker.slot.chunk_loop import ChunkSize
 
 
 def test_chunks_grow_with_quick_jobs_and_shrink_with_slow_ones() -> None:
