@@ -20,7 +20,10 @@ from redis import Redis
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.core.walk import Slice
 from spark_bull.queue.process import claim as claims
+from spark_bull.spark.inspect.source import OpenSlice, batch_reader
+from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.testing.process_all import process_all
 from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
@@ -298,3 +301,20 @@ def test_a_slot_survives_any_option_field_payload_or_scheduler(
             use(queue, fill(client, queue, *filled))
 
     run()
+
+
+@pytest.mark.parametrize("dialect", ["bull", "bullmq"])
+def test_a_view_has_null_for_a_time_or_number_that_its_column_cannot_hold(
+    client: Redis, redis_url: str, prefix: str, dialect: str
+) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) as queue:
+        queue.add({})
+        client.hset(queue.handle.keys.job("1"), "timestamp", -(10**15))
+        client.zadd(queue.handle.keys["repeats"], {f"a:b:{10**15}:UTC:* * * * *": float("inf")})
+        options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": dialect}
+        seen = {}
+        for view in ("jobs", "queues", "schedulers"):
+            batches = batch_reader({**options, "view": view}, SCHEMAS[view]).read(OpenSlice(Slice()))
+            (seen[view],) = [row for batch in batches for row in batch.to_pylist()]
+    assert seen["jobs"]["timestamp"] is None
+    assert (seen["schedulers"]["next"], seen["schedulers"]["endDate"]) == (None, None)

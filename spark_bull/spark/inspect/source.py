@@ -31,7 +31,7 @@ from spark_bull.queue.shards.layout import selection_of
 from spark_bull.short_errors import short_errors
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
-from spark_bull.spark.json.job_columns import batches_of, raw_batch
+from spark_bull.spark.json.job_columns import FIRST_MS, LAST_MS, batches_of, raw_batch
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.schemas import columns_of, read_options, table_of
@@ -275,9 +275,18 @@ def _batch_of_rows(rows: list[Row], columns: tuple[str, ...], schema: pa.Schema)
 
 
 def _arrow_value(name: str, value: Any, kind: pa.DataType) -> Any:
-    """Converts times from ms to microseconds, the unit of the Arrow schema, and maps to pairs."""
+    """Converts times from ms to microseconds, the unit of the Arrow schema, and maps to pairs.
+
+    What Redis has may be larger than a column can hold: such a number, or time, is null.
+    """
     if name in JSON_COLUMNS:
         return value and well_formed_json(value)
     if pa.types.is_map(kind):
         return list(value.items())
-    return value * 1000 if value is not None and pa.types.is_timestamp(kind) else value
+    if value is None:
+        return None
+    if pa.types.is_timestamp(kind):
+        return value * 1000 if FIRST_MS <= value <= LAST_MS else None
+    if pa.types.is_integer(kind):
+        return value if abs(value) < 2 ** (kind.bit_width - 1) else None
+    return value

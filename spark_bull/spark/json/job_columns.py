@@ -27,7 +27,8 @@ from spark_bull.spark.json.json_values import values_of
 from spark_bull.spark.platform.lazy_arrow import pc
 from spark_bull.well_formed import well_formed_json
 
-#: The last ms of the year 9999, the maximum of Spark's and Python's timestamps.
+#: The first and the last ms of the years 1 to 9999, which Python's timestamps have, and so Spark's in Python.
+FIRST_MS: Final = -62_135_596_800_000
 LAST_MS: Final = 253_402_300_799_999
 #: Approximate maximum size of the raw values of an Arrow batch.
 BATCH_BYTES: Final = 16 << 20
@@ -137,8 +138,8 @@ def _stalls(counters: pa.Array) -> pa.Array:
 
 
 def _times(numbers: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Converts ms since 1970 to timestamps; values after the year 9999 become null."""
-    in_range = pc.less_equal(pc.abs(numbers), LAST_MS)
+    """Converts ms since 1970 to timestamps; values outside of the years 1 to 9999 become null."""
+    in_range = pc.and_(pc.greater_equal(numbers, FIRST_MS), pc.less_equal(numbers, LAST_MS))
     micros = pc.multiply(pc.if_else(in_range, numbers, pa.scalar(None, pa.int64())), 1000)
     return micros.view(kind)
 
