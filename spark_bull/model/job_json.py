@@ -59,9 +59,19 @@ def parsed_opts(opts: str) -> Mapping[str, Any] | None:
         parsed, end = _JSON.raw_decode(opts) if opts[:1] == "{" else (None, -1)
         if end != len(opts):
             parsed = _JSON.decode(opts or "{}")
-    except (ValueError, RecursionError):
+    except RecursionError:
         return None
+    except ValueError:
+        parsed = _parsed_huge(opts)
     return parsed if isinstance(parsed, dict) else None
+
+
+def _parsed_huge(text: str) -> Any:
+    """Parses JSON with numbers of thousands of digits, which are infinite in JavaScript, and an error of Python."""
+    try:
+        return _HUGE_JSON.decode(text)
+    except ValueError:
+        return None
 
 
 def json_or_text(text: str | None) -> Any:
@@ -90,4 +100,5 @@ def _finite(text: str) -> float:
 _parse_start: Final = json.JSONDecoder().raw_decode
 #: Rejects NaN and Infinity, which are not JSON but accepted by Python.
 _JSON: Final = json.JSONDecoder(parse_constant=_refused)
+_HUGE_JSON: Final = json.JSONDecoder(parse_constant=_refused, parse_int=float)
 _FINITE_JSON: Final = json.JSONDecoder(parse_constant=_refused, parse_float=_finite)

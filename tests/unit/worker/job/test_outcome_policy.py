@@ -70,6 +70,7 @@ def test_jitter_reduces_the_delay(delay: int, jitter: float, made: int) -> None:
         (BULL, {"attempts": 2.5}, {"attempts_made": 1}, "failed"),
         (BULL, {"attempts": "3 times"}, {"attempts_made": 1}, 0),
         (BULLMQ, {"attempts": True}, {}, "failed"),
+        (BULLMQ, f'{{"attempts": {"9" * 5_000}}}', {"attempts_made": 99}, 0),
         (BULLMQ, '{"attempts": 1e999, "backoff": "7"}', {}, 7),
         (BULLMQ, {"attempts": 2, "backoff": {"type": "fixed", "delay": -1}}, {}, "failed"),
         (BULLMQ, {"attempts": 2, "backoff": {"type": "fixed", "delay": -2}}, {}, 0),
