@@ -51,7 +51,7 @@ def command(
 
 
 def name_of(args: Namespace) -> str:
-    """The name of the queue in the arguments; with `--shards`, that of the logical queue."""
+    """The name of the queue in the arguments; with `--shards`, the name of the logical queue."""
     return str(args.logical[0] if args.logical else args.queue)
 
 

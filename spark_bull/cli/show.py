@@ -65,7 +65,7 @@ def _row(options: Options, queue: str) -> Steps[dict[str, Any]]:
 
 
 def _counts(args: Namespace) -> Output:
-    """Returns the counts of each queue by state; with `by`, those of each value of the queue."""
+    """Returns the counts of each queue by state; with `by`, the counts of each value of the queue."""
     if args.watch is not None:
         if args.by is not None:
             raise OptionError("expected one of --watch and --by, got both")

@@ -164,12 +164,12 @@ class Dialect(ABC):
     deduplication_members: ClassVar[frozenset[str]] = frozenset()
     #: The states from which a finished job can be retried.
     retryable_states: ClassVar[tuple[str, ...]] = ("failed",)
-    #: Of a queue of an older library than those of the dialect: its version, and what shows it.
+    #: Of a queue whose library is older than the dialect: its version, and what shows it.
     version: str | None = None
     older: str = ""
 
     def column_of(self, version: str) -> FeatureColumn:
-        """The column of a version: that of the library in the queue's `meta`, or '' if that names none."""
+        """The column of a version, as the queue's `meta` names the library; '' if it names none."""
         return self.column
 
     def has(self, feature: Feature, version: str | None = None) -> bool:

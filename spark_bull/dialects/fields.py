@@ -76,7 +76,7 @@ BULLMQ_FIELDS: Final = frozenset({"attemptsStarted", "parentKey", "deferredFailu
 #: A field that every job gets when it is added. What workers write to a removed job later lacks it.
 ALWAYS_THERE: Final = "timestamp"
 
-#: Names of fields that only hashes of jobs have. Those of a job scheduler have the other three, too.
+#: Names of fields that only hashes of jobs have. The hash of a job scheduler can have the other fields, too.
 ONLY_OF_JOBS: Final = frozenset(name for field in {**CLAIMED_FIELDS, **FIELDS}.values() for name in field.names) - {
     "data",
     "name",

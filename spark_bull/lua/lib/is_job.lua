@@ -17,7 +17,7 @@ end
 
 -- Whether an id belongs to a job: its key is a hash with some field of a job. What is left of a removed one is a job,
 -- too: the libraries write to jobs that others have removed, and list, retry and remove what that makes. `alone`: whether
--- the id comes from the name of a key; with ':' it may be that of a job scheduler.
+-- the id comes from the name of a key; with ':' it may belong to a job scheduler.
 local function is_job(base, id, alone)
   local row = job_row(base .. id, unpack(OF_JOBS))
   if not row then

@@ -36,7 +36,7 @@ _REMOVED_AT_ONCE: Final = 10
 class OrphanSearch:
     """Finds the orphaned jobs of a queue among its keys, which `look` takes in parts; `finish` returns their ids.
 
-    `remnants` then has those of remnants.
+    `remnants` then has the ids of remnants.
     """
 
     handle: QueueHandle
@@ -115,7 +115,7 @@ def _may_be_job(suffix: bytes) -> bool:
 
 
 def _examined(handle: QueueHandle, job_ids: Iterable[bytes]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Those of some ids, part by part, that are jobs in no state or in one that is a list, and those of remnants."""
+    """For each part of the ids: which are jobs in no state, or in one that is a list, and which are remnants."""
     states, remaining = [handle.keys[name] for name in _STATES], iter(job_ids)
     while part := list(islice(remaining, _EXAMINED)):
         yield handle.connection.script(
@@ -126,7 +126,7 @@ def _examined(handle: QueueHandle, job_ids: Iterable[bytes]) -> Iterator[tuple[l
 
 
 def _unlisted(handle: QueueHandle, job_ids: Iterable[bytes]) -> list[bytes]:
-    """Those of some ids that are jobs in no state."""
+    """Which of some ids are jobs in no state."""
     return _without_listed(handle, {one for unplaced, _ in _examined(handle, job_ids) for one in unplaced})
 
 

@@ -60,7 +60,7 @@ def _foreign(connection: Connection, prefix: str, names: Sequence[str]) -> set[s
     _told.update(foreign)
     if new:
         log.warning(
-            "skipped by a glob: %d of prefix %s, such as %s; a name with ':' is that of another prefix, or of a queue "
+            "skipped by a glob: %d of prefix %s, such as %s; a name with ':' belongs to another prefix, or to a queue "
             "of an old BullMQ: give the name to inspect, collect or manage it",
             len(new),
             prefix,

@@ -39,7 +39,7 @@ def in_this_process(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def end_fork(before: int, error: BaseException | None = None) -> None:
-    """Ends a process that was forked since that generation: with status 0, that of sys.exit, or 1 after an error."""
+    """Ends a process that was forked since that generation: with status 0, the one of sys.exit, or 1 after an error."""
     if _generation == before:
         return
     status = 1

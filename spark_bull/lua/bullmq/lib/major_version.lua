@@ -1,4 +1,4 @@
--- The major version of BullMQ of a queue: the given one, or that of its `meta`; 5 if unknown: BullMQ up to 5.19
+-- The major version of BullMQ of a queue: the given one, or the one in its `meta`; 5 if unknown: BullMQ up to 5.19
 -- writes none, and BullMQ 6 also finds the jobs that BullMQ 5 has left in `paused`.
 local function major_version(version, forced_version)
   if forced_version ~= 'auto' then
