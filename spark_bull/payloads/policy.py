@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, Literal
 
 from spark_bull.errors import OptionError, PayloadUnreadable, encodable
@@ -61,7 +62,7 @@ class PayloadPolicy:
 
     def passes(self, payloads: Iterable[str]) -> bool:
         """Whether Redis may have payloads as they are: one that is the place of an object belongs to another job."""
-        return self.is_plain and not any(text.startswith(_STORED_MARK) for text in payloads)
+        return self.is_plain and not any(map(str.startswith, payloads, repeat(_STORED_MARK)))
 
     def kept(self, keys: QueueKeys, kind: Kind, text: str, source: str | None) -> str:
         """What Redis has of a text: the text itself, a sealed one, or the place of an object.
