@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from math import inf
 from typing import Final
 
@@ -12,6 +12,14 @@ UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 
 _SHOWN: Final = {"d": "d", "h": "h", "m": "min", "s": "s", "ms": "ms"}
 _NOW_MS: Final = 1_000
 _DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS)})?")
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def ms_of(moment: datetime) -> int:
+    """ms since 1970, rounded down, without the errors of floats. moment: in UTC if it has no time zone."""
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def utc(ms: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+from datetime import datetime
 from math import inf
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from spark_bull.errors import OptionError, did_you_mean, encodable, expected
 from spark_bull.model.jobs import STATES
 from spark_bull.model.slots import SlotRange
+from spark_bull.time_text import ms_of
 
 #: The value of an option that is to be read from Redis.
 AUTO: Final = "auto"
@@ -169,9 +170,7 @@ def instant(name: str, value: str) -> int:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise expected(name, "an ISO 8601 time or ms since 1970", value) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=timezone.utc)
-    return int(moment.timestamp() * 1000)
+    return ms_of(moment)
 
 
 def json_object(name: str, value: str) -> dict[str, Any]:

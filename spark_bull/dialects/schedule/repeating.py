@@ -14,6 +14,7 @@ from spark_bull.dialects.schedule.cron import next_time
 from spark_bull.errors import PatternError
 from spark_bull.model import javascript
 from spark_bull.model.jobs import Scheduler
+from spark_bull.time_text import ms_of
 from spark_bull.well_formed import well_formed_json
 
 Repeat = Mapping[str, Any]
@@ -76,7 +77,7 @@ def time_of(repeat: Repeat, name: str) -> int | None:
         date = datetime.fromisoformat(value.replace("Z", "+00:00"))
         if date.tzinfo is None and "T" not in value:
             date = date.replace(tzinfo=timezone.utc)
-        return int(date.timestamp() * 1000)
+        return ms_of(date.astimezone(timezone.utc))
     except (ValueError, OverflowError, OSError):
         raise PatternError(f"expected `{name}` to be ms since 1970 or an ISO date, got: {value[:100]!r}") from None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
@@ -13,6 +13,7 @@ from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.jobs.portions import JobFilter, read_portion
 from spark_bull.store.steps import run
+from spark_bull.time_text import ms_of
 from spark_bull.web.access import Authorized
 from spark_bull.web.cursors import Position, cursor_of, position_of
 from spark_bull.web.page import links
@@ -117,7 +118,7 @@ def _time(name: str, text: str) -> int | None:
     if not text:
         return None
     try:
-        return int(datetime.fromisoformat(text).replace(tzinfo=timezone.utc).timestamp() * 1000)
+        return ms_of(datetime.fromisoformat(text))
     except ValueError:
         raise Problem(400, f"expected `{name}` to be a time such as 2026-01-31T08:00, got: {text[:100]!r}") from None
 
