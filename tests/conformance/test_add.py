@@ -183,17 +183,6 @@ def test_jobs_are_taken_in_the_order_in_which_they_were_added(bench: Bench) -> N
     assert bench.client.get(bench.key("id")) == b"14"
 
 
-@only_bullmq
-def test_an_id_counter_that_is_no_whole_number_is_an_error_before_anything_is_added(make: Callable[..., Bench]) -> None:
-    bench = make()
-    for counter in ("1.5", "x"):
-        bench.client.set(bench.key("id"), counter)
-        # As in Node, where INCR fails.
-        with pytest.raises(SparkBullError, match="not an integer"):
-            bench.add(*numbered(2, 1))
-        assert {*bench.public()} <= {"id"}
-
-
 def test_ids_are_returned_in_the_order_of_the_jobs(make: Callable[..., Bench]) -> None:
     queue = make().queue
     jobs = [job(n, job_id=f"own-{n}" if n % 3 == 0 else None) for n in range(8)]

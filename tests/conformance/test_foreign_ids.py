@@ -35,10 +35,10 @@ def test_a_counter_that_is_too_large_or_no_number_is_refused_before_anything_is_
     bench: WorkBench, others: list[dict[str, Any]]
 ) -> None:
     more = jobs(6 - len(others), others)
-    for counter in (LIMIT - 6, LIMIT, 2**63 - 1, "abc"):
+    for counter in (LIMIT - 6, LIMIT, 2**63 - 1, "abc", "1.5"):
         bench.client.set(bench.key("id"), counter)
         before = {*bench.client.scan_iter(match=f"{bench.handle.keys.base}*")}
-        found = re.escape(f"expected {bench.key('id')} to be a number below 2^53, found {counter}")
+        found = re.escape(f"expected {bench.key('id')} to be a number below 2^53, found '{counter}'")
         with pytest.raises(QueueDamaged, match=found):
             bench.queue.add_many(more)
         assert bench.client.get(bench.key("id")) == str(counter).encode()

@@ -6,7 +6,7 @@ local LARGEST = 9007199254740991
 local function take_numbers(key, count)
   local counter = redis.call('GET', key.id) or '0'
   if not string.match(counter, '^-?%d+$') or tonumber(counter) + count > LARGEST then
-    error('WRONGTYPE expected ' .. key.id .. ' to be a number below 2^53, found ' .. counter, 0)
+    error('WRONGTYPE expected ' .. key.id .. ' to be a number below 2^53, found \'' .. counter .. '\'', 0)
   end
   return redis.call('INCRBY', key.id, count)
 end
