@@ -52,7 +52,7 @@ _MAX_CHANGE: Final = timedelta(hours=3)
 def next_time(pattern: str, after_ms: int, zone: str | float | None = None, *, classic: bool = False) -> int | None:
     """The first time of a pattern after `after_ms`, in ms since 1970; None when there is none.
 
-    zone: name of a time zone, or a fixed offset from UTC in minutes; None: that of this machine, as in Node. classic:
+    zone: name of a time zone, or a fixed offset from UTC in minutes; None: this machine's, as in Node. classic:
     parses as cron-parser before its version 5, which Bull and BullMQ 5 use. Raises PatternError for a pattern or a zone
     that can't be read, and for times that are not in the years 1 to 9999.
     """

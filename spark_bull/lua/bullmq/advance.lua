@@ -15,7 +15,7 @@ local function is_older(scheduler, scheduler_key)
   return colons >= 4 and call('HEXISTS', scheduler_key, 'ic') == 0
 end
 
--- The next job of a repeated job of the older kind, as that of `find_next`.
+-- The next job of a repeated job of the older kind, as `find_next` returns it.
 local function find_older(job)
   local older = job.older
   if not older then

@@ -13,7 +13,7 @@ def kept(handle: QueueHandle, jobs: EncodedJobs, source: str | None, numbers: It
     """The jobs of a queue, with their payloads as Redis keeps them.
 
     source: names what adds the jobs once: a call, or one attempt of a task, as others may add the same rows; None: all
-    payloads stay in Redis. numbers: those of the jobs among all jobs of the source. Raises OptionError and
+    payloads stay in Redis. numbers: places of the jobs among all jobs of the source. Raises OptionError and
     PayloadNotStored.
     """
     if handle.payloads.passes(jobs.data):

@@ -45,7 +45,7 @@ _NAMED: Final = 3
 class SchedulerEncoder:
     """Checks job schedulers and encodes them for the scripts. Picklable.
 
-    version: that of BullMQ, see `version_of`. members: of the ZSET of schedulers, by the ids of the schedulers, where
+    version: of BullMQ, see `version_of`. members: of the ZSET of schedulers, by the ids of the schedulers, where
     these differ.
     """
 

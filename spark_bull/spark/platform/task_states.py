@@ -25,7 +25,7 @@ class TaskState(NamedTuple):
 def task_states(spark: SparkSession, tag: str, known: int) -> list[TaskState]:
     """The attempts of the tasks of the jobs with a tag, which have started; the session is none of Spark Connect.
 
-    known: of so many tasks the caller knows more; none are read of a stage that runs no others and has no failed one.
+    known: number of tasks of which the caller knows more. A stage is read only if it runs others, or has a failed one.
     """
     context = spark.sparkContext._jsc.sc()
     try:

@@ -31,7 +31,7 @@ LOOK_S: Final = 2.0
 
 
 class DriverSlot(TaggedSlots, ThreadSlot):
-    """Its tag is that of the Spark jobs of its functions."""
+    """The Spark jobs of its functions have its tag."""
 
     def _run_slots(self) -> None:
         frame_runners(self._plan.runner)[0].check_spark()

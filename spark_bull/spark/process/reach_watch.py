@@ -48,7 +48,7 @@ class ReachWatch:
     def look(self, groups: Sequence[TaggedSlots], reports: Sequence[Slot]) -> None:
         """Logs what has changed. Raises WorkerFailed if no slot reaches Redis for some time, while the driver does.
 
-        reports: those of all slots of the worker.
+        reports: from all slots of the worker.
         """
         by_slot: dict[int, list[TaskState]] = {}
         for group in groups:

@@ -383,7 +383,7 @@ def _nullable(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Converts Spark's values to those of Arrow, recursively."""
+    """Converts Spark's values to Arrow's, recursively."""
     if isinstance(value, VariantVal):
         return {"value": value.value, "metadata": value.metadata}
     if isinstance(value, Row):

@@ -23,7 +23,7 @@ class JobOptions:
     """The options of a job that a worker obeys. `timeout`: ms, 0: none. Keep rules: `...` if not set.
 
     attempts: as given, see `Dialect.attempts_of`. backoff: an object, {} for a value that means nothing; None: retries
-    do not wait. lock_ms: duration of the lock, 0: that of the worker. at_most_once: whether the job runs once only.
+    do not wait. lock_ms: duration of the lock, 0: the worker's. at_most_once: whether the job runs once only.
     """
 
     attempts: Any
