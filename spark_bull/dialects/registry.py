@@ -194,7 +194,7 @@ def _look(keys: QueueKeys) -> Steps[_Signs]:
 
 def _older(keys: QueueKeys, signs: _Signs) -> Steps[OldBullMQ | None]:
     """What shows that a queue of BullMQ is one of BullMQ 3 or 4, of which few name themselves in `meta`."""
-    version = (signs.meta[0] or b"").decode("utf-8", "replace")
+    version = ((signs.meta and signs.meta[0]) or b"").decode("utf-8", "replace")
     if version:
         is_old = re.match(r"bullmq:[1-4]\.", version)
         return OldBullMQ(version, f"its `meta.version` is {version}") if is_old else None
