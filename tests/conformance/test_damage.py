@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from redis import Redis
 
+from spark_bull.errors import UnrecoverableError
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
@@ -143,9 +144,12 @@ def test_a_damaged_job_passes_all_states_without_blocking_others(
         if failed_once[job.id] == 1:
             raise ValueError("the first attempt")
 
+    # As with Node's workers, the next attempt of such a job is never due.
+    is_late = damage.name == "backoff huge"
+
     def has_ended() -> bool:
         promote_due(queue.handle)
-        return is_empty(queue)
+        return is_empty(queue) or (is_late and queue.counts()["delayed"] + queue.counts()["completed"] == JOBS)
 
     with OurWorker(queue.handle, processor, chunk_size=JOBS):
         wait_until(has_ended, "all jobs to end")
@@ -156,7 +160,7 @@ def test_a_damaged_job_passes_all_states_without_blocking_others(
         check_end(queue, damage, bad)
     else:
         # Without its options a job has no second attempt.
-        assert end_of(queue, bad)[0] in ENDED
+        assert end_of(queue, bad)[0] in (("delayed",) if is_late else ENDED)
     check_read(queue, ids)
 
 
@@ -214,7 +218,8 @@ def test_a_damaged_job_can_be_promoted_and_retried_manually(queue: BullQueue, da
         assert queue.counts()["delayed"] == JOBS - 1
 
     def processor(job: RunningJob) -> None:
-        raise ValueError("bad")
+        # Huge attempts would never end.
+        raise UnrecoverableError("bad")
 
     with OurWorker(queue.handle, processor):
         wait_until(

@@ -121,7 +121,7 @@ def test_every_method_of_a_queue_refuses_such_an_id_or_name(redis_url: str, pref
 
 def test_ids_of_schedules_and_of_jobs_to_cancel_and_names_to_search_are_refused(queue: BullQueue) -> None:
     queue.add({})
-    refused(lambda: queue.upsert_scheduler(BAD, every=1_000), "id")
+    refused(lambda: queue.upsert_scheduler(BAD, every=1_000), "scheduler_id")
     refused(lambda: queue.upsert_scheduler("a", every=1_000, name=BAD), "name")
     refused(lambda: queue.page("wait", name=BAD), "name")
     refused(lambda: queue.cancel(BAD), "job_id")

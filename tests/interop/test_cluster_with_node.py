@@ -45,5 +45,5 @@ def test_each_side_processes_the_jobs_of_the_other(
 
 
 def test_a_name_with_a_colon_is_refused_by_bullmq(cluster: RedisCluster) -> None:
-    with pytest.raises(OptionError, match=":"):
-        BullQueue("{mail}:0", url=cluster.url, protocol="bullmq")
+    with BullQueue("{mail}:0", url=cluster.url, protocol="bullmq") as queue, pytest.raises(OptionError, match=":"):
+        queue.add({})

@@ -57,7 +57,7 @@ def test_a_write_leaves_out_events_of_plain_and_deduplicated_jobs_and_of_flows(
     bull.write(frame.selectExpr("data", "data.n % 10 AS key"), uniqueBy="key", **options)
     bull.write(frame.selectExpr("data", "array(named_struct('data', data)) AS children"), **options)
     with queue().events(start="0", timeout_s=0) as events:
-        assert {event.event for event in events} == {"deduplicated"}
+        assert {event.event for event in events} == {"debounced", "deduplicated"}
     counts = queue().counts()
     assert (counts["wait"], counts["waiting-children"]) == (30 + 10 + 30, 30)
 

@@ -201,6 +201,8 @@ def test_a_worker_limits_how_often_a_job_starts(
         raise ValueError(f"start {job.attempts_started}")
 
     queue.add({}, attempts=5)
+    # BullMQ 5 starts it once more.
+    queue.handle.connection.call("HSET", queue.handle.keys["meta"], "version", "bullmq:6.7.0")
     with Worker(spark, "q", processor, max_started=2, slots=1, url=redis_url, prefix=prefix, protocol=protocol):
         wait_until(lambda: queue.counts()["failed"], "the job to fail")
     assert [job.failed_reason for job in queue.page("failed")] == ["start 2"]
