@@ -49,6 +49,17 @@ each_run = pytest.mark.parametrize(
 )
 
 
+def examples(runs: int) -> settings:
+    """As many random examples, without a time limit; what fails is not made smaller, as that takes as many again."""
+    return settings(
+        max_examples=runs,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=[*HealthCheck],
+    )
+
+
 def spelled(*numbers: float) -> st.SearchStrategy[Any]:
     """The numbers as numbers, as texts, and in lists; and values that are no numbers."""
     exact = st.sampled_from(numbers)
@@ -183,13 +194,7 @@ def test_options_mean_what_they_mean_to_nodes_worker(
     compared_jobs: list[tuple[list[str], int]] = []
 
     @seed(1)
-    @settings(
-        max_examples=runs,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=[*HealthCheck],
-    )
+    @examples(runs)
     @given(st.lists(jobs_of[peer.dialect], min_size=JOBS, max_size=JOBS))
     def run(jobs: list[Any]) -> None:
         compared_jobs.append(compare(peer, left, client, redis_url, prefix, jobs))
@@ -287,13 +292,7 @@ def test_a_slot_survives_any_option_field_payload_or_scheduler(
     client: Redis, redis_url: str, prefix: str, dialect: str, runs: int
 ) -> None:
     @seed(2)
-    @settings(
-        max_examples=runs,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate],
-        suppress_health_check=[*HealthCheck],
-    )
+    @examples(runs)
     @given(queues)
     def run(filled: Any) -> None:
         client.delete(*client.keys(f"{prefix}:*") or ["none"])

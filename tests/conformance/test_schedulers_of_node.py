@@ -108,12 +108,7 @@ def test_a_repeatable_job_of_bullmq_5_continues_as_in_node(rounds: StartRounds, 
     job = {"name": "task", "data": {"$behaviour": "return:1"}, "opts": {"repeat": {"every": HOUR, "limit": 4}}}
     for queue in one.queues.values():
         one.pair.node.call("add", queue=queue.name, jobs=[job])
-    with one.workers():
-        one.settled()
-        for _ in range(5):
-            one.promote()
-            one.settled()
-            one.assert_alike()
+    one.stay_alike(5)
 
 
 @pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.alias.startswith("bullmq-5")], ids=str)
@@ -122,12 +117,7 @@ def test_a_repeatable_job_of_bullmq_5_9_continues_as_in_node(rounds: StartRounds
     one = rounds(Schedule({}))
     for queue in one.queues.values():
         make_older(one.pair.client, queue.handle, OLDER[older])
-    with one.workers():
-        one.settled()
-        for _ in range(3):
-            one.promote()
-            one.settled()
-            one.assert_alike()
+    one.stay_alike(3)
 
 
 @pytest.mark.parametrize("older", OLDER)
@@ -209,12 +199,7 @@ def test_a_changed_template_applies_from_the_next_job_on(rounds: StartRounds, pe
     one.make()
     one.promote()
     one.make(Schedule({"every": HOUR}, {"$behaviour": "return:2"}, {"attempts": 4, "priority": 7}))
-    with one.workers():
-        one.settled()
-        for _ in range(3):
-            one.promote()
-            one.settled()
-            one.assert_alike()
+    one.stay_alike(3)
 
 
 @each_peer

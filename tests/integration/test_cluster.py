@@ -57,7 +57,7 @@ def queues(cluster: RedisCluster, prefix: str) -> list[BullQueue]:
 def test_an_announced_address_that_is_not_known_here_is_named_at_once_and_can_be_mapped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As behind NAT. The node itself answers; its name is that of the network in which it is."""
+    """As behind NAT. The node itself answers; it is known by a name of its own network."""
     with RedisCluster(1, config={"cluster-announce-ip": "node-1.invalid"}) as cluster:
         port = cluster.primaries[0].port
         options = {"prefix": "{p}", "url": cluster.url, "retry_ms": DAY_MS}

@@ -146,6 +146,15 @@ class Rounds:
             yield
         self.pair.node.call("stop", queue=left.name)
 
+    def stay_alike(self, count: int) -> None:
+        """Both workers end the next `count` jobs, after each of which the keys are compared."""
+        with self.workers():
+            self.settled()
+            for _ in range(count):
+                self.promote()
+                self.settled()
+                self.assert_alike()
+
     def assert_alike(self) -> None:
         left, right = (
             comparable_schedulers(dump(self.pair.client, self.pair.prefix, queue.name), self.pair.window, queue.name)

@@ -1,4 +1,4 @@
-"""Times are those of UTC, whatever the time zone of the session, in texts that JavaScript writes and reads."""
+"""Times are in UTC, whatever the time zone of the session, in texts that JavaScript writes and reads."""
 
 from __future__ import annotations
 
