@@ -3,6 +3,7 @@
 VENV := .venv
 PYTHON ?= python3
 RUN := $(VENV)/bin/python
+PYTEST := $(RUN) -m pytest -q -n 4 --dist worksteal
 # The flights that the demo uses: those of the first months of 2013.
 MONTHS := 3
 # The servers that the demo starts, which share its queue.
@@ -25,7 +26,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chromium prometheus oldest matrix matrix-tests soak faults costs mutants audit lint docs format bench zip release clean
+.PHONY: help setup demo test test-rest test-all prepared chromium prometheus oldest matrix matrix-tests soak faults costs mutants audit lint docs format bench zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,8 +37,16 @@ demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 fl
 	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' $(RUN) -m spark_bull.cli demo --months $(MONTHS) --servers $(SHARDS) \
 	  --bullmq $(NODE_PEERS)/bullmq-6.7.0 --picture artifacts/results.png --compare
 
-test: setup $(SPARK_CLASSES) chromium prometheus oldest ## Run the tests; PYTEST_ARGS="-k claim" selects some
-	$(RUN) -m pytest -q -n 4 --dist worksteal $(PYTEST_ARGS)
+test: prepared ## Run the tests that show each promise once; PYTEST_ARGS="-k claim" selects some
+	$(PYTEST) -m 'not rest and not soak' $(PYTEST_ARGS)
+
+test-rest: prepared ## Run the tests of the other dialects, versions and doors, and long ones
+	$(PYTEST) -m 'rest and not soak' $(PYTEST_ARGS)
+
+test-all: prepared ## Run both in one
+	$(PYTEST) $(PYTEST_ARGS)
+
+prepared: setup $(SPARK_CLASSES) chromium prometheus oldest
 
 # Without chromium, the tests of the page are skipped; in CI they fail.
 chromium:
