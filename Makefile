@@ -21,9 +21,9 @@ export PYSPARK_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
 # The settings of conf/ for a JVM that runs for a minute only. SPARK_CONF_DIR would change its class path, and so keep it
 # from using the archived classes.
-DEMO_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile=$(CURDIR)/$(SPARK_CLASSES) -Xlog:disable
+DEMO_JVM := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile=$(SPARK_CLASSES) -Xlog:disable
 DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
-  "-Dlog4j2.configurationFile=$(CURDIR)/conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
+  "-Dlog4j2.configurationFile=conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-rest test-all prepared chromium prometheus oldest matrix matrix-tests soak faults costs mutants audit lint docs format bench zip release clean

@@ -7,6 +7,7 @@ classes as usual. See "Class Data Sharing" in the manual of the JDK.
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -20,7 +21,8 @@ def archive(path: Path) -> None:
     """Writes the archive when the JVM of a new session ends. The environment is that of the tests."""
     path.unlink(missing_ok=True)
     os.environ.pop("SPARK_CONF_DIR", None)
-    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit={path}"
+    write = shlex.quote(f"-XX:ArchiveClassesAtExit={path}")
+    os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {write}"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     ran = subprocess.run([sys.executable, __file__], check=False, capture_output=True, text=True)
     if ran.returncode:

@@ -32,6 +32,7 @@ from spark_bull.spark.programs.work import spark_worker
 from spark_bull.worker.slot.status import WorkerStatus
 from tests.support.damaged_keys import DamagedKey
 from tests.support.jvm import CONF_ARGUMENTS
+from tests.support.spark_submit import COMMAND
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed
 
@@ -41,7 +42,7 @@ MyJobs = Callable[[str], str]
 
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
-    begin = [str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", *CONF_ARGUMENTS]
+    begin = [str(COMMAND), "--master", "local[2]", *CONF_ARGUMENTS]
     return subprocess.run([*begin, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,7 @@ _ROOT: Final = Path(__file__).parents[2]
 _ARCHIVE: Final = _ROOT / ".venv" / "spark-classes.jsa"
 _QUICK_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-_ARCHIVED: Final = f" -XX:SharedArchiveFile={_ARCHIVE} -Xlog:disable" if _ARCHIVE.exists() else ""
+_ARCHIVED: Final = f" {shlex.quote(f'-XX:SharedArchiveFile={_ARCHIVE}')} -Xlog:disable" if _ARCHIVE.exists() else ""
 
 #: Few collections of the heap; programs, as chmod for each file, start without a helper before them.
 _LITTLE_WORK: Final = "-Xmn256m -XX:MetaspaceSize=256m -XX:-UsePerfData -Djdk.lang.Process.launchMechanism=VFORK"
@@ -27,7 +28,7 @@ DRIVER_OPTIONS: Final = f"{JVM_OPTIONS} {_LITTLE_WORK} {_SETTINGS}"
 LAUNCHER_OPTIONS: Final = _QUICK_START
 
 #: The log of conf/. SPARK_CONF_DIR would change the class path, and so keep the JVM from using the archived classes.
-LOG_OPTION: Final = f"-Dlog4j2.configurationFile={_ROOT / 'conf' / 'log4j2.properties'}"
+LOG_OPTION: Final = shlex.quote(f"-Dlog4j2.configurationFile={_ROOT / 'conf' / 'log4j2.properties'}")
 
 #: Arguments of spark-submit for the settings of conf/.
 CONF_ARGUMENTS: Final = (

@@ -17,7 +17,7 @@ from typing import TextIO
 from tests.support.jvm import JVM_OPTIONS, LOG_OPTION
 from tests.support.wait import PATIENCE_S
 
-_COMMAND = Path(sysconfig.get_path("purelib")) / "pyspark" / "bin" / "spark-submit"
+COMMAND = Path(sysconfig.get_path("purelib")) / "pyspark" / "bin" / "spark-submit"
 _RUNNER = Path(__file__).with_name("script_runner.py")
 
 
@@ -37,7 +37,7 @@ class SparkSubmit:
     def start(self, *arguments: str, prints: int = subprocess.PIPE) -> subprocess.Popen[str]:
         """Starts a program with its arguments. prints: where its output goes, and what Python logs on the driver."""
         settings = {"spark.ui.enabled": "false", "spark.executor.extraJavaOptions": JVM_OPTIONS, **self.settings}
-        command = [str(_COMMAND), "--master", self.master, "--driver-java-options", LOG_OPTION]
+        command = [str(COMMAND), "--master", self.master, "--driver-java-options", LOG_OPTION]
         for name, value in settings.items():
             command += ["--conf", f"{name}={value}"]
         if self.files:

@@ -86,4 +86,4 @@ def test_without_a_server_python_is_started(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv(VARIABLE, raising=False)
     command = [str(PYTHON), "-c", "import sys; print(sys.executable, 'pandas' in sys.modules)"]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == [sys.executable, "False"]
+    assert ran.stdout.rsplit(maxsplit=1) == [sys.executable, "False"]
