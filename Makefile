@@ -26,7 +26,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rest test-all prepared chromium prometheus oldest matrix matrix-tests soak faults costs mutants audit lint docs format bench zip release clean
+.PHONY: help setup demo test test-rest test-all prepared peers chromium prometheus oldest matrix matrix-tests soak faults costs mutants audit lint docs format bench zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,7 +46,11 @@ test-rest: prepared ## Run the tests of the other dialects, versions and doors, 
 test-all: prepared ## Run both in one
 	$(PYTEST) $(PYTEST_ARGS)
 
-prepared: setup $(SPARK_CLASSES) chromium prometheus oldest
+prepared: $(PYTHON_STAMP) $(SPARK_CLASSES) peers chromium prometheus oldest
+
+# Without Node, the tests with its libraries are skipped; in CI they fail.
+peers:
+	@$(MAKE) --no-print-directory $(NODE_STAMP) || true
 
 # Without chromium, the tests of the page are skipped; in CI they fail.
 chromium:
@@ -57,7 +61,7 @@ prometheus:
 	@tools/ensure-tools.sh prometheus || true
 
 # Without it, the test of the oldest PySpark is skipped; in CI it fails.
-oldest: setup
+oldest: $(PYTHON_STAMP)
 	@$(RUN) tools/matrix.py --oldest || true
 
 matrix: setup ## Run all verbs with each version of PySpark, and print a table
@@ -73,7 +77,7 @@ soak: setup $(SPARK_CLASSES) ## Kill something every 20 s for MINUTES=30, compar
 faults: setup ## Print the table of faults, planted errors and orders of calls; FAULTS_ARGS='--fault OOM' selects
 	$(RUN) -m tests.proof.table $(FAULTS_ARGS)
 
-costs: setup $(SPARK_CLASSES) ## Print the CPU time of the tests by kind of process, folder, file, test and fixture; PYTEST_ARGS selects
+costs: setup $(SPARK_CLASSES) ## Write the CPU time of the tests to tests/README.md: by part, process, folder, file, test and fixture
 	rm -rf artifacts/costs
 	SPARK_BULL_TEST_COSTS=artifacts/costs $(RUN) -m pytest -q -n 2 -p tests.support.costs $(PYTEST_ARGS) || true
 	@$(RUN) -m tests.support.costs artifacts/costs

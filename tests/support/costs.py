@@ -1,5 +1,5 @@
 """CPU time of tests and fixtures: a plugin of pytest (`-p tests.support.costs`), which writes a file per process to the
-folder of SPARK_BULL_TEST_COSTS. `python -m tests.support.costs FOLDER` prints tables of them.
+folder of SPARK_BULL_TEST_COSTS. `python -m tests.support.costs FOLDER` writes tables of them to tests/README.md.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 #: Names of processes, and what the tables call them.
 KINDS: Final = {"java": "JVM", "python": "Python", "node": "Node", "redis": "Redis", "valkey": "Redis"}
-#: Tests and files that are listed.
-MOST: Final = 50
+#: Files, tests and fixtures that are listed.
+FILES, TESTS, FIXTURES = 40, 50, 20
+README: Final = Path(__file__).parents[1] / "README.md"
+HEADING: Final = "## What the tests cost"
 
-_by_test: Final = Counter[str]()
-_by_kind: Final = Counter[str]()
-_by_fixture: Final = Counter[str]()
+#: CPU time, s, by table and name.
+_costs: Final[dict[str, Counter[str]]] = {name: Counter() for name in ("test", "part", "process", "fixture")}
 
 
 def cpu_by_kind(parent: int) -> Counter[str]:
@@ -34,7 +35,7 @@ def cpu_by_kind(parent: int) -> Counter[str]:
         except OSError:
             continue
         kind = next((kind for start, kind in KINDS.items() if name.startswith(start)), "others")
-        found[kind] += sum(map(int, fields.split()[11:15])) / TICKS_PER_S
+        found[kind] += sum(map(int, fields.split()[11:15])) / TICKS_PER_S  # type: ignore[assignment]
     return found
 
 
@@ -49,44 +50,54 @@ def _descendants(parent: int) -> Iterator[int]:
             yield from _descendants(int(child))
 
 
-def _measured(name: str, costs: Counter[str]) -> Generator[None, object, object]:
+def _measured(table: str, name: str, parts: Iterable[str] = ()) -> Generator[None, Any, Any]:
     before = cpu_by_kind(os.getpid())
     try:
         return (yield)
     finally:
         used = {kind: max(0.0, s - before[kind]) for kind, s in cpu_by_kind(os.getpid()).items()}
-        costs[name] += sum(used.values())  # type: ignore[assignment]
-        if costs is _by_test:
-            _by_kind.update(used)  # type: ignore[arg-type]
+        _costs[table].update({name: sum(used.values())})  # type: ignore[dict-item]
+        if table == "test":
+            _costs["process"].update(used)  # type: ignore[arg-type]
+            _costs["part"].update(dict.fromkeys(parts, sum(used.values())))  # type: ignore[arg-type]
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    return (yield from _measured(item.nodeid, _by_test))
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _measured("test", item.nodeid, _parts(item)))
+
+
+def _parts(item: pytest.Item) -> Iterator[str]:
+    yield "make test-rest" if item.get_closest_marker("rest") else "make test"
+    if hasattr(getattr(item, "obj", None), "hypothesis"):
+        yield "tests with Hypothesis"
+    if item.get_closest_marker("spark") or "spark" in getattr(item, "fixturenames", ()):
+        yield (
+            "tests with the shared Spark" if "spark" in getattr(item, "fixturenames", ()) else "tests that start Spark"
+        )
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
-) -> Generator[None, object, object]:
+) -> Generator[None, Any, Any]:
     if fixturedef.scope == "function":
         return (yield)
-    return (yield from _measured(fixturedef.argname, _by_fixture))
+    return (yield from _measured("fixture", fixturedef.argname))
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    return (yield from _measured("(collection)", _by_test))
+def pytest_collection() -> Generator[None, Any, Any]:
+    return (yield from _measured("test", "(collection)", ["collection, once per process"]))
 
 
 def pytest_sessionfinish() -> None:
     folder = Path(os.environ["SPARK_BULL_TEST_COSTS"])
     folder.mkdir(parents=True, exist_ok=True)
-    found = {"tests": _by_test, "kinds": _by_kind, "fixtures": _by_fixture}
-    (folder / f"{os.getpid()}.json").write_text(json.dumps(found))
+    (folder / f"{os.getpid()}.json").write_text(json.dumps(_costs))
 
 
-def _table(title: str, costs: Counter[str], most: int = MOST) -> list[str]:
+def _table(title: str, costs: Counter[str], most: int | None = None) -> list[str]:
     rows = [f"| `{name}` | {s:,.1f} |" for name, s in costs.most_common(most)]
     return [f"| {title} | CPU, s |", "|---|---|", *rows, ""]
 
@@ -98,15 +109,25 @@ def _summed(parts: Iterable[Mapping[str, float]]) -> Counter[str]:
     return whole
 
 
-def main(folder: Path) -> None:
+def tables(folder: Path) -> list[str]:
+    """The lines of the tables of all processes that have written to a folder."""
     found = [json.loads(one.read_text()) for one in folder.glob("*.json")]
-    tests, kinds, fixtures = (_summed(one[name] for one in found) for name in ("tests", "kinds", "fixtures"))
-    files = _summed({name.partition("::")[0]: s} for name, s in tests.items())
+    test, part, process, fixture = (_summed(one[name] for one in found) for name in _costs)
+    files = _summed({name.partition("::")[0]: s} for name, s in test.items())
     folders = _summed({"/".join(name.split("/")[:2]): s} for name, s in files.items())
-    lines = [f"{len(tests):,} tests, {sum(tests.values()) / 60:,.1f} CPU minutes.", ""]
-    lines += _table("processes", kinds) + _table("folder", folders) + _table("file", files)
-    lines += _table("test", tests) + _table("fixture of a module or of all", fixtures, 20)
-    print("\n".join(lines))
+    lines = [
+        f"{len(test):,} tests took {sum(test.values()) / 60:,.1f} CPU minutes. `make costs` wrote these tables.",
+        "",
+    ]
+    lines += _table("part", part) + _table("process", process) + _table("folder", folders)
+    lines += _table("fixture of a module or of all", fixture, FIXTURES)
+    return lines + _table("dearest file", files, FILES) + _table("dearest test", test, TESTS)
+
+
+def main(folder: Path) -> None:
+    """Puts the tables in the place of what is below their heading, the last one of the page."""
+    above = README.read_text("utf-8").partition(HEADING)[0]
+    README.write_text("\n".join([f"{above}{HEADING}", "", *tables(folder)]), "utf-8")
 
 
 if __name__ == "__main__":
