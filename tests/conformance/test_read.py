@@ -25,6 +25,10 @@ from tests.support.filled import NOW, Filled
 from tests.support.jobs import HOUR
 from tests.support.script_work import script_work
 
+only_bullmq = pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
+#: Only Bull 1 has sets of jobs; the keys of Bull are of the types of BullMQ.
+with_sets_and_without = pytest.mark.parametrize("filled", ["bull-1", "bullmq"], indirect=True)
+
 ODD_IDS = ["nan", "inf", "-inf", "1e300", "0x1F", "1.5", "-7", " 8", "9007199254740993", "é", "a b", "x" * 300, "07"]
 
 
@@ -52,6 +56,7 @@ def test_every_state_is_read_and_counted(filled: Filled) -> None:
     assert all(job.run_at is None for job in jobs if job.state != "delayed")
 
 
+@with_sets_and_without
 def test_an_empty_queue_and_a_state_of_another_dialect_have_no_jobs(filled: Filled) -> None:
     assert filled.read() == []
     assert filled.read("prioritized") == []
@@ -71,6 +76,7 @@ def test_jobs_that_we_add_are_read_back(filled: Filled) -> None:
     assert {job.stacktrace for job in read.values()} == {()}
 
 
+@with_sets_and_without
 def test_the_slices_together_are_the_whole_queue(filled: Filled) -> None:
     for state in ("wait", "delayed", "completed"):
         filled.put(state, [*numbered(1, 300), *ODD_IDS] if state == "wait" else [f"{state}-{n}" for n in range(300)])
@@ -88,7 +94,11 @@ def test_the_slices_together_are_the_whole_queue(filled: Filled) -> None:
     assert sum(map(len, groups)) == len(set().union(*groups)), "each group is in one slice"
 
 
-@pytest.mark.parametrize("state", ["wait", "delayed", "completed"])
+@pytest.mark.parametrize(
+    ("filled", "state"),
+    [("bullmq", "wait"), ("bullmq", "delayed"), ("bullmq", "completed"), ("bull-1", "completed")],
+    indirect=["filled"],
+)
 def test_a_slice_reads_the_ids_of_all_jobs_once_and_few_to_check_that_its_own_have_stayed(
     filled: Filled, client: Redis, prefix: str, state: str
 ) -> None:
@@ -114,6 +124,7 @@ def _reads(monkeypatch: pytest.MonkeyPatch, change: Callable[[list[str]], object
     return read
 
 
+@only_bullmq
 @pytest.mark.parametrize("state", ["wait", "delayed"])
 def test_jobs_that_enter_while_others_are_read_cause_no_second_read(
     filled: Filled, monkeypatch: pytest.MonkeyPatch, state: str
@@ -125,6 +136,7 @@ def test_jobs_that_enter_while_others_are_read_cause_no_second_read(
     assert read == found
 
 
+@only_bullmq
 @pytest.mark.parametrize(("entering", "reads_of_a_job"), [(NEAR - 10, 1), (SHIFT + 50, 2)])
 def test_jobs_that_enter_between_the_chunks_of_a_window_cause_no_reads_by_id(
     filled: Filled, monkeypatch: pytest.MonkeyPatch, entering: int, reads_of_a_job: int
@@ -143,6 +155,7 @@ def test_jobs_that_enter_between_the_chunks_of_a_window_cause_no_reads_by_id(
     assert max(Counter(read).values()) == reads_of_a_job
 
 
+@only_bullmq
 @pytest.mark.parametrize("state", ["wait", "delayed"])
 def test_a_job_that_moves_to_the_other_end_after_its_window_hides_no_others(filled: Filled, state: str) -> None:
     """It is the last one of the second window, so the third one starts behind it."""
@@ -163,6 +176,7 @@ def test_a_job_that_moves_to_the_other_end_after_its_window_hides_no_others(fill
     assert sorted(found) == sorted(ids)
 
 
+@only_bullmq
 @pytest.mark.parametrize("leaving", [["200"], ["1", "2", "3"], ["400", "399"], ["7", "203", "391"]])
 def test_jobs_that_leave_a_list_anywhere_while_it_is_read_have_the_fields_of_their_state(
     filled: Filled, monkeypatch: pytest.MonkeyPatch, leaving: list[str]
@@ -185,12 +199,7 @@ def test_jobs_that_leave_a_list_anywhere_while_it_is_read_have_the_fields_of_the
     assert jobs == {job_id: ("active", NOW) if job_id in started else ("wait", None) for job_id in numbered(1, 400)}
 
 
-def test_states_are_read_in_several_chunks(filled: Filled) -> None:
-    for state in ("wait", "failed"):
-        filled.put(state, [f"{state}{n}" for n in range(1234)])
-    assert len(set(ids_of(filled.read(chunk_size=100)))) == len(filled.read(chunk_size=100)) == 2468
-
-
+@with_sets_and_without
 def test_large_jobs_come_in_smaller_chunks(filled: Filled) -> None:
     big = json.dumps("x" * (MAX_BYTES // 4))
     for state in ("wait", "delayed", "completed"):
@@ -204,6 +213,7 @@ def test_large_jobs_come_in_smaller_chunks(filled: Filled) -> None:
     assert [len(chunk.ids) for chunk in by_id] == [4, 4, 3]
 
 
+@with_sets_and_without
 def test_ids_without_a_job_are_not_read(filled: Filled) -> None:
     filled.put("wait", ["1", "2"])
     filled.put("completed", ["3", "4"])
@@ -214,6 +224,7 @@ def test_ids_without_a_job_are_not_read(filled: Filled) -> None:
     assert ids_of(filled.queue.page("completed")) == ["4"]
 
 
+@with_sets_and_without
 def test_a_job_that_moves_on_is_read_once(filled: Filled) -> None:
     filled.put("delayed", ["d1"])
     filled.put("wait", numbered(1, 30))
@@ -228,6 +239,7 @@ def test_a_job_that_moves_on_is_read_once(filled: Filled) -> None:
     assert sorted(read) == sorted(["d1", *numbered(1, 30)])
 
 
+@with_sets_and_without
 def test_a_job_that_moves_while_its_fields_are_read_has_the_fields_of_its_state(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +267,7 @@ def test_a_job_that_moves_while_its_fields_are_read_has_the_fields_of_its_state(
         assert (job.state, job.processed_on) == (("active", NOW) if number == "1" else (state, None))
 
 
+@with_sets_and_without
 def test_a_job_that_ends_while_the_lists_are_searched_has_the_fields_of_its_end(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,21 +285,16 @@ def test_a_job_that_ends_while_the_lists_are_searched_has_the_fields_of_its_end(
     assert [(job.id, job.state, job.failed_reason) for job in jobs] == [("1", "failed", "late"), ("2", "active", None)]
 
 
+@only_bullmq
 def test_a_job_that_leaves_for_a_state_that_was_not_asked_for_is_not_read(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled.put("wait", numbered(1, 3))
-    read_fields = JobFields.read
-
-    def moving_first(fields: JobFields, ids: Sequence[bytes], *checks: Any) -> Any:
-        monkeypatch.undo()
-        filled.move("2", "wait", "active")
-        return read_fields(fields, ids, *checks)
-
-    monkeypatch.setattr(JobFields, "read", moving_first)
+    _reads(monkeypatch, lambda read: None if read else filled.move("2", "wait", "active"))
     assert sorted(ids_of(filled.read("wait", "failed"))) == ["1", "3"]
 
 
+@with_sets_and_without
 def test_reading_a_changing_queue_misses_no_job_that_stays(filled: Filled) -> None:
     """Between any two chunks, jobs are added at both ends, and jobs that were read are moved."""
     for state in ("wait", "failed"):
@@ -307,6 +315,7 @@ def test_reading_a_changing_queue_misses_no_job_that_stays(filled: Filled) -> No
     assert {i for i in read if not i.startswith("new")} == {f"{s}{n}" for s in ("wait", "failed") for n in range(400)}
 
 
+@with_sets_and_without
 def test_jobs_are_read_by_their_ids(filled: Filled) -> None:
     for state in filled.states:
         filled.put(state, [f"{state}-{n}" for n in range(3)])
@@ -322,6 +331,7 @@ def test_jobs_are_read_by_their_ids(filled: Filled) -> None:
     assert read("active", "failed") == [("active-2", "active"), ("failed-2", "failed")]
 
 
+@only_bullmq
 def test_a_job_deep_in_a_long_list_is_found(filled: Filled) -> None:
     filled.put("wait", ["first"])
     ids = numbered(1, 3 * MAX_IDS - 1)
@@ -331,39 +341,33 @@ def test_a_job_deep_in_a_long_list_is_found(filled: Filled) -> None:
     assert job.state == "wait"
 
 
+@with_sets_and_without
 def test_a_page_has_indexes_as_in_redis_and_the_order_of_processing(filled: Filled) -> None:
     for state in filled.states:
         filled.put(state, numbered(1, 9))
-        sets = filled.queue.handle.dialect.states[state].kind == "set"
 
-        def page(start: int, stop: int, state: str = state) -> list[str]:
-            return ids_of(filled.queue.page(state, start, stop))
+        def page(start: int, stop: int, state: str = state, **more: bool) -> list[str]:
+            return ids_of(filled.queue.page(state, start, stop, **more))
 
         assert sorted(page(0, -1)) == numbered(1, 9)
         assert len(page(0, 3)) == 4
         assert sorted(page(0, 3) + page(4, 20)) == numbered(1, 9)
         assert page(20, 30) == page(5, 4) == page(0, -20) == []
-        if not sets:
+        if filled.queue.handle.dialect.states[state].kind != "set":
             assert page(0, -1) == numbered(1, 9)
             assert page(1, 2) == ["2", "3"]
             assert page(-2, -1) == ["8", "9"]
             assert page(-100, 0) == ["1"]
+            for start, stop in ((0, -1), (0, 3), (2, 4), (-3, -2), (7, 20), (20, 30), (5, 4)):
+                # As slices in Python, whose end is not included.
+                reversed_slice = numbered(1, 9)[::-1][start : None if stop == -1 else stop + 1]
+                assert page(start, stop, descending=True) == reversed_slice, (state, start, stop)
         filled.client.delete(filled.key(state))
     with pytest.raises(DialectError, match="expected a state of"):
         filled.queue.page("nowhere")
 
 
-def test_a_page_can_have_the_reverse_order(filled: Filled) -> None:
-    for state in filled.states:
-        if filled.queue.handle.dialect.states[state].kind != "set":
-            filled.put(state, numbered(1, 9))
-            for start, stop in ((0, -1), (0, 3), (2, 4), (-3, -2), (7, 20), (20, 30), (5, 4)):
-                page = ids_of(filled.queue.page(state, start, stop, descending=True))
-                # As slices in Python, whose end is not included.
-                assert page == numbered(1, 9)[::-1][start : None if stop == -1 else stop + 1], (state, start, stop)
-            filled.client.delete(filled.key(state))
-
-
+@with_sets_and_without
 def test_a_page_can_have_the_jobs_of_one_name(filled: Filled) -> None:
     for state in filled.states:
         filled.put(state, numbered(1, 9), name="even")
@@ -383,6 +387,7 @@ def test_a_page_can_have_the_jobs_of_one_name(filled: Filled) -> None:
         filled.client.delete(filled.key(state))
 
 
+@with_sets_and_without
 def test_jobs_are_counted_by_name_and_by_priority(filled: Filled) -> None:
     for state in filled.states:
         filled.put(state, [f"{state}-{n}" for n in range(5)], name="a", priority=0)
@@ -399,7 +404,7 @@ def test_jobs_are_counted_by_name_and_by_priority(filled: Filled) -> None:
         filled.queue.counts_by("name", ["nowhere"])
 
 
-@pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
+@only_bullmq
 def test_prioritised_jobs_are_counted_by_redis(filled: Filled) -> None:
     for priority, jobs in ((0, 4), (1, 3), (2, 1), (2**21 - 1, 2)):
         filled.queue.add_many(NewJob({}, priority=priority) for _ in range(jobs))
@@ -427,6 +432,7 @@ def test_the_activity_of_a_queue_is_what_its_dialect_keeps(filled: Filled) -> No
         assert found.last_active_on >= now
 
 
+@only_bullmq
 def test_delayed_jobs_that_are_due_are_overdue_until_they_are_promoted(filled: Filled) -> None:
     queue, now = filled.queue, filled.queue.handle.connection.now_ms()
     assert (activity(queue.handle).overdue, activity(queue.handle).overdue_since) == (0, None)
@@ -438,7 +444,7 @@ def test_delayed_jobs_that_are_due_are_overdue_until_they_are_promoted(filled: F
     assert (activity(queue.handle).overdue, activity(queue.handle).overdue_since) == (1, now)
 
 
-@pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
+@only_bullmq
 def test_rates_of_many_events_are_extrapolated(filled: Filled) -> None:
     events, now = filled.queue.handle.keys["events"], filled.queue.handle.connection.now_ms()
     pipeline = filled.client.pipeline(transaction=False)
@@ -502,6 +508,7 @@ def test_all_fields_of_a_job_are_read(filled: Filled) -> None:
     assert (job.data, job.opts, job.progress, job.returnvalue) == ({"id": "1"}, {}, {"done": 3}, [1, 2])
 
 
+@only_bullmq
 def test_invalid_json_is_an_error_that_names_the_field(filled: Filled) -> None:
     filled.put("failed", ["1"], data="{no", opts="[]", progress="half", returnvalue="done")
     job = filled.read()[0]
@@ -512,9 +519,9 @@ def test_invalid_json_is_an_error_that_names_the_field(filled: Filled) -> None:
         assert job.opts
 
 
-@pytest.mark.parametrize(
-    ("name", "raw", "attribute", "value"),
-    [
+@pytest.mark.parametrize("filled", ["bull"], indirect=True)
+def test_whatever_value_a_field_has_it_can_be_read(filled: Filled) -> None:
+    for name, raw, attribute, value in (
         ("stacktrace", b"no JSON [", "stacktrace", ("no JSON [",)),
         ("stacktrace", b'"a string"', "stacktrace", ('"a string"',)),
         ("stacktrace", b"null", "stacktrace", ()),
@@ -528,16 +535,14 @@ def test_invalid_json_is_an_error_that_names_the_field(filled: Filled) -> None:
         ("attemptsMade", b"1e999", "attempts_made", 0),
         ("returnvalue", b"null", "returnvalue", None),
         ("returnvalue", b"", "returnvalue", None),
-    ],
-)
-def test_whatever_value_a_field_has_it_can_be_read(
-    filled: Filled, name: str, raw: bytes, attribute: str, value: object
-) -> None:
-    filled.put("wait", ["1"], **{name: raw})
-    (job,) = filled.read()
-    assert getattr(job, attribute) == value
+    ):
+        filled.queue.obliterate()
+        filled.put("wait", ["1"], **{name: raw})
+        (job,) = filled.read()
+        assert getattr(job, attribute) == value, (name, raw)
 
 
+@only_bullmq
 def test_logs_are_read_by_range(filled: Filled) -> None:
     filled.client.rpush(filled.queue.handle.keys.logs("1"), *[f"line {n}" for n in range(5)])
     assert filled.queue.logs("1") == [f"line {n}" for n in range(5)]
