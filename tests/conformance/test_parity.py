@@ -6,7 +6,6 @@ are the published messages. Left is Node, right is ours. KNOWN lists the intende
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -22,16 +21,17 @@ from redis import Redis
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dispatch.writes import roll_forward
-from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise, normalise_messages
+from tests.support.dump import Dump, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR, Job, job_lists, new_job_arguments, random_jobs
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 from tests.support.pubsub import Message, published
 from tests.support.writes import register_all
 
 SHOWN = 25
 
-each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
+each_peer = each_peer_of("bull-1", "bull", "bullmq")
+each_bullmq = each_peer_of("bullmq")
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Pair:
     def add(self, jobs: list[Job], *, staged: bool = False) -> None:
         with self._listening("left") as queue:
             self.node.call("add", queue=queue, jobs=jobs)
-        with self._listening("right") as queue, self._ours(queue) as ours:
+        with self._listening("right") as queue, self.ours(queue) as ours:
             new_jobs = [NewJob(**new_job_arguments(job)) for job in jobs]
             if staged:
                 add_staged(ours, new_jobs)
@@ -107,7 +107,7 @@ class Pair:
         """Calls a verb without arguments: Node's on one queue, ours on the other."""
         with self._listening("left") as queue:
             self.node.call(verb, queue=queue)
-        with self._listening("right") as queue, self._ours(queue) as ours:
+        with self._listening("right") as queue, self.ours(queue) as ours:
             getattr(ours, verb)()
 
     def call_both(self, cmd: str, **arguments: Any) -> None:
@@ -128,8 +128,8 @@ class Pair:
         found += [f"published{sentence}" for sentence in difference(*said)]
         return [sentence for sentence in found if not self._known(sentence)]
 
-    def _ours(self, queue: str) -> closing[BullQueue]:
-        return closing(BullQueue(queue, url=self.url, prefix=self.prefix, protocol=self.peer.dialect))
+    def ours(self, queue: str) -> closing[BullQueue]:
+        return closing(BullQueue(queue, url=self.url, prefix=self.prefix, protocol=self.peer.dialect, chunk_size=40))
 
     def _dump(self, side: str) -> Dump:
         return dump(self.client, self.prefix, self.queue(side))
@@ -174,12 +174,6 @@ def test_a_random_list_of_jobs_is_added_as_by_node(pair: Pair, seed: int, staged
 
 
 @each_peer
-def test_more_than_one_chunk_is_added_as_by_node(pair: Pair) -> None:
-    pair.add(random_jobs(Random(7), pair.peer.dialect, 1200, custom_ids=pair.peer.custom_ids, big=False))
-    pair.assert_alike()
-
-
-@each_peer
 def test_jobs_are_added_as_by_node_to_a_queue_in_use(pair: Pair) -> None:
     random = Random(11)
     before, after = (random_jobs(random, pair.peer.dialect, 40, custom_ids=pair.peer.custom_ids) for _ in range(2))
@@ -201,25 +195,26 @@ def test_jobs_are_added_as_by_node_to_a_paused_queue(pair: Pair) -> None:
 
 
 @each_peer
-@pytest.mark.parametrize("jobs", [0, 3])
-@pytest.mark.parametrize("verb", ["pause", "resume"])
-def test_a_repeated_pause_or_resume_is_published_as_by_node(pair: Pair, verb: str, jobs: int) -> None:
-    pair.call_both("counts")
-    pair.add([{"name": "one", "data": {}, "opts": {}}] * jobs)
-    for _ in range(2):
-        pair.both(verb)
-    pair.assert_alike()
+def test_a_repeated_pause_or_resume_is_published_as_by_node(pair: Pair) -> None:
+    for jobs in (0, 3):
+        pair.call_both("counts")
+        pair.add([{"name": "one", "data": {}, "opts": {}}] * jobs)
+        for verb in ("resume", "resume", "pause", "pause", "resume", "resume"):
+            pair.both(verb)
+            pair.assert_alike()
+        pair.renew()
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect == "bullmq"], ids=str)
-@pytest.mark.parametrize("active", [0, 1, 2])
-def test_jobs_are_added_as_by_node_to_a_queue_with_a_concurrency_limit(pair: Pair, active: int) -> None:
-    pair.call_both("invoke", method="setGlobalConcurrency", args=[2])
-    for side in ("left", "right"):
-        for number in range(active):
-            pair.client.lpush(f"{pair.prefix}:{pair.queue(side)}:active", f"busy-{number}")
-    pair.add(random_jobs(Random(17), pair.peer.dialect, 40))
-    pair.assert_alike()
+@each_bullmq
+def test_jobs_are_added_as_by_node_to_a_queue_with_a_concurrency_limit(pair: Pair) -> None:
+    for active in (0, 1, 2):
+        pair.call_both("invoke", method="setGlobalConcurrency", args=[2])
+        for side in ("left", "right"):
+            for number in range(active):
+                pair.client.lpush(f"{pair.prefix}:{pair.queue(side)}:active", f"busy-{number}")
+        pair.add(random_jobs(Random(17), pair.peer.dialect, 40))
+        pair.assert_alike()
+        pair.renew()
 
 
 def limit_all(queue: BullQueue) -> None:
@@ -246,62 +241,54 @@ LIMITS: dict[str, tuple[list[tuple[str, list[int]]], list[Callable[[BullQueue], 
 }
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect == "bullmq"], ids=str)
-@pytest.mark.parametrize("jobs", [0, 5])
+@each_bullmq
 @pytest.mark.parametrize("case", LIMITS)
-def test_limits_of_the_queue_are_set_and_removed_as_by_node(pair: Pair, case: str, jobs: int) -> None:
+def test_limits_of_the_queue_are_set_and_removed_as_by_node(pair: Pair, case: str) -> None:
     theirs, ours = LIMITS[case]
-    pair.call_both("counts")
-    pair.add(random_jobs(Random(3), pair.peer.dialect, jobs))
-    for method, args in theirs:
-        pair.node.call("invoke", queue=pair.queue("left"), method=method, args=args)
-    with pair._ours(pair.queue("right")) as queue:
-        for call in ours:
-            call(queue)
-    pair.assert_alike()
+    for jobs in (0, 5):
+        pair.call_both("counts")
+        pair.add(random_jobs(Random(3), pair.peer.dialect, jobs))
+        for method, args in theirs:
+            pair.node.call("invoke", queue=pair.queue("left"), method=method, args=args)
+        with pair.ours(pair.queue("right")) as queue:
+            for call in ours:
+                call(queue)
+        pair.assert_alike()
+        pair.renew()
+
+
+PAYLOADS: list[object] = [None, {}, [], "", 0, False]
+OPTIONS: list[dict[str, Any]] = [
+    {"delay": HOUR},
+    {"delay": 0},
+    {"lifo": True},
+    {"attempts": 0},
+    {"attempts": 3, "backoff": 100},
+    {"backoff": {"type": "exponential", "delay": 100}},
+    {"removeOnComplete": True, "removeOnFail": 5},
+    {"timestamp": 1_600_000_000_000},
+    {"timestamp": 1_600_000_000_000, "delay": HOUR},
+]
+IDS_WITH_COLONS = ["user:42", "a:b:c", "0:1", "0", "repeat:d41d8cd98f00b204e9800998ecf8427e:1700000000000", "user:42"]
 
 
 @each_peer
-@pytest.mark.parametrize("data", [None, {}, [], "", 0, False], ids=repr)
-def test_empty_payloads_are_stored_as_by_node(pair: Pair, data: object) -> None:
-    pair.add([{"name": "empty", "data": data, "opts": {}}])
+def test_a_job_of_each_kind_is_added_alone_as_by_node(pair: Pair) -> None:
+    jobs: list[Job] = [{"name": "empty", "data": data, "opts": {}} for data in PAYLOADS]
+    jobs += [{"name": "one", "data": {}, "opts": opts} for opts in OPTIONS]
+    if pair.peer.custom_ids and pair.peer.dialect != "bullmq":
+        jobs += [{"name": "colons", "data": {}, "opts": {"jobId": job_id}} for job_id in IDS_WITH_COLONS]
+    for job in jobs:
+        pair.add([job])
     pair.assert_alike()
 
 
-@each_peer
-@pytest.mark.parametrize(
-    "opts",
-    [
-        {"delay": HOUR},
-        {"delay": 0},
-        {"lifo": True},
-        {"attempts": 0},
-        {"attempts": 3, "backoff": 100},
-        {"backoff": {"type": "exponential", "delay": 100}},
-        {"removeOnComplete": True, "removeOnFail": 5},
-        {"timestamp": 1_600_000_000_000},
-        {"timestamp": 1_600_000_000_000, "delay": HOUR},
-    ],
-    ids=repr,
-)
-def test_a_single_option_is_stored_as_by_node(pair: Pair, opts: dict[str, Any]) -> None:
-    pair.add([{"name": "one", "data": {}, "opts": opts}])
-    pair.assert_alike()
-
-
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
+@each_peer_of("bull", "bullmq")
 def test_equal_priorities_keep_their_order(pair: Pair) -> None:
     priorities = [3, 1, 2, 3, 1, 0, 2, 1, 3, 0, 1]
     jobs = [{"name": "p", "data": {"n": n}, "opts": {"priority": p}} for n, p in enumerate(priorities)]
     pair.add(jobs)
     pair.add(jobs[::-1])
-    pair.assert_alike()
-
-
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.custom_ids and peer.dialect != "bullmq"], ids=str)
-def test_ids_with_colons_are_stored_as_by_node(pair: Pair) -> None:
-    ids = ["user:42", "a:b:c", "0:1", "0", "repeat:d41d8cd98f00b204e9800998ecf8427e:1700000000000"]
-    pair.add([{"name": "colons", "data": {}, "opts": {"jobId": job_id}} for job_id in [*ids, ids[0]]])
     pair.assert_alike()
 
 
@@ -329,18 +316,3 @@ def test_any_list_of_jobs_is_added_as_by_node(pair: Pair) -> None:
         pair.assert_alike()
 
     alike()
-
-
-def test_private_keys_expire(client: Redis, redis_url: str, prefix: str) -> None:
-    for dialect in ("bull-1", "bull", "bullmq"):
-        with closing(BullQueue(dialect, url=redis_url, prefix=prefix, protocol=dialect)) as queue:
-            queue.add_many([NewJob(data={"n": n}) for n in range(3)])
-        private = {name: key for name, key in dump(client, prefix, dialect).items() if name.startswith(PRIVATE)}
-        assert all(key.expires for key in private.values()), private
-
-
-def test_every_known_difference_names_a_tested_package() -> None:
-    aliases = [peer.alias for peer in PEERS]
-    assert all(any(alias.startswith(known.packages) for alias in aliases) for known in KNOWN)
-    assert all(silent.package in aliases for silent in SILENT)
-    assert all(re.search(r"\w+ \w+", entry.reason) for entry in [*KNOWN, *SILENT])

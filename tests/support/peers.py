@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 NODE_DIRECTORY = Path(__file__).parent.parent / "node"
 
 
@@ -39,3 +41,15 @@ PEERS = [
     Peer("bullmq-5.81.5", "bullmq"),
     Peer("bullmq-6.7.0", "bullmq"),
 ]
+
+#: The newest package of each dialect: `make test` compares with these, `make test-rest` with the others.
+NEWEST = ("bull-1.1.3", "bull-4.16.5", "bullmq-6.7.0")
+
+
+def each_peer_of(*dialects: str) -> pytest.MarkDecorator:
+    peers = [
+        pytest.param(peer, marks=() if peer.alias in NEWEST else pytest.mark.rest, id=peer.alias)
+        for peer in PEERS
+        if peer.dialect in dialects
+    ]
+    return pytest.mark.parametrize("peer", peers)

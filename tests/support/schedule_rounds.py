@@ -13,7 +13,7 @@ import pytest
 from spark_bull import BullQueue
 from tests.support.dump import difference, dump
 from tests.support.pair import Pair
-from tests.support.peers import PEERS
+from tests.support.peers import NEWEST, PEERS, Peer, each_peer_of
 from tests.support.schedulers import comparable_schedulers
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -24,8 +24,8 @@ SIDES = ("left", "right")
 #: The peers that have job schedulers.
 SCHEDULING = [peer for peer in PEERS if peer.dialect != "bull-1"]
 
-each_peer = pytest.mark.parametrize("peer", SCHEDULING, ids=str)
-each_bullmq = pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.dialect == "bullmq"], ids=str)
+each_peer = each_peer_of("bull", "bullmq")
+each_bullmq = each_peer_of("bullmq")
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,15 @@ class Schedule:
 
 
 def each_schedule(schedules: Mapping[str, Schedule]) -> pytest.MarkDecorator:
-    """Runs a test with each `peer` and the `name` of each of its schedules."""
+    """Runs a test with each `peer` and the `name` of each of its schedules; with older peers only the first ones."""
+
+    def mark(peer: Peer, number: int) -> Any:
+        return () if peer.alias in NEWEST else pytest.mark.rest if number < 2 else pytest.mark.soak
+
     cases = [
-        (peer, name)
+        pytest.param(peer, name, marks=mark(peer, number))
         for peer in SCHEDULING
-        for name, schedule in schedules.items()
+        for number, (name, schedule) in enumerate(schedules.items())
         if peer.dialect == "bullmq" or not schedule.bullmq_only
     ]
     return pytest.mark.parametrize(("peer", "name"), cases, ids=str)
