@@ -37,6 +37,7 @@ from tests.support.readme import (
     prepare,
 )
 from tests.support.snippets import Block
+from tests.support.spark_submit import COMMAND
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.web import WRITE_TOKEN, serving
 
@@ -106,6 +107,8 @@ def test_a_block_of_commands_runs(
     monkeypatch.setenv("SPARK_BULL_URL", server.url)
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", f"{DRIVER_OPTIONS} {NO_HIVE} {LOG_OPTION}")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    # Otherwise the scripts of Spark look for it by a command without quotes.
+    monkeypatch.setenv("SPARK_HOME", str(COMMAND.parents[1]))
     prepare(case, server.url)
     folder, log = like_a_checkout(tmp_path), tmp_path / "log"
     # Found as if it were installed: spark-pipelines changes the working directory.

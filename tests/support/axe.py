@@ -10,6 +10,8 @@ from tests.support.wait import PATIENCE_S
 _AXE = NODE_DIRECTORY / "node_modules" / "axe-core" / "axe.min.js"
 _RUN = """
 const done = arguments[arguments.length - 1];
+// Colours that are still changing have less contrast.
+document.getAnimations().forEach((animation) => animation.finish());
 axe.run(document, {resultTypes: ["violations"]}).then(
   ({violations}) => done(violations.map((rule) => `${rule.id} (${rule.help}): ` + rule.nodes.map(
     (node) => `${node.target.join(" ")} ${node.failureSummary}`).join("; "))),

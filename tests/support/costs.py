@@ -56,10 +56,10 @@ def _measured(table: str, name: str, parts: Iterable[str] = ()) -> Generator[Non
         return (yield)
     finally:
         used = {kind: max(0.0, s - before[kind]) for kind, s in cpu_by_kind(os.getpid()).items()}
-        _costs[table].update({name: sum(used.values())})  # type: ignore[dict-item]
+        _costs[table].update({name: sum(used.values())})
         if table == "test":
-            _costs["process"].update(used)  # type: ignore[arg-type]
-            _costs["part"].update(dict.fromkeys(parts, sum(used.values())))  # type: ignore[arg-type]
+            _costs["process"].update(used)
+            _costs["part"].update(dict.fromkeys(parts, sum(used.values())))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -105,7 +105,7 @@ def _table(title: str, costs: Counter[str], most: int | None = None) -> list[str
 def _summed(parts: Iterable[Mapping[str, float]]) -> Counter[str]:
     whole: Counter[str] = Counter()
     for part in parts:
-        whole.update(part)  # type: ignore[arg-type]
+        whole.update(part)
     return whole
 
 
