@@ -7,8 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, OptionError
@@ -64,8 +62,6 @@ def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
         ("chunkSize", "0", "an integer from 1 to 2,000"),
         ("chunkSize", "2001", "an integer from 1 to 2,000"),
         ("chunkSize", "many", "an integer from 1 to 2,000"),
-        ("chunkSize", "1.5", "an integer from 1 to 2,000"),
-        ("delay", "-1", "an integer >= 0"),
         ("stageTtlMs", "10", "an integer >= 1,000"),
         ("port", "65536", "an integer from 1 to 65,535"),
         ("ssl", "maybe", "true or false"),
@@ -73,7 +69,6 @@ def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
         ("delivery", "twice", "one of exactly-once, at-least-once"),
         ("runAt", "tomorrow", "an ISO 8601 time or ms since 1970"),
         ("backoff", "soon", "ms, or a JSON object with type and delay"),
-        ("backoff", "true", "ms, or a JSON object with type and delay"),
         ("backoff", '"500"', "ms, or a JSON object with type and delay"),
         ("backoff", "[1]", "ms, or a JSON object with type and delay"),
         ("removeOnFail", "all", "true, false, a count, or an object"),
@@ -82,7 +77,6 @@ def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
             for text in ("a", "a=b=c", "a=", "=b", "a=b:x", "a=b:0", '{"a": 1}')
         ],
         ("opts", "[]", "a JSON object"),
-        ("opts", "{", "a JSON object"),
     ],
 )
 def test_a_bad_value_is_refused_with_what_was_expected_and_what_came(name: str, text: str, expectation: str) -> None:
@@ -91,54 +85,40 @@ def test_a_bad_value_is_refused_with_what_was_expected_and_what_came(name: str, 
     assert repr(text) in str(error.value)
 
 
-@given(st.text(min_size=1).filter(lambda text: text.lower() not in ("true", "1", "yes", "false", "0", "no")))
-def test_other_texts_are_not_accepted_as_flags(text: str) -> None:
-    try:
-        parse_options({"lifo": text}, WRITE)
-    except OptionError:
-        return
-    assert text.strip().lower() in ("true", "1", "yes", "false", "0", "no")
-
-
 def test_lists_of_names_are_split_at_commas() -> None:
     options = parse_options({"jobIds": " a, b,,c ", "states": "wait,failed"}, READ)
     assert options["jobIds"] == ("a", "b", "c")
     assert options["states"] == ("wait", "failed")
 
 
-def test_a_misspelt_state_is_refused_with_the_nearest_one() -> None:
+def test_a_misspelt_choice_is_refused_with_the_nearest_one() -> None:
+    assert parse_options({"states": ",".join(STATES)}, READ)["states"] == STATES
     with pytest.raises(OptionError, match=r"completed, failed, got: 'complete' \(did you mean `completed`\?\)"):
         parse_options({"states": "wait,complete"}, READ)
-
-
-def test_a_misspelt_choice_is_refused_with_the_nearest_one() -> None:
     with pytest.raises(OptionError, match=r"metrics.*, got: 'metric' \(did you mean `metrics`\?\)"):
         parse_options({"view": "metric"}, READ)
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_every_state_can_be_asked_for(state: str) -> None:
-    assert parse_options({"states": state}, READ)["states"] == (state,)
-
-
-@pytest.mark.parametrize("spell", [str.lower, str.upper, str], ids=["lower", "upper", "as documented"])
-def test_names_are_matched_without_regard_to_case(spell: Any) -> None:
-    options = parse_options({spell("chunkSize"): "7", spell("txnAppId"): "A", spell("txnVersion"): "1"}, WRITE)
-    assert (options["chunkSize"], options["txnAppId"], options["txnVersion"]) == (7, "A", 1)
+def test_names_are_matched_without_regard_to_case() -> None:
+    for spell in (str.lower, str.upper, str):
+        options = parse_options({spell("chunkSize"): "7", spell("txnAppId"): "A", spell("txnVersion"): "1"}, WRITE)
+        assert (options["chunkSize"], options["txnAppId"], options["txnVersion"]) == (7, "A", 1)
 
 
 @pytest.mark.parametrize(
     ("name", "near"),
-    [("que", "queue"), ("chunksise", "chunkSize"), ("removeOnCompleted", "removeOnComplete"), ("passwort", "password")],
+    [
+        ("que", "queue"),
+        ("chunksise", "chunkSize"),
+        ("removeOnCompleted", "removeOnComplete"),
+        ("zzz", ""),
+        ("viev", ""),
+    ],
 )
-def test_an_unknown_option_is_refused_with_the_nearest_one(name: str, near: str) -> None:
-    with pytest.raises(OptionError, match=rf"unknown option `{name}` \(did you mean `{near}`\?\)"):
+def test_an_unknown_option_is_refused_with_the_nearest_one_of_its_scope(name: str, near: str) -> None:
+    advice = rf" \(did you mean `{near}`\?\)" if near else ""
+    with pytest.raises(OptionError, match=f"^unknown option `{name}`{advice}"):
         parse_options({name: "x"}, WRITE)
-
-
-def test_an_option_without_a_similar_name_is_refused_without_a_suggestion() -> None:
-    with pytest.raises(OptionError, match=r"^unknown option `zzz`$"):
-        parse_options({"zzz": "x"}, WRITE)
 
 
 @pytest.mark.parametrize(
@@ -149,8 +129,12 @@ def test_an_option_without_a_similar_name_is_refused_without_a_suggestion() -> N
         ("states", WORK, "is for reads, not for a Worker"),
         *(
             (name, scope, f"is for writes, not for writes with mode={scope}")
-            for name in ("maxLength", "whenFull", "expireAfterMs", "onFinish")
-            for scope in (SCHEDULE, MANAGE)
+            for name, scope in (
+                ("maxLength", SCHEDULE),
+                ("whenFull", MANAGE),
+                ("onFinish", SCHEDULE),
+                ("expireAfterMs", MANAGE),
+            )
         ),
         *(
             ("shards", scope, rf".*with mode={scope}: give the name of one shard, such as mail\{{0\}}, as `queue`$")
@@ -167,9 +151,7 @@ def test_an_option_of_another_scope_is_refused(name: str, scope: str, message: s
     ("value", "rule"),
     [
         (False, False),
-        ("false", False),
         ("False", False),
-        (True, True),
         (" true ", True),
         (7, 7),
         ("7", 7),
@@ -190,51 +172,43 @@ def test_an_invalid_retention_rule_is_refused(value: Any) -> None:
         parse_options(as_texts({"remove_on_fail": value}), WORK)
 
 
-def test_numbers_and_flags_may_be_texts() -> None:
-    options = parse_options({"lock_ms": "1000", "promoter": "false", "limiter": '{"max": 3, "duration": 50}'}, WORK)
-    assert (options["lockMs"], options["promoter"], options["limiter"]) == (1000, False, Limiter(3, 50))
-
-
 @pytest.mark.parametrize("value", [True, 1.5, "soon", 299, "299"])
 def test_an_invalid_number_is_refused(value: Any) -> None:
     with pytest.raises(OptionError, match="expected `lock_ms` to be an integer >= 300, got: "):
         parse_options(as_texts({"lock_ms": value}), WORK)
 
 
-def test_a_limiter_may_have_a_field_for_groups() -> None:
+@pytest.mark.parametrize(
+    ("more", "kept"), [({"groupKey": "tenant"}, {"group_key": "tenant"}), ({"bounceBack": True}, {"bounce_back": True})]
+)
+def test_a_limiter_may_limit_groups_or_keep_jobs_waiting(more: dict[str, Any], kept: dict[str, Any]) -> None:
+    value = {"max": 3, "duration": 50} | more
+    limiter = parse_options(as_texts({"limiter": value}), WORK)["limiter"]
+    assert limiter == Limiter(3, 50, **kept)
+    assert limiter.given == value
+
+
+def test_a_limiter_excludes_others() -> None:
     value = {"max": 3, "duration": 50, "groupKey": "tenant"}
-    limiter = parse_options(as_texts({"limiter": value}), WORK)["limiter"]
-    assert limiter == Limiter(3, 50, "tenant")
-    assert limiter.given == value
-    group = {"by": "tenant", "concurrency": 1}
     with pytest.raises(OptionError, match="expected one of `group` and a `limiter` with `groupKey`"):
-        parse_options(as_texts({"limiter": value, "group": group}), WORK)
-
-
-def test_a_limiter_may_keep_jobs_waiting() -> None:
-    value = {"max": 3, "duration": 50, "bounceBack": True}
-    limiter = parse_options(as_texts({"limiter": value}), WORK)["limiter"]
-    assert limiter == Limiter(3, 50, bounce_back=True)
-    assert limiter.given == value
-    assert parse_options(as_texts({"limiter": value | {"bounceBack": False}}), WORK)["limiter"] == Limiter(3, 50)
+        parse_options(as_texts({"limiter": value, "group": {"by": "tenant", "concurrency": 1}}), WORK)
     with pytest.raises(OptionError, match="expected one of `groupKey` and `bounceBack` in `limiter`, got both"):
-        parse_options(as_texts({"limiter": value | {"groupKey": "tenant"}}), WORK)
+        parse_options(as_texts({"limiter": value | {"bounceBack": True}}), WORK)
 
 
-@pytest.mark.parametrize("name", ["bull-1", "bullmq"])
-def test_bounce_back_is_refused_where_jobs_always_wait(name: str) -> None:
-    options = parse_options({"limiter": '{"max": 3, "duration": 50, "bounceBack": true}'}, CLAIM)
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"groupKey": "tenant"}, r"expected no `groupKey` in `limiter`: .* use the argument `group`"),
+        ({"bounceBack": True}, r"expected no `bounceBack` in `limiter`: .* in `wait`; leave it out"),
+    ],
+)
+def test_a_limiter_is_refused_where_it_does_not_exist(more: dict[str, Any], said: str) -> None:
+    options = parse_options(as_texts({"limiter": {"max": 3, "duration": 50} | more}), CLAIM)
     DIALECTS["bull"].check_options(options)
-    with pytest.raises(DialectError, match=r"expected no `bounceBack` in `limiter`: .* in `wait`; leave it out"):
-        DIALECTS[name].check_options(options)
-
-
-@pytest.mark.parametrize("name", ["bull-1", "bullmq"])
-def test_a_limiter_of_groups_is_refused_where_it_does_not_exist(name: str) -> None:
-    options = parse_options({"limiter": '{"max": 3, "duration": 50, "groupKey": "tenant"}'}, CLAIM)
-    DIALECTS["bull"].check_options(options)
-    with pytest.raises(DialectError, match=r"expected no `groupKey` in `limiter`: .* use the argument `group`"):
-        DIALECTS[name].check_options(options)
+    for name in ("bull-1", "bullmq"):
+        with pytest.raises(DialectError, match=said):
+            DIALECTS[name].check_options(options)
 
 
 @pytest.mark.parametrize(
@@ -256,22 +230,21 @@ def test_an_invalid_limiter_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize("scope", [QUEUE, WORK])
-@pytest.mark.parametrize(
-    ("name", "near"), [("chunkSize", "chunk_size"), ("removeOnComplete", "remove_on_complete"), ("lockMs", "lock_ms")]
-)
-def test_python_accepts_only_the_snake_case_name_of_an_option(name: str, near: str, scope: str) -> None:
-    with pytest.raises(OptionError, match=rf"^unknown option `{name}` \(did you mean `{near}`\?\)$"):
-        parse_arguments({name: 1}, scope)
-    with pytest.raises(OptionError, match=f"expected `{near}` to be "):
-        parse_arguments({near: "bad"}, scope)
+def test_python_accepts_only_the_snake_case_name_of_an_option(scope: str) -> None:
+    with pytest.raises(OptionError, match=r"^unknown option `chunkSize` \(did you mean `chunk_size`\?\)$"):
+        parse_arguments({"chunkSize": 1}, scope)
+    with pytest.raises(OptionError, match="expected `chunk_size` to be "):
+        parse_arguments({"chunk_size": "bad"}, scope)
 
 
-@pytest.mark.parametrize("scope", sorted(PYTHON_SCOPES))
-def test_every_option_of_python_is_in_snake_case(scope: str) -> None:
-    names = [spelled(row.name, scope) for row in TABLE if scope in row.scopes]
-    assert names
-    assert all(re.fullmatch("[a-z_]+", name) for name in names)
+def test_option_names_are_unique_and_documented_and_those_of_python_in_snake_case() -> None:
+    names = [(row.name.lower(), scope) for row in TABLE for scope in row.scopes]
     assert len(set(names)) == len(names)
+    assert all(row.doc and row.scopes for row in TABLE)
+    assert not SPARK_OPTIONS & {name for name, _ in names}
+    python = [spelled(row.name, scope) for row in TABLE for scope in row.scopes if scope in PYTHON_SCOPES]
+    assert python
+    assert all(re.fullmatch("[a-z_]+", name) for name in python)
 
 
 def test_arguments_become_options_of_a_data_source() -> None:
@@ -284,17 +257,10 @@ def test_arguments_become_options_of_a_data_source() -> None:
     assert parse_arguments(arguments, WORK).redis == {"client_name": "me"}
 
 
-def test_the_nearest_option_is_one_of_the_same_scope() -> None:
-    with pytest.raises(OptionError) as error:
-        parse_options({"viev": "x"}, WRITE)
-    assert "`view`" not in str(error.value)
-
-
-@pytest.mark.parametrize("name", [*sorted(SPARK_OPTIONS), "checkpointLocation"])
-@pytest.mark.parametrize("scope", [WRITE, READ])
-def test_options_that_spark_adds_are_ignored(name: str, scope: str) -> None:
-    options = parse_options({name: "x", "queue": "q"}, scope)
-    assert options.given == {"queue"}
+def test_options_that_spark_adds_are_ignored() -> None:
+    added = dict.fromkeys((*SPARK_OPTIONS, "checkpointLocation"), "x")
+    for scope in (WRITE, READ):
+        assert parse_options({**added, "queue": "q"}, scope).given == {"queue"}
 
 
 @pytest.mark.parametrize(
@@ -304,9 +270,9 @@ def test_options_that_spark_adds_are_ignored(name: str, scope: str) -> None:
         ({"txnVersion": "1"}, "got no `txnAppId`"),
         ({"delay": "1", "runAt": "1"}, "expected one of `delay` and `runAt`, got both"),
         ({"url": "redis://a", "host": "b"}, "expected one of `url` and `host`/`port`, got both"),
-        ({"url": "redis://a", "port": "1"}, "expected one of `url` and `host`/`port`, got both"),
         ({"url": "http://a"}, r"redis://, rediss://, unix://, .* or rediss.*://, got: 'http://a'"),
         ({"url": "localhost"}, r"redis://, rediss://, unix://, .* or rediss.*://, got: 'localhost'"),
+        ({"url": "redis://:one/two@localhost:6379"}, "percent-encode"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(raw: dict[str, str], message: str) -> None:
@@ -319,19 +285,19 @@ def test_settings_of_redis_py_pass_through() -> None:
     assert options.redis == {"socket_keepalive": "true", "client_name": "Me"}
 
 
-@pytest.mark.parametrize("name", ["redis.password", "redis.host", "redis.decode_responses"])
-def test_a_setting_with_an_option_of_its_own_does_not_pass_through(name: str) -> None:
-    with pytest.raises(OptionError, match=f"`{name}` cannot be passed to redis-py"):
-        parse_options({name: SECRET}, WRITE)
+def test_a_setting_with_an_option_of_its_own_does_not_pass_through() -> None:
+    for name in ("redis.password", "redis.host", "redis.decode_responses"):
+        with pytest.raises(OptionError, match=f"`{name}` cannot be passed to redis-py"):
+            parse_options({name: SECRET}, WRITE)
 
 
-@pytest.mark.parametrize("scope", [WRITE, READ])
-def test_missing_options_have_their_defaults(scope: str) -> None:
-    options = parse_options({}, scope)
-    for row in TABLE:
-        if scope in row.scopes:
-            assert options[row.name] == row.scope_defaults.get(scope, row.default)
-    assert options.given == frozenset()
+def test_missing_options_have_their_defaults() -> None:
+    for scope in (WRITE, READ):
+        options = parse_options({}, scope)
+        assert options.given == frozenset()
+        for row in TABLE:
+            if scope in row.scopes:
+                assert options[row.name] == row.scope_defaults.get(scope, row.default)
 
 
 @pytest.mark.parametrize(
@@ -354,11 +320,6 @@ def test_no_error_shows_a_secret(raw: dict[str, str]) -> None:
     assert SECRET not in str(error.value)
 
 
-def test_a_password_that_breaks_the_url_is_refused_with_advice() -> None:
-    with pytest.raises(OptionError, match="percent-encode"):
-        parse_options({"url": "redis://:one/two@localhost:6379"}, WRITE)
-
-
 def test_the_repr_of_options_contains_no_secret() -> None:
     raw = {"url": f"redis://me:{SECRET}@h", "password": SECRET, "queue": "mail", "redis.ssl_password": SECRET}
     options = parse_options(raw, WRITE)
@@ -366,14 +327,3 @@ def test_the_repr_of_options_contains_no_secret() -> None:
     again = pickle.loads(pickle.dumps(options))
     assert SECRET not in repr(again)
     assert (again["password"], again.redis) == (SECRET, {"ssl_password": SECRET})
-
-
-def test_option_names_are_unique_and_every_option_is_documented() -> None:
-    names = [(row.name.lower(), scope) for row in TABLE for scope in row.scopes]
-    assert len(set(names)) == len(names)
-    assert all(row.doc and row.scopes for row in TABLE)
-    assert not SPARK_OPTIONS & {name for name, _ in names}
-
-
-def test_scripts_of_writes_are_shorter_by_default_than_those_of_reads() -> None:
-    assert (parse_options({}, WRITE)["chunkSize"], parse_options({}, READ)["chunkSize"]) == (250, 500)

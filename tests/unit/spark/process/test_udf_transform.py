@@ -52,9 +52,9 @@ def too_few(number: Series[Any], _text: Series[Any]) -> Series[Any]:
     return number[1:]
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bullmq"])
-@pytest.mark.parametrize("longest", [4, 100])
-@pytest.mark.parametrize("chunk_size", [0, 4])
+@pytest.mark.parametrize(
+    ("protocol", "longest", "chunk_size"), [("bull-1", 4, 4), ("bullmq", 4, 0), ("bullmq", 100, 4)]
+)
 @pytest.mark.parametrize(
     ("function", "returns"),
     [
