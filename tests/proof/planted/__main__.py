@@ -1,0 +1,183 @@
+"""Errors of one line, planted in a copy of the package, one at a time: a test that covers what is altered
+must find it. `make mutants` prints which one does; MUTANTS_ARGS="receipt" selects by text. It ends with 1 if an error
+survived.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from tests.proof.planted.covering import Test, recorded, tests_of
+from tests.proof.planted.errors import ERRORS, PACKAGE, Planted
+
+ROOT: Final = PACKAGE.parent
+#: The recorded map of what each test runs.
+MAP: Final = ROOT / "artifacts" / "coverage"
+#: Time limits of the tests for an error, and of one test, s.
+LIMIT_S, TEST_LIMIT_S = 300, 100
+#: Exit statuses of pytest: all tests passed, some failed, none was run.
+PASSED, FAILED, NO_TESTS = 0, 1, 5
+
+
+@dataclass(frozen=True)
+class Search:
+    """How an error was searched for. found_by: the first test that failed; in_test: the first one of `make test`."""
+
+    error: Planted
+    tests: int
+    s: float
+    found_by: str | None
+    in_test: str | None
+
+    def __str__(self) -> str:
+        if self.found_by is None:
+            return f"SURVIVED  {self.s:4.0f} s  {self.error.error}: {self.tests} tests"
+        rest = "" if self.in_test == self.found_by else f"; make test: {self.in_test or 'SURVIVED'}"
+        return f"found     {self.s:4.0f} s  {self.error.error}: {self.found_by}{rest}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.proof.planted", description=__doc__)
+    parser.add_argument("text", nargs="*", help="only the errors with this text")
+    parser.add_argument("--record", action="store_true", help="record the map of what tests run anew")
+    args = parser.parse_args()
+    chosen = [one for one in ERRORS if " ".join(args.text) in f"{one.error} {one.file}"]
+    if args.record or not MAP.exists():
+        record()
+    tests = recorded(MAP)
+    with ExitStack() as stack:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for _ in range(2):
+            copies.put(stack.enter_context(copied()))
+
+        def searched(error: Planted) -> Search:
+            copy = copies.get()
+            try:
+                search = search_for(error, tests_of(error, tests), copy)
+            finally:
+                copies.put(copy)
+            print(search, flush=True)
+            return search
+
+        with ThreadPoolExecutor(2) as pool:
+            searches = [*pool.map(searched, chosen)]
+        finders = sorted({name for one in searches for name in (one.found_by, one.in_test) if name})
+        for name in failing_without_error(copies.get(), finders):
+            print(f"UNSURE: fails without an error, too: {name}")
+    print("\n".join(table(searches)))
+    survived = sum(one.found_by is None for one in searches)
+    raise SystemExit(f"{survived} of {len(searches)} planted errors survived" if survived else None)
+
+
+def record() -> None:
+    """Records what the tests run; those that fail count, too."""
+    shutil.rmtree(MAP, ignore_errors=True)
+    options = ("-n", "2", "--dist", "worksteal", "-p", "tests.proof.planted.coverage")
+    environment = os.environ | {"SPARK_BULL_TEST_COVERAGE": str(MAP)}
+    subprocess.run([sys.executable, "-m", "pytest", "-q", *options], cwd=ROOT, env=environment, check=False)
+
+
+@contextmanager
+def copied() -> Iterator[Path]:
+    """A copy of the checkout that shares its environments."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        for name in listed.stdout.decode().splitlines():
+            if (ROOT / name).is_file():
+                (copy / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, copy / name)
+        for shared in (".venv", "tests/node/node_modules"):
+            (copy / shared).symlink_to(ROOT / shared)
+        yield copy
+
+
+def search_for(error: Planted, tests: Sequence[Test], copy: Path) -> Search:
+    file = copy / PACKAGE.name / error.file
+    text = file.read_text("utf-8")
+    file.write_text(error.planted(text), "utf-8")
+    start = time.monotonic()
+    try:
+        found_by = in_test = first_failure(copy, [one.id for one in tests])
+        if any(one.is_rest for one in tests if one.id == found_by):
+            in_test = first_failure(copy, [one.id for one in tests if not one.is_rest])
+    finally:
+        file.write_text(text, "utf-8")
+    return Search(error, len(tests), time.monotonic() - start, found_by, in_test)
+
+
+def first_failure(copy: Path, ids: Sequence[str]) -> str | None:
+    """Runs tests up to the first failure, in this order; returns its id."""
+    status, output = run_tests(copy, ids, "-x") if ids else (PASSED, "")
+    # Parameters can differ from those that were recorded, such as times.
+    if missing := set(re.findall(r"^ERROR: not found: \S*?/copy/(.*)$", output, re.MULTILINE)):
+        return first_failure(copy, [one for one in ids if one not in missing])
+    if status in (PASSED, NO_TESTS, None):
+        return None
+    failed = failures(output, ids)
+    if status != FAILED or not failed:
+        raise SystemExit(f"expected pytest to run {len(ids)} tests, it ended with {status}:\n{output[-2000:]}")
+    return failed[0]
+
+
+def failing_without_error(copy: Path, ids: Sequence[str]) -> list[str]:
+    return failures(run_tests(copy, ids)[1], ids) if ids else []
+
+
+def failures(output: str, ids: Sequence[str]) -> list[str]:
+    """The tests, or modules, that have failed."""
+    lines = re.findall(r"^(?:FAILED|ERROR) (tests/.*)$", output, re.MULTILINE)
+    return [max((one for one in ids if line.startswith(one)), key=len, default=line.split(" - ")[0]) for line in lines]
+
+
+def run_tests(copy: Path, ids: Sequence[str], *options: str) -> tuple[int | None, str]:
+    """Runs tests; returns the exit status of pytest, None for those that took too long, and its output."""
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider"]
+    command += ["--timeout", str(TEST_LIMIT_S), *options, *ids]
+    process = subprocess.Popen(
+        command,
+        cwd=copy,
+        env=os.environ | {"PYTHONPATH": str(copy)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=LIMIT_S)
+        return process.returncode, output
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return None, process.communicate()[0]
+
+
+def table(searches: Sequence[Search]) -> list[str]:
+    """How many errors of each room were found."""
+    planted, found, in_test = (
+        Counter(one.error.room for one in searches if is_counted)
+        for is_counted in (lambda _: True, lambda one: one.found_by, lambda one: one.in_test)
+    )
+    lines = ["| planted in | errors | found by `make test-all` | by `make test` |", "|---|---|---|---|"]
+    for room in planted:
+        lines.append(f"| `{room}` | {planted[room]} | {found[room]} | {in_test[room]} |")
+    return [*lines, f"| all | {planted.total()} | {found.total()} | {in_test.total()} |"]
+
+
+if __name__ == "__main__":
+    main()

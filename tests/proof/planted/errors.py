@@ -1,0 +1,43 @@
+"""The planted errors: those of errors.txt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+PACKAGE: Final = Path(__file__).parents[3] / "spark_bull"
+
+
+@dataclass(frozen=True)
+class Planted:
+    """error: what is wrong. file: below spark_bull/. text: stands in it once; instead: the error."""
+
+    error: str
+    file: str
+    text: str
+    instead: str
+
+    @property
+    def room(self) -> str:
+        """The room of the file, and for scripts those of which dialect."""
+        if self.file.startswith("lua/bull/bull1/"):
+            return "lua, Bull 1"
+        for folder, dialect in (("lua/bull/", "Bull"), ("lua/bullmq/", "BullMQ"), ("lua/", "all dialects")):
+            if self.file.startswith(folder):
+                return f"lua, {dialect}"
+        return self.file.partition("/")[0].removesuffix(".py")
+
+    def planted(self, whole: str) -> str:
+        assert whole.count(self.text) == 1, f"expected {self.text!r} once in {self.file}, for `{self.error}`"
+        return whole.replace(self.text, self.instead)
+
+
+def _error(paragraph: str) -> Planted:
+    error, file, *lines = paragraph.splitlines()
+    text, instead = ("\n".join(line[2:] for line in lines if line.startswith(f"{sign} ")) for sign in "-+")
+    return Planted(error, file, text, instead)
+
+
+_PARAGRAPHS: Final = (Path(__file__).parent / "errors.txt").read_text("utf-8").strip().split("\n\n")
+ERRORS: Final = [_error(one) for one in _PARAGRAPHS[1:] if not one.startswith("# ")]
