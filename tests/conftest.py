@@ -13,9 +13,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,11 +33,14 @@ from tests.support.fork_server import VARIABLE, fork_server
 from tests.support.jvm import DRIVER_OPTIONS, LAUNCHER_OPTIONS
 from tests.support.node_peer import GRACE_S, NodePeer
 from tests.support.node_process import NodeProcess
-from tests.support.peers import NODE_DIRECTORY
+from tests.support.peers import NODE_DIRECTORY, Peer
 from tests.support.ports import own_ports
 from tests.support.redis_cluster import KINDS, RedisCluster, Sentinels, sentinels
 from tests.support.wait import wait_until
 from tools.build_zip import build
+
+if TYPE_CHECKING:
+    from tests.support.steps import Steps
 
 NODE_MAJOR = 18
 #: Half an hour, and more than a test of job schedulers takes on a busy machine, in s.
@@ -285,6 +289,17 @@ def node(
             return peers.enter_context(NodePeer(alias, where, prefix, process=process))
 
         yield start
+
+
+@pytest.fixture
+def steps(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str) -> Iterator[Steps]:
+    """Node and we under two prefixes."""
+    from tests.support.steps import Steps
+
+    prefixes = (f"{prefix}-left", f"{prefix}-ours")
+    nodes = (node(peer.alias, prefix=prefixes[0]), node(peer.alias, prefix=prefixes[1]))
+    with closing(Steps(peer, nodes, prefixes, client, redis_url)) as steps:
+        yield steps
 
 
 @cache

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
-from redis import Redis
 
 from spark_bull.dialects.parents import ON_FAILURE
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.flow_pair import FlowPair, shown
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 from tests.support.sink import Sink
+from tests.support.steps import Steps
+from tests.support.two_sides import Answers
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]
 
-each_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
 ROWS = StructType().add("$behaviour", StringType())
 
 pytestmark = pytest.mark.interop
@@ -52,41 +50,29 @@ def sink(redis_url: str, prefix: str, behaviours: list[str], **options: str) -> 
     return sink
 
 
-@pytest.fixture
-def pair(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: str) -> Iterator[FlowPair]:
-    prefixes = (f"{prefix}-left", f"{prefix}-ours")
-    nodes = (node(peer.alias, prefix=prefixes[0]), node(peer.alias, prefix=prefixes[1]))
-    with closing(FlowPair(peer, nodes, prefixes, client, redis_url)) as pair:
-        yield pair
-
-
-@each_bullmq
+@each_peer_of("bullmq")
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_a_batch_is_stored_as_a_flow_of_node(pair: FlowPair, delivery: str) -> None:
+def test_a_batch_is_stored_as_a_flow_of_node(steps: Steps, delivery: str) -> None:
+    callback = {"name": "sum", "data": {"n": 99}, "opts": {"priority": 3, "attempts": 2}}
+    on_finish = json.dumps({"queue": "other", **callback})
+    schema = StructType().add("n", IntegerType()).add("jobId", StringType())
+    given = {"url": steps.url, "prefix": steps.prefixes[1], "queue": "main", "name": "x", "chunkSize": "2"}
+    given |= {"delivery": delivery, "onFinish": on_finish, "jobColumns": "jobId", "bullmqVersion": steps.version}
     for policy, option in ON_FAILURE.items():
-        callback = {"name": "sum", "data": {"n": 99}, "opts": {"priority": 3, "attempts": 2}}
+        opts = {option: True} if option else {}
         children = [
-            {
-                "queueName": "a",
-                "name": "x",
-                "data": {"n": n},
-                "opts": {"jobId": f"job-{n}", **({option: True} if option else {})},
-            }
+            {"queueName": "main", "name": "x", "data": {"n": n}, "opts": {"jobId": f"job-{n}", **opts}}
             for n in range(5)
         ]
-        pair.nodes[0].call("flow", flow={"queueName": "b", **callback, "children": children})
-        options = {"url": pair.url, "prefix": pair.prefixes[1], "queue": "a", "name": "x", "chunkSize": "2"}
-        on_finish = json.dumps({"queue": "b", **callback})
-        options |= {"delivery": delivery, "onFinish": on_finish, "onFailure": policy, "jobColumns": "jobId"}
-        schema = StructType().add("n", IntegerType()).add("jobId", StringType())
-        write = Sink({**options, "bullmqVersion": pair.version}, schema)
+        steps.begin()
+        steps.node("flow", flow={"queueName": "other", **callback, "children": children})
+        write = Sink({**given, "onFailure": policy}, schema)
         write.task([{"n": n, "jobId": f"job-{n}"} for n in range(5)])
         write.commit()
-        assert not (found := pair.differences()), shown(found)
-        pair.renew()
+        assert steps.differences(Answers()) == []
 
 
-@each_bullmq
+@each_peer_of("bullmq")
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 def test_node_processes_the_jobs_of_a_batch(
     theirs: NodePeer, queues: list[BullQueue], redis_url: str, prefix: str, delivery: str
@@ -105,7 +91,7 @@ def test_node_processes_the_jobs_of_a_batch(
     assert read == [list(range(7)), ["scripted failure 1"]]
 
 
-@each_bullmq
+@each_peer_of("bullmq")
 def test_node_processes_the_callback(theirs: NodePeer, queues: list[BullQueue], redis_url: str, prefix: str) -> None:
     jobs, report = queues
     theirs.call("process", queue="report")
@@ -117,7 +103,7 @@ def test_node_processes_the_callback(theirs: NodePeer, queues: list[BullQueue], 
     assert (job.returnvalue, sorted(values.values())) == (7, list(range(5)))
 
 
-@each_bullmq
+@each_peer_of("bullmq")
 def test_node_fails_the_callback_of_a_failed_job(
     theirs: NodePeer, queues: list[BullQueue], redis_url: str, prefix: str
 ) -> None:
@@ -128,7 +114,7 @@ def test_node_fails_the_callback_of_a_failed_job(
     wait_until(lambda: report.counts()["failed"] == 1, "the callback to fail")
 
 
-@each_bullmq
+@each_peer_of("bullmq")
 def test_node_can_remove_a_callback_before_all_jobs_are_added(
     theirs: NodePeer, queues: list[BullQueue], redis_url: str, prefix: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the steps of tests/support/lives.py."""
+"""Hypothesis strategies for the steps of tests/support/steps.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.support.jobs import HOUR
-from tests.support.lives import QUEUES, Step, step
+from tests.support.steps import Step, step
+from tests.support.two_sides import QUEUES
 
 Steps = st.SearchStrategy[Step]
 
@@ -99,7 +100,7 @@ def steps_of(dialect: str) -> Steps:
         (4, _managed("promote", "delayed")),
         (2, _managed("remove", *STATES)),
         (3, _step("manage", verb=st.sampled_from(VERBS), state=st.sampled_from(STATES), job=FEW, queue=QUEUE)),
-        (2, _step("retry_completed", job=FEW, queue=QUEUE)),
+        (2, _managed("retry", "completed", args=st.just(["completed"]))),
         (4, _reported()),
         (4, _step("expire", job=FEW, queue=QUEUE)),
         (5, _step("rescue", queue=QUEUE)),
@@ -115,7 +116,10 @@ def steps_of(dialect: str) -> Steps:
         weighted += [(8, _deduplicated(dialect))]
     if dialect == "bullmq":
         weighted += [(5, _settings()), (8, _flow())]
-        weighted += [(3, _step(verb, job=FEW, queue=QUEUE)) for verb in ("leave_parent", "remove_children")]
+        weighted += [
+            (3, _managed("removeChildDependency", "child")),
+            (3, _managed("removeUnprocessedChildren", "parent")),
+        ]
     return st.sampled_from([one for weight, one in weighted for _ in range(weight)]).flatmap(lambda one: one)
 
 
@@ -138,8 +142,8 @@ def deduplicated_lives_of(draw: st.DrawFn, dialect: str) -> list[Step]:
     return draw(st.lists(steps, min_size=60, max_size=60))
 
 
-def _managed(verb: str, *states: str) -> Steps:
-    return _step("manage", verb=st.just(verb), state=st.sampled_from(states), job=FEW, queue=QUEUE)
+def _managed(verb: str, *states: str, **args: st.SearchStrategy[Any]) -> Steps:
+    return _step("manage", verb=st.just(verb), state=st.sampled_from(states), job=FEW, queue=QUEUE, **args)
 
 
 def _settings() -> Steps:

@@ -47,9 +47,11 @@ NEWEST = ("bull-1.1.3", "bull-4.16.5", "bullmq-6.7.0")
 
 
 def each_peer_of(*dialects: str) -> pytest.MarkDecorator:
+    """Runs a test with each `peer` of these dialects, or of major versions such as "bull-4"."""
+    majors = tuple(f"{one}." for one in dialects)
     peers = [
         pytest.param(peer, marks=() if peer.alias in NEWEST else pytest.mark.rest, id=peer.alias)
         for peer in PEERS
-        if peer.dialect in dialects
+        if peer.dialect in dialects or peer.alias.startswith(majors)
     ]
     return pytest.mark.parametrize("peer", peers)
