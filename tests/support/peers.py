@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,10 @@ class Peer:
 
     def __str__(self) -> str:
         return self.alias
+
+    def among(self, packages: Collection[str]) -> bool:
+        """Whether its dialect or its major version, such as "bull-4", is one of these."""
+        return self.dialect in packages or self.alias.partition(".")[0] in packages
 
     @property
     def custom_ids(self) -> bool:
@@ -46,12 +51,11 @@ PEERS = [
 NEWEST = ("bull-1.1.3", "bull-4.16.5", "bullmq-6.7.0")
 
 
-def each_peer_of(*dialects: str) -> pytest.MarkDecorator:
-    """Runs a test with each `peer` of these dialects, or of major versions such as "bull-4"."""
-    majors = tuple(f"{one}." for one in dialects)
+def each_peer_of(*packages: str) -> pytest.MarkDecorator:
+    """Runs a test with each `peer` of these dialects or major versions."""
     peers = [
         pytest.param(peer, marks=() if peer.alias in NEWEST else pytest.mark.rest, id=peer.alias)
         for peer in PEERS
-        if peer.dialect in dialects or peer.alias.startswith(majors)
+        if peer.among(packages)
     ]
     return pytest.mark.parametrize("peer", peers)
