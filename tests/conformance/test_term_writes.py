@@ -33,9 +33,13 @@ PRIORITIES = StructType().add("data", StringType()).add("priority", StringType()
 PLAIN = StructType().add("data", StringType())
 
 
-@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
+bull_1_and_bullmq = pytest.mark.parametrize("queue", ["bull-1", "bullmq"], indirect=True)
+
+
+@pytest.fixture
 def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=getattr(request, "param", "bullmq")) as queue:
         yield queue
 
 
@@ -61,6 +65,7 @@ def numbered(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"data": json.dumps({"n": n}), **row} for n, row in enumerate(rows)]
 
 
+@each_dialect
 def test_the_terms_of_a_row_are_stored_with_its_job(queue: BullQueue, options: dict[str, str]) -> None:
     rows = [{"expireAfterMs": 5_000}, {"expireAt": LATER}, {"delivery": "at-most-once"}, {"lockMs": 9_000}, {}]
     write({**options, "expireAfterMs": str(HOUR_MS)}, ROWS, numbered(rows))
@@ -70,55 +75,41 @@ def test_the_terms_of_a_row_are_stored_with_its_job(queue: BullQueue, options: d
     counters = [job.get("stc", job.get("stalledCounter")) for job in jobs]
     assert counters == [None, None, str(STALLED_PRESET), None, None]
     opts = [json.loads(job["opts"]) for job in jobs]
-    assert [(one.get("delivery"), one.get("lockMs")) for one in opts] == [
-        (None, None),
-        (None, None),
-        ("at-most-once", None),
-        (None, 9_000),
-        (None, None),
-    ]
+    assert [one.get("delivery") for one in opts] == [None, None, "at-most-once", None, None]
+    assert [one.get("lockMs") for one in opts] == [None, None, None, 9_000, None]
 
 
 def test_a_write_of_jobs_that_may_run_once_is_exactly_once(queue: BullQueue, options: dict[str, str]) -> None:
     write({**options, "delivery": "at-most-once"}, ROWS, numbered([{}, {"delivery": "at-least-once"}]))
-    assert [json.loads(stored(queue, job_id)["opts"]).get("delivery") for job_id in ("1", "2")] == [
-        "at-most-once",
-        None,
-    ]
+    kept = [json.loads(stored(queue, job_id)["opts"]).get("delivery") for job_id in ("1", "2")]
+    assert kept == ["at-most-once", None]
     assert [record.delivery for record in queue.writes()] == ["exactly-once"]
-
-
-def test_jobs_that_may_run_once_are_refused_if_tasks_add_them(options: dict[str, str]) -> None:
     with pytest.raises(OptionError, match="a repeated task would add a job of at-most-once twice"):
         Sink({**options, "delivery": "at-least-once"}, ROWS)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_options_that_no_job_can_have_are_refused_before_any_task(options: dict[str, str]) -> None:
+    for given, said in (
         ({"expireAfterMs": "5", "expireAt": "2035-01-01"}, "one of `expireAfterMs` and `expireAt`, got both"),
         ({"expireAfterMs": "5", "delay": "5"}, "`expireAfterMs` to end after `delay`"),
         ({"expireAfterMs": "5", "spreadMs": "5"}, "`expireAfterMs` to end after `delay`"),
         ({"delivery": "at-most-once", "attempts": "3"}, "`attempts` to be 1 with `delivery` at-most-once, got: 3"),
         ({"lockMs": "5"}, "`lockMs` to be an integer >= 300, got: '5'"),
         ({"priority": "hihg"}, "(did you mean `high`?)"),
-    ],
-)
-def test_options_that_no_job_can_have_are_refused_before_any_task(
-    options: dict[str, str], given: dict[str, str], said: str
-) -> None:
-    with pytest.raises(OptionError) as error:
-        Sink(options | given, PLAIN)
-    assert said in str(error.value)
+    ):
+        with pytest.raises(OptionError) as error:
+            Sink(options | given, PLAIN)
+        assert said in str(error.value)
 
 
 def test_a_wrong_term_is_an_error_of_its_row(queue: BullQueue, options: dict[str, str]) -> None:
     sink = Sink(options, ROWS)
-    with pytest.raises(
-        OptionError, match="partition 0, row 1: expected one of `expireAfterMs` and `expireAt`, got both"
-    ):
+    said = "partition 0, row 1: expected one of `expireAfterMs` and `expireAt`, got both"
+    with pytest.raises(OptionError, match=said):
         sink.task(numbered([{}, {"expireAfterMs": 5, "expireAt": LATER}]))
     sink.abort()
+    with pytest.raises(OptionError, match=r"row 1: expected `priority` to be .* got: 'urgent'"):
+        Sink(options, PRIORITIES).task(numbered([{"priority": "high"}, {"priority": "urgent"}]))
     assert not any(queue.counts().values())
 
 
@@ -137,27 +128,25 @@ def test_a_repeated_task_spreads_its_jobs_equally(
     assert all(0 <= delay < 60_000 for delay in delays)
 
 
+@bull_1_and_bullmq
 def test_priorities_by_name_have_queues_of_their_own_in_bull_1(
-    options: dict[str, str], redis_url: str, prefix: str
+    queue: BullQueue, options: dict[str, str], redis_url: str, prefix: str
 ) -> None:
     rows = numbered([{"priority": name} for name in ("high", None, "low", "high")])
-    write({**options, "priority": "critical"} if options["protocol"] != "bull-1" else options, PRIORITIES, rows)
-    found: dict[str, list[Any]] = {}
-    for name in ("critical", "high", "medium", "normal", "low"):
-        sub = f"q:prio:{name}"
-        if options["protocol"] == "bull-1":
-            with BullQueue(sub, url=redis_url, prefix=prefix, protocol="bull-1") as one:
-                found[name] = [(job.data["n"], job.opts.get("priority")) for job in one.page("wait")]
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=options["protocol"]) as main:
-        jobs = [main.job(str(number)) for number in range(1, 5)]
-    if options["protocol"] == "bull-1":
-        assert found["high"] == [(0, "high"), (3, "high")]
-        assert (found["normal"], found["low"]) == ([(1, "normal")], [(2, "low")])
-        assert jobs == [None] * 4
-    else:
+    write(options if queue.protocol == "bull-1" else {**options, "priority": "critical"}, PRIORITIES, rows)
+    jobs = [queue.job(str(number)) for number in range(1, 5)]
+    if queue.protocol == "bullmq":
         assert [job and job.priority for job in jobs] == [2, 1, 5, 2]
+        return
+    assert jobs == [None] * 4
+    found: dict[str, list[Any]] = {}
+    for name in ("high", "normal", "low"):
+        with BullQueue(f"q:prio:{name}", url=redis_url, prefix=prefix, protocol="bull-1") as one:
+            found[name] = [(job.data["n"], job.opts.get("priority")) for job in one.page("wait")]
+    assert found == {"high": [(0, "high"), (3, "high")], "normal": [(1, "normal")], "low": [(2, "low")]}
 
 
+@bull_1_and_bullmq
 @pytest.mark.parametrize(
     ("schema", "option"), [(PRIORITIES, {}), (PLAIN, {"priority": "high"})], ids=["column", "option"]
 )
@@ -171,8 +160,3 @@ def test_an_overwrite_of_several_queues_is_refused(
             write_steps(given, schema, True, is_stream=False)
     else:
         write_steps(given, schema, True, is_stream=False)
-
-
-def test_an_unknown_priority_is_an_error_of_its_row(options: dict[str, str]) -> None:
-    with pytest.raises(OptionError, match=r"row 1: expected `priority` to be .* got: 'urgent'"):
-        Sink(options, PRIORITIES).task(numbered([{"priority": "high"}, {"priority": "urgent"}]))
