@@ -33,9 +33,12 @@ from tests.support.worker import OurWorker
 FOREVER_MS = int(2000 * PATIENCE_S)
 
 
-@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
+
+
+@pytest.fixture
 def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=getattr(request, "param", "bullmq")) as queue:
         yield queue
 
 
@@ -63,6 +66,7 @@ def completed(queue: BullQueue, count: int) -> Callable[[], bool]:
     return lambda: queue.counts()["completed"] == count
 
 
+@each_dialect
 def test_a_half_of_a_chunk_that_ends_is_settled_before_the_other_half(
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,12 +150,17 @@ def test_a_chunk_is_processed_as_soon_as_it_is_large_enough(queue: BullQueue, ot
     assert sizes == [7]
 
 
-def test_a_chunk_that_stays_small_is_processed_after_the_wait(queue: BullQueue) -> None:
+def test_a_chunk_that_stays_small_is_processed_after_the_wait_or_at_a_stop(queue: BullQueue) -> None:
     sizes: list[int] = []
     add(queue, 2)
     with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=10, min_chunk=5, chunk_wait_ms=50):
         wait_until(completed(queue, 2), "the jobs")
     assert sizes == [2]
+    add(queue, 3)
+    with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=10, min_chunk=5, chunk_wait_ms=FOREVER_MS):
+        wait_until(lambda: queue.counts()["active"] == 3, "the slot to claim the jobs")
+    assert sizes == [2, 3]
+    assert queue.counts()["completed"] == 5
 
 
 def test_a_chunk_of_jobs_that_wait_is_processed_at_once_though_a_script_claims_fewer(queue: BullQueue) -> None:
@@ -172,6 +181,7 @@ def test_a_chunk_of_large_jobs_ends_with_the_first_job_beyond_its_size(queue: Bu
     assert sizes[0] == -(-(1 << 20) // 5_026)
 
 
+@each_dialect
 def test_a_large_chunk_is_returned_in_several_scripts_in_its_order(queue: BullQueue, client: Redis) -> None:
     jobs = 2 * SCRIPT_JOBS + 50
     add(queue, jobs + 3)
@@ -254,6 +264,7 @@ def test_a_job_that_is_claimed_again_before_its_outcome_was_rejected_stays_held(
     assert queue.counts()["active"] == 1
 
 
+@each_dialect
 def test_a_job_that_is_claimed_twice_for_a_chunk_is_in_it_once(queue: BullQueue, client: Redis) -> None:
     sizes: list[int] = []
     job_id = queue.add({"n": 0})
@@ -268,15 +279,7 @@ def test_a_job_that_is_claimed_twice_for_a_chunk_is_in_it_once(queue: BullQueue,
     assert (sum(sizes), worker.stats.completed, worker.stats.lost) == (5, 5, 0)
 
 
-def test_a_stop_ends_the_wait_for_a_chunk(queue: BullQueue) -> None:
-    sizes: list[int] = []
-    add(queue, 2)
-    with OurWorker(queue.handle, runner=sizes_into(sizes), chunk_size=10, min_chunk=5, chunk_wait_ms=FOREVER_MS):
-        wait_until(lambda: queue.counts()["active"] == 2, "the slot to claim the jobs")
-    assert sizes == [2]
-    assert queue.counts()["completed"] == 2
-
-
+@each_dialect
 def test_a_slot_that_processes_a_chunk_waits_for_no_queue(queue: BullQueue, other: BullQueue) -> None:
     """In Bull, a wait takes a job: it would stay active, without a lock, until the chunk is processed."""
     running, over = Event(), Event()

@@ -195,16 +195,10 @@ WRONG: list[tuple[dict[str, Any], dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("graph", "given", "message"), WRONG, ids=[message[:30] for _, _, message in WRONG])
-def test_wrong_graphs_are_refused_and_nothing_is_written(
-    bench: WorkBench, graph: dict[str, Any], given: dict[str, str], message: str
-) -> None:
-    with pytest.raises(OptionError, match=message):
-        write(bench, graph, **given)
-    assert not [key for key in bench.client.scan_iter(match=f"{bench.handle.keys.base}*") if b"spark:stage" not in key]
-
-
-def test_a_job_without_an_id_or_with_the_id_of_another_is_refused(bench: WorkBench) -> None:
+def test_wrong_graphs_are_refused_and_nothing_is_written(bench: WorkBench) -> None:
+    for graph, given, message in WRONG:
+        with pytest.raises(OptionError, match=message):
+            write(bench, graph, **given)
     rows = rows_of({"a": []})
     with pytest.raises(OptionError, match="expected each `jobId` once in a write with `dependsOn`, got two jobs 'a'"):
         graph_sink(options(bench), [*rows, *rows]).commit()
@@ -212,3 +206,4 @@ def test_a_job_without_an_id_or_with_the_id_of_another_is_refused(bench: WorkBen
         graph_sink(options(bench), [{**rows[0], "jobId": None}])
     with pytest.raises(DialectError):
         graph_sink(options(bench, protocol="bull"), rows)
+    assert not [key for key in bench.client.scan_iter(match=f"{bench.handle.keys.base}*") if b"spark:stage" not in key]

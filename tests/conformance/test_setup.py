@@ -19,8 +19,8 @@ from tests.support.worker import OurWorker
 
 JOBS = 6
 
-#: One job at a time in the main thread; several in threads; coroutines.
-each_way = pytest.mark.parametrize("way", ["one by one", "threads", "coroutines"])
+#: One job at a time in the main thread, and coroutines.
+each_way = pytest.mark.parametrize("way", ["one by one", "coroutines"])
 
 
 class Pool:
@@ -40,9 +40,9 @@ class AsyncPool(Pool):
         super().close()
 
 
-@pytest.fixture(params=["bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+@pytest.fixture
+def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         yield queue
 
 
@@ -107,9 +107,20 @@ class Recorded:
             yield pool
 
 
-@each_way
-@pytest.mark.parametrize("kind", ["value", "generator", "manager"])
-@pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    [
+        ("one by one", "value"),
+        ("one by one", "generator"),
+        ("one by one", "manager"),
+        ("threads", "generator"),
+        ("coroutines", "value"),
+        ("coroutines", "generator"),
+        ("coroutines", "coroutine"),
+        ("coroutines", "async_generator"),
+        ("coroutines", "async_manager"),
+    ],
+)
 def test_all_jobs_of_a_slot_share_a_state_that_is_closed_when_the_slot_ends(
     queue: BullQueue, way: str, kind: str
 ) -> None:
@@ -119,17 +130,6 @@ def test_all_jobs_of_a_slot_share_a_state_that_is_closed_when_the_slot_ends(
         completed(queue)
         (pool,) = recorded.made
         assert pool.steps == ["opened"]
-    assert sorted(pool.users) == sorted(ids)
-    assert pool.steps == ["opened", "closed"]
-
-
-@pytest.mark.parametrize("kind", ["coroutine", "async_generator", "async_manager"])
-def test_coroutine_functions_may_have_a_setup_in_their_event_loop(queue: BullQueue, kind: str) -> None:
-    recorded = Recorded()
-    ids = queue.add_many(NewJob({}) for _ in range(JOBS)).ids
-    with worker(queue, "coroutines", getattr(recorded, kind)):
-        completed(queue)
-    (pool,) = recorded.made
     assert sorted(pool.users) == sorted(ids)
     assert pool.steps == ["opened", "closed"]
 
@@ -282,11 +282,3 @@ def test_an_error_while_the_state_is_closed_is_logged(
     assert ours.stats is not None
     assert ours.stats.completed == 1
     assert "closing what `setup` returned failed (OSError: gone)" in caplog.text
-
-
-def test_without_setup_there_is_no_state(queue: BullQueue) -> None:
-    states: list[Any] = []
-    queue.add({})
-    with OurWorker(queue.handle, lambda job: states.append(job.state)):
-        completed(queue, 1)
-    assert states == [None]
