@@ -176,38 +176,34 @@ def test_a_write_of_flows_that_was_interrupted_is_finished_by_any_process(
     assert counts(queues)["pages"] == {"wait": 5}
 
 
+BAD_CHILDREN: list[tuple[list[dict[str, Any]], str]] = [
+    ([book(1), book(2, page(1), page(2, jobId="7"))], r"row 1, children\[1\]: expected `jobId` not to be an integer"),
+    ([book(1, page(1, word("x", data="{")))], r"row 0, children\[0\], children\[0\]: expected `data` to be JSON"),
+    (
+        [book(1, page(1, word("x", data=None)))],
+        r"row 0, children\[0\], children\[0\]: expected `data` to be JSON, got N",
+    ),
+    ([book(1, page(1, onFailure="explode"))], r"row 0, children\[0\]: expected `parent.onFailure` to be one of"),
+    ([book(1, page(1, jobId="x"), page(2, jobId="x"))], r"row 0, children\[1\]: .*no other job of the flow has"),
+    ([book(1, page(1, jobId="taken"))], r"row 0, children\[0\], column `parent`: expected a job without another"),
+    ([book(1, page(1, queue="a:b"))], "expected `queue` without ':'"),
+    ([book(1, page(1, queue="old"))], "expected queue old to speak bullmq"),
+]
+
+
 @each_delivery
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        (
-            [book(1), book(2, page(1), page(2, jobId="7"))],
-            r"row 1, children\[1\]: expected `jobId` not to be an integer",
-        ),
-        ([book(1, page(1, word("x", data="{")))], r"row 0, children\[0\], children\[0\]: expected `data` to be JSON"),
-        (
-            [book(1, page(1, word("x", data=None)))],
-            r"row 0, children\[0\], children\[0\]: expected `data` to be JSON, got N",
-        ),
-        ([book(1, page(1, onFailure="explode"))], r"row 0, children\[0\]: expected `parent.onFailure` to be one of"),
-        ([book(1, page(1, jobId="x"), page(2, jobId="x"))], r"row 0, children\[1\]: .*no other job of the flow has"),
-        ([book(1, page(1, jobId="taken"))], r"row 0, children\[0\], column `parent`: expected a job without another"),
-        ([book(1, page(1, queue="a:b"))], "expected `queue` without ':'"),
-        ([book(1, page(1, queue="old"))], "expected queue old to speak bullmq"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
 def test_bad_children_are_refused_before_anything_is_visible(
-    options: Any, queues: dict[str, BullQueue], client: Redis, prefix: str, delivery: str, rows: Any, said: str
+    options: Any, queues: dict[str, BullQueue], client: Redis, prefix: str, delivery: str
 ) -> None:
     queues["pages"].add({}, job_id="taken", parent={"queue": "words", "id": queues["words"].add({})})
     client.sadd(f"{prefix}:old:completed", "1")
     before = public(client, prefix)
-    sink = Sink(options(delivery=delivery), BOOKS)
-    with pytest.raises(SparkBullError, match=said):
-        sink.task(rows)
-    sink.abort()
-    assert public(client, prefix) == before
+    for rows, said in BAD_CHILDREN:
+        sink = Sink(options(delivery=delivery), BOOKS)
+        with pytest.raises(SparkBullError, match=said):
+            sink.task(rows)
+        sink.abort()
+        assert public(client, prefix) == before
 
 
 def test_a_flow_whose_child_has_another_parent_by_the_time_of_the_commit_is_not_added(
@@ -311,31 +307,23 @@ def test_a_repeated_task_adds_the_children_of_a_parent_and_of_a_callback_once(
     assert queues["books"].job(parent) is not None
 
 
-@pytest.mark.parametrize(
-    ("column", "said"),
-    [
+def test_a_column_of_a_wrong_type_is_refused(options: Any) -> None:
+    data = StructType().add("data", StringType())
+    for column, said in (
         (StringType(), "expected column `children` to be ARRAY<STRUCT<data"),
         (ArrayType(StructType().add("queue", StringType())), "column `children`: expected a field `data`"),
         (
-            ArrayType(StructType().add("data", StringType()).add("dta", StringType())),
+            ArrayType(StructType([*data.fields, StructField("dta", StringType())])),
             "`children`: unknown column `dta`",
         ),
         (ArrayType(StructType([*WORD.fields, StructField("children", StringType())])), "ARRAY<STRUCT<data"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_column_of_a_wrong_type_is_refused(options: Any, column: Any, said: str) -> None:
-    with pytest.raises(OptionError, match=said):
-        Sink(options(), StructType().add("data", StringType()).add("children", column))
-
-
-@pytest.mark.parametrize("dialect", ["bull-1", "bull"])
-@pytest.mark.parametrize("schema", [BOOKS, CHILDREN], ids=["children", "parent"])
-def test_bull_has_no_such_columns(options: Any, dialect: str, schema: StructType) -> None:
-    with pytest.raises(
-        DialectError, match=f"column `.*`: jobs of {dialect} have no children and no parents; leave it out"
     ):
-        Sink(options(protocol=dialect), schema)
+        with pytest.raises(OptionError, match=said):
+            Sink(options(), StructType([*data.fields, StructField("children", column)]))
+    for schema in (BOOKS, CHILDREN):
+        said = "column `.*`: jobs of bull have no children and no parents; leave it out"
+        with pytest.raises(DialectError, match=said):
+            Sink(options(protocol="bull"), schema)
 
 
 @each_delivery
@@ -353,29 +341,27 @@ def test_rows_with_a_parent_are_its_children(
 
 
 @each_delivery
-def test_a_row_whose_parent_is_missing_is_refused_before_anything_is_visible(
-    options: Any, queues: dict[str, BullQueue], delivery: str
-) -> None:
-    parent = int(queues["pages"].add({}))
-    sink = Sink(options(delivery=delivery, chunkSize="1"), CHILDREN)
-    rows = [{"data": "{}", "parent": {"queue": "pages", "id": parent + n}} for n in range(2)]
-    with pytest.raises(OptionError, match=r"row 1, column `parent`: expected the parent of the job to exist.*:pages:2"):
-        sink.task(rows)
-    assert counts(queues) == {"pages": {"wait": 1}}
-
-
-@each_delivery
-def test_a_row_whose_parent_depends_on_it_is_refused_before_anything_is_visible(
+def test_a_row_whose_parent_is_missing_or_depends_on_it_is_refused_before_anything_is_visible(
     options: Any, queues: dict[str, BullQueue], prefix: str, delivery: str
 ) -> None:
     queues["books"].add({}, job_id="top")
     parent = int(queues["pages"].add({}, parent={"queue": "books", "id": "top"}))
-    sink = Sink(options(delivery=delivery, chunkSize="1"), CHILDREN)
-    rows = [{"jobId": name, "data": "{}", "parent": {"queue": "pages", "id": parent}} for name in ("new", "top")]
-    message = f"row 1, column `parent`: expected a parent that does not depend on the job itself.*{prefix}:books:top"
-    with pytest.raises(OptionError, match=message):
-        sink.task(rows)
-    assert counts(queues) == {"books": {"wait": 1}, "pages": {"wait": 1}}
+    for names, ids, said in (
+        ([None, None], [parent, parent + 1], "expected the parent of the job to exist.*:pages:2"),
+        (
+            ["new", "top"],
+            [parent, parent],
+            f"expected a parent that does not depend on the job itself.*{prefix}:books:top",
+        ),
+    ):
+        sink = Sink(options(delivery=delivery, chunkSize="1"), CHILDREN)
+        rows = [
+            {"jobId": name, "data": "{}", "parent": {"queue": "pages", "id": job_id}}
+            for name, job_id in zip(names, ids, strict=True)
+        ]
+        with pytest.raises(OptionError, match=f"row 1, column `parent`: {said}"):
+            sink.task(rows)
+        assert counts(queues) == {"books": {"wait": 1}, "pages": {"wait": 1}}
 
 
 def test_a_parent_that_goes_before_the_commit_leaves_its_children_out(
