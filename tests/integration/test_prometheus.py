@@ -18,7 +18,7 @@ from tests.integration.test_metrics_server import queries_for_keda, serving
 from tests.support.finisher import Finisher
 from tests.support.prometheus import RULES, Prometheus, is_installed, prometheus
 from tests.support.wait import wait_until
-from tests.unit.prometheus.test_dashboard import queries
+from tests.unit.prometheus.test_metrics import queries
 
 TESTS = Path(__file__).parents[1] / "support" / "alerts.yml"
 

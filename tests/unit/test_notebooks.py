@@ -1,4 +1,4 @@
-"""The stored outputs of the notebooks: those of one whole run, with charts; tests/spark/test_notebooks.py runs them."""
+"""The notebooks: stored outputs of one whole run, with charts, which tests/spark/test_notebooks.py repeats; copies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from spark_bull.cli import main
 from tests.support.notebooks import NOTEBOOKS, PRINTED, missing_in
 
 ROOT = Path(__file__).parents[2]
@@ -52,3 +55,19 @@ def test_stored_outputs_have_no_errors_and_name_no_machine() -> None:
     assert [name for name, output in outputs if output["output_type"] == "error"] == []
     texts = [(name, output.get("text") or output["data"]["text/plain"]) for name, output in outputs]
     assert [(name, text) for name, lines in texts if TRACES.search(text := "".join(lines))] == []
+
+
+def test_the_notebooks_are_copied_to_a_new_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "a" / "b"
+    assert main(["notebooks", str(folder)]) == 0
+    assert capsys.readouterr().out.splitlines() == [str(folder / path.name) for path in NOTEBOOKS]
+    assert [(folder / path.name).read_bytes() for path in NOTEBOOKS] == [path.read_bytes() for path in NOTEBOOKS]
+
+
+def test_a_notebook_that_exists_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / NOTEBOOKS[-1].name
+    mine.write_text("mine")
+    assert main(["notebooks", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"spark-bull notebooks: {mine} exists: give a folder without it\n"
+    assert [path.name for path in tmp_path.iterdir()] == [mine.name]
+    assert mine.read_text() == "mine"

@@ -1,15 +1,21 @@
-"""The files by which hosts of repositories and tools of maintainers know the project."""
+"""The files by which hosts, maintainers and `make release` know the project, and the environments of `make matrix`."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from configparser import ConfigParser
+from datetime import date
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tools.matrix import ENVIRONMENTS, OLDEST, STEPS, UNTRIED
+from tools import matrix
+from tools.matrix import ENVIRONMENTS, OLDEST, STEPS, TESTED, UNTRIED, NotRun, oldest, row
+from tools.release import ReleaseError, check_version, notes_of, released
 
 ROOT = Path(__file__).parents[2]
 YAML = [".github/workflows/ci.yml", ".pre-commit-config.yaml"]
@@ -60,3 +66,116 @@ def test_classifiers_name_each_python_that_was_tried() -> None:
     declared.read(ROOT / "setup.cfg")
     named = re.findall(r"Python :: (3\.\d+)$", declared["metadata"]["classifiers"], re.MULTILINE)
     assert set(named) == {one.python for one in ENVIRONMENTS if one is not UNTRIED}
+
+
+CHANGELOG = """# Changelog
+
+## [Unreleased]
+
+To be released as 0.2.0.
+
+### Added
+
+- A verb.
+
+## [0.1.0] - 2026-01-02
+
+- The first one.
+"""
+
+
+def test_unreleased_changes_become_those_of_the_version() -> None:
+    text = released(CHANGELOG, "0.2.0", date(2026, 3, 4))
+    assert "## [Unreleased]\n\n## [0.2.0] - 2026-03-04\n\n### Added\n\n- A verb.\n\n## [0.1.0]" in text
+    assert notes_of(text, "## [0.2.0]") == "### Added\n\n- A verb."
+    assert notes_of(text, "## [Unreleased]") == ""
+
+
+def test_a_release_without_changes_is_refused() -> None:
+    with pytest.raises(ReleaseError, match="expected changes below"):
+        released(released(CHANGELOG, "0.2.0", date(2026, 3, 4)), "0.3.0", date(2026, 3, 5))
+
+
+@pytest.mark.parametrize("version", ["0.2", "v0.2.0", "next", "0.2.0-rc1"])
+def test_a_version_that_is_no_number_is_refused(version: str) -> None:
+    with pytest.raises(ReleaseError, match=r"expected a version such as 0.2.0"):
+        check_version(version, ["v0.1.0"])
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.0.9", "0.2.0rc1", "0.1.9"])
+def test_a_version_that_is_not_newer_than_all_tags_is_refused(version: str) -> None:
+    with pytest.raises(ReleaseError, match=r"expected a version after 0\.2\.0, which has a tag"):
+        check_version(version, ["v0.1.0", "v0.2.0", "v0.2.0rc1", "other"])
+
+
+def test_a_newer_version_is_accepted() -> None:
+    check_version("0.10.0", ["v0.9.0", "v0.10.0rc2"])
+    check_version("0.1.0", [])
+
+
+@pytest.mark.slow
+def test_a_dry_run_builds_checks_and_changes_nothing() -> None:
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    before = git("rev-parse", "HEAD"), git("tag"), git("status", "--porcelain")
+    done = subprocess.run(
+        [sys.executable, "tools/release.py", "99.0.0", "--dry-run"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == [
+        "dist/notes-99.0.0.md",
+        "dist/spark_bull-99.0.0-py3-none-any.whl",
+        "dist/spark_bull-99.0.0.tar.gz",
+    ]
+    assert (git("rev-parse", "HEAD"), git("tag"), git("status", "--porcelain")) == before
+
+
+def test_a_release_that_cannot_be_made_ends_with_one_line() -> None:
+    done = subprocess.run([sys.executable, "tools/release.py", "soon"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "expected a version such as 0.2.0 or 1.0.0rc1, got: soon\n"
+
+
+Has = Callable[..., None]
+
+
+@pytest.fixture
+def has(monkeypatch: pytest.MonkeyPatch) -> Iterator[Has]:
+    """Lets the machine have these versions of Python."""
+
+    def has(*versions: str) -> None:
+        def find(version: str) -> str:
+            if version not in versions:
+                raise NotRun(f"no Python {version} on this machine")
+            return f"python{version}"
+
+        monkeypatch.setattr(matrix, "find_python", find)
+        oldest.cache_clear()
+
+    yield has
+    oldest.cache_clear()
+
+
+def test_the_oldest_pyspark_runs_with_the_oldest_python_that_is_there(has: Has) -> None:
+    has("3.10", "3.11", "3.13")
+    assert oldest() == OLDEST
+    has("3.11", "3.13")
+    assert (oldest().pyspark, oldest().python, oldest().pandas) == (OLDEST.pyspark, "3.11", OLDEST.pandas)
+
+
+def test_without_a_python_that_it_supports_it_does_not_run(has: Has) -> None:
+    has("3.9", "3.14")
+    with pytest.raises(NotRun, match=r"no Python from 3\.10 to 3\.13 on this machine"):
+        oldest()
+
+
+def test_the_row_of_a_python_that_is_not_there_says_so(has: Has) -> None:
+    has("3.11")
+    cells = row(UNTRIED).strip("|").split("|")
+    assert [cell.strip() for cell in cells[:4]] == ["4.3", "3.14", "", "not run: no Python 3.14 on this machine"]
+    assert len(cells) == 3 + len(STEPS)
+
+
+def test_each_tested_version_has_an_environment() -> None:
+    assert set(TESTED) < {one.pyspark for one in ENVIRONMENTS}

@@ -1,14 +1,20 @@
-"""Sealed texts: round trips, and what does not open."""
+"""Where keys are, what is wrong with them, and the texts that they seal."""
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_bull.errors import OptionError
+from spark_bull.model.key_sources import KeySource, key_sources
+from spark_bull.payloads.key_ring import key_of
 from spark_bull.payloads.seal import NotOpened, seal, unseal
 
 KEY, OTHER, BOUND = b"k" * 32, b"o" * 32, b"spark_bull:data:bull:mail"
@@ -72,3 +78,73 @@ def test_what_does_not_open_says_why_and_shows_no_key(text: str, keys: dict[str,
     with pytest.raises(NotOpened, match=re.escape(why)) as found:
         unseal(text, keys, BOUND)
     assert not any(key.decode() in str(found.value) for key in keys.values())
+
+
+KEY = bytes(range(32))
+
+
+def test_keys_are_listed_with_commas_spaces_or_as_json() -> None:
+    expected = (KeySource("b", "file", "/run/secrets/mail"), KeySource("a", "env", "MAIL_SECRET"))
+    for text in (
+        "b=file:/run/secrets/mail,a=env:MAIL_SECRET",
+        " b=file:/run/secrets/mail, a=env:MAIL_SECRET",
+        '["b=file:/run/secrets/mail", "a=env:MAIL_SECRET"]',
+    ):
+        assert key_sources("encryptWith", text) == expected
+
+
+@pytest.mark.parametrize("text", [base64.b64encode(KEY).decode(), "a=" + KEY.hex(), "env:OWN_KEY", "a=file:"])
+def test_a_key_in_the_place_of_its_source_is_refused_without_showing_it(text: str) -> None:
+    with pytest.raises(OptionError, match="got something else, which is not shown; a key itself is no option") as found:
+        key_sources("encryptWith", text)
+    assert text not in str(found.value)
+
+
+@pytest.mark.parametrize(("text", "got"), [("", "none"), ("[]", "none"), ("a=env:X,a=env:Y", "a, a")])
+def test_ids_of_keys_differ(text: str, got: str) -> None:
+    with pytest.raises(OptionError, match=f"expected `encryptWith` to list keys with different ids, got: {got}"):
+        key_sources("encryptWith", text)
+
+
+@pytest.mark.parametrize("content", [KEY, KEY.hex().encode(), base64.b64encode(KEY), base64.b64encode(KEY) + b"\n"])
+def test_a_file_holds_a_key_as_bytes_in_hex_or_in_base64(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(content)
+    assert key_of(KeySource("a", "file", str(tmp_path / "key"))) == KEY
+
+
+def test_an_environment_variable_holds_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = KeySource("a", "env", "SPARK_BULL_TEST_KEY")
+    with pytest.raises(
+        OptionError, match=r"key 'a' in the environment variable \w+: .* no such variable.*or give them a file.*SECRET"
+    ):
+        key_of(source)
+    for key in (KEY, KEY[::-1]):
+        monkeypatch.setenv(source.where, key.hex())
+        assert key_of(source) == key
+
+
+def test_a_file_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    for second, key in enumerate((KEY, KEY[::-1])):
+        path.write_bytes(key)
+        os.utime(path, (second, second))
+        assert key_of(KeySource("a", "file", str(path))) == key
+
+
+@pytest.mark.parametrize(
+    ("content", "got"),
+    [
+        (base64.b64encode(KEY[:16]), "got 16 bytes"),
+        (KEY[:16].hex().encode(), "got 16 bytes"),
+        (b"secret word", "got 11 characters of something else"),
+        (b"", "got 0 bytes"),
+    ],
+)
+def test_a_file_of_another_length_is_refused_without_showing_it(content: bytes, got: str, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_bytes(content)
+    with pytest.raises(OptionError, match=f"key 'a' in the file {path}: expected 32 bytes.*{got}") as found:
+        key_of(KeySource("a", "file", str(path)))
+    assert not content or content.decode() not in str(found.value)
+    with pytest.raises(OptionError, match="got no readable file: No such file or directory"):
+        key_of(KeySource("a", "file", f"{path}2"))

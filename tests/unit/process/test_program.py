@@ -1,13 +1,17 @@
-"""The functions of a worker as a program, by their names."""
+"""The functions of a worker as a program: their names are found without running the module."""
 
 from __future__ import annotations
 
 import re
+import sys
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 from spark_bull.errors import OptionError
-from spark_bull.process.program import Functions
+from spark_bull.process.program import Functions, may_define
 
 
 @pytest.mark.parametrize(
@@ -22,3 +26,79 @@ from spark_bull.process.program import Functions
 def test_a_function_that_cannot_be_imported_is_refused(functions: Functions, said: str) -> None:
     with pytest.raises(OptionError, match=re.escape(said)):
         functions.imported()
+
+
+SOURCE = """
+import os.path, json as j
+from pyspark.sql.functions import udf
+raise RuntimeError("it runs")
+if True:
+    one = two = lambda: 1
+else:
+    async def three(): ...
+for four in []: pass
+with open("x") as (five, *six): pass
+try: seven: int = 1
+except OSError as eight: pass
+@udf("STRING")
+def nine(local):
+    global ten
+    def inner(): ...
+    ten = inner
+class Eleven:
+    def method(self): ...
+(twelve := 12)
+def thirteen[T](x): ...
+"""
+if sys.version_info < (3, 12):
+    SOURCE = SOURCE.replace("[T]", "")
+NAMES = ("os", "j", "udf", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "Eleven")
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleSpec:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "some_jobs.py").write_text(SOURCE)
+    found = find_spec("some_jobs")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", [*NAMES, "twelve", "thirteen"])
+def test_a_name_that_a_module_binds_is_found(spec: ModuleSpec, name: str) -> None:
+    assert may_define(spec, name)
+
+
+@pytest.mark.parametrize("name", ["", "nin", "json", "local", "inner", "method", "print", "self", "x", "Eleven.method"])
+def test_a_name_that_it_does_not_bind_is_not_found(spec: ModuleSpec, name: str) -> None:
+    assert not may_define(spec, name)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from os import *",
+        "globals()['send'] = print",
+        "import sys; sys.modules[__name__].send = print",
+        "def __getattr__(name): return print",
+        "exec('send = print')",
+    ],
+)
+def test_a_name_that_a_module_may_bind_when_it_runs_may_be_there(spec: ModuleSpec, line: str) -> None:
+    assert spec.origin is not None
+    Path(spec.origin).write_text(line)
+    assert may_define(spec, "send")
+
+
+def test_a_module_without_source_may_have_any_name() -> None:
+    for module in ("_json", "sys"):
+        spec = find_spec(module)
+        assert spec is not None
+        assert may_define(spec, "send")
+
+
+def test_a_package_has_the_names_of_its_own_module() -> None:
+    spec = find_spec("json")
+    assert spec is not None
+    assert may_define(spec, "loads")
+    assert not may_define(spec, "send")

@@ -1,4 +1,4 @@
-"""Settings of a connection: their sources, and that secrets are never shown."""
+"""Connections: sources of their settings, calls that fail, no secret is shown."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -20,7 +21,10 @@ from spark_bull.errors import ConnectionLost, OptionError
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import WRITE
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.store.call_start import CallStart, RepeatedKeys
 from spark_bull.store.connection import Connection
+from spark_bull.store.raw_replies import packed_command
+from spark_bull.store.scripts import load
 from spark_bull.store.settings import RedisSettings, resolved, settings_of
 from tests.support.passing_state import become_cluster
 from tests.support.ports import new_listener
@@ -312,3 +316,45 @@ def test_keys_without_a_hash_tag_are_an_error_in_python_and_in_the_command(
     assert said in capsys.readouterr().err
     assert BullQueue("mail", url=server.url, prefix="{bull}").add({}) == "1"
     assert main(["add", "{mail}", "{}", "--url", server.url]) == 0
+
+
+NAME = "queues/forget"
+KEYS = {"registry": "réf"}
+
+
+def connection(url: str) -> Connection:
+    return Connection(RedisSettings(url))
+
+
+@pytest.mark.parametrize("args", [(), ("",), ("é", b"\r\n*1\r\n", 7, 1.5)])
+def test_repeated_keys_are_sent_as_other_ones(args: tuple[Any, ...]) -> None:
+    script, keys = load(NAME), RepeatedKeys(KEYS)
+    command = CallStart(script, KEYS).with_args(args)
+    assert isinstance(command, tuple)
+    for _ in range(2):
+        assert keys.start_of(script).with_args(args) == packed_command(command)
+
+
+def test_repeated_keys_are_bound_for_each_script() -> None:
+    keys = RepeatedKeys({"registry": "r", "active": "a"})
+    assert [keys.start_of(load(name)).keys for name in (NAME, "read/unlocked", NAME)] == [["r"], ["a"], ["r"]]
+
+
+def test_a_script_with_repeated_keys_is_sent_again_to_a_server_that_does_not_know_it(
+    own_redis: Callable[..., EmbeddedRedis],
+) -> None:
+    server, keys = connection(own_redis().url), RepeatedKeys({"registry": "r"})
+    server.call("ZADD", "r", 1, "a", 1, "b", 1, "c")
+    removed = []
+    for name in ("a", "b", "c"):
+        removed.append(server.script(NAME, keys, {"entries": [name, 1]}))
+        server.call("SCRIPT", "FLUSH")
+    assert removed == [1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", [dict, RepeatedKeys])
+def test_a_key_that_cannot_be_encoded_is_an_error_of_ours(
+    kind: Callable[[dict[str, str]], dict[str, str]], own_redis: Callable[..., EmbeddedRedis]
+) -> None:
+    with pytest.raises(OptionError, match="UTF-8"):
+        connection(own_redis().url).script(NAME, kind({"registry": "\ud800"}), {"entries": []})

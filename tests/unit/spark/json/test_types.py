@@ -1,4 +1,4 @@
-"""The types of payloads and results: a type is read by all that reads values, or refused before anything runs."""
+"""Types of payloads and results: inferred from JSON, read by all that reads values, or refused before anything runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -20,17 +21,21 @@ from pyspark.sql.types import (
     StringType,
     StructType,
     VarcharType,
+    VariantType,
     VariantVal,
     YearMonthIntervalType,
 )
 
 from spark_bull.errors import OptionError
 from spark_bull.spark.call.call import call_plan
-from spark_bull.spark.json.ddl import _TYPES, parse_type
+from spark_bull.spark.json.ddl import _TYPES, ddl_of, parse_type
+from spark_bull.spark.json.json_schema import inferred
+from spark_bull.spark.json.json_text import to_json
 from spark_bull.spark.json.json_values import check_type, payload_array, values_of
+from spark_bull.spark.json.payload_check import payload_check
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.process.udf_runner import schema_of_payload
-from spark_bull.spark.schemas import columns_of
+from spark_bull.spark.schemas import columns_of, schema_of
 
 NOON = dt.datetime(2026, 3, 28, 12)
 UTC = dt.timezone.utc
@@ -98,3 +103,124 @@ def test_all_that_reads_values_refuses_other_types(kind: DataType) -> None:
     ):
         with pytest.raises(OptionError, match="to be of types that JSON has values of"):
             refuse()
+
+
+VARIANT = to_arrow_type(VariantType())
+
+
+@pytest.mark.parametrize(
+    ("values", "ddl"),
+    [
+        ([{"to": "ada", "n": 1}, {"n": 2.5, "ok": True}], "STRUCT<`to`: STRING, `n`: DOUBLE, `ok`: BOOLEAN>"),
+        ([{"a": {"b": [1, None]}}, {"a": None}], "STRUCT<`a`: STRUCT<`b`: ARRAY<BIGINT>>>"),
+        ([{"a": 1}, {"a": "x"}], "STRUCT<`a`: STRING>"),
+        ([{"a": []}, {"b`c": {}}], "STRUCT<`a`: ARRAY<STRING>, `b``c`: STRING>"),
+        ([{"a": None}], "STRUCT<`a`: STRING>"),
+        ([1, 2**63], "DOUBLE"),
+        ([[1], {"a": 1}], "STRING"),
+        ([True], "BOOLEAN"),
+    ],
+)
+def test_the_type_of_values_is_inferred(values: list[Any], ddl: str) -> None:
+    assert inferred(json.dumps(value) for value in values) == ddl
+
+
+def test_nothing_is_inferred_from_texts_that_are_not_json() -> None:
+    assert inferred([b"{", b"nope"]) is None
+    assert inferred([b"{", b"1"]) == "BIGINT"
+
+
+@pytest.mark.parametrize(
+    ("text", "ddl"),
+    [
+        ("to STRING, n INT", "STRUCT<to STRING, n INT>"),
+        (" MAP<STRING, INT> ", "MAP<STRING, INT>"),
+        ("struct<a: INT>", "struct<a: INT>"),
+        ("double", "double"),
+        ("VARIANT", "VARIANT"),
+        ("DECIMAL(10, 2)", "DECIMAL(10, 2)"),
+        ("n INT", "STRUCT<n INT>"),
+        ("DECIMAL", "DECIMAL"),
+        ("Dec", "Dec"),
+        ("NUMERIC(3)", "NUMERIC(3)"),
+        ("numeric (4, 2)", "numeric (4, 2)"),
+        ("TIMESTAMP_NTZ", "TIMESTAMP_NTZ"),
+        ("ARRAY <INT>", "ARRAY <INT>"),
+        ("decimal INT", "STRUCT<decimal INT>"),
+        ("map MAP<STRING, INT>", "STRUCT<map MAP<STRING, INT>>"),
+    ],
+)
+def test_columns_are_a_struct_and_a_type_is_itself(text: str, ddl: str) -> None:
+    assert ddl_of("payloadSchema", text) == ddl
+
+
+@pytest.mark.parametrize("text", ["VARCHAR(3)", "n CHAR (3)", "n ARRAY<STRUCT<c: character(2)>>"])
+def test_texts_with_a_length_are_refused_in_reads_and_writes(text: str) -> None:
+    read = {"queue": "q", "payloadSchema": text}
+    for parse in (lambda: schema_of(read, lambda *_: ""), lambda: payload_check(text)):
+        with pytest.raises(OptionError, match="expected `payloadSchema` to have STRING instead of"):
+            parse()
+    named = "`char(3)` INT COMMENT 'once a varchar(3)', char STRING"
+    assert ddl_of("payloadSchema", named) == f"STRUCT<{named}>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "read"),
+    [
+        (pa.string(), "a", "a"),
+        (pa.string(), {"ü": [1]}, '{"ü":[1]}'),
+        (pa.bool_(), True, True),
+        (pa.bool_(), 1, None),
+        (pa.int32(), 2**31 - 1, 2**31 - 1),
+        (pa.int32(), 2**31, None),
+        (pa.int64(), True, None),
+        (pa.int64(), 1.5, None),
+        (pa.float64(), 1, 1.0),
+        (pa.float64(), 10**308 * 10, None),
+        (pa.float64(), "1", None),
+        (pa.decimal128(10, 2), 1.25, Decimal("1.25")),
+        (pa.decimal128(10, 2), 10**12, None),
+        (pa.date32(), "2024-05-06T07:08:09Z", dt.date(2024, 5, 6)),
+        (pa.date32(), 7, None),
+        (pa.timestamp("us", "UTC"), 1000, dt.datetime(1970, 1, 1, 0, 0, 1, tzinfo=dt.timezone.utc)),
+        (pa.timestamp("us", "UTC"), "soon", None),
+        (pa.binary(), "YQ==", b"a"),
+        (pa.binary(), 5, None),
+        (pa.list_(pa.int64()), [1, "x", None], [1, None, None]),
+        (pa.list_(pa.int64()), {"a": 1}, None),
+        (pa.map_(pa.string(), pa.int64()), {"a": 1, "b": "x"}, [("a", 1), ("b", None)]),
+        (pa.struct([("a", pa.int64()), ("b", pa.string())]), {"a": "x", "b": 1, "c": 2}, {"a": None, "b": "1"}),
+        (pa.struct([("a", pa.int64())]), [1], None),
+    ],
+)
+def test_a_value_of_another_type_is_null(kind: pa.DataType, value: Any, read: Any) -> None:
+    assert values_of([json.dumps(value).encode(), b"null", None, b"{", b"\xff"], kind).to_pylist() == [
+        read,
+        *[None] * 4,
+    ]
+
+
+@pytest.mark.parametrize("kind", [VARIANT, pa.string(), pa.list_(pa.string()), pa.list_(VARIANT)])
+def test_json_that_is_nested_too_deeply_is_null_beside_other_jobs(kind: pa.DataType) -> None:
+    """The deepest JSON that Python can parse depends on what calls it."""
+    depths = [*range(900, 1100, 3), 200_000]
+    deep = [b"[" * levels + text + b"]" * levels for levels in depths for text in (b"1", b'"\\ud800"')]
+    *nested, shallow = values_of([*deep, b"[[[1]]]"], kind).to_pylist()
+    assert nested[-1] is None
+    assert shallow is not None
+
+
+def test_json_that_is_larger_than_a_variant_is_null_beside_other_jobs() -> None:
+    large = json.dumps("x" * 2**24).encode()
+    read = values_of([large, b"1"], VARIANT).to_pylist()
+    assert [one is None for one in read] == [True, False]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.map_(pa.string(), pa.string()), VARIANT])
+def test_unpaired_surrogates_are_replaced(kind: pa.DataType) -> None:
+    raws = [b'{"a\\ud800":"\\udfffb"}', b'{"c":"d"}']
+    texts = to_json(values_of(raws, kind), pa.field("data", kind), ignore_nulls=False).to_pylist()
+    values = [json.loads(text) for text in texts]
+    if kind == pa.string():
+        values = [json.loads(value) for value in values]
+    assert values == [{"a\N{REPLACEMENT CHARACTER}": "\N{REPLACEMENT CHARACTER}b"}, {"c": "d"}]

@@ -1,20 +1,38 @@
-"""Spark starts the Python of the program, or the one that is named, which must have the required packages."""
+"""The versions of PySpark, the Python that Spark starts, and what tasks do with its process."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import venv
+from collections.abc import Callable
+from configparser import ConfigParser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pyspark
 import pytest
 from pyspark import SparkContext
 
 from spark_bull.errors import SparkBullError
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import SETTLE
+from spark_bull.queue.core.walk import Slice
+from spark_bull.spark.collect.stream import ResultReader, Results
+from spark_bull.spark.dispatch.task import write_task
+from spark_bull.spark.dispatch.write_plan import WritePlan
+from spark_bull.spark.inspect.source import BatchReader, OpenSlice
+from spark_bull.spark.platform import python_worker
+from spark_bull.spark.platform.capabilities import CAPABILITIES
+from spark_bull.spark.platform.pyspark_version import MIN_PYSPARK, check_pyspark
 from spark_bull.spark.platform.python_check import VARIABLE, ensure_python
+from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.query_start import LATE, start_query
+from spark_bull.spark.process.claim_stream import ClaimReader, Claims
+from spark_bull.spark.process.settle.plan import SettlePlan
+from spark_bull.spark.process.settle.task import settle_task
 from tests.unit.spark.platform.test_query_start import Query
 
 
@@ -103,3 +121,93 @@ def test_a_query_is_not_restarted_when_its_python_lacks_packages(
     with pytest.raises(SparkBullError, match="lacks msgpack"):
         start_query(start)
     assert len(started) == 1
+
+
+class Frozen(Exception):
+    """Ends a task at the point at which it excludes objects."""
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        lambda: next(BatchReader.__new__(BatchReader).read(OpenSlice(Slice()))),
+        lambda: next(ResultReader.__new__(ResultReader).read(Results("q", "reader", 0, 1))),
+        lambda: next(ClaimReader.__new__(ClaimReader).read(Claims("reader", 0, 1))),
+        lambda: settle_task(SettlePlan(parse_options({}, SETTLE), columns={}, is_text=False), iter(())),
+        lambda: write_task(cast(WritePlan, None), iter(())),
+    ],
+    ids=["inspect", "collect", "claim", "settle", "dispatch"],
+)
+def test_a_task_excludes_loaded_modules_from_the_collection_of_garbage(
+    monkeypatch: pytest.MonkeyPatch, task: Callable[[], Any]
+) -> None:
+    def freeze() -> None:
+        raise Frozen
+
+    monkeypatch.setattr(python_worker, "gc", SimpleNamespace(freeze=freeze, get_objects=lambda: range(1_000_000)))
+    with pytest.raises(Frozen):
+        task()
+
+
+def test_a_task_excludes_what_the_one_before_has_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    collected: list[object] = []
+    freezes: list[int] = []
+
+    def freeze() -> None:
+        freezes.append(len(collected))
+        collected.clear()
+
+    monkeypatch.setattr(python_worker, "gc", SimpleNamespace(freeze=freeze, get_objects=lambda: collected))
+    for loaded in (60_000, 30_000, 10, 10, 10):
+        collected.extend(range(loaded))
+        begin_task()
+    assert freezes == [60_000, 30_000]
+
+
+ROOT = Path(__file__).parents[4]
+OLD = "import pyspark; pyspark.__version__ = '3.5.9'; "
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", OLD + code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("version", ["3.3.0", "3.5.9", "3.10.0", "3.5.0.dev3"])
+def test_an_old_version_is_refused_with_both_versions(version: str) -> None:
+    with pytest.raises(SparkBullError, match=rf"expected PySpark 4\.0 or newer, got: {version}; "):
+        check_pyspark(version)
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "4.1.0.dev1", "4.10.0", "5.0.0", "unknown"])
+def test_a_new_version_is_accepted(version: str) -> None:
+    check_pyspark(version)
+
+
+def test_the_declared_requirement_is_the_minimum_version() -> None:
+    declared = ConfigParser()
+    declared.read(ROOT / "setup.cfg")
+    assert f"pyspark>={'.'.join(map(str, MIN_PYSPARK))},<5" in declared["options"]["install_requires"].splitlines()
+
+
+@pytest.mark.parametrize("name", ["register", "Worker", "BullDataSource"])
+def test_public_names_that_need_spark_refuse_an_old_one(name: str) -> None:
+    done = run(f"from spark_bull import {name}")
+    assert "SparkBullError: expected PySpark 4.0 or newer, got: 3.5.9" in done.stderr
+
+
+def test_discovery_of_data_sources_continues_with_a_warning() -> None:
+    done = run("import pyspark_bull; assert not hasattr(pyspark_bull, 'DefaultSource')")
+    assert done.returncode == 0, done.stderr
+    assert "is not available: SparkBullError: expected PySpark 4.0 or newer, got: 3.5.9" in done.stderr
+
+
+def test_names_that_need_no_spark_work_with_an_old_version() -> None:
+    assert run("from spark_bull import BullQueue, Promoter").returncode == 0
+
+
+@pytest.mark.parametrize("name", CAPABILITIES)
+def test_a_version_has_what_the_table_says(name: str) -> None:
+    capability = CAPABILITIES[name]
+    major, minor = capability.since.split(".")
+    found = tuple(map(int, pyspark.__version__.split(".")[:2]))
+    assert capability.has == (found >= (int(major), int(minor)))

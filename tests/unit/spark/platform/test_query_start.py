@@ -1,4 +1,4 @@
-"""Queries whose source connects too late are restarted; other errors are left to the caller."""
+"""Queries that start late, readers of streams without a position, and writes that create a table."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition
 
+from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.spark.platform.capabilities import CAPABILITIES
+from spark_bull.spark.platform.created_table import refuse_created_table
+from spark_bull.spark.platform.positioned_reader import PositionedReader
 from spark_bull.spark.platform.query_start import LATE, MAX_ATTEMPTS, UNANSWERED, start_query
+from spark_bull.spark.platform.streams import LimitedReader, ReadLimit, ReadMaxRows
 
 INITIALIZING = {"message": "Initializing sources"}
 #: A query shows this for a moment before it counts as ended.
@@ -57,3 +64,111 @@ def test_a_query_that_keeps_failing_is_returned(error: str, starts: int) -> None
 
     assert start_query(start) is started[-1]
     assert len(started) == starts
+
+
+Offset = dict[str, Any]
+
+
+class Numbers(LimitedReader):
+    """Ten numbers are there after each offset. A batch has three of them by default."""
+
+    has_limit = False
+
+    def initialOffset(self) -> Offset:
+        return {"n": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(3)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        raise AssertionError("not announced")
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        return {"n": start["n"] + (getattr(limit, "max_rows", None) or 10)}
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        return [InputPartition((start["n"], end["n"]))]
+
+    def read(self, partition: InputPartition) -> Any:
+        raise AssertionError("not called")
+
+
+def batch(reader: PositionedReader, start: int) -> int:
+    """Plans the next batch; returns its end."""
+    end = reader.latestOffset()
+    [part] = reader.partitions({"n": start}, end)
+    assert part.value == (start, end["n"])
+    return int(end["n"])
+
+
+def test_batches_follow_each_other_and_all_but_the_first_have_the_default_limit() -> None:
+    reader = PositionedReader(Numbers())
+    assert reader.initialOffset() == {"n": 0}
+    assert batch(reader, 0) == 10
+    assert reader.latestOffset() == reader.latestOffset() == {"n": 13}, "asked twice for one batch"
+    assert batch(reader, 10) == 13
+
+
+def test_the_first_batch_has_a_limit_that_the_user_has_given() -> None:
+    numbers = Numbers()
+    numbers.has_limit = True
+    assert batch(PositionedReader(numbers), 0) == 3
+
+
+def test_a_restarted_query_goes_on_at_the_offset_of_its_checkpoint() -> None:
+    reader = PositionedReader(Numbers())
+    assert reader.partitions({"n": 7}, {"n": 7}) == []
+    assert batch(reader, 7) == 17
+
+
+def test_an_offset_of_the_checkpoint_that_comes_late_is_refused_with_the_version_that_needs_none() -> None:
+    reader = PositionedReader(Numbers())
+    reader.latestOffset()
+    with pytest.raises(SparkBullError, match=f"or use PySpark {CAPABILITIES['available-now'].since} or newer"):
+        reader.partitions({"n": 7}, {"n": 7})
+
+
+NESTED = {"spark.sql.execution.id": "3", "spark.sql.execution.root.id": "2"}
+BY_SPARK_SQL = NESTED | {"spark.sql.hive.version": "2.3.10"}
+
+
+class _Context:
+    def __init__(self, settings: dict[str, str]) -> None:
+        self.getLocalProperty = settings.get
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="no execution of SQL"),
+        pytest.param({"spark.sql.execution.id": "2", "spark.sql.execution.root.id": "2"}, id="save"),
+        pytest.param(NESTED | {"sql.streaming.queryId": "q"}, id="foreachBatch"),
+        pytest.param(
+            BY_SPARK_SQL | {"spark.job.description": f"{'-' * 80}\n{'/**/' * 80}INSERT INTO t SELECT 1"}, id="spark-sql"
+        ),
+    ],
+)
+def test_a_write_without_a_table_is_allowed(monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]) -> None:
+    monkeypatch.setattr(TaskContext, "get", lambda: _Context(settings))
+    refuse_created_table()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(NESTED, id="saveAsTable"),
+        pytest.param(NESTED | {"spark.job.description": "INSERT INTO t SELECT 1"}, id="saveAsTable of a described job"),
+        pytest.param(
+            BY_SPARK_SQL | {"spark.job.description": f"--{'-' * 80}\n/* all\n*/ create table t USING bull AS SELECT 1"},
+            id="spark-sql",
+        ),
+    ],
+)
+def test_a_write_that_creates_a_table_is_refused(monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]) -> None:
+    monkeypatch.setattr(TaskContext, "get", lambda: _Context(settings))
+    with pytest.raises(OptionError, match=r"call save\(\)"):
+        refuse_created_table()
+
+
+def test_a_process_that_runs_no_task_writes_as_it_likes() -> None:
+    refuse_created_table()

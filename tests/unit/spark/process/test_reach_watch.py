@@ -1,4 +1,4 @@
-"""Slots that do not reach Redis are told apart from slots that wait for a core, by their tasks."""
+"""Slots that do not reach Redis, and the slots that end first."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from spark_bull.clock import epoch_ms
 from spark_bull.errors import WorkerFailed
 from spark_bull.spark.platform.task_states import TaskState
 from spark_bull.spark.process import reach_watch
+from spark_bull.spark.process.elastic_engine import first_to_end
 from spark_bull.spark.process.reach_watch import PATIENCE_S, SILENT_MS, ReachWatch
 from spark_bull.worker.slot.status import WorkerStatus
 
@@ -106,3 +107,19 @@ def test_the_worker_fails_when_no_slot_reaches_redis_for_some_time_but_the_drive
 def test_the_status_does_not_blame_cores_for_it() -> None:
     status = WorkerStatus("running", waiting_slots=2, tasks=4, unreached={"b": "refused", "a": "refused"})
     assert str(status).endswith("no slot runs, 2 wait for Redis, which they do not reach from a, b")
+
+
+def report(slot: int, executor: str, state: str = "idle") -> dict[str, Any]:
+    return {"slot": slot, "executor": executor, "state": state}
+
+
+def test_slots_without_a_core_and_without_a_job_end_first() -> None:
+    reports = [report(0, "a", "busy"), report(1, "a"), report(2, "a", "busy"), report(3, "a", "starting")]
+    assert first_to_end([0, 1, 2, 3, 4, 5], reports) == [5, 4, 3, 1, 2, 0]
+
+
+def test_slots_end_on_one_executor_after_the_other_and_first_where_they_are_few() -> None:
+    """So that executors become idle, which Spark can remove."""
+    executors = {0: "a", 1: "b", 2: "c", 3: "a", 4: "b", 5: "a", 6: "c"}
+    order = first_to_end(list(executors), [report(slot, executor) for slot, executor in executors.items()])
+    assert [executors[slot] for slot in order] == ["b", "b", "c", "c", "a", "a", "a"]

@@ -1,4 +1,4 @@
-"""Rows of mode=settle that only complete jobs are read by columns, with the same result as one by one."""
+"""Rows of mode=settle that only complete jobs are read by columns; the tokens of claims."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 
 from spark_bull.options.parse import Options
 from spark_bull.options.table import SETTLE
+from spark_bull.queue.process.claim_ledger import new_lock_token
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.process.settle.plan import SettlePlan, plan_columns
 from spark_bull.spark.process.settle.rows import all_completed, by_queue_and_reader
+from spark_bull.spark.process.tokens import SettleToken, SettleTokens, read_settle_token
 from spark_bull.worker.job.ending import Ending
 
 SCHEMA = StructType(
@@ -76,3 +78,15 @@ def test_a_job_is_delayed_until_the_second_of_two_equal_hours() -> None:
     plan = plan_columns(Options({"queue": None}, frozenset(), {}, SETTLE), schema)
     (((found,),),) = [by_queue_and_reader(plan, batch).values()]
     assert found.postponed == Ending("delayed until", moment)
+
+
+@pytest.mark.parametrize("reader", ["reader", "a#b", "a#plain", "a\n", ""])
+@pytest.mark.parametrize(("opts", "is_plain"), [("{}", True), (None, True), ('{"removeOnComplete": 3}', False)])
+def test_a_settle_token_is_read_as_it_was_made(reader: str, opts: str | None, is_plain: bool) -> None:
+    lock_token = new_lock_token(reader)
+    assert read_settle_token(SettleTokens(lock_token).of(opts)) == SettleToken(lock_token, reader, is_plain)
+
+
+@pytest.mark.parametrize("lock_token", ["reader", "a#b", "a#plain", "5", ""])
+def test_a_text_of_another_form_is_read_as_the_token_of_a_lock(lock_token: str) -> None:
+    assert read_settle_token(lock_token) == SettleToken(lock_token, lock_token, False)

@@ -1,7 +1,9 @@
-"""Results of UDFs become Arrow columns as their single values would."""
+"""UDFs: over iterators, results as Arrow columns, and the same outcomes together as one by one."""
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,18 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from spark_bull.dialects.registry import DIALECTS
+from spark_bull.keys import QueueKeys
+from spark_bull.options.parse import parse_arguments
+from spark_bull.options.table import QUEUE
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.spark.process import udf_transform
+from spark_bull.spark.process.udf_iterator import UdfIterator
 from spark_bull.spark.process.udf_runner import UdfRunner, _as_pandas, _columns_of
+from spark_bull.spark.process.udf_transform import UdfTransformation
+from spark_bull.store.connection import Connection
+from spark_bull.store.settings import settings_of
+from spark_bull.worker.job import outcome_policy
 
 STAMPS = [pd.Timestamp("2020-01-01", tz="UTC"), pd.NaT]
 TYPES = (
@@ -107,3 +120,158 @@ def test_columns_are_taken_by_name(frame: pd.DataFrame, fields: dict[str, pa.Dat
     if columns is not None:
         found = pa.StructArray.from_arrays(columns, fields=[*returns])
         assert found.to_pylist() == [{"b": "x", "a": 1.0}, {"b": "y", "a": None}]
+
+
+def values(outputs: list[Any]) -> list[int]:
+    return [int(value) for output in outputs for value in output]
+
+
+def series(*numbers: int) -> pd.Series[int]:
+    return pd.Series(list(numbers))
+
+
+class Counting:
+    """A UDF that counts how often it is set up."""
+
+    def __init__(self) -> None:
+        self.setups = 0
+
+    def __call__(self, batches: Iterator[pd.Series[int]]) -> Iterator[pd.Series[int]]:
+        self.setups += 1
+        for batch in batches:
+            if -1 in set(batch):
+                raise ValueError("bad row")
+            yield batch * 10
+
+
+def test_the_set_up_of_a_udf_runs_once_for_all_chunks() -> None:
+    function = Counting()
+    udf = UdfIterator(function)
+    assert [values(udf(series(n, n + 1), 2)) for n in range(3)] == [[0, 10], [10, 20], [20, 30]]
+    assert function.setups == 1
+
+
+def test_a_udf_is_set_up_again_after_an_exception() -> None:
+    function = Counting()
+    udf = UdfIterator(function)
+    udf(series(1), 1)
+    with pytest.raises(ValueError, match="bad row"):
+        udf(series(-1), 1)
+    assert values(udf(series(2), 1)) == [20]
+    assert function.setups == 2
+
+
+def test_a_udf_may_yield_a_batch_in_parts() -> None:
+    def by_row(batches: Iterator[pd.Series[int]]) -> Iterator[pd.Series[int]]:
+        for batch in batches:
+            for number in batch:
+                yield series(number)
+
+    udf = UdfIterator(by_row)
+    assert values(udf(series(1, 2, 3), 3)) == [1, 2, 3]
+    assert values(udf(series(4), 1)) == [4]
+
+
+def test_a_udf_that_reads_all_batches_first_gets_those_of_its_chunk() -> None:
+    def in_one(batches: Iterator[pd.Series[int]]) -> Iterator[pd.Series[int]]:
+        yield pd.concat(list(batches))
+
+    udf = UdfIterator(in_one)
+    assert values(udf(series(1, 2), 2)) == [1, 2]
+    assert values(udf(series(3), 1)) == [3]
+
+
+def test_outputs_are_never_taken_for_those_of_a_later_batch() -> None:
+    def twice(batches: Iterator[pd.Series[int]]) -> Iterator[pd.Series[int]]:
+        for batch in batches:
+            yield batch
+            yield batch
+
+    udf = UdfIterator(twice)
+    assert values(udf(series(1), 1)) == [1]
+    with pytest.raises(ValueError, match="it yielded more"):
+        udf(series(2), 1)
+
+
+def test_a_udf_that_yields_too_little_ends_its_call() -> None:
+    def nothing(batches: Iterator[pd.Series[int]]) -> Iterator[pd.Series[int]]:
+        yield from ()
+
+    udf = UdfIterator(nothing)
+    assert udf(series(1), 1) == []
+    assert udf(series(2), 1) == []
+
+
+def test_it_can_be_sent_to_executors() -> None:
+    assert values(pickle.loads(pickle.dumps(UdfIterator(Counting())))(series(1), 1)) == [10]
+
+
+Series = pd.Series
+PAYLOAD = pa.struct([("n", pa.int64()), ("s", pa.string())])
+ROWS = [f'{{"n":{n},"s":"{"false" if n == 3 else "é" * n}"}}' for n in range(9)]
+calls: list[int] = []
+
+
+def doubled(number: Series[Any], _text: Series[Any]) -> Series[Any]:
+    calls.append(len(number))
+    return number * 2
+
+
+def raising(number: Series[Any], _text: Series[Any]) -> Series[Any]:
+    calls.append(len(number))
+    if number.isin([2, 7]).any():
+        raise ValueError("no")
+    return number
+
+
+def text(_number: Series[Any], text: Series[Any]) -> Series[Any]:
+    return text
+
+
+def nothing(number: Series[Any], _text: Series[Any]) -> Series[Any]:
+    return pd.Series([None] * len(number))
+
+
+def too_few(number: Series[Any], _text: Series[Any]) -> Series[Any]:
+    calls.append(len(number))
+    return number[1:]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "longest", "chunk_size"), [("bull-1", 4, 4), ("bullmq", 4, 0), ("bullmq", 100, 4)]
+)
+@pytest.mark.parametrize(
+    ("function", "returns"),
+    [
+        *((doubled, pa.int64()), (raising, pa.int64()), (too_few, pa.int64())),
+        *((text, pa.string()), (text, pa.bool_()), (nothing, pa.string()), (nothing, pa.null())),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_outcomes(
+    function: Callable[..., Any],
+    returns: pa.DataType,
+    chunk_size: int,
+    longest: int,
+    protocol: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (udf_transform, outcome_policy):
+        monkeypatch.setattr(module, "MAX_RETURNVALUE", longest)
+    handle = QueueHandle(
+        Connection(settings_of(parse_arguments({}, QUEUE))), QueueKeys("q", "bull"), DIALECTS[protocol]
+    )
+    transformation = UdfTransformation(handle, UdfRunner(function, "pandas", PAYLOAD, returns), chunk_size)
+    together = outcomes_of(transformation)
+    monkeypatch.setattr(UdfRunner, "of_column", lambda *_: None)
+    assert together == outcomes_of(transformation)
+
+
+def outcomes_of(transformation: UdfTransformation) -> tuple[list[dict[str, Any]], list[int]]:
+    """The rows of the outcomes without stack traces, and the sizes of the calls."""
+    calls.clear()
+    ids = [str(row) for row in range(len(ROWS))]
+    batch = pa.RecordBatch.from_pydict({"id": ids, "token": ["t"] * len(ROWS), "data": ROWS})
+    rows = pa.Table.from_batches(transformation(iter([batch]))).drop_columns(["stacktrace"]).to_pylist()
+    # NULL is settled as the JSON text `null`.
+    return [row | {"returnvalue": row["returnvalue"] or "null"} for row in rows], [*calls]

@@ -1,13 +1,19 @@
-"""Follow-ups are checked when a processor asks for them, without Redis."""
+"""Follow-ups, tasks of coroutine functions, and bisection, without Redis."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Sequence
+from queue import SimpleQueue
+from threading import Event
+from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spark_bull.dialects.registry import DIALECTS
-from spark_bull.errors import DialectError, OptionError, SparkBullError
+from spark_bull.errors import DialectError, JobTimeout, OptionError, SparkBullError
 from spark_bull.keys import QueueKeys
 from spark_bull.model.jobs import NewJob, RawJson
 from spark_bull.model.outcomes import MAX_FOLLOW_UPS, ClaimedJob, Failed, Outcomes, Retried
@@ -17,7 +23,11 @@ from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.queue.dispatch.follow_ups import MAX_SIZE
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import settings_of
+from spark_bull.worker.job.bisection import run_bisected
+from spark_bull.worker.job.job_runner import Result
+from spark_bull.worker.job.job_tasks import JobTasks
 from spark_bull.worker.job.running_job import RunningJob
+from tests.support.wait import PATIENCE_S, wait_until
 
 
 def running(protocol: str = "bullmq", queue: str = "q", prefix: str = "bull") -> RunningJob:
@@ -97,3 +107,55 @@ def test_only_follow_ups_that_belong_to_the_outcome_are_sent() -> None:
     retried.add_failure(Retried("7", "bad", "[]", 0, lifo=False))
     sent = [outcomes.packable().get("follow_ups") for outcomes in (completed, failed, retried)]
     assert [[group["jobs"]["data"] for group in groups or ()] for groups in sent] == [[["1"]], [["2"]], []]
+
+
+@pytest.mark.parametrize("ends_in_time", [True, False])
+def test_a_timer_that_was_renewed_ends_with_its_task(monkeypatch: pytest.MonkeyPatch, ends_in_time: bool) -> None:
+    renewals: list[float] = []
+    renewed = Event()
+    job = RunningJob(ClaimedJob("1"), cast(Any, None))
+
+    def extended_s(_: RunningJob) -> float:
+        renewals.append(600.0 if ends_in_time else 0.0)
+        renewed.set()
+        return renewals[-1]
+
+    monkeypatch.setattr(RunningJob, "extended_s", property(extended_s))
+    results: SimpleQueue[Result] = SimpleQueue()
+    tasks = JobTasks(results.put)
+
+    async def process(_: RunningJob) -> str:
+        while not renewed.is_set():
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0 if ends_in_time else 600)
+        return "done"
+
+    tasks.start(job, process, 1)
+    result = results.get(timeout=PATIENCE_S)
+    assert result.value == "done" if ends_in_time else isinstance(result.error, JobTimeout)
+    timers = cast(Any, tasks._loop)._scheduled
+    wait_until(lambda: all(timer.cancelled() for timer in list(timers)), "the timers to be cancelled")
+    assert renewals
+    tasks.close()
+
+
+@given(st.integers(0, 300), st.sets(st.integers(0, 299), max_size=6))
+def test_only_bad_items_fail_each_with_its_own_error(count: int, bad: set[int]) -> None:
+    calls = 0
+
+    def run(items: Sequence[int]) -> Sequence[int]:
+        nonlocal calls
+        calls += 1
+        for item in items:
+            if item in bad:
+                raise ValueError(f"bad {item}")
+        return [10 * item for item in items]
+
+    parts = list(run_bisected(range(count), run))
+    assert all(items for items, _ in parts)
+    assert [n for items, _ in parts for n in items] == list(range(count))
+    there = {n for n in bad if n < count}
+    failed = [(list(items), str(error)) for items, error in parts if isinstance(error, Exception)]
+    assert failed == [([n], f"bad {n}") for n in sorted(there)]
+    assert all(outputs == [10 * n for n in items] for items, outputs in parts if not isinstance(outputs, Exception))
+    assert calls <= 1 + 2 * len(there) * 9

@@ -1,4 +1,4 @@
-"""The outcome of a job: the rules of each dialect, without Redis."""
+"""The outcome of a job: errors, retries and the rules of each dialect, without Redis."""
 
 from __future__ import annotations
 
@@ -10,14 +10,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_bull.clock import LAST_ETA_MS
 from spark_bull.dialects.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
 from spark_bull.dialects.base import Dialect
 from spark_bull.dialects.registry import DIALECTS
+from spark_bull.error_text import trace_of
+from spark_bull.errors import (
+    POSTPONING,
+    DelayedError,
+    JobCancelled,
+    JobDamaged,
+    JobTimeout,
+    OptionError,
+    RateLimitError,
+    ReturnedError,
+    UnrecoverableError,
+    WaitingForChildren,
+)
 from spark_bull.model.jobs import RawJson
-from spark_bull.model.outcomes import ClaimedJob, Failed, Outcomes, Retried
+from spark_bull.model.outcomes import ClaimedJob, Delayed, Failed, Outcomes, Rested, Retried
+from spark_bull.options.parse import parse_arguments
+from spark_bull.options.table import WORK
+from spark_bull.worker.job.ending import Ending, Stated, outcome_of
 from spark_bull.worker.job.failure import failure
 from spark_bull.worker.job.job_options import keep_of, keep_rule
+from spark_bull.worker.job.job_runner import JobExpired
 from spark_bull.worker.job.outcome_policy import NoReturnValue, returnvalue_text
+from spark_bull.worker.job.retry_rules import attempts_after
 
 BULLMQ, BULL, BULL_1 = DIALECTS["bullmq"], DIALECTS["bull"], DIALECTS["bull-1"]
 
@@ -210,3 +229,117 @@ def test_outcomes_pack_equal_values_once() -> None:
     packed = outcomes.packable()
     assert packed["values"] == ["null", "null", "null", "1"]
     assert packed["keeps"] == [{"count": 5}] * 3 + [{}]
+
+
+NOW = 1_000_000
+#: An error, what becomes of its job, and the part of the outcomes that has the job.
+POSTPONED = [
+    (DelayedError(50), Ending("delayed by", 50), {"delayed": [Delayed("1", NOW + 50)]}),
+    (DelayedError(LAST_ETA_MS), Ending("delayed by", LAST_ETA_MS), {"delayed": [Delayed("1", LAST_ETA_MS)]}),
+    (DelayedError(until=70), Ending("delayed until", 70), {"delayed": [Delayed("1", 70)]}),
+    (RateLimitError(60, group=True), Ending("rested", 60), {"rested": [Rested("1", 60)]}),
+    (RateLimitError(60), Ending("returned", 60), {"returned": ["1"], "limited_ms": 60}),
+    (ReturnedError(), Ending("returned"), {"returned": ["1"], "counted_returns": ["1"]}),
+    (WaitingForChildren(), Ending("waiting for children"), {"waiting_for_children": ["1"]}),
+    (JobExpired(), Ending("unstarted"), {"unstarted": ["1"]}),
+]
+
+
+@pytest.mark.parametrize(("error", "ending", "parts"), POSTPONED, ids=lambda value: repr(value))
+def test_a_control_error_postpones_its_job(error: BaseException, ending: Ending, parts: dict[str, object]) -> None:
+    assert outcome_of(error) == ending
+    outcomes = Outcomes("token")
+    ending.postpone(outcomes, "1", NOW)
+    assert outcomes == Outcomes("token", **parts)  # type: ignore[arg-type]
+
+
+def test_each_control_error_postpones_its_job() -> None:
+    assert {type(error) for error, _, _ in POSTPONED} == {*POSTPONING, JobExpired}
+
+
+@pytest.mark.parametrize("error", [UnrecoverableError("never"), JobCancelled(), JobDamaged("bad")], ids=repr)
+def test_a_final_error_fails_its_job_for_good(error: BaseException) -> None:
+    assert outcome_of(error) == Ending("failed for good", error=error)
+
+
+@pytest.mark.parametrize("error", [ValueError("bad"), OptionError("bad"), KeyboardInterrupt()], ids=repr)
+def test_any_other_error_fails_the_attempt(error: BaseException) -> None:
+    assert outcome_of(error) == Ending("failed", error=error)
+
+
+@pytest.mark.parametrize("attribute", ["delay_ms", "until", "duration_ms"])
+@pytest.mark.parametrize("invalid", ["soon", -1, float("nan"), ...])
+def test_a_control_error_with_an_invalid_attribute_fails_the_attempt(attribute: str, invalid: object) -> None:
+    error = {"delay_ms": DelayedError(5), "until": DelayedError(until=5), "duration_ms": RateLimitError(5)}[attribute]
+    if invalid is ...:
+        delattr(error, attribute)
+    else:
+        setattr(error, attribute, invalid)
+    ending = outcome_of(error)
+    assert (ending.kind, ending.ms) == ("failed", 0)
+    assert attribute in str(ending.error)
+
+
+def test_the_longest_rate_limit_of_a_chunk_counts() -> None:
+    outcomes = Outcomes("token")
+    for position, ms in enumerate((10, 30, 20)):
+        Ending("returned", ms).postpone(outcomes, str(position), NOW)
+    assert (outcomes.returned, outcomes.limited_ms) == (["0", "1", "2"], 30)
+    assert not outcomes.counted_returns
+
+
+class ServiceError(ConnectionError):
+    pass
+
+
+RULES = {"OSError": 7, "ConnectionError": 3, "ValueError": 0, "JobTimeout": 2}
+
+
+def raised(error: BaseException) -> BaseException:
+    try:
+        raise error
+    except BaseException as same:
+        return same
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [
+        (ServiceError("away"), 3),
+        (FileNotFoundError("gone"), 7),
+        (json.JSONDecodeError("bad", "{", 0), 0),
+        (JobTimeout("late"), 2),
+        (ValueError(), 0),
+        (ValueError("several\nlines: of text"), 0),
+        (KeyError("to"), None),
+    ],
+)
+def test_the_nearest_class_of_an_error_or_of_its_trace_has_the_rule(error: Exception, attempts: int | None) -> None:
+    assert attempts_after(RULES, error) == attempts
+    trace = trace_of(raised(error))
+    assert attempts_after(RULES, Stated("failed", str(error), stack=f"Spark says:\n{trace}")) == attempts
+    assert attempts_after({}, error) is None
+
+
+def test_a_class_that_is_not_imported_is_known_by_its_name_only() -> None:
+    trace = "Traceback (most recent call last):\n  File 'a.py', line 1\n    call()\n    ^^^^^^\n{}: away"
+    for name in ("ServiceError", "services.ServiceError", "services.test.<locals>.ServiceError"):
+        assert attempts_after({"ServiceError": 4}, Stated("failed", "", stack=trace.format(name))) == 4
+        assert attempts_after({"ConnectionError": 4}, Stated("failed", "", stack=trace.format(name))) is None
+    assert attempts_after({"ValueError": 4}, Stated("failed", "ValueError: of a column")) is None
+
+
+def test_a_rule_overrides_the_attempts_of_the_job_unless_it_runs_at_most_once() -> None:
+    once = '{"attempts":1,"delivery":"at-most-once"}'
+    for opts, made, attempts, fails in (("{}", 0, 2, False), ('{"attempts":9}', 1, 2, True), (once, 0, 5, True)):
+        job = ClaimedJob("1", opts=opts, attempts_made=made)
+        decided = failure(DIALECTS["bullmq"], job, "bad", attempts=attempts)
+        assert isinstance(decided, Failed) == fails, opts
+
+
+@pytest.mark.parametrize(
+    "wrong", ["soon", "[]", {"TimeoutError": -1}, {"no name": 1}, {"A": True}, {"A": 1.5}, {"": 1}]
+)
+def test_wrong_rules_are_refused(wrong: object) -> None:
+    with pytest.raises(OptionError, match="expected `retry` to be names of error classes with numbers of attempts"):
+        parse_arguments({"retry": wrong}, WORK)
