@@ -17,10 +17,8 @@ from spark_bull.store.scripts import assemble
 from tests.proof.planted.errors import PACKAGE, Planted
 from tests.support.lua_scripts import SCRIPTS
 
-#: Tests for an error, and how many of them are one test with other parameters, unless there are too few others.
-MOST, MOST_ALIKE = 150, 4
-#: Time that the tests for an error take, s.
-MOST_S: Final = 240.0
+#: How many tests for an error are one test with other parameters, unless there are too few others.
+MOST_ALIKE: Final = 4
 #: Tests whose functions run in other processes, which are not recorded.
 ELSEWHERE: Final = ("tests/spark/", "tests/faults/")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -46,8 +44,11 @@ def recorded(folder: Path) -> list[Test]:
     return list(found.values())
 
 
-def tests_of(error: Planted, tests: Sequence[Test]) -> list[Test]:
-    """The tests that run what is altered, the most specific ones first; else those that may run it elsewhere."""
+def tests_of(error: Planted, tests: Sequence[Test], most: int, most_s: float) -> list[Test]:
+    """The tests that run what is altered, the most specific ones first; else those that may run it elsewhere.
+
+    most: the number of tests, most_s: the time that they took when they were recorded.
+    """
     altered = _scripts_with(error.file) if error.file.endswith(".lua") else _functions_with(error)
     # A function that other processes run, and few tests here.
     nearby = [one for one in tests if one.ran & altered]
@@ -57,21 +58,21 @@ def tests_of(error: Planted, tests: Sequence[Test]) -> list[Test]:
     def order(one: Test) -> tuple[bool, int, float]:
         return not one.ran & altered, -len(words & _stems(one.id)), one.s * len(one.ran)
 
-    return _at_most(sorted({*nearby, *others}, key=order))
+    return _at_most(sorted({*nearby, *others}, key=order), most, most_s)
 
 
-def _at_most(tests: Sequence[Test]) -> list[Test]:
+def _at_most(tests: Sequence[Test], most: int, most_s: float) -> list[Test]:
     alike: Counter[str] = Counter()
-    first, later = [], []
+    parts: tuple[list[Test], list[Test]] = [], []
     for one in tests:
         name = one.id.partition("[")[0]
+        parts[alike[name] >= MOST_ALIKE].append(one)
         alike[name] += 1
-        (first if alike[name] <= MOST_ALIKE else later).append(one)
-    chosen, left_s = [], MOST_S
-    for one in (first + later)[:MOST]:
-        if one.s <= left_s:
+    chosen = []
+    for one in [*parts[0], *parts[1]][:most]:
+        if one.s <= most_s:
             chosen.append(one)
-            left_s -= one.s
+            most_s -= one.s
     return chosen
 
 
