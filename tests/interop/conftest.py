@@ -1,5 +1,25 @@
-"""The Spark session of tests/spark, for tests with Spark and Node."""
+"""A Node library, and our queue `q` of the same dialect; the Spark session of tests/spark."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from spark_bull.queue.bull_queue import BullQueue
 from tests.spark.conftest import bull, spark
+from tests.support.node_peer import NodePeer
+from tests.support.peers import Peer
 
 __all__ = ["bull", "spark"]
+
+
+@pytest.fixture
+def theirs(peer: Peer, node: Callable[..., NodePeer], prefix: str) -> NodePeer:
+    return node(peer.alias, prefix=prefix)
+
+
+@pytest.fixture
+def queue(peer: Peer, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+        yield queue

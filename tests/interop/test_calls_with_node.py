@@ -14,12 +14,12 @@ import spark_bull
 from spark_bull.keys import QueueKeys
 from tests.spark.conftest import Bull
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import PEERS, Peer, each_peer_of
 
 pytestmark = pytest.mark.interop
 
 StartNode = Callable[..., NodePeer]
-each_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
+each_bullmq = each_peer_of("bullmq")
 
 
 def rows(bull: Bull, *behaviours: str) -> DataFrame:

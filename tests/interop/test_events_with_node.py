@@ -14,7 +14,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.events import waiting
 from spark_bull.queue.events.events import QueueEvents
 from tests.support.node_peer import Event, NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import PEERS, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -119,7 +119,7 @@ def test_node_waits_for_jobs_whose_other_events_are_left_out(
         assert {event["event"] for event in library.events(source="queue")} - {"drained"} == {"completed"}
 
 
-@pytest.mark.parametrize("peer", PEERS, ids=str)
+@each_peer_of("bull-1", "bull", "bullmq")
 def test_a_call_that_waits_gets_what_a_node_worker_returns(
     peer: Peer, library: NodePeer, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +138,7 @@ def test_a_call_that_waits_gets_what_a_node_worker_returns(
         assert error.value.reason == ("scripted failure 1" if peer.alias != "bull-1.0.0" else None)
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect == "bullmq"], ids=str)
+@each_peer_of("bullmq")
 def test_node_gets_events_of_our_programs_and_we_those_of_node_programs(
     peer: Peer, library: NodePeer, redis_url: str, prefix: str
 ) -> None:

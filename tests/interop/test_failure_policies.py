@@ -20,7 +20,7 @@ from spark_bull.queue.process import claim as claims
 from tests.support.dump import Dump, Window, difference, dump, normalise
 from tests.support.jobs import HOUR
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 from tests.support.stream_worker import OurStream
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -224,7 +224,7 @@ def references() -> dict[str, tuple[dict[str, Dump], Window]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
+@each_peer_of("bullmq")
 @pytest.mark.parametrize("workers", WORKERS, ids="-".join)
 def test_parents_end_as_with_node_whoever_processes_which_job(
     node: StartNode,

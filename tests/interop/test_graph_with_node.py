@@ -14,14 +14,14 @@ from tests.support.forked_process import ForkedProcess
 from tests.support.graphs import check_order, graph_sink, random_graph, rows_of
 from tests.support.killed_workers import promote, work
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import PEERS, Peer, each_peer_of
 from tests.support.sequences import keep_events
 from tests.support.wait import wait_until
 
 StartNode = Callable[..., NodePeer]
 
 BULLMQ = [peer for peer in PEERS if peer.dialect == "bullmq"]
-each_bullmq = pytest.mark.parametrize("peer", BULLMQ, ids=str)
+each_bullmq = each_peer_of("bullmq")
 
 pytestmark = pytest.mark.interop
 

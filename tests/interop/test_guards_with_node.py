@@ -9,7 +9,7 @@ import pytest
 from spark_bull import BullQueue, Guard, NewJob, Promoter
 from spark_bull.queue.monitor.find import describe
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 from tests.support.wait import wait_until
 
 StartNode = Callable[..., NodePeer]
@@ -17,7 +17,7 @@ StartNode = Callable[..., NodePeer]
 pytestmark = pytest.mark.interop
 
 
-@pytest.mark.parametrize("peer", PEERS, ids=str)
+@each_peer_of("bull-1", "bull", "bullmq")
 def test_a_guard_stops_node_workers_until_its_pause_is_over_or_somebody_ends_it(
     node: StartNode, redis_url: str, prefix: str, peer: Peer
 ) -> None:

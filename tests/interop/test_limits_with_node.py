@@ -13,13 +13,13 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.model.limiter import Limiter
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]
 
-each_bull = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bull"], ids=str)
+each_bull = each_peer_of("bull")
 
 pytestmark = pytest.mark.interop
 

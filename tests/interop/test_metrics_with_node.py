@@ -16,7 +16,7 @@ from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.text import as_text
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 
 pytestmark = pytest.mark.interop
 
@@ -107,7 +107,7 @@ def test_the_text_begins_with_that_of_node(
 # statistics
 
 
-@pytest.mark.parametrize("peer", PEERS, ids=str)
+@each_peer_of("bull-1", "bull", "bullmq")
 def test_statistics_of_jobs_that_node_ended_are_those_of_the_jobs_it_shows(
     peer: Peer, redis_url: str, prefix: str, node: Callable[..., NodePeer]
 ) -> None:

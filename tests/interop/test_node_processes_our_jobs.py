@@ -14,14 +14,14 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
 from tests.spark.conftest import Bull
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 from tests.support.wait import wait_until
 
 StartNode = Callable[..., NodePeer]
 
-each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
-with_priorities = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
-with_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
+each_peer = each_peer_of("bull-1", "bull", "bullmq")
+with_priorities = each_peer_of("bull", "bullmq")
+with_bullmq = each_peer_of("bullmq")
 
 COLUMNS = "data STRUCT<n: INT, `$behaviour`: STRING>, delay LONG, attempts INT, backoff LONG"
 HOUR_MS = 3_600_000

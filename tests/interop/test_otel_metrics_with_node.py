@@ -10,7 +10,7 @@ import pytest
 from spark_bull import BullQueue, NewJob
 from tests.support.metrics import MetricRecorder, in_order
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -34,7 +34,7 @@ JOBS: list[dict[str, Any]] = [
 COMPLETED, FAILED = len(JOBS), 1
 
 
-@pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
+@each_peer_of("bullmq")
 def test_the_same_jobs_have_the_metrics_that_node_exports(
     node: StartNode, redis_url: str, prefix: str, peer: Peer
 ) -> None:

@@ -18,13 +18,13 @@ from spark_bull.queue.process.claim import work
 from spark_bull.worker.job.job_runner import JobFunction
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker, behave
 
 StartNode = Callable[..., NodePeer]
 
-each_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
+each_bullmq = each_peer_of("bullmq")
 
 pytestmark = pytest.mark.interop
 

@@ -10,7 +10,7 @@ from redis import Redis
 
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support.peers import NODE_DIRECTORY, PEERS, Peer
+from tests.support.peers import NODE_DIRECTORY, Peer, each_peer_of
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.interop
@@ -19,9 +19,7 @@ LARGE = {"text": "private " * 200, "unicode": "ä€😀"}
 SMALL = {"text": "private", "unicode": "ä€😀"}
 
 
-@pytest.mark.parametrize(
-    "peer", [peer for peer in PEERS if peer.alias.startswith(("bull-4", "bullmq-6"))], ids=lambda peer: peer.alias
-)
+@each_peer_of("bull-4", "bullmq-6")
 def test_workers_of_node_open_payloads_and_keep_results(
     peer: Peer, client: Redis, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:

@@ -6,18 +6,24 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from redis import Redis
 
+from spark_bull.cli import main
+from spark_bull.errors import DialectError
 from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.jobs.read import read_jobs
 from spark_bull.queue.monitor.find import describe, find_queues, workers
+from spark_bull.services.promoter import Promoter
+from spark_bull.services.rescuer import Rescuer
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
+from tests.support.wait import PATIENCE_S
 
 pytestmark = pytest.mark.interop
 
 HOUR = 3_600_000
-each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
+each_peer = each_peer_of("bull-1", "bull", "bullmq")
 
 
 def job(data: object, **opts: object) -> dict[str, object]:
@@ -26,11 +32,6 @@ def job(data: object, **opts: object) -> dict[str, object]:
 
 def behaving(behaviour: str, **opts: object) -> dict[str, object]:
     return job({"$behaviour": behaviour}, **opts)
-
-
-@pytest.fixture
-def library(peer: Peer, node: Callable[..., NodePeer], prefix: str) -> NodePeer:
-    return node(peer.alias, prefix=prefix)
 
 
 @pytest.fixture
@@ -47,9 +48,9 @@ def read(redis_url: str, prefix: str) -> Callable[[], dict[str, Job]]:
     return read_all
 
 
-def as_node_sees_it(library: NodePeer, job: Job) -> None:
+def as_node_sees_it(theirs: NodePeer, job: Job) -> None:
     """Every field of the job that Node shows has the same value with us."""
-    seen: dict[str, Any] = library.call("getJob", queue="q", jobId=job.id)
+    seen: dict[str, Any] = theirs.call("getJob", queue="q", jobId=job.id)
     ours: dict[str, Any] = {
         "id": job.id,
         "name": job.name,
@@ -76,18 +77,18 @@ def as_node_sees_it(library: NodePeer, job: Job) -> None:
 
 
 @each_peer
-def test_waiting_jobs_are_read_as_by_node(library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
+def test_waiting_jobs_are_read_as_by_node(theirs: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
     jobs = [job({"n": 1, "ü": "日本"}), job([1, 2.5, None]), job({}, delay=HOUR), behaving("x", attempts=3, backoff=10)]
     if peer.dialect != "bull-1":
         jobs.append(job({"p": 1}, priority=5))
-    library.call("add", queue="q", jobs=jobs)
+    theirs.call("add", queue="q", jobs=jobs)
     found = read()
 
     states = {job_id: job.state for job_id, job in found.items()}
     prioritized = {} if peer.dialect == "bull-1" else {"5": "prioritized" if peer.dialect == "bullmq" else "wait"}
     assert states == {"1": "wait", "2": "wait", "3": "delayed", "4": "wait", **prioritized}
     for each in found.values():
-        as_node_sees_it(library, each)
+        as_node_sees_it(theirs, each)
     assert found["3"].run_at == (found["3"].timestamp or 0) + HOUR
     assert found["4"].opts["attempts"] == 3
     if prioritized:
@@ -95,7 +96,7 @@ def test_waiting_jobs_are_read_as_by_node(library: NodePeer, peer: Peer, read: C
 
 
 @each_peer
-def test_processed_jobs_are_read_as_by_node(library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
+def test_processed_jobs_are_read_as_by_node(theirs: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]]) -> None:
     jobs = [
         job({"n": 1}),
         behaving('progress:30;return:{"sum":[1,"ü"]}'),
@@ -105,18 +106,18 @@ def test_processed_jobs_are_read_as_by_node(library: NodePeer, peer: Peer, read:
         behaving("fail:1", attempts=2),
         behaving("fail", attempts=2, backoff=HOUR),
     ]
-    library.call("process", queue="q", concurrency=2)
-    library.call("add", queue="q", jobs=jobs)
-    library.wait_for_events("completed", 4, source="worker")
-    library.wait_for_events("failed", 6, source="worker")
-    library.call("stop", queue="q")
+    theirs.call("process", queue="q", concurrency=2)
+    theirs.call("add", queue="q", jobs=jobs)
+    theirs.wait_for_events("completed", 4, source="worker")
+    theirs.wait_for_events("failed", 6, source="worker")
+    theirs.call("stop", queue="q")
     found = read()
 
     states = {job_id: job.state for job_id, job in found.items()}
     done = {"1": "completed", "2": "completed", "3": "completed", "6": "completed"}
     assert states == {**done, "4": "failed", "5": "failed", "7": "delayed"}
     for each in found.values():
-        as_node_sees_it(library, each)
+        as_node_sees_it(theirs, each)
     assert found["2"].parsed("returnvalue") == {"sum": [1, "ü"]}
     assert found["2"].parsed("progress") == 30
     assert found["3"].returnvalue is None
@@ -134,54 +135,54 @@ def test_processed_jobs_are_read_as_by_node(library: NodePeer, peer: Peer, read:
 
 @each_peer
 def test_jobs_of_a_paused_queue_are_read_as_by_node(
-    library: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]], redis_url: str
+    theirs: NodePeer, peer: Peer, read: Callable[[], dict[str, Job]], redis_url: str
 ) -> None:
-    library.call("add", queue="q", jobs=[job({"n": n}) for n in range(3)])
-    library.call("pause", queue="q")
-    library.call("add", queue="q", jobs=[job({"n": 3})])
+    theirs.call("add", queue="q", jobs=[job({"n": n}) for n in range(3)])
+    theirs.call("pause", queue="q")
+    theirs.call("add", queue="q", jobs=[job({"n": 3})])
     # BullMQ 6 leaves the jobs of a paused queue where they are.
     state = "wait" if peer.alias.startswith("bullmq-6") else "paused"
     assert {job_id: job.state for job_id, job in read().items()} == dict.fromkeys("1234", state)
 
 
 @each_peer
-def test_an_active_job_is_read_as_by_node(library: NodePeer, read: Callable[[], dict[str, Job]]) -> None:
-    library.call("add", queue="q", jobs=[behaving("hang")])
-    library.call("process", queue="q")
-    library.wait_for_events("active", 1)
+def test_an_active_job_is_read_as_by_node(theirs: NodePeer, read: Callable[[], dict[str, Job]]) -> None:
+    theirs.call("add", queue="q", jobs=[behaving("hang")])
+    theirs.call("process", queue="q")
+    theirs.wait_for_events("active", 1)
     (active,) = read().values()
     assert active.state == "active"
-    as_node_sees_it(library, active)
+    as_node_sees_it(theirs, active)
 
 
 @each_peer
-def test_a_page_is_in_node_s_order(library: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
-    library.call("process", queue="q")
-    library.call("add", queue="q", jobs=[job({"n": n}) for n in range(5)])
-    library.wait_for_events("completed", 5, source="worker")
-    library.call("stop", queue="q")
-    library.call("add", queue="q", jobs=[job({"n": n}, delay=HOUR * (9 - n)) for n in range(5, 9)])
-    library.call("add", queue="q", jobs=[job({"n": n}, lifo=n == 11) for n in range(9, 12)])
+def test_a_page_is_in_node_s_order(theirs: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
+    theirs.call("process", queue="q")
+    theirs.call("add", queue="q", jobs=[job({"n": n}) for n in range(5)])
+    theirs.wait_for_events("completed", 5, source="worker")
+    theirs.call("stop", queue="q")
+    theirs.call("add", queue="q", jobs=[job({"n": n}, delay=HOUR * (9 - n)) for n in range(5, 9)])
+    theirs.call("add", queue="q", jobs=[job({"n": n}, lifo=n == 11) for n in range(9, 12)])
     with BullQueue("q", url=redis_url, prefix=prefix) as queue:
         for state in ("wait", "delayed", "completed"):
             for start, stop in ((0, -1), (1, 2)):
                 ours = [job.id for job in queue.page(state, start, stop)]
                 if peer.dialect == "bull-1":
                     # Its getJobs counts lists from the other end, and sets have no order.
-                    seen = [job["id"] for job in library.call("getJobs", queue="q", states=[state])]
+                    seen = [job["id"] for job in theirs.call("getJobs", queue="q", states=[state])]
                     assert sorted(seen) == sorted(job.id for job in queue.page(state))
                 else:
                     arguments = {"states": [state], "start": start, "end": stop, "asc": True}
-                    assert ours == [job["id"] for job in library.call("getJobs", queue="q", **arguments)]
+                    assert ours == [job["id"] for job in theirs.call("getJobs", queue="q", **arguments)]
         assert [job.id for job in queue.page("wait")] == ["12", "10", "11"]
         assert [job.id for job in queue.page("delayed")] == ["9", "8", "7", "6"]
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
-def test_logs_and_workers_of_node_are_read(library: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
-    library.call("add", queue="q", jobs=[behaving("log:one;log:two ü")])
-    library.call("process", queue="q")
-    library.wait_for_events("completed", 1)
+@each_peer_of("bull", "bullmq")
+def test_logs_and_workers_of_node_are_read(theirs: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
+    theirs.call("add", queue="q", jobs=[behaving("log:one;log:two ü")])
+    theirs.call("process", queue="q")
+    theirs.wait_for_events("completed", 1)
     with BullQueue("q", url=redis_url, prefix=prefix) as queue:
         assert queue.logs("1") == ["one", "two ü"]
         connection = queue.handle.connection
@@ -192,16 +193,88 @@ def test_logs_and_workers_of_node_are_read(library: NodePeer, peer: Peer, redis_
         assert find_queues(connection, prefix) == ["q"]
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect == "bullmq"], ids=str)
-def test_jobs_of_a_flow_are_read(library: NodePeer, read: Callable[[], dict[str, Job]], prefix: str) -> None:
+@each_peer_of("bullmq")
+def test_jobs_of_a_flow_are_read(theirs: NodePeer, read: Callable[[], dict[str, Job]], prefix: str) -> None:
     flow = {
         "name": "parent",
         "queueName": "q",
         "data": {},
         "children": [{"name": "child", "queueName": "q", "data": {}}],
     }
-    ids = library.call("flow", flow=flow)
+    ids = theirs.call("flow", flow=flow)
     found = read()
     parent, child = found[ids["id"]], found[ids["children"][0]["id"]]
     assert (parent.state, child.state) == ("waiting-children", "wait")
     assert child.parent_key == f"{prefix}:q:{parent.id}"
+
+
+# detection
+
+DIALECTS = ("bull-1", "bull", "bullmq")
+
+
+def refused(redis_url: str, prefix: str, queue: str) -> list[str]:
+    """The protocols that a queue refuses."""
+    found = []
+    for protocol in DIALECTS:
+        try:
+            BullQueue(queue, url=redis_url, prefix=prefix, protocol=protocol).close()
+        except DialectError as error:
+            found.append(str(error).partition(" (option `protocol`), but it speaks ")[0].split()[-1])
+    return found
+
+
+def others(peer: Peer) -> list[str]:
+    return [dialect for dialect in DIALECTS if dialect != peer.dialect]
+
+
+@each_peer
+def test_a_queue_is_detected_by_any_of_its_jobs(theirs: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
+    options: dict[str, dict[str, object]] = {"waiting": {}, "delayed": {"delay": HOUR}, "retried": {"attempts": 3}}
+    options |= {"last": {"lifo": True}, "paused": {}}
+    if peer.dialect != "bull-1":
+        options["prioritised"] = {"priority": 2}
+    theirs.call("pause", queue="paused")
+    for queue, opts in options.items():
+        theirs.call("add", queue=queue, jobs=[job({}, **opts)])
+    for queue, behaviour in {"completed": "return:1", "failed": "fail"}.items():
+        theirs.call("process", queue=queue)
+        theirs.call("add", queue=queue, jobs=[behaving(behaviour)])
+        theirs.wait_for_events(queue, 1, queue=queue)
+        theirs.call("stop", queue=queue)
+    for queue in (*options, "completed", "failed"):
+        with BullQueue(queue, url=redis_url, prefix=prefix) as opened:
+            assert (queue, opened.protocol) == (queue, peer.dialect)
+        assert (queue, refused(redis_url, prefix, queue)) == (queue, others(peer))
+    with BullQueue("waiting", url=redis_url, prefix=prefix) as opened:
+        ours = opened.add({"to": "node"})
+    theirs.call("process", queue="waiting")
+    done = theirs.wait_for(lambda event: event["event"] == "completed" and event.get("jobId") == ours)
+    assert done["returnvalue"] == {"echo": {"to": "node"}}
+
+
+def test_a_queue_without_jobs_accepts_any_protocol(client: Redis, redis_url: str, prefix: str) -> None:
+    for protocol in DIALECTS * 2:
+        with BullQueue(protocol, url=redis_url, prefix=prefix, protocol=protocol) as queue:
+            assert queue.protocol == protocol
+            client.incr(queue.handle.keys["id"])
+
+
+@each_peer_of("bull-4", "bullmq-6")
+def test_every_verb_refuses_a_wrong_protocol(
+    theirs: NodePeer, peer: Peer, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs.call("add", queue="q", jobs=[job({})])
+    for protocol in others(peer):
+        for service in (Promoter, Rescuer):
+            with pytest.raises(DialectError, match=f"expected queue q to speak {protocol}"):
+                service(redis_url, ["q"], prefix=prefix, protocol=protocol).start().await_termination(PATIENCE_S)
+        # A glob matches the queue and skips it.
+        Promoter(redis_url, ["*"], prefix=prefix, protocol=protocol).once()
+        where = ["--url", redis_url, "--prefix", prefix, "--protocol", protocol]
+        for command in (["add", "q", "{}"], ["counts", "q"], ["promote", "q", "--once"]):
+            assert main([*where, *command]) != 0
+            assert f"expected queue q to speak {protocol}" in capsys.readouterr().err
+    theirs.call("process", queue="q")
+    done = theirs.wait_for_events("completed", 1)
+    assert [event["jobId"] for event in done] == ["1"]

@@ -14,10 +14,10 @@ from spark_bull import BullQueue, write_results
 from spark_bull.spark.platform.query_start import start_query
 from tests.spark.conftest import Bull
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 from tests.support.wait import PATIENCE_S
 
-each_peer = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect in ("bull", "bullmq")], ids=str)
+each_peer = each_peer_of("bull", "bullmq")
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
 

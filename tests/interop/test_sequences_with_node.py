@@ -13,7 +13,7 @@ from redis import Redis
 
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import PEERS, Peer, each_peer_of
 from tests.support.sequences import keep_events, orders
 from tests.support.sink import Sink
 from tests.support.wait import wait_until
@@ -60,7 +60,7 @@ def run_sequences(client: Redis, url: str, prefix: str, node: StartNode, peers: 
         assert orders(client, queue, lambda data: data["key"]) == expected
 
 
-@pytest.mark.parametrize("peer", BULLMQ, ids=str)
+@each_peer_of("bullmq")
 def test_the_jobs_of_a_key_run_one_after_the_other_whoever_processes_them(
     client: Redis, redis_url: str, prefix: str, node: StartNode, peer: Peer
 ) -> None:

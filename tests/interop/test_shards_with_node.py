@@ -11,7 +11,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from spark_bull import BullQueue, EmbeddedRedis, shard_names
 from spark_bull.spark.dispatch.shards import shard_of
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 from tests.support.sink import Sink
 from tests.support.wait import wait_until
 
@@ -22,7 +22,7 @@ def has_completed(queue: BullQueue, jobs: int) -> bool:
     return queue.counts()["completed"] == jobs
 
 
-@pytest.mark.parametrize("peer", PEERS, ids=str)
+@each_peer_of("bull-1", "bull", "bullmq")
 @pytest.mark.parametrize("servers", [1, 2])
 def test_a_node_worker_of_each_shard_processes_the_jobs_of_the_logical_queue(
     node: Callable[..., NodePeer], own_redis: Callable[..., EmbeddedRedis], peer: Peer, servers: int

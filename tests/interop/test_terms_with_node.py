@@ -15,7 +15,7 @@ from redis import Redis
 from spark_bull import BullQueue, FlowJob, NewJob, Promoter
 from spark_bull.clock import epoch_ms
 from tests.support.node_peer import NodePeer
-from tests.support.peers import NODE_DIRECTORY, PEERS, Peer
+from tests.support.peers import NODE_DIRECTORY, PEERS, Peer, each_peer_of
 from tests.support.wait import wait_until
 
 StartNode = Callable[..., NodePeer]
@@ -64,7 +64,7 @@ def fields(client: Redis, queue: BullQueue, jobs: list[Expiring]) -> Iterator[tu
                 yield job, reason and reason.decode(), started and int(started)
 
 
-@pytest.mark.parametrize("peer", PEERS, ids=str)
+@each_peer_of("bull-1", "bull", "bullmq")
 def test_node_runs_no_job_that_has_expired(
     peer: Peer, client: Redis, redis_url: str, prefix: str, node: StartNode
 ) -> None:

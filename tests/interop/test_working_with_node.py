@@ -27,16 +27,16 @@ from spark_bull.spark.process.settle.plan import plan_settle
 from spark_bull.spark.process.settle.task import settle_task
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.peers import Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]
 
-each_peer = pytest.mark.parametrize("peer", PEERS, ids=str)
-with_stalled_set = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
-each_bullmq = pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect == "bullmq"], ids=str)
-latest = pytest.mark.parametrize("peer", [p for p in PEERS if p.alias in ("bull-4.16.5", "bullmq-6.7.0")], ids=str)
+each_peer = each_peer_of("bull-1", "bull", "bullmq")
+with_stalled_set = each_peer_of("bull", "bullmq")
+each_bullmq = each_peer_of("bullmq")
+latest = each_peer_of("bull-4", "bullmq-6")
 
 pytestmark = pytest.mark.interop
 
@@ -54,162 +54,145 @@ def impatient(peer: Peer) -> dict[str, Any]:
 
 
 @each_peer
-def test_node_and_our_worker_share_a_queue_and_process_each_job_once(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer
-) -> None:
-    jobs = 300
-    # Bull 1 publishes outside the prefix.
-    name = f"shared-{prefix}"
-    worker = node(peer.alias, prefix=prefix)
-    with BullQueue(name, url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        ours: list[str] = []
-        both = Event()
+def test_node_and_our_worker_share_a_queue_and_process_each_job_once(theirs: NodePeer, queue: BullQueue) -> None:
+    jobs, both = 300, Event()
+    ours: list[str] = []
 
-        def processor(job: RunningJob) -> Any:
-            ours.append(job.id)
-            both.wait(PATIENCE_S)
-            return "ours"
+    def processor(job: RunningJob) -> Any:
+        ours.append(job.id)
+        both.wait(PATIENCE_S)
+        return "ours"
 
-        def add(count: int) -> None:
-            queue.add_many(NewJob({"n": n, "$behaviour": "sleep:1;return:1"}) for n in range(count))
+    def add(count: int) -> None:
+        queue.add_many(NewJob({"n": n, "$behaviour": "sleep:1;return:1"}) for n in range(count))
 
-        with OurWorker(queue.handle, processor, chunk_size=10, lock_ms=HOUR_MS):
-            add(10)
-            wait_until(lambda: ours, "our worker to have jobs")
-            worker.call("process", queue=name, concurrency=5)
-            add(jobs - 10)
-            worker.wait_for_events("completed", 1, source="worker")
-            both.set()
-            wait_until(lambda: queue.counts()["completed"] == jobs, "all jobs to complete")
-        # Node emits the event a moment after the job has completed in Redis.
-        events = worker.wait_for_events("completed", jobs - len(ours), source="worker")
-        theirs = [str(event["jobId"]) for event in events]
-        assert sorted(ours + theirs, key=int) == [str(n + 1) for n in range(jobs)]
-        assert ours
-        assert theirs
+    with OurWorker(queue.handle, processor, chunk_size=10, lock_ms=HOUR_MS):
+        add(10)
+        wait_until(lambda: ours, "our worker to have jobs")
+        theirs.call("process", queue="q", concurrency=5)
+        add(jobs - 10)
+        theirs.wait_for_events("completed", 1, source="worker")
+        both.set()
+        wait_until(lambda: queue.counts()["completed"] == jobs, "all jobs to complete")
+    # Node emits the event a moment after the job has completed in Redis.
+    by_node = [str(one["jobId"]) for one in theirs.wait_for_events("completed", jobs - len(ours), source="worker")]
+    assert sorted(ours + by_node, key=int) == [str(n + 1) for n in range(jobs)]
+    assert ours
+    assert by_node
 
 
 @with_stalled_set
-def test_node_does_not_rescue_jobs_that_we_process(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
+def test_node_does_not_rescue_jobs_that_we_process(theirs: NodePeer, queue: BullQueue, peer: Peer) -> None:
     seen = Event()
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
 
-        def processor(job: RunningJob) -> Any:
-            job.update_progress(1)
-            seen.wait(PATIENCE_S)
-            return "ours"
+    def processor(job: RunningJob) -> Any:
+        job.update_progress(1)
+        seen.wait(PATIENCE_S)
+        return "ours"
 
-        job_id = queue.add({"$behaviour": 'return:"theirs"'})
-        with OurWorker(queue.handle, processor, lock_ms=LOCK_MS):
-            wait_until(lambda: (job := queue.job(job_id)) and job.progress, "our worker to have the job")
-            node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1, opts=impatient(peer))
-            now = queue.handle.connection.now_ms
-            expired = now() + LOCK_MS + 5 * OFTEN_MS
-            wait_until(lambda: now() > expired, "the time at which a lock that is not extended has expired")
-            seen.set()
-            wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
-        job = queue.job(job_id)
-        assert job is not None
-        assert (job.parsed("returnvalue"), job.stalled_counter) == ("ours", 0)
+    job_id = queue.add({"$behaviour": 'return:"theirs"'})
+    with OurWorker(queue.handle, processor, lock_ms=LOCK_MS):
+        wait_until(lambda: (job := queue.job(job_id)) and job.progress, "our worker to have the job")
+        theirs.call("process", queue="q", concurrency=1, opts=impatient(peer))
+        now = queue.handle.connection.now_ms
+        expired = now() + LOCK_MS + 5 * OFTEN_MS
+        wait_until(lambda: now() > expired, "the time at which a lock that is not extended has expired")
+        seen.set()
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
+    job = queue.job(job_id)
+    assert job is not None
+    assert (job.parsed("returnvalue"), job.stalled_counter) == ("ours", 0)
 
 
 @each_peer
-def test_we_do_not_rescue_jobs_that_node_processes(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        worker = node(peer.alias, prefix=prefix)
-        worker.call("process", queue="q", concurrency=1)
-        job_id = queue.add({"$behaviour": 'sleep:1500;return:"theirs"'})
-        with Rescuer(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, check_ms=OFTEN_MS):
-            wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
-        job = queue.job(job_id)
-        assert job is not None
-        assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 0)
+def test_we_do_not_rescue_jobs_that_node_processes(
+    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str, peer: Peer
+) -> None:
+    theirs.call("process", queue="q", concurrency=1)
+    job_id = queue.add({"$behaviour": 'sleep:1500;return:"theirs"'})
+    with Rescuer(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, check_ms=OFTEN_MS):
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
+    job = queue.job(job_id)
+    assert job is not None
+    assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 0)
 
 
 @with_stalled_set
-def test_node_rescues_jobs_of_our_dead_worker(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        job_id = queue.add({"$behaviour": 'return:"theirs"'})
-        keys = queue.handle.keys
-        queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
-        node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=1, opts=impatient(peer))
-        wait_until(lambda: queue.counts()["completed"] == 1, "Node to rescue and process the job")
-        job = queue.job(job_id)
-        assert job is not None
-        assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 1)
+def test_node_rescues_jobs_of_our_dead_worker(theirs: NodePeer, queue: BullQueue, peer: Peer) -> None:
+    job_id = queue.add({"$behaviour": 'return:"theirs"'})
+    keys = queue.handle.keys
+    queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
+    theirs.call("process", queue="q", concurrency=1, opts=impatient(peer))
+    wait_until(lambda: queue.counts()["completed"] == 1, "Node to rescue and process the job")
+    job = queue.job(job_id)
+    assert job is not None
+    assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 1)
 
 
 @latest
-def test_node_s_getters_show_the_results_of_our_worker(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer
-) -> None:
-    reader = node(peer.alias, prefix=prefix)
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+def test_node_s_getters_show_the_results_of_our_worker(theirs: NodePeer, queue: BullQueue) -> None:
 
-        def processor(job: RunningJob) -> Any:
-            job.log("from Spark")
-            job.update_progress(70)
-            if job.data["n"] == 2:
-                raise ValueError("two")
-            return {"n": job.data["n"]}
+    def processor(job: RunningJob) -> Any:
+        job.log("from Spark")
+        job.update_progress(70)
+        if job.data["n"] == 2:
+            raise ValueError("two")
+        return {"n": job.data["n"]}
 
-        ids = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
-        with OurWorker(queue.handle, processor, max_metrics=10, worker="sparky"):
-            wait_until(lambda: queue.counts()["completed"] == 2, "two jobs to complete")
-            wait_until(lambda: queue.counts()["failed"] == 1, "the other one to fail")
-            workers = reader.call("invoke", queue="q", method="getWorkers", args=[])
-            assert len(workers) >= 1
-        completed = reader.call("invoke", queue="q", method="getCompleted", args=[])
-        assert sorted(job["returnvalue"]["n"] for job in completed) == [0, 1]
-        assert all(job["progress"] == 70 for job in completed)
-        (failed,) = reader.call("invoke", queue="q", method="getFailed", args=[])
-        assert (failed["failedReason"], failed["attemptsMade"], len(failed["stacktrace"])) == ("two", 1, 1)
-        assert "ValueError: two" in failed["stacktrace"][0]
-        logs = reader.call("invoke", queue="q", method="getJobLogs", args=[ids[0]])
-        assert logs["logs"] == ["from Spark"]
-        metrics = reader.call("invoke", queue="q", method="getMetrics", args=["completed"])
-        assert metrics["meta"]["count"] == 2
+    ids = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
+    with OurWorker(queue.handle, processor, max_metrics=10, worker="sparky"):
+        wait_until(lambda: queue.counts()["completed"] == 2, "two jobs to complete")
+        wait_until(lambda: queue.counts()["failed"] == 1, "the other one to fail")
+        workers = theirs.call("invoke", queue="q", method="getWorkers", args=[])
+        assert len(workers) >= 1
+    completed = theirs.call("invoke", queue="q", method="getCompleted", args=[])
+    assert sorted(job["returnvalue"]["n"] for job in completed) == [0, 1]
+    assert all(job["progress"] == 70 for job in completed)
+    (failed,) = theirs.call("invoke", queue="q", method="getFailed", args=[])
+    assert (failed["failedReason"], failed["attemptsMade"], len(failed["stacktrace"])) == ("two", 1, 1)
+    assert "ValueError: two" in failed["stacktrace"][0]
+    logs = theirs.call("invoke", queue="q", method="getJobLogs", args=[ids[0]])
+    assert logs["logs"] == ["from Spark"]
+    metrics = theirs.call("invoke", queue="q", method="getMetrics", args=["completed"])
+    assert metrics["meta"]["count"] == 2
 
 
 @each_peer
-def test_node_reads_the_checkpoint_of_our_worker(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
-    reader = node(peer.alias, prefix=prefix)
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+def test_node_reads_the_checkpoint_of_our_worker(theirs: NodePeer, queue: BullQueue, peer: Peer) -> None:
 
-        def processor(job: RunningJob) -> None:
-            job.checkpoint({"row": 700})
-            job.update_progress(50)
+    def processor(job: RunningJob) -> None:
+        job.checkpoint({"row": 700})
+        job.update_progress(50)
 
-        job_id = queue.add({})
-        with OurWorker(queue.handle, processor):
-            wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
-        # Bull 1 reads no progress but numbers.
-        expected = None if peer.dialect == "bull-1" else {"progress": 50, "checkpoint": {"row": 700}}
-        assert reader.call("getJob", queue="q", jobId=job_id)["progress"] == expected
+    job_id = queue.add({})
+    with OurWorker(queue.handle, processor):
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
+    # Bull 1 reads no progress but numbers.
+    expected = None if peer.dialect == "bull-1" else {"progress": 50, "checkpoint": {"row": 700}}
+    assert theirs.call("getJob", queue="q", jobId=job_id)["progress"] == expected
 
 
 @each_peer
 def test_we_go_on_from_the_checkpoint_of_a_node_worker(
-    client: Redis, node: StartNode, redis_url: str, prefix: str, peer: Peer
+    queue: BullQueue, node: StartNode, client: Redis, prefix: str, peer: Peer
 ) -> None:
     stored = json.dumps({"progress": 50, "checkpoint": {"row": 700}})
     # Bull 1 stores any progress as text.
     progress = json.dumps(stored) if peer.dialect == "bull-1" else stored
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        job_id = queue.add({"$behaviour": f"progress:{progress};fail"}, attempts=2, backoff=HOUR_MS)
-        # A worker that is only stopped may still take the job that is promoted (Bull 1).
-        with node(peer.alias, prefix=prefix, alone=True) as theirs:
-            theirs.call("process", queue="q")
-            wait_until(lambda: queue.counts()["delayed"] == 1, "the attempt of Node to fail")
-            clients = {one["id"] for one in client.client_list()}
-        # Until Redis has freed a disconnected client, its blocking command may still take the job.
-        wait_until(lambda: not clients & blocked_clients(client), "Redis to notice that the worker has ended")
-        queue.promote(job_id)
-        with OurWorker(queue.handle, lambda job: [job.resumed, job.progress, job.attempts_made]):
-            wait_until(lambda: queue.counts()["completed"] == 1, "our attempt")
-        job = queue.job(job_id)
-        assert job is not None
-        assert job.parsed("returnvalue") == [{"row": 700}, 50, 1]
+    job_id = queue.add({"$behaviour": f"progress:{progress};fail"}, attempts=2, backoff=HOUR_MS)
+    # A worker that is only stopped may still take the job that is promoted (Bull 1).
+    with node(peer.alias, prefix=prefix, alone=True) as theirs:
+        theirs.call("process", queue="q")
+        wait_until(lambda: queue.counts()["delayed"] == 1, "the attempt of Node to fail")
+        clients = {one["id"] for one in client.client_list()}
+    # Until Redis has freed a disconnected client, its blocking command may still take the job.
+    wait_until(lambda: not clients & blocked_clients(client), "Redis to notice that the worker has ended")
+    queue.promote(job_id)
+    with OurWorker(queue.handle, lambda job: [job.resumed, job.progress, job.attempts_made]):
+        wait_until(lambda: queue.counts()["completed"] == 1, "our attempt")
+    job = queue.job(job_id)
+    assert job is not None
+    assert job.parsed("returnvalue") == [{"row": 700}, 50, 1]
 
 
 def blocked_clients(client: Redis) -> set[str]:
@@ -218,77 +201,64 @@ def blocked_clients(client: Redis) -> set[str]:
 
 
 @each_bullmq
-def test_a_job_that_becomes_due_in_a_paused_queue_survives_node_s_resume(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer
-) -> None:
-    theirs = node(peer.alias, prefix=prefix)
+def test_a_job_that_becomes_due_in_a_paused_queue_survives_node_s_resume(theirs: NodePeer, queue: BullQueue) -> None:
     waiting, delayed = theirs.call("add", queue="q", jobs=[{"name": "a", "data": {}, "opts": {}}])[0], "d"
     theirs.call("pause", queue="q")
     theirs.call("add", queue="q", jobs=[{"name": "d", "data": {}, "opts": {"jobId": delayed, "delay": 50}}])
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
 
-        def is_promoted() -> bool:
-            assert work(queue.handle, ClaimSettings("slot"), None, 10).jobs == []
-            return queue.counts()["delayed"] == 0
+    def is_promoted() -> bool:
+        assert work(queue.handle, ClaimSettings("slot"), None, 10).jobs == []
+        return queue.counts()["delayed"] == 0
 
-        wait_until(is_promoted, "a claim to promote the delayed job")
-        theirs.call("resume", queue="q")
-        assert {job.id for job in work(queue.handle, ClaimSettings("slot"), None, 10).jobs} == {
-            waiting,
-            delayed,
-        }
+    wait_until(is_promoted, "a claim to promote the delayed job")
+    theirs.call("resume", queue="q")
+    assert {job.id for job in work(queue.handle, ClaimSettings("slot"), None, 10).jobs} == {
+        waiting,
+        delayed,
+    }
 
 
 @each_bullmq
 def test_node_takes_delayed_jobs_that_are_due_before_a_job_that_we_retry_at_once(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer
+    theirs: NodePeer, queue: BullQueue
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        retried = queue.add({"$behaviour": "return:1"})
-        claim = work(queue.handle, ClaimSettings("slot"), None, 1)
-        due = claim.now + 50
-        delayed = queue.add({"$behaviour": "return:2"}, run_at=due)
-        wait_until(lambda: queue.handle.connection.now_ms() > due, "the delayed job to be due")
-        work(
-            queue.handle,
-            ClaimSettings("slot"),
-            Outcomes(claim.token, retried=[Retried(retried, "bad", "[]", 0, False)]),
-            0,
-        )
-        theirs = node(peer.alias, prefix=prefix)
-        theirs.call("process", queue="q", concurrency=1)
-        completed = theirs.wait_for_events("completed", 2, source="worker")
-        assert [event["jobId"] for event in completed] == [delayed, retried]
+    retried = queue.add({"$behaviour": "return:1"})
+    claim = work(queue.handle, ClaimSettings("slot"), None, 1)
+    due = claim.now + 50
+    delayed = queue.add({"$behaviour": "return:2"}, run_at=due)
+    wait_until(lambda: queue.handle.connection.now_ms() > due, "the delayed job to be due")
+    work(
+        queue.handle,
+        ClaimSettings("slot"),
+        Outcomes(claim.token, retried=[Retried(retried, "bad", "[]", 0, False)]),
+        0,
+    )
+    theirs.call("process", queue="q", concurrency=1)
+    completed = theirs.wait_for_events("completed", 2, source="worker")
+    assert [event["jobId"] for event in completed] == [delayed, retried]
 
 
 @each_bullmq
-def test_a_slot_leaves_unused_concurrency_of_the_queue_to_node(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer
-) -> None:
-    theirs, done = node(peer.alias, prefix=prefix), Event()
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        theirs.call("invoke", queue="q", method="setGlobalConcurrency", args=[3])
-        queue.add_many(NewJob({"$behaviour": "return:1"}) for _ in range(10))
-        with OurWorker(queue.handle, lambda _: done.wait(PATIENCE_S), chunk_size=10, lock_ms=HOUR_MS):
-            wait_until(lambda: queue.counts()["active"], "our worker to have a job")
-            theirs.call("process", queue="q", concurrency=5)
-            theirs.wait_for_events("completed", 9, source="worker")
-            done.set()
-        assert queue.counts()["completed"] == 10
+def test_a_slot_leaves_unused_concurrency_of_the_queue_to_node(theirs: NodePeer, queue: BullQueue) -> None:
+    done = Event()
+    theirs.call("invoke", queue="q", method="setGlobalConcurrency", args=[3])
+    queue.add_many(NewJob({"$behaviour": "return:1"}) for _ in range(10))
+    with OurWorker(queue.handle, lambda _: done.wait(PATIENCE_S), chunk_size=10, lock_ms=HOUR_MS):
+        wait_until(lambda: queue.counts()["active"], "our worker to have a job")
+        theirs.call("process", queue="q", concurrency=5)
+        theirs.wait_for_events("completed", 9, source="worker")
+        done.set()
+    assert queue.counts()["completed"] == 10
 
 
 @each_bullmq
-def test_a_manual_rate_limit_applies_to_workers_with_a_limiter(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer
-) -> None:
-    theirs = node(peer.alias, prefix=prefix)
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add({})
-        theirs.call("invoke", queue="q", method="rateLimit", args=[HOUR_MS])
-        limited = work(queue.handle, ClaimSettings("slot", limiter=Limiter(100, 1_000)), None, 1)
-        assert limited.jobs == []
-        assert limited.limited_ms > 0
-        assert len(work(queue.handle, ClaimSettings("slot"), None, 1).jobs) == 1
+def test_a_manual_rate_limit_applies_to_workers_with_a_limiter(theirs: NodePeer, queue: BullQueue) -> None:
+    queue.add({})
+    theirs.call("invoke", queue="q", method="rateLimit", args=[HOUR_MS])
+    limited = work(queue.handle, ClaimSettings("slot", limiter=Limiter(100, 1_000)), None, 1)
+    assert limited.jobs == []
+    assert limited.limited_ms > 0
+    assert len(work(queue.handle, ClaimSettings("slot"), None, 1).jobs) == 1
 
 
 Take = Callable[[BullQueue, str], Callable[[str], None]]
@@ -342,140 +312,115 @@ def add_child(theirs: NodePeer, prefix: str, parent_id: str, **opts: Any) -> str
 @each_bullmq
 @pytest.mark.parametrize("take", TAKERS)
 def test_a_job_that_gets_a_parent_while_active_reports_its_result_to_it(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer, take: Take
+    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str, take: Take
 ) -> None:
-    theirs = node(peer.alias, prefix=prefix)
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add({}, job_id="mon")
-        complete = take(queue, redis_url)
-        child = {"name": "mon", "queueName": "q", "data": {}, "opts": {"jobId": "mon"}}
-        theirs.call("flow", flow={"name": "tue", "queueName": "q", "opts": {"jobId": "tue"}, "children": [child]})
-        assert queue.counts()["waiting-children"] == 1
-        complete('"done"')
-        assert [job.id for job in work(queue.handle, ClaimSettings("slot"), None, 1).jobs] == ["tue"]
-        values = theirs.call("invoke", queue="q", jobId="tue", method="getChildrenValues")
-        assert values == {f"{prefix}:q:mon": "done"}
+    queue.add({}, job_id="mon")
+    complete = take(queue, redis_url)
+    child = {"name": "mon", "queueName": "q", "data": {}, "opts": {"jobId": "mon"}}
+    theirs.call("flow", flow={"name": "tue", "queueName": "q", "opts": {"jobId": "tue"}, "children": [child]})
+    assert queue.counts()["waiting-children"] == 1
+    complete('"done"')
+    assert [job.id for job in work(queue.handle, ClaimSettings("slot"), None, 1).jobs] == ["tue"]
+    values = theirs.call("invoke", queue="q", jobId="tue", method="getChildrenValues")
+    assert values == {f"{prefix}:q:mon": "done"}
 
 
 @each_bullmq
 @pytest.mark.parametrize("take", TAKERS)
 def test_a_job_that_gets_a_child_while_active_fails_this_attempt(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer, take: Take
+    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str, take: Take
 ) -> None:
-    theirs = node(peer.alias, prefix=prefix)
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        parent = queue.add({})
-        complete = take(queue, redis_url)
-        add_child(theirs, prefix, parent, delay=3_600_000)
-        complete("1")
-        job = queue.job(parent)
-        assert job is not None
-        assert (job.state, job.attempts_made) == ("failed", 1)
-        assert "pending dependencies" in (job.failed_reason or "")
+    parent = queue.add({})
+    complete = take(queue, redis_url)
+    add_child(theirs, prefix, parent, delay=3_600_000)
+    complete("1")
+    job = queue.job(parent)
+    assert job is not None
+    assert (job.state, job.attempts_made) == ("failed", 1)
+    assert "pending dependencies" in (job.failed_reason or "")
 
 
 @each_bullmq
 @pytest.mark.parametrize("take", TAKERS)
 def test_a_job_with_a_failed_child_fails_even_with_attempts_left(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer, take: Take
+    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str, take: Take
 ) -> None:
-    theirs = node(peer.alias, prefix=prefix)
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        parent = queue.add({}, attempts=5)
-        complete = take(queue, redis_url)
-        add_child(theirs, prefix, parent, failParentOnFailure=True)
-        claim = work(queue.handle, ClaimSettings("other"), None, 1)
-        failed = [Failed(job.id, "bad", "[]", None, 1) for job in claim.jobs]
-        work(queue.handle, ClaimSettings("other"), Outcomes(claim.token, failed=failed), 0)
-        complete("1")
-        job = queue.job(parent)
-        assert job is not None
-        assert (job.state, job.attempts_made) == ("failed", 1)
-        assert "failed child" in (job.failed_reason or "")
+    parent = queue.add({}, attempts=5)
+    complete = take(queue, redis_url)
+    add_child(theirs, prefix, parent, failParentOnFailure=True)
+    claim = work(queue.handle, ClaimSettings("other"), None, 1)
+    failed = [Failed(job.id, "bad", "[]", None, 1) for job in claim.jobs]
+    work(queue.handle, ClaimSettings("other"), Outcomes(claim.token, failed=failed), 0)
+    complete("1")
+    job = queue.job(parent)
+    assert job is not None
+    assert (job.state, job.attempts_made) == ("failed", 1)
+    assert "failed child" in (job.failed_reason or "")
 
 
-@pytest.mark.parametrize("peer", [p for p in PEERS if p.dialect != "bull-1"], ids=str)
+@each_peer_of("bull", "bullmq")
 def test_a_scheduler_continues_with_node_and_with_our_worker(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer
+    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str, peer: Peer
 ) -> None:
     jobs = 12
-    library = node(peer.alias, prefix=prefix)
-    with (
-        BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
-        Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False),
-        OurWorker(queue.handle),
-    ):
-        library.call("process", queue="q", concurrency=1)
-        schedule(library, peer, "q", every=200, limit=jobs)
+    promoter = Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False)
+    with promoter, OurWorker(queue.handle):
+        theirs.call("process", queue="q", concurrency=1)
+        template, repeat = {"name": "task", "data": {"$behaviour": "return:1"}}, {"every": 200, "limit": jobs}
+        if peer.dialect == "bullmq":
+            theirs.call("invoke", queue="q", method="upsertJobScheduler", args=["report", repeat, template])
+        else:
+            theirs.call("add", queue="q", jobs=[{**template, "opts": {"repeat": repeat}}])
         wait_until(lambda: queue.counts()["completed"] == jobs, "the last job of the job scheduler to complete")
         assert {state for state, count in queue.counts().items() if count} == {"completed"}
 
 
-def schedule(library: NodePeer, peer: Peer, queue: str, **repeat: int) -> None:
-    """Lets a Node library schedule jobs that return 1."""
-    data = {"$behaviour": "return:1"}
-    if peer.dialect == "bullmq":
-        template = {"name": "task", "data": data}
-        library.call("invoke", queue=queue, method="upsertJobScheduler", args=["report", repeat, template])
-    else:
-        library.call("add", queue=queue, jobs=[{"name": "task", "data": data, "opts": {"repeat": repeat}}])
-
-
 @each_bullmq
-@pytest.mark.parametrize("concurrency", [1, 2])
-@pytest.mark.parametrize(("started", "behaviour"), [(0, "fail"), (0, "fail:1"), (1, "fail"), (2, "return:1")])
 def test_a_job_that_starts_too_often_fails_as_in_node(
-    node: StartNode,
-    client: Redis,
-    redis_url: str,
-    prefix: str,
-    peer: Peer,
-    concurrency: int,
-    started: int,
-    behaviour: str,
+    theirs: NodePeer, client: Redis, redis_url: str, prefix: str, peer: Peer
 ) -> None:
     """BullMQ 5 retries a job that fails at its last permitted start, and fails the retry; BullMQ 6 doesn't retry it."""
-    theirs = node(peer.alias, prefix=prefix)
-    ended = []
-    for name in ("node", "ours"):
+    too_often = "job started more than allowable limit"
+    six = peer.alias.startswith("bullmq-6")
+    #: How often a job has started before, what it does, and the reason in the end.
+    cases = [(0, "fail", "scripted failure 2" if six else too_often), (0, "fail:1", "scripted failure 1")]
+    cases += [(1, "fail", "scripted failure 1" if six else too_often), (2, "return:1", too_often)]
+
+    def ends(name: str) -> list[Any]:
         with BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") as queue:
             theirs.call("counts", queue=name)  # stores the version in `meta`
-            job_id = queue.add({"$behaviour": behaviour}, attempts=5)
-            if started:
-                client.hset(queue.handle.keys.job(job_id), "ats", str(started))
+            for started, behaviour, _ in cases:
+                job_id = queue.add({"$behaviour": behaviour}, attempts=5)
+                if started:
+                    client.hset(queue.handle.keys.job(job_id), "ats", str(started))
 
-            def has_ended(queue: BullQueue = queue) -> bool:
-                counts = queue.counts()
-                return counts["completed"] + counts["failed"] == 1
+            def all_ended() -> bool:
+                return queue.counts()["completed"] + queue.counts()["failed"] == len(cases)
 
             if name == "node":
                 theirs.call("process", queue=name, opts={"maxStartedAttempts": 2})
-                wait_until(has_ended, "Node to end the job")
+                wait_until(all_ended, "Node to end the jobs")
             else:
-                with OurWorker(queue.handle, max_started=2, concurrency=concurrency):
-                    wait_until(has_ended, "our worker to end the job")
-            job = queue.job(job_id)
-            assert job is not None
-            ended.append((job.state, job.failed_reason, job.attempts_made, job.attempts_started))
-    assert ended[0] == ended[1]
-    too_often = "job started more than allowable limit"
-    last = f"scripted failure {2 - started}" if peer.alias.startswith("bullmq-6") else too_often
-    expected = {(0, "fail"): last, (0, "fail:1"): "scripted failure 1", (1, "fail"): last, (2, "return:1"): too_often}
-    assert ended[1][1] == expected[started, behaviour]
+                with OurWorker(queue.handle, max_started=2, concurrency=2 if name == "threads" else 1):
+                    wait_until(all_ended, "our worker to end the jobs")
+            jobs = [queue.job(str(number + 1)) for number in range(len(cases))]
+            return [(job.state, job.failed_reason, job.attempts_made, job.attempts_started) for job in jobs if job]
+
+    found = ends("node")
+    assert [reason for _, reason, _, _ in found] == [reason for _, _, reason in cases]
+    assert ends("ours") == ends("threads") == found
 
 
 @each_bullmq
-def test_node_adds_the_job_that_we_have_deferred(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
-    started = node(peer.alias, prefix=prefix)
+def test_node_adds_the_job_that_we_have_deferred(theirs: NodePeer, queue: BullQueue) -> None:
     deferred = {"id": "x", "deferrableBy": 3600}
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        started.call("add", queue="q", jobs=[{"name": "task", "data": 1, "opts": {"deduplication": {"id": "x"}}}])
-        (claimed,) = started.call("claim", queue="q", count=1, token="t")
-        added = queue.add_many([NewJob(number, deduplication=deferred) for number in (2, 3)])
-        assert (added.added, added.deduplicated, added.ids) == (0, 2, ["1", "1"])
-        done = {"jobId": claimed["id"], "token": "t", "does": "complete", "value": None}
-        started.call("settle", queue="q", outcomes=[done], token="t")
-        (job,) = queue.page("delayed")
-        assert (job.data, job.delay, job.deduplication_id) == (2, HOUR_MS, "x")
-        found = started.call("invoke", queue="q", method="getDeduplicationJobId", args=["x"])
-        assert found == queue.deduplication_job_id("x") == job.id
+    theirs.call("add", queue="q", jobs=[{"name": "task", "data": 1, "opts": {"deduplication": {"id": "x"}}}])
+    (claimed,) = theirs.call("claim", queue="q", count=1, token="t")
+    added = queue.add_many([NewJob(number, deduplication=deferred) for number in (2, 3)])
+    assert (added.added, added.deduplicated, added.ids) == (0, 2, ["1", "1"])
+    done = {"jobId": claimed["id"], "token": "t", "does": "complete", "value": None}
+    theirs.call("settle", queue="q", outcomes=[done], token="t")
+    (job,) = queue.page("delayed")
+    assert (job.data, job.delay, job.deduplication_id) == (2, HOUR_MS, "x")
+    found = theirs.call("invoke", queue="q", method="getDeduplicationJobId", args=["x"])
+    assert found == queue.deduplication_job_id("x") == job.id

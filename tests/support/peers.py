@@ -22,8 +22,8 @@ class Peer:
         return self.alias
 
     def among(self, packages: Collection[str]) -> bool:
-        """Whether its dialect or its major version, such as "bull-4", is one of these."""
-        return self.dialect in packages or self.alias.partition(".")[0] in packages
+        """Whether its dialect, its major version, such as "bull-4", or its alias is one of these."""
+        return not {self.dialect, self.alias.partition(".")[0], self.alias}.isdisjoint(packages)
 
     @property
     def custom_ids(self) -> bool:
@@ -52,7 +52,7 @@ NEWEST = ("bull-1.1.3", "bull-4.16.5", "bullmq-6.7.0")
 
 
 def each_peer_of(*packages: str) -> pytest.MarkDecorator:
-    """Runs a test with each `peer` of these dialects or major versions."""
+    """Runs a test with each `peer` of these dialects, major versions or aliases."""
     peers = [
         pytest.param(peer, marks=() if peer.alias in NEWEST else pytest.mark.rest, id=peer.alias)
         for peer in PEERS
