@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -29,25 +30,22 @@ from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.worker.job.failure import failure
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.damage import ALL, DAMAGES, NO_PAYLOAD, Damage, damage_job
+from tests.support.damage import ALL, DAMAGES, NO_PAYLOAD, QUEUE_DAMAGES, Damage
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
-#: Most of its scripts are those of Bull 3 and 4: its damages are part of `make soak`.
-ALIKE = ("bull-1",)
+#: All damages of jobs at once, or one of the queue.
+DAMAGED = [(dialect, [one for one in DAMAGES if dialect in one.dialects]) for dialect in ALL]
+each_dialect = pytest.mark.parametrize(("queue", "damages"), DAMAGED, indirect=["queue"], ids=[*ALL])
 each_damage = pytest.mark.parametrize(
-    ("queue", "damage"),
-    [
-        pytest.param(dialect, damage, marks=[pytest.mark.soak] if dialect in ALIKE else [])
-        for damage in DAMAGES
-        for dialect in damage.dialects
-    ],
+    ("queue", "damages"),
+    [*DAMAGED, *((dialect, [one]) for one in QUEUE_DAMAGES for dialect in one.dialects)],
     indirect=["queue"],
-    ids=str,
+    ids=[*ALL, *(f"{dialect}-{one}" for one in QUEUE_DAMAGES for dialect in one.dialects)],
 )
 ENDED = ("completed", "failed")
-JOBS = 7
-BAD = 3
+#: Damages with which a next attempt is never due, and with which a job counts as running.
+LATE, HELD = "backoff huge", "lock of another type"
 
 
 @pytest.fixture
@@ -56,80 +54,102 @@ def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterat
         yield queue
 
 
-def add(queue: BullQueue, **properties: Any) -> tuple[list[str], str]:
-    """Ids of new jobs, and the id of the one to damage."""
-    ids = queue.add_many(NewJob({"n": n}, **properties) for n in range(JOBS)).ids
-    return ids, ids[BAD]
+@dataclass
+class Jobs:
+    """Jobs of which some are damaged, each between others that are not."""
+
+    ids: list[str]
+    bad: dict[str, Damage]
+
+    @property
+    def healthy(self) -> set[str]:
+        return {*self.ids} - self.bad.keys()
+
+    def damage(self, queue: BullQueue) -> None:
+        for job_id, damage in self.bad.items():
+            damage.apply(queue.handle, job_id)
 
 
-def is_empty(queue: BullQueue) -> bool:
-    return not sum(count for state, count in queue.counts().items() if state not in ENDED)
+def add(queue: BullQueue, damages: list[Damage], **properties: Any) -> Jobs:
+    ids = queue.add_many(NewJob({"n": n}, **properties) for n in range(2 * len(damages) + 1)).ids
+    return Jobs(ids, dict(zip(ids[1::2], damages, strict=True)))
+
+
+def add_damaged(queue: BullQueue, damages: list[Damage], **properties: Any) -> Jobs:
+    jobs = add(queue, damages, **properties)
+    jobs.damage(queue)
+    return jobs
+
+
+def left(queue: BullQueue) -> int:
+    """The number of jobs that have not ended."""
+    return sum(count for state, count in queue.counts().items() if state not in ENDED)
 
 
 def end_of(queue: BullQueue, job_id: str) -> tuple[str | None, str | None]:
-    """The state and the failed reason of a job: None if it is missing, "aside" if it is recorded as damaged."""
+    """The state and the failed reason of a job: "gone" if it is missing, "aside" if it is recorded as damaged."""
     handle = queue.handle
     if handle.connection.call("HEXISTS", handle.keys["damaged"], job_id):
         return "aside", None
     job = queue.job(job_id)
-    return (None, None) if job is None else (job.state, job.failed_reason)
+    return ("gone", None) if job is None else (job.state, job.failed_reason)
 
 
 def check_end(queue: BullQueue, damage: Damage, job_id: str) -> None:
     state, reason = end_of(queue, job_id)
     if damage.outcome in ("gone", "aside"):
-        assert state == {"gone": None, "aside": "aside"}[damage.outcome]
-        assert not queue.handle.connection.call("EXISTS", queue.handle.keys.lock(job_id))
+        assert state == damage.outcome, damage
+        assert not queue.handle.connection.call("EXISTS", queue.handle.keys.lock(job_id)), damage
     elif damage.outcome == "runs":
-        assert state == "completed", reason
+        assert state == "completed", (damage, reason)
     else:
-        assert state == "failed"
-        assert re.search(damage.outcome, reason or ""), reason
+        assert state == "failed", damage
+        assert re.search(damage.outcome, reason or ""), (damage, reason)
 
 
-def check_read(queue: BullQueue, ids: list[str]) -> None:
+def check_read(queue: BullQueue, jobs: Jobs) -> None:
     """All ways of reading return all jobs that exist."""
     keys, settings = queue.handle.keys, queue.handle.connection.settings
     options = {"url": str(settings.url), "prefix": keys.prefix, "queue": keys.queue, "protocol": queue.protocol}
-    for chosen in ({}, {"jobIds": ",".join(ids)}):
+    least = len(jobs.ids) - len([one for one in jobs.bad.values() if one.outcome in ("gone", "aside")])
+    for chosen in ({}, {"jobIds": ",".join(jobs.ids)}):
         batches = batch_reader({**options, **chosen}, SCHEMAS["jobs"]).read(OpenSlice(Slice()))
-        assert sum(batch.num_rows for batch in batches) >= JOBS - 1
-    for chunks in (read_jobs(queue.handle), read_ids(queue.handle, ids)):
-        assert sum(len(list(chunk.jobs("q"))) for chunk in chunks) >= JOBS - 1
-    assert sum(len(queue.page(state)) for state in queue.counts()) >= JOBS - 1
+        assert sum(batch.num_rows for batch in batches) >= least
+    for chunks in (read_jobs(queue.handle), read_ids(queue.handle, jobs.ids)):
+        assert sum(len(list(chunk.jobs("q"))) for chunk in chunks) >= least
+    assert sum(len(queue.page(state)) for state in queue.counts()) >= least
 
 
 @each_damage
-def test_a_damaged_job_does_not_affect_others(queue: BullQueue, damage: Damage) -> None:
-    ids, bad = add(queue)
-    damage_job(queue, damage, bad)
-    check_read(queue, ids)
+def test_a_damaged_job_does_not_affect_others(queue: BullQueue, damages: list[Damage]) -> None:
+    jobs = add_damaged(queue, damages)
+    check_read(queue, jobs)
     ran = Counter[str]()
 
     def processor(job: RunningJob) -> Any:
         ran[job.id] += 1
         return [job.data, job.progress, job.priority, job.opts, job.name]
 
-    with OurWorker(queue.handle, processor, chunk_size=JOBS):
-        wait_until(lambda: is_empty(queue), "all jobs to end")
-    check_end(queue, damage, bad)
-    check_read(queue, ids)
-    healthy = {job_id for job_id in ids if job_id != bad}
+    with OurWorker(queue.handle, processor, chunk_size=7):
+        wait_until(lambda: not left(queue), "all jobs to end")
+    for job_id, damage in jobs.bad.items():
+        check_end(queue, damage, job_id)
+    check_read(queue, jobs)
     done = {job.id: job for job in queue.page("completed")}
-    assert healthy <= done.keys()
-    assert all(done[job_id].attempts_made in (0, 1) and ran[job_id] == 1 for job_id in healthy)
+    assert jobs.healthy <= done.keys()
+    assert all(done[job_id].attempts_made in (0, 1) and ran[job_id] == 1 for job_id in jobs.healthy)
 
 
 @each_damage
 def test_a_damaged_job_passes_all_states_without_blocking_others(
-    queue: BullQueue, damage: Damage, client: Redis
+    queue: BullQueue, damages: list[Damage], client: Redis
 ) -> None:
-    ids, bad = add(queue, delay=1, attempts=3, backoff=1)
-    damage_job(queue, damage, bad)
+    jobs = add_damaged(queue, damages, delay=1, attempts=3, backoff=1)
     wait_until(lambda: promote_due(queue.handle).moved == 0 and queue.counts()["delayed"] == 0, "all to be promoted")
-    dead = work(queue.handle, ClaimSettings("dead", lock_ms=1), None, JOBS)
-    assert dead.claimed >= JOBS - 1
-    wait_until(lambda: not any(client.exists(queue.handle.keys.lock(i)) for i in ids if i != bad), "locks to expire")
+    dead = work(queue.handle, ClaimSettings("dead", lock_ms=1), None, len(jobs.ids))
+    assert dead.claimed >= len(jobs.healthy)
+    locks = [queue.handle.keys.lock(i) for i in jobs.healthy]
+    wait_until(lambda: not client.exists(*locks), "locks to expire")
 
     def all_rescued() -> bool:
         client.delete(queue.handle.keys["stalled_check"], queue.handle.keys["rescue_check"])
@@ -145,132 +165,131 @@ def test_a_damaged_job_passes_all_states_without_blocking_others(
             raise ValueError("the first attempt")
 
     # As with Node's workers, the next attempt of such a job is never due.
-    is_late = damage.name == "backoff huge"
+    late = [job_id for job_id, damage in jobs.bad.items() if damage.name == LATE]
 
     def has_ended() -> bool:
         promote_due(queue.handle)
-        return is_empty(queue) or (is_late and queue.counts()["delayed"] + queue.counts()["completed"] == JOBS)
+        return left(queue) == len(late)
 
-    with OurWorker(queue.handle, processor, chunk_size=JOBS):
+    with OurWorker(queue.handle, processor, chunk_size=7):
         wait_until(has_ended, "all jobs to end")
-    healthy = {job_id for job_id in ids if job_id != bad}
-    assert healthy <= {job.id for job in queue.page("completed")}
-    assert {failed_once[job_id] for job_id in healthy} == {2}
-    if damage.outcome in ("gone", "aside"):
-        check_end(queue, damage, bad)
-    else:
-        # Without its options a job has no second attempt.
-        assert end_of(queue, bad)[0] in (("delayed",) if is_late else ENDED)
-    check_read(queue, ids)
+    assert jobs.healthy <= {job.id for job in queue.page("completed")}
+    assert {failed_once[job_id] for job_id in jobs.healthy} == {2}
+    for job_id, damage in jobs.bad.items():
+        if damage.outcome in ("gone", "aside"):
+            check_end(queue, damage, job_id)
+        else:
+            # Without its options a job has no second attempt.
+            assert end_of(queue, job_id)[0] in (("delayed",) if job_id in late else ENDED), damage
+    check_read(queue, jobs)
 
 
-@each_damage
+@each_dialect
+@pytest.mark.parametrize("outcome", ["completed", "failed", "returned"])
 def test_a_job_that_is_damaged_while_it_runs_does_not_affect_its_chunk(
-    queue: BullQueue, damage: Damage, client: Redis
+    queue: BullQueue, damages: list[Damage], outcome: str
 ) -> None:
-    for outcome in ("completed", "failed", "returned"):
-        ids, bad = add(queue)
-        claim = work(queue.handle, ClaimSettings("slot"), None, JOBS)
-        damage_job(queue, damage, bad)
-        outcomes = Outcomes(claim.token)
-        for job in claim.jobs:
-            if outcome == "completed":
-                outcomes.complete(job.id, "1")
-            elif outcome == "failed":
-                outcomes.failed.append(failure(queue.handle.dialect, job, "bad", stack="trace"))  # type: ignore[arg-type]
-            else:
-                outcomes.returned.append(job.id)
-        lost = work(queue.handle, ClaimSettings("slot"), outcomes, 0).lost
-        assert {one.id for one in lost} <= {bad}
-        state = "wait" if outcome == "returned" else outcome
-        assert {job.id for job in queue.page(state)} >= {job_id for job_id in ids if job_id != bad}
-        assert queue.counts()["active"] == (1 if damage.name == "lock of another type" else 0)
-        client.delete(*client.scan_iter(match=f"{queue.handle.keys.base}*", count=1000))
+    jobs = add(queue, damages)
+    claim = work(queue.handle, ClaimSettings("slot"), None, len(jobs.ids))
+    jobs.damage(queue)
+    outcomes = Outcomes(claim.token)
+    for job in claim.jobs:
+        if outcome == "completed":
+            outcomes.complete(job.id, "1")
+        elif outcome == "failed":
+            outcomes.failed.append(failure(queue.handle.dialect, job, "bad", stack="trace"))  # type: ignore[arg-type]
+        else:
+            outcomes.returned.append(job.id)
+    lost = work(queue.handle, ClaimSettings("slot"), outcomes, 0).lost
+    assert {one.id for one in lost} <= jobs.bad.keys()
+    state = "wait" if outcome == "returned" else outcome
+    assert {job.id for job in queue.page(state)} >= jobs.healthy
+    active = {job.id for job in queue.page("active")}
+    assert active == {job_id for job_id, damage in jobs.bad.items() if damage.name == HELD}
 
 
-@each_damage
-def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damage: Damage) -> None:
-    ids, bad = add(queue)
-    damage_job(queue, damage, bad)
+@each_dialect
+def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damages: list[Damage]) -> None:
+    jobs = add_damaged(queue, damages)
     ledger = ClaimLedger(queue.handle, "reader")
-    portions = [taken.portion for taken in ledger.claim(ClaimSettings("reader"), JOBS)]
+    portions = [taken.portion for taken in ledger.claim(ClaimSettings("reader"), len(jobs.ids))]
     batches = [claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed)) for portion in portions]
     rows = {row["id"]: row for row in pa.Table.from_batches(batches).to_pylist()}
-    assert rows.keys() >= set(ids) - {bad}
-    assert all(row["deferredFailure"] is None for job_id, row in rows.items() if job_id != bad)
-    if damage.outcome in ("gone", "aside"):
-        assert bad not in rows
-    elif bad not in rows:
-        assert end_of(queue, bad) == ("failed", NO_PAYLOAD.strip("^$"))
-    else:
-        fails = damage.outcome != "runs" and not damage.name.startswith("data")
-        assert (rows[bad]["deferredFailure"] is not None) == fails
-        assert [job.id for job in read_claimed(queue.handle, [bad])] == [bad]
+    assert rows.keys() >= jobs.healthy
+    assert all(rows[job_id]["deferredFailure"] is None for job_id in jobs.healthy)
+    for job_id, damage in jobs.bad.items():
+        if damage.outcome in ("gone", "aside"):
+            assert job_id not in rows, damage
+        elif job_id not in rows:
+            assert end_of(queue, job_id) == ("failed", NO_PAYLOAD.strip("^$")), damage
+        else:
+            fails = damage.outcome != "runs" and not damage.name.startswith("data")
+            assert (rows[job_id]["deferredFailure"] is not None) == fails, damage
+            assert [job.id for job in read_claimed(queue.handle, [job_id])] == [job_id], damage
 
 
-@each_damage
-def test_a_damaged_job_can_be_promoted_and_retried_manually(queue: BullQueue, damage: Damage) -> None:
-    _, bad = add(queue, delay=3_600_000)
-    damage_job(queue, damage, bad)
-    hash_there = queue.handle.connection.call("TYPE", queue.handle.keys.job(bad)) == b"hash"
-    if damage.outcome != "gone":
-        queue.promote(bad)
-        assert queue.counts()["delayed"] == JOBS - 1
+@each_dialect
+def test_a_damaged_job_can_be_promoted_and_retried_manually(queue: BullQueue, damages: list[Damage]) -> None:
+    jobs = add_damaged(queue, damages, delay=3_600_000)
+    delayed = len(jobs.ids)
+    hashes = {i for i in jobs.bad if queue.handle.connection.call("TYPE", queue.handle.keys.job(i)) == b"hash"}
+    for job_id, damage in jobs.bad.items():
+        if damage.outcome != "gone":
+            queue.promote(job_id)
+            delayed -= 1
+            assert queue.counts()["delayed"] == delayed, damage
 
     def processor(job: RunningJob) -> None:
         # Huge attempts would never end.
         raise UnrecoverableError("bad")
 
     with OurWorker(queue.handle, processor):
-        wait_until(
-            lambda: queue.counts()["delayed"] + queue.counts()["failed"] == sum(queue.counts().values()), "an end"
-        )
-    if hash_there and queue.counts()["failed"]:
-        queue.retry(bad)
-        assert queue.counts()["failed"] == 0
-        assert sum(queue.counts().values()) == JOBS
+        wait_until(lambda: left(queue) == delayed, "all promoted jobs to end")
+    failed = {job.id for job in queue.page("failed")}
+    assert failed >= {job_id for job_id in hashes if jobs.bad[job_id].name != "name missing"}
+    for job_id in failed & hashes:
+        queue.retry(job_id)
+    assert queue.counts()["failed"] == len(failed - hashes)
+    assert left(queue) == delayed + len(failed & hashes)
 
 
-@each_damage
-def test_a_damaged_job_can_be_removed_with_all_others(queue: BullQueue, damage: Damage) -> None:
-    def damaged() -> str:
-        _, bad = add(queue, timestamp=1_700_000_000_000)
-        damage_job(queue, damage, bad)
-        return bad
-
-    damaged()
+@each_dialect
+def test_a_damaged_job_can_be_removed_with_all_others(queue: BullQueue, damages: list[Damage]) -> None:
+    add_damaged(queue, damages)
     queue.drain()
-    assert sum(queue.counts().values()) == 0
-    bad = damaged()
-    is_held = damage.name == "lock of another type"
-    if not is_held:
-        queue.remove(bad)
-        assert sum(queue.counts().values()) == JOBS - 1
-    damaged()
+    assert left(queue) == 0
+    jobs = add_damaged(queue, damages)
+    removed = [job_id for job_id, damage in jobs.bad.items() if damage.name != HELD]
+    for job_id in removed:
+        before = left(queue)
+        queue.remove(job_id)
+        assert left(queue) == before - 1, jobs.bad[job_id]
+    add_damaged(queue, damages, timestamp=1_700_000_000_000)
     queue.clean(0, 0, "wait")
-    left = int(is_held) * 2 + int(damage.name == "timestamp huge")
-    assert sum(queue.counts().values()) == left
-    damaged()
+    assert left(queue) == 3, "two locked ones, and one with a timestamp in the future"
+    add_damaged(queue, damages)
     queue.obliterate(force=True)
-    assert sum(queue.counts().values()) == 0
+    assert left(queue) == 0
 
 
-@each_damage
-def test_a_queue_with_a_damaged_job_can_be_opened(queue: BullQueue, damage: Damage) -> None:
-    if (queue.protocol, damage.name) == ("bull-1", "name no UTF-8"):
-        return  # A job with a name is one of Bull 3.
-    ids, _ = add(queue)
-    damage_job(queue, damage, ids[-1])
+@each_dialect
+def test_a_queue_with_a_damaged_job_can_be_opened(queue: BullQueue, damages: list[Damage], client: Redis) -> None:
     keys, url = queue.handle.keys, queue.handle.connection.settings.url
-    for protocol in ("auto", queue.protocol):
-        with BullQueue("q", url=url, prefix=keys.prefix, protocol=protocol) as opened:
-            assert (opened.protocol, opened.counts()["wait"]) == (queue.protocol, JOBS)
+    for damage in damages:
+        if (queue.protocol, damage.name) == ("bull-1", "name no UTF-8"):
+            continue  # A job with a name is one of Bull 3.
+        ids = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
+        damage.apply(queue.handle, ids[-1])
+        for protocol in ("auto", queue.protocol):
+            with BullQueue("q", url=url, prefix=keys.prefix, protocol=protocol) as opened:
+                assert (opened.protocol, opened.counts()["wait"]) == (queue.protocol, len(ids)), damage
+        client.delete(*client.scan_iter(match=f"{keys.base}*", count=1000))
 
 
 @pytest.mark.parametrize("queue", ALL, indirect=True)
 def test_obliterate_removes_everything_of_a_queue_with_damaged_jobs(queue: BullQueue, client: Redis) -> None:
     keys = queue.handle.keys
-    bad = add(queue)[1]
+    _, bad, *_ = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
     client.delete(keys.job(bad))
     client.set(keys.job(bad), "no hash")
     claim_settings = ClaimSettings("slot")
@@ -283,12 +302,14 @@ def test_obliterate_removes_everything_of_a_queue_with_damaged_jobs(queue: BullQ
 
 
 @pytest.mark.parametrize("queue", ALL, indirect=True)
-@pytest.mark.parametrize("score", ["inf", "-inf", str(2**60), "-5"])
-def test_a_delayed_job_with_an_invalid_time_does_not_block_others(queue: BullQueue, score: str) -> None:
-    add(queue, delay=1)
-    queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], score, queue.add({"n": 0}, delay=3_600_000))
-    wait_until(lambda: promote_due(queue.handle).now and queue.counts()["wait"] >= JOBS, "the others to be promoted")
-    assert len(work(queue.handle, ClaimSettings("slot"), None, 20).jobs) >= JOBS
+def test_a_delayed_job_with_an_invalid_time_does_not_block_others(queue: BullQueue) -> None:
+    scores = ["inf", "-inf", str(2**60), "-5"]
+    for score in scores:
+        queue.add({}, delay=1)
+        queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], score, queue.add({}, delay=3_600_000))
+    queue.add({}, delay=1)
+    wait_until(lambda: promote_due(queue.handle).now and queue.counts()["wait"] > len(scores), "the others' promotion")
+    assert len(work(queue.handle, ClaimSettings("slot"), None, 20).jobs) > len(scores)
     assert promote_due(queue.handle).next_due is None
 
 

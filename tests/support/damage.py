@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
 
 ALL = ("bull-1", "bull", "bullmq")
@@ -27,10 +26,6 @@ class Damage:
 
     def __str__(self) -> str:
         return self.name
-
-
-def damage_job(queue: BullQueue, damage: Damage, job_id: str) -> None:
-    damage.apply(queue.handle, job_id)
 
 
 def command(*parts: Any) -> Callable[[QueueHandle, str], None]:
@@ -80,6 +75,7 @@ NO_JSON = "^expected `data` of job .* to be JSON .*, got: "
 NO_NUMBER = "^expected `(atm|attemptsMade)` of job .* to be a whole number, got: "
 NO_PAYLOAD = "^expected the payload of the job, found only what workers have written since it was removed$"
 
+#: Damages to single jobs, which can all be in one queue.
 DAMAGES = [
     Damage("data missing", NO_JSON + "nothing", lost("data")),
     Damage("data empty", NO_JSON + "nothing", field("data", "")),
@@ -101,7 +97,12 @@ DAMAGES = [
     Damage("backoff of texts", "runs", field("opts", '{"attempts":2,"backoff":{"type":5,"delay":"soon","jitter":[]}}')),
     Damage("backoff huge", "runs", field("opts", '{"attempts":2,"backoff":{"type":"exponential","delay":1e300}}')),
     Damage("removeOnComplete of texts", "runs", field("opts", '{"removeOnComplete":{"count":"x","age":[]}}')),
-    Damage("removeOnComplete huge", "runs", field("opts", '{"removeOnComplete":1e300,"removeOnFail":{"age":1e30}}')),
+    Damage(
+        "removeOnComplete huge",  # In Bull 1, any number removes the job.
+        "runs",
+        field("opts", '{"removeOnComplete":1e300,"removeOnFail":{"age":1e30}}'),
+        ("bull", "bullmq"),
+    ),
     Damage("other options of texts", "runs", field("opts", '{"stackTraceLimit":"x","kl":"x","timeout":"x"}')),
     Damage("attempts made no number", NO_NUMBER + "'many'", field("<made>", "many")),
     Damage("attempts made huge", NO_NUMBER, field("<made>", "9" * 30)),
@@ -122,8 +123,8 @@ DAMAGES = [
     Damage("name no UTF-8", "runs", field("name", b"\xff\xfe")),
     Damage("attempts of the hash no number", "runs", field("attempts", "many"), ("bull-1",)),
     Damage("parentKey no key", "runs", field("parentKey", "nobody"), ("bullmq",)),
-    Damage("parent no JSON", "runs", both(field("parentKey", "<base>7"), field("parent", "{broken")), ("bullmq",)),
-    Damage("parent a number", "runs", both(field("parentKey", "<base>7"), field("parent", "7")), ("bullmq",)),
+    Damage("parent no JSON", "runs", both(field("parentKey", "<base>1"), field("parent", "{broken")), ("bullmq",)),
+    Damage("parent a number", "runs", both(field("parentKey", "<base>1"), field("parent", "7")), ("bullmq",)),
     Damage(
         "parent's children of another type",
         "runs",
@@ -139,10 +140,19 @@ DAMAGES = [
     Damage(
         "what deduplication put aside is no job",
         "runs",
-        both(field("deid", "twin"), command("HSET", "<base>dn:twin", "opts", "{broken")),
+        both(field("deid", "next"), command("HSET", "<base>dn:next", "opts", "{broken")),
         ("bullmq",),
     ),
     Damage("lock of another type", "runs", both(command("DEL", "<job>:lock"), command("RPUSH", "<job>:lock", "x"))),
+    Damage("only progress left", NO_PAYLOAD, replaced("HSET", "<job>", "progress", "7")),
+    Damage("nothing left", "gone", command("DEL", "<job>")),
+    Damage("key a string", "aside", replaced("SET", "<job>", "x")),
+    Damage("key a list", "aside", replaced("RPUSH", "<job>", "x")),
+    Damage("key a set", "aside", replaced("SADD", "<job>", "x")),
+    Damage("key a sorted set", "aside", replaced("ZADD", "<job>", 1, "x")),
+]
+
+QUEUE_DAMAGES = [
     Damage("limiter a text", "runs", command("SET", "<key:limiter>", "soon")),
     Damage("limiter a list", "runs", command("RPUSH", "<key:limiter>", "x")),
     Damage(
@@ -151,10 +161,4 @@ DAMAGES = [
         command("HSET", "<key:meta>", "concurrency", "x", "max", "y"),
         ("bullmq",),
     ),
-    Damage("only progress left", NO_PAYLOAD, replaced("HSET", "<job>", "progress", "7")),
-    Damage("nothing left", "gone", command("DEL", "<job>")),
-    Damage("key a string", "aside", replaced("SET", "<job>", "x")),
-    Damage("key a list", "aside", replaced("RPUSH", "<job>", "x")),
-    Damage("key a set", "aside", replaced("SADD", "<job>", "x")),
-    Damage("key a sorted set", "aside", replaced("ZADD", "<job>", 1, "x")),
 ]
