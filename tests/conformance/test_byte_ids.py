@@ -95,7 +95,7 @@ def test_a_waiting_worker_gets_the_id_first(queue: BullQueue, client: Redis) -> 
     assert worker.error is None
 
 
-@pytest.mark.parametrize("new", BYTES, ids=ascii)
+@pytest.mark.parametrize("new", [BAD, *(pytest.param(one, marks=pytest.mark.soak) for one in BYTES[1:])], ids=ascii)
 def test_services_move_such_a_job_as_any_other(queue: BullQueue, client: Redis, new: bytes) -> None:
     handle = queue.handle
     ids = add(queue, delay=1)
