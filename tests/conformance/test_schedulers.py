@@ -49,6 +49,8 @@ SCHEDULES = {
     ),
     "a pattern": Schedule({"pattern": NOON, "tz": "America/New_York"}, rounds=6),
     "a pattern of five fields": Schedule({"pattern": "30 2 * * 1-5", "tz": "Europe/Berlin"}),
+    "a pattern of seconds": Schedule({"pattern": "*/7 30 4 1 1 *"}),
+    "a pattern with a limit": Schedule({"pattern": "0 12 * * 1-5", "limit": 2}),
     "a pattern in the zone of the machine": Schedule({"pattern": NOON}),
     "a limit": Schedule({"every": HOUR, "limit": 2}),
     "a start": Schedule({"pattern": NOON, "startDate": "<in ten days>"}),
