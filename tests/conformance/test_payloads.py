@@ -242,11 +242,6 @@ def test_clean_and_drain_look_at_the_jobs_of_one_call_at_a_time(
     assert len(stored(tmp_path)) == len(locked)
     assert queue.drain() == len(locked)
     assert stored(tmp_path) == []
-
-
-@each_dialect
-def test_cleaned_jobs_of_a_finished_state_lose_their_objects(open_queue: Open, client: Redis, tmp_path: Path) -> None:
-    queue = open_queue()
     count = REMOVE_SIZE + 20
     queue.add_many([NewJob(LARGE) for _ in range(count)])
     process(queue, lambda _: 1, ended=count)
@@ -319,25 +314,21 @@ def test_the_result_of_a_removed_child_stays_for_its_parent(open_queue: Open, tm
     assert kids.sweep_objects(older_than_ms=0) == Swept(0, 2)
 
 
-def test_a_sweep_of_a_queue_that_redis_does_not_have_deletes_nothing(open_queue: Open, tmp_path: Path) -> None:
+def test_a_sweep_that_can_not_know_all_jobs_is_refused(
+    open_queue: Open, client: Redis, prefix: str, tmp_path: Path
+) -> None:
     open_queue().add(LARGE)
     for name in ("other", "q{0}"):
         with pytest.raises(OptionError, match=f"expected a queue that exists for .*no queue {re.escape(name)} "):
             open_queue(name).sweep_objects(older_than_ms=0)
-    assert len(stored(tmp_path)) == 1
-
-
-def test_a_sweep_refuses_shards_on_several_servers(open_queue: Open, client: Redis, prefix: str) -> None:
+    with pytest.raises(OptionError, match="expected `offload_to`, the folder of the objects, for a sweep, got none"):
+        open_queue(scan_keys=True).sweep_objects()
     layout = {"count": 1, "most": 2, "epoch": 1, "writes": 0, "servers": 2, "dialect": "bullmq"}
     client.hset(QueueKeys("q{0}", prefix)["shard_layout"], mapping=layout)
     for name in ("q", "q{0}"):
         with pytest.raises(OptionError, match=r"expected a queue on one server for a sweep, got .*, which is on 2"):
             open_queue(name).sweep_objects()
-
-
-def test_a_sweep_needs_a_folder(open_queue: Open) -> None:
-    with pytest.raises(OptionError, match="expected `offload_to`, the folder of the objects, for a sweep, got none"):
-        open_queue(scan_keys=True).sweep_objects()
+    assert len(stored(tmp_path)) == 1
 
 
 def plan_of(there: BullQueue, folder: Path, kind: str = "data STRING", **options: str) -> WritePlan:

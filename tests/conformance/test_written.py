@@ -186,20 +186,15 @@ def test_the_jobs_of_a_write_have_their_states_and_those_that_are_gone_have_none
     assert found[ids[20]][0] == "wait"
 
 
-def test_a_write_that_is_not_finished_has_not_ended(bench: WorkBench) -> None:
+def test_one_can_wait_until_all_jobs_of_a_write_have_ended(bench: WorkBench) -> None:
     register_all(bench.handle, "w", [[NewJob({"n": n}) for n in range(12)]], 10, keepsIds=1)
     with pytest.raises(WaitTimeout, match=r"expected write w of q to add all its 12 jobs within 0\.01 s"):
         wait_for_written([bench.handle], "w", 0.01)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(wait_for_written, [bench.handle], "w", PATIENCE_S)
         roll_forward(bench.handle, "w")
+        with pytest.raises(WaitTimeout):
+            wait_for_written([bench.handle], "w", 0)
         bench.work(completed(bench.claim(12)))
         waiting.result(PATIENCE_S)
-
-
-def test_one_can_wait_until_all_jobs_of_a_write_have_ended(bench: WorkBench) -> None:
-    write(bench, "w", [NewJob({"n": n}) for n in range(12)], keepsIds=1)
-    with pytest.raises(WaitTimeout):
-        wait_for_written([bench.handle], "w", 0)
-    bench.work(completed(bench.claim(12)))
     wait_for_written([bench.handle], "w", 0)
