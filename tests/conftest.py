@@ -25,17 +25,23 @@ from redis.exceptions import MovedError
 
 from spark_bull.embedded import redis as embedded_redis
 from spark_bull.embedded.redis import EmbeddedRedis
-from tests.support.access import PASSWORD, USER, rules
 from tests.support.bare_python import bare_python
 from tests.support.dealing import deal
 from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE, fork_server
 from tests.support.jvm import DRIVER_OPTIONS, LAUNCHER_OPTIONS
-from tests.support.node_peer import GRACE_S, NodePeer
-from tests.support.node_process import NodeProcess
-from tests.support.peers import NODE_DIRECTORY, Peer
-from tests.support.ports import own_ports
-from tests.support.redis_cluster import KINDS, RedisCluster, Sentinels, sentinels
+from tests.support.network import own_ports
+from tests.support.node import GRACE_S, NODE_DIRECTORY, NodePeer, NodeProcess, Peer
+from tests.support.redis_servers import (
+    KINDS,
+    PASSWORD,
+    USER,
+    RedisCluster,
+    Sentinels,
+    redis_container,
+    rules,
+    sentinels,
+)
 from tests.support.wait import wait_until
 from tools.build_zip import build
 
@@ -121,9 +127,6 @@ def admin_url(redis_kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
     elif url := os.environ.get("SPARK_BULL_TEST_URL"):
         yield url
     elif _docker_answers():
-        # Half a second, which tests with another Redis need not spend.
-        from tests.support.redis_container import redis_container
-
         with redis_container() as url:
             yield url
     else:

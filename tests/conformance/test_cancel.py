@@ -24,8 +24,7 @@ from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.job.job_runner import FunctionRunner
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot import cancel_reader, chunk_loop
-from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

@@ -15,7 +15,7 @@ from spark_bull.queue.monitor.find import describe, find_queues
 from spark_bull.services.collector import Collector
 from spark_bull.services.queue_set import QueueSet
 from tests.support.dump import dump
-from tests.support.node_peer import NodePeer
+from tests.support.node import NodePeer
 
 StartNode = Callable[..., NodePeer]
 BULLMQ_5 = "bullmq-5.81.5"

@@ -29,8 +29,7 @@ from spark_bull.worker.job.job_runner import Result
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.jobs import HOUR
-from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.node import PEERS, NodePeer, Peer
 
 JOBS = 30
 #: Jobs of one run, and of `make soak`.

@@ -27,8 +27,7 @@ from spark_bull.well_formed import well_formed_json
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.finisher import discover_all
 from tests.support.groups import add, claim, ids_of
-from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench
 from tests.support.worker import OurWorker

@@ -46,8 +46,7 @@ from tests.support.groups import (
     rescue_all,
     settings,
 )
-from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS, WorkBench, completed, not_bull_1
 from tests.support.worker import OurWorker

@@ -19,7 +19,7 @@ from hypothesis.strategies import SearchStrategy
 
 from tests.support.jobs import HOUR, Job
 from tests.support.life_steps import deduplicated_lives_of, lives_of
-from tests.support.peers import PEERS, each_peer_of
+from tests.support.node import PEERS, each_peer_of
 from tests.support.steps import Differs, Step, Steps, step
 
 #: Steps of one run, and of `make soak`.

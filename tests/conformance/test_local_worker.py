@@ -11,9 +11,8 @@ from redis import Redis
 from spark_bull.process.local_worker import LocalWorker
 from spark_bull.queue.bull_queue import BullQueue
 from tests.conformance.test_work_parity import LIVES, UNKNOWN_TO
-from tests.support.node_peer import NodePeer
+from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.pair import Pair
-from tests.support.peers import PEERS, Peer
 from tests.support.worker import behave
 
 #: Lives whose jobs end in the order in which they were added, so that one queue can have all of them.

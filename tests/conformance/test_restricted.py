@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.redis_cluster import KINDS
+from tests.support.redis_servers import KINDS
 
 FOLDER = Path(__file__).parent
 FILES = (

@@ -18,9 +18,8 @@ from spark_bull import BullQueue, DialectError, JobMissing, NewJob, OptionError,
 from spark_bull.model.jobs import RawJson
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.dump import difference, dump
-from tests.support.node_peer import NodePeer
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.pair import Pair
-from tests.support.peers import Peer, each_peer_of
 from tests.support.schedule_rounds import (
     DAY,
     HOUR,

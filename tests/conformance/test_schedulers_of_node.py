@@ -26,10 +26,9 @@ from spark_bull.queue.schedule.advance import ADVANCE_SIZE
 from spark_bull.queue.schedule.schedulers import encoder_of, without_next_job
 from spark_bull.worker.claims.claimer import Claimer
 from tests.support.dump import Dump, difference, dump
-from tests.support.node_peer import NodePeer
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.older_repeats import OlderJob, make_older
 from tests.support.pair import Pair
-from tests.support.peers import Peer, each_peer_of
 from tests.support.schedule_rounds import (
     DAY,
     HOUR,

@@ -16,9 +16,8 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.services.promoter import Promoter
 from tests.support.jobs import HOUR
-from tests.support.node_peer import NodePeer
+from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.pair import Pair, job, settled
-from tests.support.peers import PEERS, Peer
 from tests.support.pubsub import published
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

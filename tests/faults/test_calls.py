@@ -18,9 +18,8 @@ from spark_bull.queue.call.caller import Caller, Outcome
 from spark_bull.queue.call.flight import Flight, Lease
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.losing_proxy import losing_proxy
-from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS
+from tests.support.network import losing_proxy
+from tests.support.node import PEERS, NodePeer
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 
 from spark_bull import BullQueue
 from tests.support.circle_driver import JOB_S, LOCK_MS, MAX_STALLED, QUEUE, Circle, CircleDriver
-from tests.support.node_peer import NodePeer
+from tests.support.node import NodePeer
 from tests.support.wait import wait_until
 
 KILLS = 30

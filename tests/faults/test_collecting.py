@@ -23,7 +23,7 @@ from spark_bull import BullQueue, NewJob
 from spark_bull.errors import JobLocked, JobMissing
 from tests.support.collecting_driver import CollectingDriver, collect_all
 from tests.support.dump import escaped
-from tests.support.node_peer import NodePeer
+from tests.support.node import NodePeer
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

@@ -26,7 +26,7 @@ from spark_bull.queue.process.claim import work
 from spark_bull.services.collector import Collector
 from spark_bull.spark.staging import commit
 from tests.support.finisher import entries
-from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_servers import RedisCluster
 from tests.support.sink import ManageSink, ScheduleSink, Sink
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import CLAIM_SETTINGS, completed

@@ -27,7 +27,7 @@ from spark_bull.options.table import COLLECT
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.services.collector import Collector
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.redis_cluster import RedisCluster, sentinels
+from tests.support.redis_servers import RedisCluster, sentinels
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

@@ -37,7 +37,7 @@ from tests.spark.conftest import Bull
 from tests.support import dying_commit
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
 from tests.support.dying_commit import partitions_of
-from tests.support.losing_proxy import losing_proxy
+from tests.support.network import losing_proxy
 from tests.support.wait import wait_until
 from tests.support.writes import register_all, stage_all
 

@@ -26,7 +26,7 @@ from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, S
 from spark_bull.queue.shards.layout import shard_names
 from spark_bull.store.connection import Connection
 from tests.support.calls import Died, calls_of_scripts
-from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_servers import RedisCluster
 from tests.support.script_work import script_work
 from tests.support.sink import Sink
 from tests.support.wait import wait_until

@@ -12,8 +12,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, Promoter
 from tests.support import dying_worker
-from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

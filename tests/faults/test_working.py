@@ -29,10 +29,9 @@ from tests.support.claiming_driver import ClaimingDriver
 from tests.support.following_driver import FollowingDriver, following_worker
 from tests.support.forked_process import ForkedProcess
 from tests.support.killed_workers import work_on_groups, work_with_follow_ups
-from tests.support.losing_proxy import losing_proxy
-from tests.support.node_peer import NodePeer
-from tests.support.passing_state import STATES, error_replies
-from tests.support.peers import PEERS, Peer
+from tests.support.network import losing_proxy
+from tests.support.node import PEERS, NodePeer, Peer
+from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all

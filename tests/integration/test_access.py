@@ -25,7 +25,7 @@ from spark_bull.queue.monitor.find import describe, find_queues
 from spark_bull.queue.process.claim import work
 from spark_bull.services.collector import Collector
 from spark_bull.worker.slot.job_wait import JobWait
-from tests.support.access import PASSWORD, USER, rules
+from tests.support.redis_servers import PASSWORD, USER, rules
 from tests.support.wait import wait_until
 from tests.support.web import READING, serving
 from tests.support.worker import OurWorker

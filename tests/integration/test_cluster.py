@@ -28,9 +28,7 @@ from spark_bull.services.collector import Collector
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings, resolved, settings_of
 from spark_bull.store.steps import Steps, run_together
-from tests.support.access import rules
-from tests.support.passing_state import is_cluster_ready
-from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_servers import RedisCluster, is_cluster_ready, rules
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

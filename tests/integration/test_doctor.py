@@ -36,8 +36,7 @@ from spark_bull.services.collector import Collector
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings
 from spark_bull.testing.process_all import process_all
-from tests.support.access import PASSWORD, USER, rules
-from tests.support.passing_state import STATES
+from tests.support.redis_servers import PASSWORD, STATES, USER, rules
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.writes import register_all
 

@@ -10,8 +10,7 @@ from redis import Redis
 
 from tests.support.dump import difference, dump, is_job, normalise, normalise_messages, window
 from tests.support.jobs import random_jobs
-from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
+from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.pubsub import published
 
 Start = Callable[..., NodePeer]

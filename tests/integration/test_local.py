@@ -18,7 +18,7 @@ import redis
 from spark_bull.embedded.redis import COMPACT_SETTING, COMPACT_UP_TO, EmbeddedRedis, redis_server
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support.ports import BUS_DISTANCE, own_ports
+from tests.support.network import BUS_DISTANCE, own_ports
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from spark_bull.errors import ConnectionLost, RedisUnavailable, ScriptError
 from spark_bull.store.connection import Connection
 from spark_bull.store.errors import TRANSIENT, code_of, translated
 from spark_bull.store.settings import RedisSettings
-from tests.support.passing_state import STATES, become_cluster, error_replies
+from tests.support.redis_servers import STATES, become_cluster, error_replies
 from tests.support.wait import wait_until
 
 OwnRedis = Callable[..., EmbeddedRedis]

@@ -18,7 +18,7 @@ from spark_bull.options.table import QUEUE
 from spark_bull.queue.monitor.find import find_queues
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings, settings_of
-from tests.support.redis_cluster import sentinels
+from tests.support.redis_servers import sentinels
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

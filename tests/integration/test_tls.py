@@ -16,8 +16,8 @@ from spark_bull.errors import ConnectionLost, OptionError, RedisUnavailable
 from spark_bull.queue.monitor.find import find_queues
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings
-from tests.support.redis_cluster import RedisCluster, Sentinels, sentinels
-from tests.support.tls import Authority, TlsServer, tls_server
+from tests.support.network import Authority, TlsServer, tls_server
+from tests.support.redis_servers import RedisCluster, Sentinels, sentinels
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

@@ -8,8 +8,7 @@ import pytest
 
 from spark_bull.queue.bull_queue import BullQueue
 from tests.spark.conftest import bull, spark
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer
+from tests.support.node import NodePeer, Peer
 
 __all__ = ["bull", "spark"]
 

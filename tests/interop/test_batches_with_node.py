@@ -12,8 +12,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from spark_bull.dialects.parents import ON_FAILURE
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.sink import Sink
 from tests.support.steps import Steps
 from tests.support.two_sides import Answers

@@ -13,8 +13,7 @@ from redis import Redis
 import spark_bull
 from spark_bull.keys import QueueKeys
 from tests.spark.conftest import Bull
-from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer, each_peer_of
+from tests.support.node import PEERS, NodePeer, Peer, each_peer_of
 
 pytestmark = pytest.mark.interop
 

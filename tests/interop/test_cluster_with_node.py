@@ -7,9 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from spark_bull import BullQueue, NewJob, OptionError, Promoter
-from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer
-from tests.support.redis_cluster import RedisCluster
+from tests.support.node import PEERS, NodePeer, Peer
+from tests.support.redis_servers import RedisCluster
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

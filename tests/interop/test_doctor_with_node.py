@@ -12,7 +12,7 @@ from spark_bull.cli.doctor.finding import Finding
 from spark_bull.cli.doctor.leftovers import leftovers
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.jobs import HOUR
-from tests.support.node_peer import NodePeer
+from tests.support.node import NodePeer
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.interop

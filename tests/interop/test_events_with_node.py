@@ -13,8 +13,7 @@ from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.events import waiting
 from spark_bull.queue.events.events import QueueEvents
-from tests.support.node_peer import Event, NodePeer
-from tests.support.peers import PEERS, Peer, each_peer_of
+from tests.support.node import PEERS, Event, NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

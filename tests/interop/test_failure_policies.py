@@ -19,8 +19,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.process import claim as claims
 from tests.support.dump import Dump, Window, difference, dump, normalise
 from tests.support.jobs import HOUR
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.stream_worker import OurStream
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

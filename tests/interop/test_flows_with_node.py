@@ -13,8 +13,7 @@ import pytest
 from spark_bull.model.jobs import FlowJob, FlowNode
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.jobs import HOUR
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.steps import Differs, Step, Steps, step
 from tests.support.two_sides import QUEUES
 from tests.support.wait import wait_until

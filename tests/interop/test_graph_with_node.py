@@ -13,8 +13,7 @@ from spark_bull.services.promoter import Promoter
 from tests.support.forked_process import ForkedProcess
 from tests.support.graphs import check_order, graph_sink, random_graph, rows_of
 from tests.support.killed_workers import promote, work
-from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer, each_peer_of
+from tests.support.node import PEERS, NodePeer, Peer, each_peer_of
 from tests.support.sequences import keep_events
 from tests.support.wait import wait_until
 

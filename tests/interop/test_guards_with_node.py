@@ -8,8 +8,7 @@ import pytest
 
 from spark_bull import BullQueue, Guard, NewJob, Promoter
 from spark_bull.queue.monitor.find import describe
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 
 StartNode = Callable[..., NodePeer]

@@ -12,8 +12,7 @@ from spark_bull.clock import DELAYED_SCALE
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.limiter import Limiter
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

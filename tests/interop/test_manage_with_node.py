@@ -12,8 +12,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dispatch.lost_writes import KnownWrites
 from spark_bull.queue.dispatch.writes import roll_forward
 from tests.support.jobs import HOUR
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.steps import Steps
 from tests.support.two_sides import Answers
 from tests.support.wait import wait_until

@@ -15,8 +15,7 @@ from spark_bull.options.table import READ
 from spark_bull.prometheus.collect import Export, collect
 from spark_bull.prometheus.text import as_text
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 
 pytestmark = pytest.mark.interop
 

@@ -9,8 +9,7 @@ import pytest
 
 from spark_bull import BullQueue, NewJob
 from tests.support.metrics import MetricRecorder, in_order
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

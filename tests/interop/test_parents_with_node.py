@@ -17,8 +17,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
 from spark_bull.worker.job.job_runner import JobFunction
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker, behave
 

@@ -10,7 +10,7 @@ from redis import Redis
 
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support.peers import NODE_DIRECTORY, Peer, each_peer_of
+from tests.support.node import NODE_DIRECTORY, Peer, each_peer_of
 from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.interop

@@ -16,8 +16,7 @@ from spark_bull.queue.jobs.read import read_jobs
 from spark_bull.queue.monitor.find import describe, find_queues, workers
 from spark_bull.services.promoter import Promoter
 from spark_bull.services.rescuer import Rescuer
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S
 
 pytestmark = pytest.mark.interop

@@ -13,8 +13,7 @@ from redis import Redis
 from spark_bull import BullQueue, write_results
 from spark_bull.spark.platform.query_start import start_query
 from tests.spark.conftest import Bull
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S
 
 each_peer = each_peer_of("bull", "bullmq")

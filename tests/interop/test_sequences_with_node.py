@@ -12,8 +12,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support.node_peer import NodePeer
-from tests.support.peers import PEERS, Peer, each_peer_of
+from tests.support.node import PEERS, NodePeer, Peer, each_peer_of
 from tests.support.sequences import keep_events, orders
 from tests.support.sink import Sink
 from tests.support.wait import wait_until

@@ -10,8 +10,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull import BullQueue, EmbeddedRedis, shard_names
 from spark_bull.spark.dispatch.shards import shard_of
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.sink import Sink
 from tests.support.wait import wait_until
 

@@ -14,8 +14,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, FlowJob, NewJob, Promoter
 from spark_bull.clock import epoch_ms
-from tests.support.node_peer import NodePeer
-from tests.support.peers import NODE_DIRECTORY, PEERS, Peer, each_peer_of
+from tests.support.node import NODE_DIRECTORY, PEERS, NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 
 StartNode = Callable[..., NodePeer]

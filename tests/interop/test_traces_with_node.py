@@ -14,9 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.node_peer import NodePeer
-from tests.support.node_process import Event
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import Event, NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

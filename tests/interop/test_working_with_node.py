@@ -26,8 +26,7 @@ from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.process.settle.plan import plan_settle
 from spark_bull.spark.process.settle.task import settle_task
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer, each_peer_of
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

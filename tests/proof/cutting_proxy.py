@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from select import select
 
-from tests.support.listening import accepting
-from tests.support.ports import new_listener
+from tests.support.network import accepting, new_listener
 
 
 @dataclass

@@ -17,9 +17,8 @@ from redis.exceptions import RedisError
 from spark_bull.embedded.redis import EmbeddedRedis
 from tests.proof.actors import Actor
 from tests.proof.cutting_proxy import cutting_proxy
-from tests.support.node_peer import NodePeer
-from tests.support.passing_state import STATES
-from tests.support.redis_cluster import Sentinels, sentinels
+from tests.support.node import NodePeer
+from tests.support.redis_servers import STATES, Sentinels, sentinels
 
 #: How long a state in which Redis refuses calls lasts, s.
 REFUSES_S = 2.0

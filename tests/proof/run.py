@@ -19,7 +19,7 @@ from tests.proof.books import FINAL, Books, Cell, balance, collected
 from tests.proof.faults import NODE, Fault, Site, site_of
 from tests.proof.notes import Notes
 from tests.proof.producers import PRODUCERS, Place
-from tests.support.node_peer import NodePeer
+from tests.support.node import NodePeer
 
 PREFIX = "proof"
 #: How long the queues may take to become empty after the last fault, s; what is unfinished then is stuck.

@@ -11,8 +11,8 @@ import pytest
 from spark_bull.cli import main
 from tests.conftest import need
 from tests.support.fork_server import VARIABLE
+from tests.support.node import NODE_DIRECTORY
 from tests.support.notebooks import NOTEBOOKS, missing_in
-from tests.support.peers import NODE_DIRECTORY
 from tests.support.wait import PATIENCE_S
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, NewJob, RunningJob, WaitingForChildren, Worker
-from tests.support.node_peer import NodePeer
+from tests.support.node import NodePeer
 from tests.support.wait import wait_until
 
 

@@ -15,8 +15,7 @@ from redis import Redis
 from spark_bull import BullQueue, EmbeddedRedis, Worker
 from spark_bull.spark.platform.query_start import start_query
 from tests.spark.conftest import Bull
-from tests.support.access import PASSWORD, rules
-from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_servers import PASSWORD, RedisCluster, rules
 from tests.support.wait import PATIENCE_S, wait_until
 
 #: One slot of a cluster.

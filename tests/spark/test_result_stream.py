@@ -19,7 +19,7 @@ from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.platform.streams import ReadMaxRows
 from spark_bull.spark.schemas import SCHEMAS
-from tests.support.passing_state import STATES, error_replies
+from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
 

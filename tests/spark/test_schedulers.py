@@ -15,9 +15,8 @@ from redis import Redis
 
 from spark_bull import BullQueue, Worker
 from spark_bull.spark.platform.query_start import start_query
-from tests.support.node_peer import NodePeer
+from tests.support.node import PEERS, NodePeer
 from tests.support.pair import Pair
-from tests.support.peers import PEERS
 from tests.support.schedule_rounds import HOUR, Schedule, opened
 
 ROUNDS: Final = 2

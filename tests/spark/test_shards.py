@@ -14,7 +14,7 @@ from spark_bull import BullQueue, EmbeddedRedis, OptionError, Promoter, Worker, 
 from spark_bull.spark.dispatch.shards import shard_of
 from spark_bull.spark.platform.query_start import start_query
 from tests.spark.conftest import Bull
-from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_servers import RedisCluster
 from tests.support.wait import PATIENCE_S, wait_until
 
 SHARDS, JOBS = 4, 60

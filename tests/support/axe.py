@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from selenium import webdriver
 
-from tests.support.peers import NODE_DIRECTORY
+from tests.support.node import NODE_DIRECTORY
 from tests.support.wait import PATIENCE_S
 
 _AXE = NODE_DIRECTORY / "node_modules" / "axe-core" / "axe.min.js"

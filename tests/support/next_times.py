@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from random import Random
 from typing import Any
 
-from tests.support.peers import NODE_DIRECTORY
+from tests.support.node import NODE_DIRECTORY
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

@@ -14,8 +14,7 @@ from redis import Redis
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.services.promoter import Promoter
 from tests.support.dump import Dump, Key, Window, difference, dump, normalise
-from tests.support.node_peer import NodePeer
-from tests.support.peers import Peer
+from tests.support.node import NodePeer, Peer
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

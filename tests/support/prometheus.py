@@ -13,7 +13,7 @@ from urllib.error import URLError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-from tests.support.ports import new_listener
+from tests.support.network import new_listener
 from tests.support.wait import PATIENCE_S, wait_until
 
 RULES = Path(__file__).parents[2] / "conf" / "prometheus-alerts.yml"

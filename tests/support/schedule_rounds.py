@@ -12,8 +12,8 @@ import pytest
 
 from spark_bull import BullQueue
 from tests.support.dump import difference, dump
+from tests.support.node import NEWEST, PEERS, Peer, each_peer_of
 from tests.support.pair import Pair
-from tests.support.peers import NEWEST, PEERS, Peer, each_peer_of
 from tests.support.schedulers import comparable_schedulers
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -37,7 +37,7 @@ from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.blocked_parents import fail_blocked
 from tests.support.jobs import HOUR, Job, new_job_arguments
-from tests.support.node_peer import NodeError
+from tests.support.node import NodeError
 from tests.support.two_sides import QUEUES, Answers, TwoSides, is_opts, on_side
 
 MAIN = QUEUES[0]

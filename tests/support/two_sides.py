@@ -36,8 +36,7 @@ from tests.support.dump import (
     normalise_messages,
 )
 from tests.support.jobs import HOUR
-from tests.support.node_peer import NodeError, NodePeer
-from tests.support.peers import Peer
+from tests.support.node import NodeError, NodePeer, Peer
 from tests.support.wait import PATIENCE_S, wait_until
 
 #: Queues of each side; children of flows may be in the other one.

@@ -19,7 +19,7 @@ from tests.proof.soak.processes import Process, processes
 from tests.proof.soak.programs import ALL_QUEUES
 from tests.proof.soak.slots import NOT_FOR_NODE
 from tests.support.driver_process import DriverProcess
-from tests.support.node_peer import NodePeer
+from tests.support.node import NodePeer
 
 _STALLED = {"stalledInterval": 1_000, "maxStalledCount": 1_000, "lockDuration": 10_000}
 

@@ -26,8 +26,8 @@ from spark_bull.store.connection import Connection
 from spark_bull.store.raw_replies import packed_command
 from spark_bull.store.scripts import load
 from spark_bull.store.settings import RedisSettings, resolved, settings_of
-from tests.support.passing_state import become_cluster
-from tests.support.ports import new_listener
+from tests.support.network import new_listener
+from tests.support.redis_servers import become_cluster
 from tests.support.wait import wait_until
 
 SECRET = "hunter2"

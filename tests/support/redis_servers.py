@@ -1,19 +1,169 @@
-"""A Redis Cluster of several servers on this machine, and Sentinels that watch a primary and its replicas."""
+"""Kinds of Redis: with the rights of docs/access.md, in a passing state, in a container, a cluster, with Sentinels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, Final
 
 from redis import Redis
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
 from spark_bull.embedded.redis import EmbeddedRedis, redis_server
-from tests.support.passing_state import is_cluster_ready
+from tests.support.network import UNUSED_PORT
 from tests.support.wait import wait_until
+
+USER: Final = "spark"
+PASSWORD: Final = "secret"
+#: Rights that are needed beside those of verbs.
+_PLACES: Final = frozenset({"cluster", "sentinel"})
+_PAGE: Final = Path(__file__).parents[2] / "docs" / "access.md"
+
+
+def rules(*verbs: str, prefix: str = "test-*", queue: str = "test-p:q", place: str = "") -> str:
+    """The rights of these verbs in docs/access.md, by default of all verbs, as ACL rules. queue: prefix and name of the
+    queue of Bull 3 or 4 whose events can be read. place: cluster, or none."""
+    rows = re.findall(r"^- ([a-z]+): `([^`]+)`$", _PAGE.read_text(), re.MULTILINE)
+    wanted = {place, *(verbs or {verb for verb, _ in rows} - _PLACES)}
+    allowed = {command for verb, commands in rows if verb in wanted for command in commands.split()}
+    (channels,) = re.findall(r"`(&waiting@[^`]+)`", _PAGE.read_text())
+    (patterns,) = re.findall(r"`(&bull:mail:[^`]+)`", _PAGE.read_text())
+    channels += " " + patterns.replace("bull:mail", queue)
+    return f"~{prefix} resetchannels &{prefix} {channels} {' '.join(sorted(allowed))}"
+
+
+@dataclass(frozen=True)
+class PassingState:
+    """`begin` and `end` are called with a client that has all rights; `config`: the configuration of the server."""
+
+    begin: Callable[[Redis], None]
+    end: Callable[[Redis], None]
+    config: dict[str, str] = field(default_factory=dict)
+
+
+def _few_replicas(client: Redis) -> None:
+    client.config_set("min-replicas-to-write", 1)
+
+
+def _enough_replicas(client: Redis) -> None:
+    client.config_set("min-replicas-to-write", 0)
+
+
+def _be_replica(client: Redis) -> None:
+    """Becomes a replica of a server that does not exist."""
+    client.execute_command("REPLICAOF", "127.0.0.1", UNUSED_PORT)
+
+
+def _be_stale_replica(client: Redis) -> None:
+    client.config_set("replica-serve-stale-data", "no")
+    _be_replica(client)
+
+
+def _be_primary(client: Redis) -> None:
+    client.execute_command("REPLICAOF", "NO", "ONE")
+
+
+def _fail_to_save(client: Redis) -> None:
+    """Creates a folder at the path of the dump file."""
+    _dump_of(client).mkdir()
+    client.config_set("save", "3600 1000000")
+    client.execute_command("BGSAVE")
+    wait_until(lambda: client.info("persistence")["rdb_last_bgsave_status"] == "err", "Redis to fail to save")
+
+
+def _save(client: Redis) -> None:
+    client.config_set("save", "")
+    _dump_of(client).rmdir()
+
+
+def _dump_of(client: Redis) -> Path:
+    return Path(client.config_get("dir")["dir"]) / "dump.rdb"
+
+
+def _run_endless_script(client: Redis) -> None:
+    client.config_set("lua-time-limit", 10)
+
+    def run() -> None:
+        # On a separate connection: the pool opens another one while a thread uses the first.
+        with suppress(ResponseError):
+            client.eval("while true do end", 0)
+
+    Thread(target=run, daemon=True).start()
+    wait_until(lambda: _refusal(client).startswith("BUSY"), "Redis to be busy")
+
+
+def _kill_script(client: Redis) -> None:
+    client.execute_command("SCRIPT", "KILL")
+    wait_until(lambda: not _refusal(client), "the script to end")
+
+
+def _refusal(client: Redis) -> str:
+    try:
+        client.ping()
+    except ResponseError as error:
+        return str(error)
+    return ""
+
+
+#: A cluster that lacks a slot refuses all calls.
+_A_SLOT = 0
+
+
+def _lack_a_slot(client: Redis) -> None:
+    client.execute_command("CLUSTER", "DELSLOTS", _A_SLOT)
+    wait_until(lambda: not is_cluster_ready(client), "the cluster to be down")
+
+
+def _have_all_slots(client: Redis) -> None:
+    client.execute_command("CLUSTER", "ADDSLOTS", _A_SLOT)
+    wait_until(lambda: is_cluster_ready(client), "the cluster to be ready")
+
+
+def become_cluster(client: Redis) -> None:
+    """A server with `cluster-enabled yes` becomes a cluster of one node."""
+    client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
+    wait_until(lambda: is_cluster_ready(client), "the cluster to be ready")
+
+
+def is_cluster_ready(client: Redis) -> bool:
+    return b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True)
+
+
+STATES = {
+    "NOREPLICAS": PassingState(_few_replicas, _enough_replicas),
+    "READONLY": PassingState(_be_replica, _be_primary),
+    "MASTERDOWN": PassingState(_be_stale_replica, _be_primary),
+    "MISCONF": PassingState(_fail_to_save, _save),
+    "BUSY": PassingState(_run_endless_script, _kill_script),
+    "CLUSTERDOWN": PassingState(
+        _lack_a_slot, _have_all_slots, {"cluster-enabled": "yes", "cluster-allow-reads-when-down": "no"}
+    ),
+}
+
+
+def error_replies(client: Redis) -> int:
+    """The number of error replies of this server, including those within scripts."""
+    return int(client.info("stats")["total_error_replies"])
+
+
+IMAGE = "redis:7.2-alpine"
+_PORT = 6379
+
+
+@contextmanager
+def redis_container() -> Iterator[str]:
+    """Starts the container; its URL. It ends with the block."""
+    # Its import takes half a second, which tests with another Redis need not spend.
+    from testcontainers.community.redis import RedisContainer
+
+    with RedisContainer(IMAGE) as container:
+        yield f"redis://{container.get_container_host_ip()}:{container.get_exposed_port(_PORT)}/0"
+
 
 #: Kinds of Redis with which parts of the suite run again.
 KINDS = ("acl", "cluster", "sentinel")
