@@ -55,7 +55,7 @@ def random_text(random: Random) -> str:
 
 def test_arrow_reads_random_payloads_as_python_does_or_leaves_them_to_it() -> None:
     random, read = Random(7), 0
-    for _ in range(5_000):
+    for _ in range(2_000):
         texts = [random_text(random) for _ in range(random.choice((1, 1, 2, 3)))]
         found = array_of_texts(texts, KIND)
         of_column = array_of_column(pa.array(texts), KIND)
@@ -64,16 +64,14 @@ def test_arrow_reads_random_payloads_as_python_does_or_leaves_them_to_it() -> No
             read += 1
             assert found.type == KIND
             assert repr(found.to_pylist()) == repr(by_python(texts).to_pylist()), texts
-    assert read > 500
+    assert read > 200
 
 
-@pytest.mark.parametrize(
-    "text", ['{"s":"x","d":1.5,"i":-3,"j":4,"b":true,"other":{"deep":[1,{}]}}', "{}", '{"s":null}']
-)
-def test_objects_that_match_are_read(text: str) -> None:
-    found = array_of_texts([text, '{"s":"y"}', text], KIND)
-    assert found is not None
-    assert found.to_pylist() == by_python([text, '{"s":"y"}', text]).to_pylist()
+def test_objects_that_match_are_read() -> None:
+    for text in ('{"s":"x","d":1.5,"i":-3,"j":4,"b":true,"other":{"deep":[1,{}]}}', "{}", '{"s":null}'):
+        found = array_of_texts([text, '{"s":"y"}', text], KIND)
+        assert found is not None
+        assert found.to_pylist() == by_python([text, '{"s":"y"}', text]).to_pylist()
 
 
 def test_fields_that_must_not_be_null_stay_so() -> None:
@@ -96,15 +94,15 @@ def test_the_reader_that_older_versions_of_arrow_have_reads_the_same(monkeypatch
     assert array_of_texts(["{]}"], KIND) is None
 
 
-@pytest.mark.parametrize("text", WRONG)
-def test_what_is_not_one_object_is_left_to_python(text: str) -> None:
-    assert array_of_texts(['{"s":"x"}', text, '{"s":"y"}'], KIND) is None
-    assert array_of_texts([text], KIND) is None
+def test_what_is_not_one_object_is_left_to_python() -> None:
+    for text in WRONG:
+        assert array_of_texts(['{"s":"x"}', text, '{"s":"y"}'], KIND) is None, text
+        assert array_of_texts([text], KIND) is None, text
 
 
-@pytest.mark.parametrize("value", ['{"d":9007199254740993}', '{"s":1}', '{"i":5.0}', '{"b":1}', '{"s":"\\ud800"}'])
-def test_values_that_arrow_may_read_otherwise_are_left_to_python(value: str) -> None:
-    assert array_of_texts([value], KIND) is None
+def test_values_that_arrow_may_read_otherwise_are_left_to_python() -> None:
+    for value in ('{"d":9007199254740993}', '{"s":1}', '{"i":5.0}', '{"b":1}', '{"s":"\\ud800"}'):
+        assert array_of_texts([value], KIND) is None, value
 
 
 def test_types_that_need_a_conversion_are_left_to_python() -> None:
