@@ -179,56 +179,29 @@ def test_retention_rules_are_normalised(given_rule: Any, rule: Any) -> None:
     assert keep_rule(given_rule) == rule
 
 
-def test_a_retention_rule_of_null_counts_as_missing() -> None:
-    assert keep_of(BULLMQ, '{"removeOnComplete":null}', "removeOnComplete", {"count": 7}) == {"count": 7}
-
-
 def test_the_retention_rule_of_the_job_overrides_that_of_the_worker() -> None:
-    assert keep_of(BULLMQ, "{}", "removeOnComplete", {"count": 7}) == {"count": 7}
+    for opts in ("{}", '{"removeOnComplete":null}'):
+        assert keep_of(BULLMQ, opts, "removeOnComplete", {"count": 7}) == {"count": 7}
     assert keep_of(BULLMQ, '{"removeOnComplete":false}', "removeOnComplete", {"count": 7}) is None
     assert keep_of(BULL_1, '{"removeOnComplete":3}', "removeOnComplete") == {"count": 0}
     assert keep_of(BULL_1, '{"removeOnFail":3}', "removeOnFail") is None
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "null"), ([1, "é"], '[1,"é"]'), (RawJson('{"a" : 1}'), '{"a" : 1}')]
-)
-def test_return_values_are_json(value: Any, text: str) -> None:
-    assert returnvalue_text(BULLMQ, value) == text
-
-
-def test_bull_1_stores_no_falsy_return_value() -> None:
+def test_return_values_are_json_of_which_bull_1_stores_no_falsy_one() -> None:
+    given = (None, [1, "é"], RawJson('{"a" : 1}'))
+    assert [returnvalue_text(BULLMQ, value) for value in given] == ["null", '[1,"é"]', '{"a" : 1}']
     assert [returnvalue_text(BULL_1, value) for value in (None, 0, False, "", 1)] == ["", "", "", "", "1"]
 
 
-@pytest.mark.parametrize("value", [{1, 2}, object(), float("nan"), b"bytes"])
-def test_a_return_value_that_is_not_json_is_an_error(value: Any) -> None:
-    with pytest.raises(NoReturnValue, match=type(value).__name__):
-        returnvalue_text(BULLMQ, value)
-
-
-def test_a_returned_coroutine_is_refused_with_advice() -> None:
+def test_a_return_value_that_is_not_json_is_an_error_and_a_coroutine_has_advice() -> None:
     async def process() -> int:
         return 1
 
+    for value in ({1, 2}, object(), float("nan"), b"bytes"):
+        with pytest.raises(NoReturnValue, match=type(value).__name__):
+            returnvalue_text(BULLMQ, value)
     with pytest.raises(NoReturnValue, match="pass the coroutine function itself as the processor"):
         returnvalue_text(DIALECTS["bullmq"], process())
-
-
-def test_outcomes_pack_equal_values_once() -> None:
-    outcomes = Outcomes("token")
-    for n in range(3):
-        outcomes.complete(str(n), "null", {"count": 5})
-    assert outcomes.packable() == {
-        "token": "token",
-        "ids": ["0", "1", "2"],
-        "values": "null",
-        "keep": {"count": 5},
-    }
-    outcomes.complete("x", "1")
-    packed = outcomes.packable()
-    assert packed["values"] == ["null", "null", "null", "1"]
-    assert packed["keeps"] == [{"count": 5}] * 3 + [{}]
 
 
 NOW = 1_000_000
@@ -245,30 +218,25 @@ POSTPONED = [
 ]
 
 
-@pytest.mark.parametrize(("error", "ending", "parts"), POSTPONED, ids=lambda value: repr(value))
-def test_a_control_error_postpones_its_job(error: BaseException, ending: Ending, parts: dict[str, object]) -> None:
-    assert outcome_of(error) == ending
-    outcomes = Outcomes("token")
-    ending.postpone(outcomes, "1", NOW)
-    assert outcomes == Outcomes("token", **parts)  # type: ignore[arg-type]
-
-
-def test_each_control_error_postpones_its_job() -> None:
+def test_a_control_error_postpones_its_job() -> None:
+    for error, ending, parts in POSTPONED:
+        assert outcome_of(error) == ending
+        outcomes = Outcomes("token")
+        ending.postpone(outcomes, "1", NOW)
+        assert outcomes == Outcomes("token", **parts)  # type: ignore[arg-type]
     assert {type(error) for error, _, _ in POSTPONED} == {*POSTPONING, JobExpired}
 
 
-@pytest.mark.parametrize("error", [UnrecoverableError("never"), JobCancelled(), JobDamaged("bad")], ids=repr)
-def test_a_final_error_fails_its_job_for_good(error: BaseException) -> None:
-    assert outcome_of(error) == Ending("failed for good", error=error)
+def test_a_final_error_fails_its_job_for_good_and_any_other_one_the_attempt() -> None:
+    for final in (UnrecoverableError("never"), JobCancelled(), JobDamaged("bad")):
+        assert outcome_of(final) == Ending("failed for good", error=final)
+    for error in (ValueError("bad"), OptionError("bad"), KeyboardInterrupt()):
+        assert outcome_of(error) == Ending("failed", error=error)
 
 
-@pytest.mark.parametrize("error", [ValueError("bad"), OptionError("bad"), KeyboardInterrupt()], ids=repr)
-def test_any_other_error_fails_the_attempt(error: BaseException) -> None:
-    assert outcome_of(error) == Ending("failed", error=error)
-
-
-@pytest.mark.parametrize("attribute", ["delay_ms", "until", "duration_ms"])
-@pytest.mark.parametrize("invalid", ["soon", -1, float("nan"), ...])
+@pytest.mark.parametrize(
+    ("attribute", "invalid"), [("delay_ms", "soon"), ("delay_ms", -1), ("until", float("nan")), ("duration_ms", ...)]
+)
 def test_a_control_error_with_an_invalid_attribute_fails_the_attempt(attribute: str, invalid: object) -> None:
     error = {"delay_ms": DelayedError(5), "until": DelayedError(until=5), "duration_ms": RateLimitError(5)}[attribute]
     if invalid is ...:
