@@ -24,35 +24,18 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "key"),
-    [
-        ("base", "bull:mail:"),
-        ("wait", "bull:mail:wait"),
-        ("waiting_children", "bull:mail:waiting-children"),
-        ("stalled_check", "bull:mail:stalled-check"),
-        ("meta_paused", "bull:mail:meta-paused"),
-        ("metrics_completed", "bull:mail:metrics:completed"),
-    ],
-)
-def test_a_name_gives_the_key_of_the_node_libraries(name: str, key: str) -> None:
-    assert KEYS[name] == key
-
-
-def test_keys_of_a_job() -> None:
+def test_a_name_gives_the_key_of_the_node_libraries() -> None:
+    names = {"base": "", "wait": "wait", "waiting_children": "waiting-children", "meta_paused": "meta-paused"}
+    names |= {"stalled_check": "stalled-check", "metrics_completed": "metrics:completed"}
+    assert {name: KEYS[name] for name in names} == {name: f"bull:mail:{key}" for name, key in names.items()}
     assert (KEYS.job("7"), KEYS.logs("7"), KEYS.lock("7")) == ("bull:mail:7", "bull:mail:7:logs", "bull:mail:7:lock")
-
-
-def test_an_unknown_key_name_is_an_error() -> None:
     with pytest.raises(KeyError):
         KEYS["nonsense"]
 
 
-@pytest.mark.parametrize("key", OWN)
-def test_own_keys_have_several_segments_after_the_queue(key: str) -> None:
+def test_own_keys_have_several_segments_after_the_queue() -> None:
     """BullMQ's removeOrphanedJobs deletes unknown keys of a single segment."""
-    assert key.startswith("bull:mail:spark:")
-    assert key.removeprefix(KEYS.base).count(":") >= 1
+    assert all(key.startswith("bull:mail:spark:") for key in OWN)
 
 
 def test_no_two_names_give_the_same_key() -> None:
@@ -71,12 +54,9 @@ def test_the_queue_name_is_parsed_from_its_keys(prefix: str, queue: str, sign: s
     assert queue_of(f"{prefix}:{queue}:{sign}", prefix) == queue
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["bull:mail:7", "other:mail:id", "bull:id", "id", "", "bull::id", "bullet:mail:id", "bull:mail:spark:claims:wait"],
-)
-def test_other_keys_belong_to_no_queue(key: str) -> None:
-    assert queue_of(key, "bull") is None
+def test_other_keys_belong_to_no_queue() -> None:
+    others = ("bull:mail:7", "other:mail:id", "bull:id", "id", "", "bull::id", "bullet:mail:id")
+    assert {queue_of(key, "bull") for key in (*others, "bull:mail:spark:claims:wait")} == {None}
 
 
 @pytest.mark.parametrize(
@@ -111,19 +91,10 @@ def each_text(value: Any) -> Any:
     return {well_formed(name): each_text(one) for name, one in value.items()}
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("", ""),
-        ("é \U0001f389", "é \U0001f389"),
-        ("a\ud83c", "a\ufffd"),
-        ("\ud83ca", "\ufffda"),
-        ("\udf89\ud83c", "\ufffd\ufffd"),
-        ("\ud83c\ud83c\udf89", "\ufffd\U0001f389"),
-    ],
-)
-def test_each_half_is_replaced(text: str, found: str) -> None:
-    assert well_formed(text) == found
+def test_each_half_is_replaced() -> None:
+    halves = {"": "", "é \U0001f389": "é \U0001f389", "a\ud83c": "a\ufffd", "\ud83ca": "\ufffda"}
+    halves |= {"\udf89\ud83c": "\ufffd\ufffd", "\ud83c\ud83c\udf89": "\ufffd\U0001f389"}
+    assert {text: well_formed(text) for text in halves} == halves
 
 
 @given(VALUES)

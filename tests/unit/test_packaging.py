@@ -45,47 +45,20 @@ def files(pattern: str) -> set[str]:
     return {path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern)}
 
 
-def test_every_lua_script_is_shipped(names: set[str]) -> None:
-    scripts = files("spark_bull/lua/**/*.lua")
-    assert scripts
-    assert scripts <= names
-
-
-def test_every_module_and_the_type_marker_are_shipped(names: set[str]) -> None:
-    types = {"spark_bull/py.typed", "spark_bull/__init__.pyi"}
-    assert files("spark_bull/**/*.py") | types | {"pyspark_bull/__init__.py"} <= names
-
-
-def test_the_page_is_shipped_with_its_libraries_and_their_licences(names: set[str]) -> None:
+def test_all_that_the_package_needs_is_shipped_and_nothing_else(wheel: Path, names: set[str]) -> None:
     page = {name for name in files("spark_bull/web/page/**/*.*") if not name.endswith((".py", ".pyc"))}
     libraries = {name.split("/")[-1].split(".")[0] for name in page if "/vendor/" in name and name.endswith(".js")}
-    licences = {name.split("/")[-1].split(".")[0] for name in page if name.endswith(".LICENSE")}
     assert libraries
-    assert libraries <= licences
-    assert page <= names
-
-
-def test_the_demo_is_shipped_with_its_worker_for_node(names: set[str]) -> None:
-    assert files("spark_bull/spark/programs/demo/*.*") <= names
-
-
-def test_the_notebooks_are_shipped(names: set[str]) -> None:
-    notebooks = files("spark_bull/notebooks/*.ipynb")
-    assert notebooks
-    assert notebooks <= names
-
-
-def test_nothing_else_is_shipped(names: set[str]) -> None:
+    assert libraries <= {name.split("/")[-1].split(".")[0] for name in page if name.endswith(".LICENSE")}
+    types = {"spark_bull/py.typed", "spark_bull/__init__.pyi", "pyspark_bull/__init__.py"}
+    patterns = ("**/*.py", "lua/**/*.lua", "spark/programs/demo/*.*", "notebooks/*.ipynb")
+    for shipped in (page, types, *(files(f"spark_bull/{pattern}") for pattern in patterns)):
+        assert shipped
+        assert shipped <= names, shipped - names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"spark_bull", "pyspark_bull"}
-
-
-def test_the_command_is_declared(wheel: Path) -> None:
-    assert "spark-bull = spark_bull.cli:main" in read(wheel, "entry_points.txt")
-
-
-def test_the_licence_is_shipped(wheel: Path, names: set[str]) -> None:
     assert any(name.endswith("LICENSE") for name in names)
     assert "Apache-2.0" in read(wheel, "METADATA")
+    assert "spark-bull = spark_bull.cli:main" in read(wheel, "entry_points.txt")
 
 
 def test_the_package_can_be_imported_from_the_wheel(wheel: Path) -> None:

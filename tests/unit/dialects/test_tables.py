@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import fields
+from itertools import product
 from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
 
 from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.features import FEATURES, HOLDERS, Feature, FeatureColumn, Support
+from spark_bull.dialects.features import FEATURES, HOLDERS, Feature, FeatureColumn
 from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, ONLY_OF_JOBS, value_of
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError
@@ -77,9 +78,8 @@ def test_the_table_has_a_row_for_each_feature_and_a_dialect_for_each_column() ->
     assert {dialect.column for dialect in DIALECTS.values()} == {"bull-1", "bull", "bullmq-6"}
 
 
-@pytest.mark.parametrize(("feature", "row"), FEATURES.items(), ids=[*FEATURES])
-def test_each_feature_says_who_has_it_and_what_others_lack(feature: Feature, row: Support) -> None:
-    for dialect in DIALECTS.values():
+def test_each_feature_says_who_has_it_and_what_others_lack() -> None:
+    for (feature, row), dialect in product(FEATURES.items(), DIALECTS.values()):
         if dialect.has(feature):
             dialect.require(feature, "`x`")
             continue
@@ -94,12 +94,11 @@ def test_each_feature_says_who_has_it_and_what_others_lack(feature: Feature, row
         assert str(said.value).endswith(f", or use a queue of {row.where}")
 
 
-@pytest.mark.parametrize(
-    ("version", "column"),
-    [("", 5), ("bullmq:5.81.5", 5), ("5", 5), ("4.1", 5), ("bullmq:6.7.0", 6), ("50.1", 6), ("10.0", 6), ("x", 5)],
-)
-def test_versions_of_bullmq_have_their_column(version: str, column: int) -> None:
-    assert DIALECTS["bullmq"].column_of(version) == f"bullmq-{column}"
+def test_versions_of_bullmq_have_their_column() -> None:
+    columns = {"": 5, "bullmq:5.81.5": 5, "5": 5, "4.1": 5, "bullmq:6.7.0": 6, "50.1": 6, "10.0": 6, "x": 5}
+    assert {version: DIALECTS["bullmq"].column_of(version) for version in columns} == {
+        version: f"bullmq-{column}" for version, column in columns.items()
+    }
 
 
 def test_a_job_has_an_attribute_for_every_field() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timezone
 from typing import Any
 
@@ -133,7 +132,6 @@ def test_every_property_can_be_a_column() -> None:
         (struct(data=STRING, prio=INT), "unknown column `prio` (did you mean `priority`?)"),
         (struct(data=STRING, customer=STRING), "unknown column `customer`: next to `data`, columns are settings"),
         (struct(data=STRING, DATA=STRING), "expected one column `data`, got two"),
-        (struct(data=STRING, delay=INT, Delay=INT), "expected one column `delay`, got two"),
         (struct(data=INTERVAL), "expected column `data` to be STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON"),
         (struct(data=struct(a=INTERVAL)), "expected column `data` to be of types that JSON can hold"),
         (struct(pause=INTERVAL), "expected column `pause` to be of types that JSON can hold"),
@@ -252,7 +250,6 @@ def test_the_error_about_a_missing_queue_mentions_catalog_tables() -> None:
         (struct(to=STRING, delay=INT), "to", "expected `jobColumns` to list some of the settings name, jobId, "),
         (struct(to=STRING), "data", "got: 'data'"),
         (struct(to=STRING, delay=INT), "runAt, delay", "got no column `runAt`, only: `to`, `delay`"),
-        (struct(to=STRING, delay=INT, Delay=INT), "delay", "expected one column `delay`, got two"),
         (
             struct(to=STRING, delay=STRING),
             "delay",
@@ -337,10 +334,6 @@ def test_null_fields_are_left_out_or_kept() -> None:
     assert read(struct(data=both), [({"a": 1},)], ignoreNullFields="false")["data"] == ['{"a":1,"b":null}']
 
 
-def test_json_text_is_sent_unchanged() -> None:
-    assert read(struct(data=STRING), [(' {"a":  1.50} ',), (None,)])["data"] == [' {"a":  1.50} ', None]
-
-
 @pytest.mark.parametrize("name", ["data", "opts"])
 def test_text_that_is_not_json_is_an_error_with_its_row(name: str) -> None:
     bad = ("{'", "{}") if name == "data" else ("{}", "{'")
@@ -351,9 +344,8 @@ def test_text_that_is_not_json_is_an_error_with_its_row(name: str) -> None:
 @pytest.mark.parametrize(
     ("moment", "ms"),
     [
-        (datetime(2024, 1, 1, 0, 0, 0, 1999, timezone.utc), 1_704_067_200_001),
         (datetime(1969, 12, 31, 23, 59, 59, 999_999, timezone.utc), -1),
-        (datetime(2038, 1, 1, tzinfo=timezone.utc), 2_145_916_800_000),
+        (datetime(2038, 1, 1, 0, 0, 0, 1999, timezone.utc), 2_145_916_800_001),
     ],
 )
 def test_times_become_whole_milliseconds(moment: datetime, ms: int) -> None:
@@ -365,18 +357,14 @@ def test_times_become_whole_milliseconds(moment: datetime, ms: int) -> None:
 
 def test_null_fields_of_option_structs_are_dropped() -> None:
     backoff, keep = struct(type=STRING, delay=INT, jitter=DOUBLE), struct(age=INT, count=INT)
-    schema = struct(data=STRING, backoff=backoff, removeOnFail=keep)
-    rows = read(schema, [("{}", {"type": "fixed", "delay": 5}, {"count": 3}), ("{}", None, None)])
+    schema = struct(data=STRING, backoff=backoff, removeOnFail=keep, opts=struct(kl=INT, x=STRING))
+    rows = read(
+        schema, [("{}", {"type": "fixed", "delay": 5}, {"count": 3}, {"kl": 5}), (' {"a":  1.50} ', *[None] * 3)]
+    )
+    assert rows["data"] == ["{}", ' {"a":  1.50} ']
+    assert rows["opts"] == ['{"kl":5}', None]
     assert rows["backoff"] == [{"type": "fixed", "delay": 5}, None]
     assert rows["removeOnFail"] == [{"count": 3}, None]
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"), [(struct(kl=INT, x=STRING), {"kl": 5}), (MapType(STRING, INT), [("kl", 5)])], ids=str
-)
-def test_opts_may_be_nested(kind: DataType, value: Any) -> None:
-    rows = read(struct(data=STRING, opts=kind), [("{}", value)])
-    assert [json.loads(text) for text in rows["opts"]] == [{"kl": 5}]
 
 
 def test_a_large_batch_is_cut_into_slices_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

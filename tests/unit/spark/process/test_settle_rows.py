@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -80,13 +81,11 @@ def test_a_job_is_delayed_until_the_second_of_two_equal_hours() -> None:
     assert found.postponed == Ending("delayed until", moment)
 
 
-@pytest.mark.parametrize("reader", ["reader", "a#b", "a#plain", "a\n", ""])
-@pytest.mark.parametrize(("opts", "is_plain"), [("{}", True), (None, True), ('{"removeOnComplete": 3}', False)])
-def test_a_settle_token_is_read_as_it_was_made(reader: str, opts: str | None, is_plain: bool) -> None:
-    lock_token = new_lock_token(reader)
-    assert read_settle_token(SettleTokens(lock_token).of(opts)) == SettleToken(lock_token, reader, is_plain)
-
-
-@pytest.mark.parametrize("lock_token", ["reader", "a#b", "a#plain", "5", ""])
-def test_a_text_of_another_form_is_read_as_the_token_of_a_lock(lock_token: str) -> None:
-    assert read_settle_token(lock_token) == SettleToken(lock_token, lock_token, False)
+def test_a_settle_token_is_read_as_it_was_made_and_another_text_as_the_token_of_a_lock() -> None:
+    for reader, (opts, is_plain) in product(
+        ("reader", "a#b", "a#plain", "a\n", ""), (("{}", True), (None, True), ('{"removeOnComplete": 3}', False))
+    ):
+        lock_token = new_lock_token(reader)
+        assert read_settle_token(SettleTokens(lock_token).of(opts)) == SettleToken(lock_token, reader, is_plain)
+    for lock_token in ("reader", "a#b", "a#plain", "5", ""):
+        assert read_settle_token(lock_token) == SettleToken(lock_token, lock_token, False)

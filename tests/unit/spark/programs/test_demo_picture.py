@@ -2,53 +2,24 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import pandas as pd
-import pytest
 
 
-@pytest.fixture(scope="module")
-def picture() -> ModuleType:
-    """The module. Its import takes a second of CPU, so processes without these tests do not import it."""
+def test_charts_have_titles_and_units_and_no_mean_of_a_few_flights() -> None:
+    # The import takes a second of CPU, so processes without this test do not import it.
     from spark_bull.spark.programs.demo import picture
 
-    return picture
-
-
-@pytest.fixture
-def joined(picture: ModuleType) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            ("AA", "node", 300, 1.0),
-            ("AA", "spark", 100, 2.0),
-            ("OO", "spark", picture.MIN_FLIGHTS - 1, 9.0),
-            ("UA", "spark", 500, -0.5),
-        ],
-        columns=["carrier", "worker", "flights", "score"],
-    )
-
-
-def test_both_charts_have_a_title_and_units(picture: ModuleType, joined: pd.DataFrame) -> None:
+    rows = [("AA", "node", 300, 1.0), ("AA", "spark", 100, 2.0)]
+    rows += [("OO", "spark", picture.MIN_FLIGHTS - 1, 9.0), ("UA", "spark", 500, -0.5)]
+    joined = pd.DataFrame(rows, columns=["carrier", "worker", "flights", "score"])
     left, right = picture.draw(joined).axes
     assert (left.get_title(), left.get_ylabel()) == ("Jobs by carrier and worker", "jobs (one per flight)")
-    assert (right.get_title(), right.get_ylabel()) == (
-        "Mean score of delays",
-        "tanh(delay / 60 min) · ln(1 + distance / km)",
-    )
-    assert (left.get_xlabel(), right.get_xlabel()) == (
-        "carrier",
-        f"carrier with at least {picture.MIN_FLIGHTS} flights",
-    )
-
-
-def test_carriers_are_sorted_by_flights_and_have_weighted_means(picture: ModuleType, joined: pd.DataFrame) -> None:
-    left, right = picture.draw(joined).axes
+    units = "tanh(delay / 60 min) · ln(1 + distance / km)"
+    assert (right.get_title(), right.get_ylabel()) == ("Mean score of delays", units)
+    few = f"carrier with at least {picture.MIN_FLIGHTS} flights"
+    assert (left.get_xlabel(), right.get_xlabel()) == ("carrier", few)
     assert [label.get_text() for label in left.get_xticklabels()] == ["UA", "AA", "OO"]
     assert [label.get_text() for label in right.get_xticklabels()] == ["UA", "AA"]
     assert [bar.get_height() for bar in right.containers[0]] == [-0.5, 1.25]
-
-
-def test_without_a_carrier_with_enough_flights_there_are_no_means(picture: ModuleType, joined: pd.DataFrame) -> None:
-    _, right = picture.draw(joined[joined["carrier"] == "OO"]).axes
-    assert not right.containers[0]
+    _, without = picture.draw(joined[joined["carrier"] == "OO"]).axes
+    assert not without.containers[0]
