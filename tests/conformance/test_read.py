@@ -110,14 +110,15 @@ def test_a_slice_reads_the_ids_of_all_jobs_once_and_few_to_check_that_its_own_ha
     assert count <= read < 2 * count
 
 
-def _reads(monkeypatch: pytest.MonkeyPatch, change: Callable[[list[str]], object]) -> list[str]:
-    """The ids of all jobs whose fields are read, and read again; `change` is called with them before each reading."""
+def _reads(monkeypatch: pytest.MonkeyPatch, change: Callable[[list[str], list[str]], object]) -> list[str]:
+    """The ids of all jobs whose fields are read, and read again; `change` gets them, and those that are read next."""
     read: list[str] = []
     read_fields = JobFields.read
 
     def changing_first(fields: JobFields, ids: Sequence[bytes], *checks: Any) -> Any:
-        change(read)
-        read.extend(job_id.decode() for job_id in ids)
+        names = [job_id.decode() for job_id in ids]
+        change(read, names)
+        read.extend(names)
         return read_fields(fields, ids, *checks)
 
     monkeypatch.setattr(JobFields, "read", changing_first)
@@ -130,7 +131,7 @@ def test_jobs_that_enter_while_others_are_read_cause_no_second_read(
     filled: Filled, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     filled.put(state, numbered(1, 400))
-    read = _reads(monkeypatch, lambda read: filled.put(state, [f"new{len(read)}-{n}" for n in range(9)]))
+    read = _reads(monkeypatch, lambda read, _: filled.put(state, [f"new{len(read)}-{n}" for n in range(9)]))
     found = ids_of(filled.read(state, chunk_size=50))
     assert set(numbered(1, 400)) <= set(found)
     assert read == found
@@ -143,7 +144,7 @@ def test_jobs_that_enter_between_the_chunks_of_a_window_cause_no_reads_by_id(
 ) -> None:
     count, size = 4_000, 500
     filled.put("wait", numbered(1, count))
-    read = _reads(monkeypatch, lambda read: None)
+    read = _reads(monkeypatch, lambda *_: None)
     found: list[bytes] = []
     with script_work(filled.client, prefix=filled.queue.handle.keys.base) as scripts:
         for chunk in read_jobs(filled.queue.handle, ["wait"], chunk_size=size):
@@ -176,27 +177,30 @@ def test_a_job_that_moves_to_the_other_end_after_its_window_hides_no_others(fill
     assert sorted(found) == sorted(ids)
 
 
-@only_bullmq
 @pytest.mark.parametrize("leaving", [["200"], ["1", "2", "3"], ["400", "399"], ["7", "203", "391"]])
+@only_bullmq
 def test_jobs_that_leave_a_list_anywhere_while_it_is_read_have_the_fields_of_their_state(
     filled: Filled, monkeypatch: pytest.MonkeyPatch, leaving: list[str]
 ) -> None:
     filled.put("wait", numbered(1, 400))
-
     waited: set[str] = set()
 
-    def leave(read: list[str]) -> None:
+    def leave(read: list[str], _: list[str]) -> None:
         if not waited and len(read) > 50:
             waited.update(read)
             for job_id in leaving:
-                filled.client.hset(filled.queue.handle.keys.job(job_id), "processedOn", NOW)
-                filled.move(job_id, "wait", "active")
+                start(filled, job_id, "wait")
 
     _reads(monkeypatch, leave)
     jobs = {job.id: (job.state, job.processed_on) for job in filled.read(chunk_size=400)}
     assert 50 < len(waited) < 150
     started = set(leaving) - waited
     assert jobs == {job_id: ("active", NOW) if job_id in started else ("wait", None) for job_id in numbered(1, 400)}
+
+
+def start(filled: Filled, job_id: str, state: str) -> None:
+    filled.client.hset(filled.queue.handle.keys.job(job_id), "processedOn", NOW)
+    filled.move(job_id, state, "active")
 
 
 @with_sets_and_without
@@ -248,18 +252,13 @@ def test_a_job_that_moves_while_its_fields_are_read_has_the_fields_of_its_state(
     for state in states:
         filled.put(state, [f"{state}-{n}" for n in range(3)])
     moving = {f"{state}-1": state for state in states}
-    read_fields = JobFields.read
 
-    def moving_first(fields: JobFields, ids: Sequence[bytes], *checks: Any) -> Any:
-        for job_id in [name.decode() for name in ids]:
-            if job_id in moving:
-                filled.client.hset(filled.queue.handle.keys.job(job_id), "processedOn", NOW)
-                filled.move(job_id, moving.pop(job_id), "active")
-        return read_fields(fields, ids, *checks)
+    def move(_: list[str], ids: list[str]) -> None:
+        for job_id in moving.keys() & ids:
+            start(filled, job_id, moving.pop(job_id))
 
-    monkeypatch.setattr(JobFields, "read", moving_first)
+    _reads(monkeypatch, move)
     jobs = filled.read()
-
     assert not moving
     assert sorted(ids_of(jobs)) == sorted(f"{state}-{n}" for state in states for n in range(3))
     for job in jobs:
@@ -290,7 +289,7 @@ def test_a_job_that_leaves_for_a_state_that_was_not_asked_for_is_not_read(
     filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled.put("wait", numbered(1, 3))
-    _reads(monkeypatch, lambda read: None if read else filled.move("2", "wait", "active"))
+    _reads(monkeypatch, lambda read, _: None if read else filled.move("2", "wait", "active"))
     assert sorted(ids_of(filled.read("wait", "failed"))) == ["1", "3"]
 
 
