@@ -338,6 +338,8 @@ def test_rows_with_a_parent_are_its_children(
     jobs = queues["books"].page("wait")
     assert [job.parent_key for job in jobs] == [f"{prefix}:pages:{parent}"] * 5 + [None]
     assert jobs[0].opts == {"attempts": 0, "rdof": True, "parent": {"id": str(parent), "queue": f"{prefix}:pages"}}
+    children = {(one.child_id, one.state) for one in queues["pages"].dependencies(str(parent))}
+    assert children == {(job.id, "unprocessed") for job in jobs[:5]}
 
 
 @each_delivery

@@ -185,20 +185,6 @@ def test_a_paused_queue_keeps_its_jobs_and_their_order(bench: Bench) -> None:
     assert bench.queue.is_paused()
 
 
-@each_dialect
-def test_each_pause_and_resume_publishes_one_event(bench: Bench, prefix: str) -> None:
-    bench.add()
-    with published(bench.client, prefix, bench.queue.name) as heard:
-        for verb in (bench.queue.pause, bench.queue.pause, bench.queue.resume, bench.queue.resume):
-            verb()
-    if bench.flavour.bullmq:
-        assert bench.event_names()[-4:] == ["paused", "paused", "resumed", "resumed"]
-        assert heard == []
-    else:
-        resumed = "resumed" if bench.flavour.dialect == "bull" else "paused"
-        assert heard == [(bench.key("paused"), "paused")] * 2 + [(bench.key(resumed), "resumed")] * 2
-
-
 @each_flavour
 def test_pause_and_resume_overwrite_no_list(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verbs, "MOVE_SIZE", 3)
@@ -230,15 +216,6 @@ def test_resume_wakes_workers_if_jobs_wait_or_are_delayed(bench: Bench) -> None:
     bench.add(priority=5)
     bench.queue.resume()
     assert ("0", 0) in bench.markers()
-
-
-def test_bullmq_5_and_6_are_distinguished_by_meta(make: Callable[..., Bench], prefix: str) -> None:
-    for version in ("5", "6"):
-        bench = make(Flavour("bullmq"), f"v{version}")
-        bench.client.hset(bench.key("meta"), "version", f"bullmq:{version}.1.2")
-        ids = bench.add(2)
-        bench.queue.pause()
-        assert bench.ids(Flavour("bullmq", version).paused_list) == ids
 
 
 @each_dialect

@@ -115,7 +115,13 @@ def test_a_scheduler_of_ours_has_the_keys_of_nodes_and_both_continue_it(
 CHANGES: dict[str, list[Schedule | str]] = {
     "the same again": [Schedule({"every": HOUR}), "settle", Schedule({"every": HOUR})],
     "the same pattern again": [Schedule({"pattern": NOON}), Schedule({"pattern": NOON})],
-    "another template": [Schedule({"every": HOUR}), "settle", Schedule({"every": HOUR}, {"n": 2}, {"priority": 2})],
+    "another template": [
+        Schedule({"every": HOUR}),
+        "settle",
+        Schedule({"every": HOUR}, {"n": 2}, {"priority": 2}),
+        "promote",
+        "settle",
+    ],
     "another interval": [Schedule({"every": HOUR}), "settle", Schedule({"every": DAY})],
     "another interval with the same start": [
         Schedule({"every": HOUR, "startDate": "<in ten days>"}),
@@ -301,18 +307,6 @@ def test_a_job_of_a_scheduler_runs_now_and_the_schedule_stays(bench: WorkBench) 
     assert (queue.schedulers(), queue.page("delayed")) == (before, delayed)
     with pytest.raises(JobMissing, match=r"job scheduler other of queue .* has no next job"):
         queue.run_scheduler("other")
-
-
-@not_bull_1
-def test_a_scheduler_goes_on_when_its_job_is_claimed(bench: WorkBench) -> None:
-    bench.queue.upsert_scheduler("hourly", every=HOUR)
-    for job in bench.queue.page("delayed"):
-        bench.queue.promote(job.id)
-    (claimed,) = bench.claim().jobs
-    (following,) = bench.queue.page("delayed")
-    assert following.id != claimed.id
-    (found,) = bench.queue.schedulers()
-    assert found.next == following.run_at
 
 
 @not_bull_1

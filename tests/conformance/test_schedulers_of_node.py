@@ -179,15 +179,6 @@ def test_a_removed_scheduler_ends(rounds: StartRounds, peer: Peer) -> None:
     assert [one.delayed(queue) for queue in one.queues.values()] == [[], []]
 
 
-@each_bullmq
-def test_a_changed_template_applies_from_the_next_job_on(rounds: StartRounds, peer: Peer) -> None:
-    one = rounds(Schedule({"every": HOUR}))
-    one.make()
-    one.promote()
-    one.make(Schedule({"every": HOUR}, {"$behaviour": "return:2"}, {"attempts": 4, "priority": 7}))
-    one.stay_alike(3)
-
-
 @each_peer
 def test_a_scheduler_continues_after_a_pause(rounds: StartRounds, peer: Peer) -> None:
     one = rounds(Schedule({"every": HOUR}))
