@@ -14,8 +14,8 @@ from spark_bull.dialects.encode import flows as flows_module
 from spark_bull.errors import DialectError, OptionError, ParentError
 from spark_bull.model.jobs import AddedFlow, FlowJob
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.store.connection import Connection
 from tests.support.dump import PRIVATE, dump
+from tests.support.sending import send_scripts_twice
 
 QUEUES = ("books", "pages", "words")
 
@@ -23,17 +23,7 @@ QUEUES = ("books", "pages", "words")
 @pytest.fixture(autouse=True)
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the scripts that were sent, without repetitions."""
-    made: list[str] = []
-    script = Connection.script
-
-    def observed(self: Connection, name: str, keys: dict[str, Any], args: dict[str, Any] | None = None) -> Any:
-        made.append(name)
-        reply = script(self, name, keys, args)
-        assert script(self, name, keys, args) == reply
-        return reply
-
-    monkeypatch.setattr(Connection, "script", observed)
-    return made
+    return send_scripts_twice(monkeypatch, alike=True)
 
 
 @dataclass
