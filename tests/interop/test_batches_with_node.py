@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,23 +12,16 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from spark_bull.dialects.parents import ON_FAILURE
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.node import NodePeer, Peer, each_peer_of
+from tests.support.node import NodePeer, each_peer_of
 from tests.support.sink import Sink
 from tests.support.steps import Steps
 from tests.support.two_sides import Answers
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
-StartNode = Callable[..., NodePeer]
-
 ROWS = StructType().add("$behaviour", StringType())
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture
-def theirs(node: StartNode, prefix: str, peer: Peer) -> NodePeer:
-    return node(peer.alias, prefix=prefix)
 
 
 @pytest.fixture

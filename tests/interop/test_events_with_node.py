@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,14 +12,14 @@ from spark_bull.model.jobs import QueueEvent
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.events import waiting
 from spark_bull.queue.events.events import QueueEvents
-from tests.support.node import PEERS, Event, NodePeer, Peer, each_peer_of
+from tests.support.node import Event, NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
 pytestmark = pytest.mark.interop
 
 #: Bull 1.0 publishes no events.
-each_peer = pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.alias != "bull-1.0.0"], ids=str)
+each_peer = each_peer_of("bull-1.1.3", "bull", "bullmq")
 
 
 def job(behaviour: str) -> dict[str, object]:
@@ -28,11 +27,6 @@ def job(behaviour: str) -> dict[str, object]:
 
 
 JOBS = [job('progress:{"part":1};return:{"ok":[1]}'), job("fail")]
-
-
-@pytest.fixture
-def library(peer: Peer, node: Callable[..., NodePeer], prefix: str) -> NodePeer:
-    return node(peer.alias, prefix=prefix)
 
 
 def until_ended(events: QueueEvents, job_ids: list[str]) -> list[QueueEvent]:
@@ -58,7 +52,7 @@ def shown(seen: list[QueueEvent], job_ids: list[str]) -> list[tuple[object, ...]
 
 @each_peer
 def test_events_of_a_node_worker_and_of_ours_are_the_same(
-    peer: Peer, library: NodePeer, redis_url: str, prefix: str
+    peer: Peer, theirs: NodePeer, redis_url: str, prefix: str
 ) -> None:
     by_worker = {}
     for name in ("theirs", "ours"):
@@ -66,11 +60,11 @@ def test_events_of_a_node_worker_and_of_ours_are_the_same(
             BullQueue(name, url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
             queue.events(timeout_s=PATIENCE_S) as events,
         ):
-            job_ids = library.call("add", queue=name, jobs=JOBS)
+            job_ids = theirs.call("add", queue=name, jobs=JOBS)
             if name == "theirs":
-                library.call("process", queue=name, concurrency=1)
+                theirs.call("process", queue=name, concurrency=1)
                 seen = until_ended(events, job_ids)
-                library.call("stop", queue=name)
+                theirs.call("stop", queue=name)
             else:
                 with OurWorker(queue.handle):
                     seen = until_ended(events, job_ids)
@@ -99,7 +93,7 @@ def is_heard(client: Redis, queue: BullQueue) -> bool:
 
 @each_peer
 def test_node_waits_for_jobs_whose_other_events_are_left_out(
-    peer: Peer, library: NodePeer, client: Redis, redis_url: str, prefix: str
+    peer: Peer, theirs: NodePeer, client: Redis, redis_url: str, prefix: str
 ) -> None:
     # Bull 1 publishes outside the prefix.
     name = f"heard-{prefix}"
@@ -107,20 +101,20 @@ def test_node_waits_for_jobs_whose_other_events_are_left_out(
         BullQueue(name, url=redis_url, prefix=prefix, protocol=peer.dialect, events="ends") as queue,
         ThreadPoolExecutor(1) as pool,
     ):
-        library.call("listen", queue=name)
+        theirs.call("listen", queue=name)
         wait_until(lambda: is_heard(client, queue), "Node to listen")
         job_id = queue.add({"$behaviour": 'return:{"ok":[1]}'}, name=None if peer.dialect == "bull-1" else "task")
-        end = pool.submit(library.call, "waitForEnd", queue=name, jobId=job_id)
+        end = pool.submit(theirs.call, "waitForEnd", queue=name, jobId=job_id)
         with OurWorker(queue.handle):
             # In Bull 1 the promise has no value.
             assert end.result(PATIENCE_S) == (None if peer.dialect == "bull-1" else {"ok": [1]})
-        library.wait_for_events("completed", 1, source="queue")
-        assert {event["event"] for event in library.events(source="queue")} - {"drained"} == {"completed"}
+        theirs.wait_for_events("completed", 1, source="queue")
+        assert {event["event"] for event in theirs.events(source="queue")} - {"drained"} == {"completed"}
 
 
 @each_peer_of("bull-1", "bull", "bullmq")
 def test_a_call_that_waits_gets_what_a_node_worker_returns(
-    peer: Peer, library: NodePeer, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    peer: Peer, theirs: NodePeer, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Bull 1.0 publishes no events.
     monkeypatch.setattr(waiting, "LOOK_AGAIN_S", 0.1 if peer.alias == "bull-1.0.0" else 2 * PATIENCE_S)
@@ -128,9 +122,9 @@ def test_a_call_that_waits_gets_what_a_node_worker_returns(
         BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
         ThreadPoolExecutor(2) as pool,
     ):
-        done, failed = library.call("add", queue="q", jobs=[job('return:{"ok":[1]}'), job("fail")])
+        done, failed = theirs.call("add", queue="q", jobs=[job('return:{"ok":[1]}'), job("fail")])
         ends = [pool.submit(queue.wait, job_id, PATIENCE_S) for job_id in (done, failed)]
-        library.call("process", queue="q", concurrency=1)
+        theirs.call("process", queue="q", concurrency=1)
         assert ends[0].result() == {"ok": [1]}
         with pytest.raises(JobFailed) as error:
             ends[1].result()
@@ -139,21 +133,21 @@ def test_a_call_that_waits_gets_what_a_node_worker_returns(
 
 @each_peer_of("bullmq")
 def test_node_gets_events_of_our_programs_and_we_those_of_node_programs(
-    peer: Peer, library: NodePeer, redis_url: str, prefix: str
+    peer: Peer, theirs: NodePeer, redis_url: str, prefix: str
 ) -> None:
     with (
         BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue,
         queue.events(timeout_s=PATIENCE_S) as events,
     ):
-        library.call("listen", queue="q", events=["opened", "closed"])
+        theirs.call("listen", queue="q", events=["opened", "closed"])
 
         def heard() -> list[Event]:
             # Node's QueueEvents says that it is ready before it reads.
             queue.publish("opened", {"jobId": "7", "by": "Ada"})
-            return library.events("opened")
+            return theirs.events("opened")
 
         opened = wait_until(heard, "Node to get the event")[0]
         assert (opened["jobId"], opened["by"]) == ("7", "Ada")
-        library.call("publish", queue="q", event={"eventName": "closed", "jobId": "8", "by": "Alan"})
+        theirs.call("publish", queue="q", event={"eventName": "closed", "jobId": "8", "by": "Alan"})
         closed = next(event for event in events if event.event == "closed")
         assert (closed.job_id, closed.fields) == ("8", {"by": "Alan"})

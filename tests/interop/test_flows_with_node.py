@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from random import Random
@@ -13,7 +13,7 @@ import pytest
 from spark_bull.model.jobs import FlowJob, FlowNode
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.jobs import HOUR
-from tests.support.node import NodePeer, Peer, each_peer_of
+from tests.support.node import NodePeer, each_peer_of
 from tests.support.steps import Differs, Step, Steps, step
 from tests.support.two_sides import QUEUES
 from tests.support.wait import wait_until
@@ -195,11 +195,6 @@ def test_a_completed_child_does_not_start_a_parent_before_its_other_children_are
 
 
 # what Node reads and processes
-
-
-@pytest.fixture
-def theirs(peer: Peer, node: Callable[..., NodePeer], prefix: str) -> NodePeer:
-    return node(peer.alias, prefix=prefix)
 
 
 @pytest.fixture

@@ -32,16 +32,12 @@ def options(url: str, prefix: str) -> dict[str, str]:
 @each_bullmq
 @pytest.mark.parametrize("policy", ["wait", "fail", "ignore", "remove"])
 def test_node_s_failures_do_to_dependents_what_the_option_says(
-    client: Redis, redis_url: str, prefix: str, node: StartNode, peer: Peer, policy: str
+    theirs: NodePeer, queue: BullQueue, client: Redis, redis_url: str, prefix: str, policy: str
 ) -> None:
     graph = {"d": ["c"], "c": ["a"], "b": ["a"], "a": []}
     data = {"a": '{"$behaviour": "fail"}', "b": '{"$behaviour": "values"}'}
     graph_sink({**options(redis_url, prefix), "onFailure": policy}, rows_of(graph, data)).commit()
-    theirs = node(peer.alias, prefix=prefix)
-    with (
-        BullQueue("q", url=redis_url, prefix=prefix) as queue,
-        Promoter(redis_url, queues=["q"], prefix=prefix),
-    ):
+    with Promoter(redis_url, queues=["q"], prefix=prefix):
         theirs.call("process", queue="q")
         wait_until(lambda: queue.counts()["failed"] > 0, "the first job to fail")
         if policy == "wait":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from spark_bull import BullQueue, Guard, NewJob, Promoter
@@ -11,18 +9,15 @@ from spark_bull.queue.monitor.find import describe
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 
-StartNode = Callable[..., NodePeer]
-
 pytestmark = pytest.mark.interop
 
 
 @each_peer_of("bull-1", "bull", "bullmq")
 def test_a_guard_stops_node_workers_until_its_pause_is_over_or_somebody_ends_it(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer
+    theirs: NodePeer, redis_url: str, prefix: str, peer: Peer
 ) -> None:
     # Bull 1 publishes outside the prefix.
     name = f"guarded-{prefix}"
-    theirs = node(peer.alias, prefix=prefix)
     guard = Guard(name, "failedRate > 0.5 over 1m", resume_after_s=1, min_jobs=3)
     longer = Guard(name, "failedRate > 0.5 over 2m", resume_after_s=3_600, min_jobs=3)
 

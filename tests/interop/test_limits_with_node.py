@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -12,11 +12,9 @@ from spark_bull.clock import DELAYED_SCALE
 from spark_bull.model.jobs import NewJob
 from spark_bull.model.limiter import Limiter
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support.node import NodePeer, Peer, each_peer_of
+from tests.support.node import NodePeer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
-
-StartNode = Callable[..., NodePeer]
 
 each_bull = each_peer_of("bull")
 
@@ -94,9 +92,8 @@ def process_both(theirs: NodePeer, queues: Iterable[BullQueue], limiter: Limiter
 @pytest.mark.parametrize("limiter", [WHOLE, BY_GROUP], ids=["whole", "by group"])
 @pytest.mark.parametrize("chunk_size", [1, 4])
 def test_jobs_over_a_limit_are_delayed_as_by_node(
-    node: StartNode, redis_url: str, client: Redis, prefix: str, peer: Peer, limiter: Limiter, chunk_size: int
+    theirs: NodePeer, redis_url: str, client: Redis, prefix: str, limiter: Limiter, chunk_size: int
 ) -> None:
-    theirs = node(peer.alias, prefix=prefix)
     queues = [BullQueue(side, url=redis_url, prefix=prefix, protocol="bull") for side in ("left", "right")]
     started = {WHOLE: ["2:a", "5:a"], BY_GROUP: ["1:a", "2:a", "4:b", "6", "7:c:b", "9:"]}[limiter]
 
@@ -130,30 +127,25 @@ def test_jobs_over_a_limit_are_delayed_as_by_node(
 
 @each_bull
 @pytest.mark.parametrize("limiter", [WHOLE, BY_GROUP], ids=["whole", "by group"])
-def test_limits_are_shared_with_node(
-    node: StartNode, redis_url: str, prefix: str, peer: Peer, limiter: Limiter
-) -> None:
-    theirs = node(peer.alias, prefix=prefix)
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bull") as queue:
-        theirs.call("process", queue="q", concurrency=1, opts={"limiter": limiter.given})
-        queue.add({"$behaviour": "return:1"}, job_id="1:a")
-        wait_until(lambda: queue.counts()["completed"] == 1, "Node to process a job")
-        theirs.call("stop", queue="q")
-        queue.add_many(NewJob({}, job_id=job_id) for job_id in ("2:a", "3:a"))
-        with OurWorker(queue.handle, limiter=limiter):
-            wait_until(lambda: queue.counts()["completed"] == 2, "our worker to process a job")
-            wait_until(lambda: queue.counts()["delayed"] == 1, "our worker to delay a job")
-        assert [job.id for job in queue.page("delayed")] == ["3:a"]
-        queue.remove("3:a")
-        assert queue.handle.connection.call("EXISTS", queue.handle.keys["limiter_index"]) == 0
+def test_limits_are_shared_with_node(theirs: NodePeer, queue: BullQueue, limiter: Limiter) -> None:
+    theirs.call("process", queue="q", concurrency=1, opts={"limiter": limiter.given})
+    queue.add({"$behaviour": "return:1"}, job_id="1:a")
+    wait_until(lambda: queue.counts()["completed"] == 1, "Node to process a job")
+    theirs.call("stop", queue="q")
+    queue.add_many(NewJob({}, job_id=job_id) for job_id in ("2:a", "3:a"))
+    with OurWorker(queue.handle, limiter=limiter):
+        wait_until(lambda: queue.counts()["completed"] == 2, "our worker to process a job")
+        wait_until(lambda: queue.counts()["delayed"] == 1, "our worker to delay a job")
+    assert [job.id for job in queue.page("delayed")] == ["3:a"]
+    queue.remove("3:a")
+    assert queue.handle.connection.call("EXISTS", queue.handle.keys["limiter_index"]) == 0
 
 
 @each_bull
 def test_with_bounce_back_jobs_wait_where_node_loses_them(
-    node: StartNode, redis_url: str, client: Redis, prefix: str, peer: Peer
+    theirs: NodePeer, redis_url: str, client: Redis, prefix: str
 ) -> None:
     """Node removes such a job from `active` without putting it anywhere else; ours stays in `wait`."""
-    theirs = node(peer.alias, prefix=prefix)
     queues = [BullQueue(side, url=redis_url, prefix=prefix, protocol="bull") for side in ("left", "right")]
     for queue in queues:
         queue.add_many(NewJob({"$behaviour": "return:1"}, job_id=job_id) for job_id in IDS[:4])

@@ -28,11 +28,6 @@ def job(behaviour: str = "", **opts: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def theirs(peer: Peer, node: Callable[..., NodePeer], prefix: str) -> NodePeer:
-    return node(peer.alias, prefix=prefix)
-
-
-@pytest.fixture
 def queue(peer: Peer, redis_url: str, prefix: str) -> Iterator[BullQueue]:
     # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
     with BullQueue(f"q-{prefix}", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:

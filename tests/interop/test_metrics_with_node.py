@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -20,10 +19,8 @@ from tests.support.node import NodePeer, Peer, each_peer_of
 pytestmark = pytest.mark.interop
 
 MINUTE = 60_000
-#: The libraries whose workers keep metrics, and their option for it: of the worker, or of the queue.
-METERED = ["bull-4.16.5", "bullmq-5.81.5", "bullmq-6.7.0"]
+#: The option of the worker, or of the queue.
 METRICS = {"metrics": {"maxDataPoints": 10}}
-each_metered = pytest.mark.parametrize("alias", METERED)
 
 
 def work(peer: NodePeer, *behaviours: str) -> None:
@@ -48,20 +45,17 @@ def read_by_node(peer: NodePeer, state: str, start: int, end: int) -> dict[str, 
     return read | {"data": [int(point) for point in read["data"]]}
 
 
-@each_metered
-def test_metrics_equal_those_that_node_reads(
-    alias: str, redis_url: str, prefix: str, node: Callable[..., NodePeer]
-) -> None:
-    reader = node(alias, prefix=prefix)
-    work(reader, *["return:1"] * 3, "fail")
+@each_peer_of("bull-4", "bullmq")
+def test_metrics_equal_those_that_node_reads(theirs: NodePeer, peer: Peer, redis_url: str, prefix: str) -> None:
+    work(theirs, *["return:1"] * 3, "fail")
     for minutes, jobs in ((2, 2), (5, 1)):
-        with NodePeer(alias, redis_url, prefix, clock_ms=minutes * MINUTE) as later:
+        with NodePeer(peer.alias, redis_url, prefix, clock_ms=minutes * MINUTE) as later:
             work(later, *["return:1"] * jobs)
     with BullQueue("q", url=redis_url, prefix=prefix) as queue:
         for state in ("completed", "failed"):
             for start, end in ((0, -1), (0, 0), (1, 2), (-2, -1), (3, 1), (50, 60)):
                 found = queue.metrics(state, start, end)
-                assert as_node_returns(found) == read_by_node(reader, state, start, end), (state, start, end)
+                assert as_node_returns(found) == read_by_node(theirs, state, start, end), (state, start, end)
         completed = queue.metrics("completed")
         # A minute may begin between two jobs.
         assert sum(completed.minutes.values()) == completed.count == 6
@@ -72,7 +66,6 @@ def test_metrics_equal_those_that_node_reads(
 # the text for Prometheus
 
 
-BULLMQ = ["bullmq-5.81.5", "bullmq-6.7.0"]
 #: A queue whose name has all characters that are escaped in labels.
 ODD_QUEUE = 'a "quoted" \\ queue\nof two lines'
 
@@ -82,25 +75,22 @@ def text_of(redis_url: str, prefix: str, queue: str, labels: dict[str, str] | No
     return as_text(collect(Export(options, (queue,), 10, MINUTE, 5)), labels)
 
 
-@pytest.mark.parametrize("alias", BULLMQ)
-def test_the_text_begins_with_that_of_node(
-    alias: str, redis_url: str, prefix: str, node: Callable[..., NodePeer]
-) -> None:
-    peer = node(alias, prefix=prefix)
+@each_peer_of("bullmq")
+def test_the_text_begins_with_that_of_node(theirs: NodePeer, redis_url: str, prefix: str) -> None:
     for queue in ("q", ODD_QUEUE):
         jobs = [{"name": "task", "data": {}, "opts": opts} for opts in ({}, {}, {"delay": 9 * MINUTE}, {"priority": 2})]
-        peer.call("add", queue=queue, jobs=jobs)
+        theirs.call("add", queue=queue, jobs=jobs)
     flow = {"name": "parent", "queueName": "q", "data": {}, "children": [{"name": "c", "queueName": "q", "data": {}}]}
-    peer.call("flow", flow=flow)
-    work(peer, "return:1", "return:2", "fail")
-    peer.call("pause", queue="q")
-    peer.call("add", queue="q", jobs=[{"name": "task", "data": {}, "opts": {}}])
+    theirs.call("flow", flow=flow)
+    work(theirs, "return:1", "return:2", "fail")
+    theirs.call("pause", queue="q")
+    theirs.call("add", queue="q", jobs=[{"name": "task", "data": {}, "opts": {}}])
     for queue, labels in itertools.product(("q", ODD_QUEUE), (None, {"environment": 'a"b\\c', "zone": "é\n"})):
-        of_node = peer.call("invoke", queue=queue, method="exportPrometheusMetrics", args=[labels] if labels else [])
+        of_node = theirs.call("invoke", queue=queue, method="exportPrometheusMetrics", args=[labels] if labels else [])
         ours = text_of(redis_url, prefix, queue, labels)
         assert ours.startswith(f"{of_node}\n# HELP spark_bull_"), f"{of_node}\n\n{ours}"
         assert "bullmq_" not in ours.removeprefix(of_node)
-    assert " 0" not in peer.call("invoke", queue="q", method="exportPrometheusMetrics", args=[]).splitlines()[-1]
+    assert " 0" not in theirs.call("invoke", queue="q", method="exportPrometheusMetrics", args=[]).splitlines()[-1]
 
 
 # statistics
@@ -108,11 +98,10 @@ def test_the_text_begins_with_that_of_node(
 
 @each_peer_of("bull-1", "bull", "bullmq")
 def test_statistics_of_jobs_that_node_ended_are_those_of_the_jobs_it_shows(
-    peer: Peer, redis_url: str, prefix: str, node: Callable[..., NodePeer]
+    theirs: NodePeer, peer: Peer, redis_url: str, prefix: str
 ) -> None:
-    library = node(peer.alias, prefix=prefix)
-    work(library, *["sleep:5;return:1"] * 4, "sleep:20;return:1", "fail")
-    library.call("add", queue="q", jobs=[{"name": "waiting", "data": {}, "opts": {}}] * 3)
+    work(theirs, *["sleep:5;return:1"] * 4, "sleep:20;return:1", "fail")
+    theirs.call("add", queue="q", jobs=[{"name": "waiting", "data": {}, "opts": {}}] * 3)
     with BullQueue("q", url=redis_url, prefix=prefix) as queue:
         by_name = {found.name: found for found in queue.stats()}
         of_queue = by_name[None]
@@ -127,7 +116,7 @@ def test_statistics_of_jobs_that_node_ended_are_those_of_the_jobs_it_shows(
         if not queue.handle.dialect.has("finish-times"):
             assert (of_queue.wait, of_queue.run, of_queue.finished_per_s) == (None, None, None)
             return
-    jobs = pd.DataFrame(library.call("getJobs", queue="q", states=["completed", "failed"]))
+    jobs = pd.DataFrame(theirs.call("getJobs", queue="q", states=["completed", "failed"]))
     for found, durations in (
         (of_queue.wait, jobs["processedOn"] - jobs["timestamp"]),
         (of_queue.run, jobs["finishedOn"] - jobs["processedOn"]),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from redis import Redis
 
+from spark_bull.model.jobs import NewJob
 from spark_bull.model.outcomes import Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
@@ -16,11 +16,7 @@ from tests.spark.conftest import Bull
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 
-StartNode = Callable[..., NodePeer]
-
 each_peer = each_peer_of("bull-1", "bull", "bullmq")
-with_priorities = each_peer_of("bull", "bullmq")
-with_bullmq = each_peer_of("bullmq")
 
 COLUMNS = "data STRUCT<n: INT, `$behaviour`: STRING>, delay LONG, attempts INT, backoff LONG"
 HOUR_MS = 3_600_000
@@ -29,85 +25,72 @@ pytestmark = pytest.mark.interop
 
 
 @each_peer
-def test_node_processes_jobs_dispatched_by_spark(bull: Bull, node: StartNode, prefix: str, peer: Peer) -> None:
+def test_node_processes_jobs_dispatched_by_spark(theirs: NodePeer, queue: BullQueue, peer: Peer, bull: Bull) -> None:
     rows: list[tuple[Any, ...]] = [((n, "return:true"), None, None, None) for n in range(40)]
     rows += [((n, "return:true"), 400, None, None) for n in range(40, 50)]
     rows += [((50, "fail:2"), None, 3, 10), ((51, "fail"), None, 2, None), ((52, "fail:1"), 100, 2, None)]
     bull.write(bull.spark.createDataFrame(rows, COLUMNS).coalesce(1), protocol=peer.dialect)
 
-    worker = node(peer.alias, prefix=prefix)
-    worker.call("process", queue="q", concurrency=4)
-    worker.wait_for_events("completed", 52)
-
-    with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect) as queue:
-        wait_until(lambda: queue.counts()["failed"] == 1, "the job that always fails to be in failed")
-        counts = queue.counts()
-        assert counts["completed"] == 52
-        assert sum(counts.values()) == 53
-        (failed,) = queue.page("failed", 0, -1)
-        assert failed.parsed("data") == {"n": 51, "$behaviour": "fail"}
-        assert failed.attempts_made == 2
+    theirs.call("process", queue="q", concurrency=4)
+    theirs.wait_for_events("completed", 52)
+    wait_until(lambda: queue.counts()["failed"] == 1, "the job that always fails to be in failed")
+    assert (queue.counts()["completed"], sum(queue.counts().values())) == (52, 53)
+    (failed,) = queue.page("failed", 0, -1)
+    assert failed.parsed("data") == {"n": 51, "$behaviour": "fail"}
+    assert failed.attempts_made == 2
 
 
-@with_priorities
-def test_node_processes_jobs_of_spark_by_priority(bull: Bull, node: StartNode, prefix: str, peer: Peer) -> None:
+@each_peer_of("bull", "bullmq")
+def test_node_processes_our_jobs_by_priority(theirs: NodePeer, queue: BullQueue, peer: Peer) -> None:
     priorities = [5, None, 1, 3, None, 1, 2]
-    rows = [({"n": n}, priority) for n, priority in enumerate(priorities)]
-    frame = bull.spark.createDataFrame(rows, "data STRUCT<n: INT>, priority INT").coalesce(1)
-    bull.write(frame, protocol=peer.dialect)
+    queue.add_many(NewJob({"n": n}, priority=priority) for n, priority in enumerate(priorities))
+    theirs.call("process", queue="q", concurrency=1)
+    theirs.wait_for_events("completed", len(priorities))
 
-    worker = node(peer.alias, prefix=prefix)
-    worker.call("process", queue="q", concurrency=1)
-    worker.wait_for_events("completed", len(rows))
-
-    with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect) as queue:
-        done = queue.page("completed", 0, -1)
-    started = {job.parsed("data")["n"]: job.processed_on for job in done}
+    started = {job.parsed("data")["n"]: job.processed_on for job in queue.page("completed", 0, -1)}
     plain = [n for n, priority in enumerate(priorities) if priority is None]
     prioritised = sorted((n for n in started if priorities[n]), key=lambda n: (priorities[n], n))
     # BullMQ starts with jobs that have no priority, Bull 3 and 4 end with them.
     wanted = [*plain, *prioritised] if peer.dialect == "bullmq" else [*prioritised, *plain]
     # Jobs may start in the same millisecond, so the times must only not decrease.
-    assert len(wanted) == len(rows)
+    assert len(wanted) == len(priorities)
     assert [started[n] for n in wanted] == sorted(started.values())
 
 
 @each_peer
-@pytest.mark.parametrize(("delay", "events"), [(0, "all"), (0, "none"), (300, "none")])
 def test_an_idle_node_worker_wakes_for_our_jobs(
-    bull: Bull, client: Redis, node: StartNode, prefix: str, peer: Peer, delay: int, events: str
+    theirs: NodePeer, client: Redis, redis_url: str, prefix: str, peer: Peer
 ) -> None:
     """By our signal: without it, these workers would check for jobs after an hour (Bull 1: every five seconds)."""
-    worker, others = node(peer.alias, prefix=prefix), ids_of_clients(client)
-    worker.call("process", queue="q", concurrency=1, opts=sound_sleep(peer))
-    wait_until(lambda: ids_of_clients(client, "b") - others, "the worker to wait for jobs")
+    others = ids_of_clients(client)
+    theirs.call("process", queue="q", concurrency=1, opts=sound_sleep(peer))
+    for number, (delay, events) in enumerate([(None, "all"), (None, "none"), (300, "none")], 1):
+        wait_until(lambda: ids_of_clients(client, "b") - others, "the worker to wait for jobs")
+        with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect, events=events) as queue:
+            queue.add({"$behaviour": "return:1"}, delay=delay)
+            theirs.wait_for_events("completed", number)
 
-    with BullQueue("q", url=bull.options["url"], prefix=prefix, protocol=peer.dialect, events=events) as queue:
-        queue.add({"$behaviour": "return:1"}, delay=delay or None)
-        worker.wait_for_events("completed", 1)
 
-
-@with_bullmq
+@each_peer_of("bullmq")
 def test_an_idle_node_worker_wakes_for_a_job_that_we_delay_while_we_start_the_next_one(
-    client: Redis, node: StartNode, redis_url: str, prefix: str, peer: Peer
+    theirs: NodePeer, queue: BullQueue, client: Redis, peer: Peer
 ) -> None:
     """A call of Node that does both leaves the delayed job to its own worker."""
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        keys = queue.handle.keys
-        first, second = (queue.add({"$behaviour": "return:1"}) for _ in range(2))
-        claim = work(queue.handle, ClaimSettings("slot"), None, 2)
-        client.delete(keys["marker"])
-        worker, others = node(peer.alias, prefix=prefix), ids_of_clients(client)
-        worker.call("process", queue="q", concurrency=1, opts=sound_sleep(peer))
-        wait_until(lambda: ids_of_clients(client, "b") - others, "the worker to wait for jobs")
+    keys = queue.handle.keys
+    first, second = (queue.add({"$behaviour": "return:1"}) for _ in range(2))
+    claim = work(queue.handle, ClaimSettings("slot"), None, 2)
+    client.delete(keys["marker"])
+    others = ids_of_clients(client)
+    theirs.call("process", queue="q", concurrency=1, opts=sound_sleep(peer))
+    wait_until(lambda: ids_of_clients(client, "b") - others, "the worker to wait for jobs")
 
-        # The second job waits again, without a signal to the worker.
-        client.delete(keys.lock(second))
-        client.lmove(keys["active"], keys["wait"], "LEFT", "RIGHT")
-        outcomes = Outcomes(claim.token, retried=[Retried(first, "bad", "[]", 100, False)])
-        assert [job.id for job in work(queue.handle, ClaimSettings("slot"), outcomes, 1).jobs] == [second]
-        (completed,) = worker.wait_for_events("completed", 1)
-        assert completed["jobId"] == first
+    # The second job waits again, without a signal to the worker.
+    client.delete(keys.lock(second))
+    client.lmove(keys["active"], keys["wait"], "LEFT", "RIGHT")
+    outcomes = Outcomes(claim.token, retried=[Retried(first, "bad", "[]", 100, False)])
+    assert [job.id for job in work(queue.handle, ClaimSettings("slot"), outcomes, 1).jobs] == [second]
+    (completed,) = theirs.wait_for_events("completed", 1)
+    assert completed["jobId"] == first
 
 
 def sound_sleep(peer: Peer) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spark_bull.dialects.parents import ON_FAILURE
 from spark_bull.errors import WaitingForChildren
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
@@ -17,7 +18,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
 from spark_bull.worker.job.job_runner import JobFunction
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.node import NodePeer, Peer, each_peer_of
+from tests.support.node import NodePeer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker, behave
 
@@ -26,11 +27,6 @@ StartNode = Callable[..., NodePeer]
 each_bullmq = each_peer_of("bullmq")
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture
-def theirs(node: StartNode, prefix: str, peer: Peer) -> NodePeer:
-    return node(peer.alias, prefix=prefix)
 
 
 @pytest.fixture
@@ -116,7 +112,7 @@ def in_kind(kind: str, function: Callable[[RunningJob], Any]) -> JobFunction:
 
 
 @each_bullmq
-@pytest.mark.parametrize("kind", ["main thread", "threads", "coroutine"])
+@pytest.mark.parametrize("kind", ["main thread", "coroutine"])
 def test_a_processor_waits_for_a_child_that_node_processes(
     theirs: NodePeer, open_queue: Callable[[str], BullQueue], kind: str
 ) -> None:
@@ -141,32 +137,29 @@ def test_a_processor_waits_for_a_child_that_node_processes(
 
 
 @each_bullmq
-@pytest.mark.parametrize("on_failure", ["wait", "fail", "continue", "ignore", "remove"])
 def test_a_child_is_added_as_node_adds_it(
-    theirs: NodePeer, open_queue: Callable[[str], BullQueue], client: Redis, prefix: str, on_failure: str
+    theirs: NodePeer, open_queue: Callable[[str], BullQueue], client: Redis, prefix: str
 ) -> None:
     parents, children = open_queue("parents"), open_queue("children")
     job_id = parents.add({})
     (claimed,) = work(parents.handle, ClaimSettings("slot"), None, 1).jobs
-    option = {
-        "wait": {},
-        "fail": {"failParentOnFailure": True},
-        "continue": {"continueParentOnFailure": True},
-        "ignore": {"ignoreDependencyOnFailure": True},
-        "remove": {"removeDependencyOnFailure": True},
-    }[on_failure]
-    opts = {"parent": {"id": job_id, "queue": f"{prefix}:parents"}, "attempts": 3, **option}
-    (theirs_id,) = theirs.call("add", queue="children", jobs=[{"name": "child", "data": {"n": 1}, "opts": opts}])
-    job = RunningJob(claimed, parents.handle)
-    ours_id = job.add_child(NewJob({"n": 1}, "child", attempts=3), queue="children", on_failure=on_failure)
+    job, ids = RunningJob(claimed, parents.handle), []
 
     def stored(child_id: str) -> dict[bytes, Any]:
         fields = client.hgetall(children.handle.keys.job(child_id))
         del fields[b"timestamp"]
         return fields | {name: json.loads(fields[name]) for name in (b"opts", b"parent")}
 
-    assert stored(ours_id) == stored(theirs_id)
-    keys = {children.handle.keys.job(child_id).encode() for child_id in (ours_id, theirs_id)}
+    for on_failure, option in ON_FAILURE.items():
+        opts = {
+            "parent": {"id": job_id, "queue": f"{prefix}:parents"},
+            "attempts": 3,
+            **({option: True} if option else {}),
+        }
+        ids += theirs.call("add", queue="children", jobs=[{"name": "child", "data": {"n": 1}, "opts": opts}])
+        ids.append(job.add_child(NewJob({"n": 1}, "child", attempts=3), queue="children", on_failure=on_failure))
+        assert stored(ids[-1]) == stored(ids[-2])
+    keys = {children.handle.keys.job(child_id).encode() for child_id in ids}
     assert client.smembers(parents.handle.keys.children(job_id)) == keys
 
 

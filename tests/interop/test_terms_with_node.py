@@ -14,7 +14,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, FlowJob, NewJob, Promoter
 from spark_bull.clock import epoch_ms
-from tests.support.node import NODE_DIRECTORY, PEERS, NodePeer, Peer, each_peer_of
+from tests.support.node import NODE_DIRECTORY, NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 
 StartNode = Callable[..., NodePeer]
@@ -87,24 +87,20 @@ def test_node_runs_no_job_that_has_expired(
     assert counts["failed"] == sum(reason is not None for reason in reasons.values())
 
 
-@pytest.mark.parametrize("alias", ["bullmq-5.81.5", "bullmq-6.7.0"])
-def test_an_expired_job_fails_without_a_worker(alias: str, redis_url: str, prefix: str, node: StartNode) -> None:
+@each_peer_of("bullmq")
+def test_an_expired_job_fails_without_a_worker(theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str) -> None:
     """Node sees that it has failed, and its parent runs."""
-    with (
-        BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue,
-        Promoter(redis_url, ["q"], prefix=prefix, rescue=False),
-    ):
+    with Promoter(redis_url, ["q"], prefix=prefix, rescue=False):
         child = FlowJob({}, job_id="child", expire_after_ms=200, on_failure="ignore")
         queue.add_flow(FlowJob({"$behaviour": "return:1"}, job_id="parent", children=[child]))
         wait_until(lambda: (queue.counts()["failed"], queue.counts()["wait"]) == (1, 1), "the child to expire")
-        peer = node(alias, prefix=prefix)
-        assert peer.call("state", queue="q", jobId="child") == "failed"
-        assert peer.call("getJob", queue="q", jobId="child")["failedReason"] == "expired"
-        peer.call("process", queue="q", concurrency=1)
+        assert theirs.call("state", queue="q", jobId="child") == "failed"
+        assert theirs.call("getJob", queue="q", jobId="child")["failedReason"] == "expired"
+        theirs.call("process", queue="q", concurrency=1)
         wait_until(lambda: queue.counts()["completed"] == 1, "its parent to end")
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.alias != "bull-1.0.0"], ids=str)
+@each_peer_of("bull-1.1.3", "bull", "bullmq")
 def test_node_fails_a_job_that_may_run_once_when_it_stalls(
     peer: Peer, client: Redis, redis_url: str, prefix: str, node: StartNode
 ) -> None:
@@ -140,12 +136,11 @@ def quiet_worker(alias: str, url: str, prefix: str) -> Iterator[None]:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("alias", ["bull-4.16.5", "bullmq-5.81.5", "bullmq-6.7.0"])
+@each_peer_of("bull-4", "bullmq")
 def test_no_job_among_a_million_starts_long_after_it_has_expired(
-    alias: str, client: Redis, redis_url: str, prefix: str
+    peer: Peer, client: Redis, redis_url: str, prefix: str
 ) -> None:
     random, jobs, every = Random(11), 1_000_000, 10
-    (peer,) = (peer for peer in PEERS if peer.alias == alias)
     with (
         BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue,
         Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False),
@@ -153,11 +148,11 @@ def test_no_job_among_a_million_starts_long_after_it_has_expired(
         start = epoch_ms() + 60_000
         expiring = add(queue, [None if n % every else start + random.randrange(240_000) for n in range(jobs)])
         assert len(expiring) == jobs // every
-        with quiet_worker(alias, redis_url, prefix):
+        with quiet_worker(peer.alias, redis_url, prefix):
             wait_until(finished(queue, jobs), "all jobs to end", timeout=3_600)
         ended = list(fields(client, queue, expiring))
     late = [started - job.at for job, reason, started in ended if reason is None and started is not None]
     expired = sum(reason == "expired" for _, reason, _ in ended)
-    log.info("%s: %d expired, %d started, the last one %d ms after its time", alias, expired, len(late), max(late))
+    log.info("%s: %d expired, %d started, the last one %d ms after its time", peer, expired, len(late), max(late))
     assert expired + len(late) == len(expiring)
     assert max(late) <= MOST_LATE_MS

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.node import Event, NodePeer, Peer, each_peer_of
+from tests.support.node import Event, NodePeer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -39,11 +39,9 @@ def queue(redis_url: str, prefix: str, exporter: InMemorySpanExporter) -> Iterat
         yield queue
 
 
-@pytest.fixture
-def theirs(node: StartNode, prefix: str, peer: Peer) -> NodePeer:
-    peer_ = node(peer.alias, prefix=prefix)
-    peer_.call("trace")
-    return peer_
+@pytest.fixture(autouse=True)
+def traced(theirs: NodePeer) -> None:
+    theirs.call("trace")
 
 
 def our_span(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
@@ -102,35 +100,28 @@ OMITS = {"telemetry": {"omitContext": True}}
 
 
 @each_bullmq
-@pytest.mark.parametrize("command", ["add", "addBulk"])
-def test_our_attempt_of_a_job_of_node_that_omits_the_context_begins_a_trace(
-    theirs: NodePeer, queue: BullQueue, exporter: InMemorySpanExporter, command: str
+def test_our_attempts_of_jobs_of_node_that_omit_the_context_begin_traces(
+    theirs: NodePeer, queue: BullQueue, exporter: InMemorySpanExporter
 ) -> None:
-    theirs.call(command, queue="q", jobs=[{"name": "send", "data": {}, "opts": OMITS | {"attempts": 2}}])
+    for command in ("add", "addBulk"):
+        theirs.call(command, queue="q", jobs=[{"name": "send", "data": {}, "opts": OMITS | {"attempts": 2}}])
     tracer = queue._spans._tracer  # type: ignore[union-attr]
     with OurWorker(queue.handle, fails_once, tracer=tracer, worker="w"):
-        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
+        wait_until(lambda: queue.counts()["completed"] == 2, "the jobs")
     attempts = [span for span in exporter.get_finished_spans() if span.name == "process q"]
-    assert [span.parent for span in attempts] == [None, None]
-    assert len({hex_ids(span)[0] for span in attempts}) == 2
+    assert [span.parent for span in attempts] == [None] * 4
+    assert len({hex_ids(span)[0] for span in attempts}) == 4
 
 
 @each_bullmq
-@pytest.mark.parametrize("bulk", [False, True])
-def test_nodes_attempt_of_our_job_that_omits_the_context_begins_a_trace(
-    theirs: NodePeer, queue: BullQueue, bulk: bool
-) -> None:
+def test_nodes_attempts_of_our_jobs_that_omit_the_context_begin_traces(theirs: NodePeer, queue: BullQueue) -> None:
     job: dict[str, Any] = {"name": "send", "attempts": 2, "opts": OMITS}
-    if bulk:
-        queue.add_many([NewJob({"$behaviour": "fail:1"}, **job)])
-    else:
-        queue.add({"$behaviour": "fail:1"}, **job)
+    queue.add_many([NewJob({"$behaviour": "fail:1"}, **job)])
+    queue.add({"$behaviour": "fail:1"}, **job)
     theirs.call("process", queue="q")
-    wait_until(lambda: queue.counts()["completed"] == 1, "the job")
-    wait_until(lambda: len(attempts_of(theirs)) == 2, "Node's spans")
-    first, second = attempts_of(theirs)
-    assert (first["parentSpanId"], second["parentSpanId"]) == (None, None)
-    assert first["traceId"] != second["traceId"]
+    wait_until(lambda: len(attempts_of(theirs)) == 4, "Node's spans")
+    assert {span["parentSpanId"] for span in attempts_of(theirs)} == {None}
+    assert len({span["traceId"] for span in attempts_of(theirs)}) == 4
 
 
 def attempts_of(theirs: NodePeer) -> list[Event]:
@@ -150,7 +141,7 @@ def test_spans_have_the_names_kinds_and_attributes_of_node(
     theirs.call("addBulk", queue="q", jobs=[{"name": "bulk", "data": {}, "opts": {}}])
     theirs.call("process", queue="q", opts={"name": "w"})
     theirs.wait_for_events("completed", 2, source="worker")
-    wait_until(lambda: len([e for e in theirs.events("span") if e["name"] == "process q"]) == 2, "Node's spans")
+    wait_until(lambda: len(attempts_of(theirs)) == 2, "Node's spans")
     theirs.call("stop", queue="q")
     queue.add({}, name="send")
     queue.add_many([NewJob({}, name="bulk")])
@@ -172,18 +163,14 @@ def test_spans_have_the_names_kinds_and_attributes_of_node(
 
 
 @each_bullmq
-@pytest.mark.parametrize("telemetry", [None, {"omitContext": True}])
-@pytest.mark.parametrize("bulk", [False, True])
-def test_jobs_have_the_options_of_node(
-    theirs: NodePeer, queue: BullQueue, telemetry: dict[str, Any] | None, bulk: bool
-) -> None:
-    options = {"attempts": 2} | ({"telemetry": telemetry} if telemetry else {})
-    (node_id,) = theirs.call("addBulk" if bulk else "add", queue="q", jobs=[{"name": "a", "data": {}, "opts": options}])
-    if bulk:
-        (our_id,) = queue.add_many([NewJob({}, name="a", opts=options)]).ids
-    else:
-        our_id = queue.add({}, name="a", opts=options)
-    assert stored(queue, our_id) == stored(queue, node_id)
+def test_jobs_have_the_options_of_node(theirs: NodePeer, queue: BullQueue) -> None:
+    for telemetry in ({}, OMITS):
+        opts = {"attempts": 2} | telemetry
+        job = {"name": "a", "data": {}, "opts": opts}
+        ids = [theirs.call(command, queue="q", jobs=[job])[0] for command in ("add", "addBulk")]
+        ids += [queue.add({}, name="a", opts=opts), *queue.add_many([NewJob({}, name="a", opts=opts)]).ids]
+        one, bulk, ours, our_bulk = (stored(queue, job_id) for job_id in ids)
+        assert (ours, our_bulk) == (one, bulk)
 
 
 def stored(queue: BullQueue, job_id: str) -> dict[str, Any]:
