@@ -18,11 +18,8 @@ from tests.support.running_command import RunningCommand, running_command
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
-DIALECTS = ("bull-1", "bull", "bullmq")
 #: Options of `counts` in these tests.
 OFTEN = ("--watch", "50ms")
-
-each_dialect = pytest.mark.parametrize("protocol", DIALECTS)
 
 
 @pytest.fixture
@@ -86,15 +83,6 @@ def test_a_terminal_gets_a_table_that_is_updated(queue: BullQueue, common: tuple
         assert "Traceback" not in command.text
 
 
-def test_a_new_queue_of_a_glob_is_watched(
-    queue: BullQueue, common: tuple[str, ...], redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with BullQueue("m2", url=redis_url, prefix=prefix, protocol="bull") as other:
-        other.add({})
-    with running_command(*common, "counts", "m*", *OFTEN, "--json") as command:
-        wait_until(lambda: {row["queue"] for row in documents(command)} == {"mail", "m2"}, "both queues")
-
-
 def test_counts_go_on_after_an_outage_of_redis(own_redis: Callable[..., EmbeddedRedis]) -> None:
     redis = own_redis({"appendonly": "yes"})
     BullQueue("mail", url=redis.url, protocol="bullmq").add({})
@@ -118,7 +106,7 @@ def test_a_queue_that_does_not_exist_is_not_watched(
     assert "expected one of --watch and --by, got both" in capsys.readouterr().err
 
 
-@each_dialect
+@pytest.mark.parametrize("protocol", ["bull-1", "bullmq"])
 def test_jobs_that_enter_and_leave_are_counted(redis_url: str, prefix: str, protocol: str) -> None:
     queue = BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol)
     before = look_at(queue.handle)
@@ -141,8 +129,8 @@ def _figures(queue: BullQueue) -> tuple[int, dict[str, int]]:
 # tail
 
 
-@each_dialect
-def test_events_of_all_dialects_are_printed(redis_url: str, prefix: str, protocol: str, client: Redis) -> None:
+@pytest.mark.parametrize("protocol", ["bull-1", "bullmq"])
+def test_events_are_printed(redis_url: str, prefix: str, protocol: str, client: Redis) -> None:
     # The channels of Bull 1 have no prefix.
     name = f"q-{prefix.strip('{}')}"
     queue = BullQueue(name, url=redis_url, prefix=prefix, protocol=protocol)
