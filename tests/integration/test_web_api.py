@@ -39,7 +39,7 @@ from tests.support.worker import OurWorker
 from tests.support.writes import register_all
 
 
-@pytest.fixture(params=DIALECTS)
+@pytest.fixture(params=["bullmq"])
 def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
     with BullQueue("mail", url=redis_url, prefix=prefix, protocol=request.param) as queue:
         yield queue
@@ -56,10 +56,10 @@ def bench(queue: BullQueue, client: Redis) -> WorkBench:
     return WorkBench(queue, client, twice=False)
 
 
-bullmq = pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
-not_bull_1 = pytest.mark.parametrize("queue", DIALECTS[1:], indirect=True)
+each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
 
 
+@each_dialect
 def test_queues_are_listed_with_their_numbers_of_jobs(web: Web, queue: BullQueue) -> None:
     queue.add_many([NewJob({"n": n}) for n in range(3)])
     queue.pause()
@@ -140,7 +140,6 @@ def test_a_queue_is_created_only_when_asked_for(web: Web, redis_url: str, prefix
     assert [found["queue"] for found in web.get("/queues")["queues"]] == ["mail"]
 
 
-@not_bull_1
 def test_all_properties_of_a_job_are_taken_over(web: Web, queue: BullQueue) -> None:
     queue.add(0)
     new = {
@@ -168,9 +167,12 @@ def test_all_properties_of_a_job_are_taken_over(web: Web, queue: BullQueue) -> N
     assert web.get("/queues/mail/jobs/mine")["priority"] == 7
 
 
-def test_failed_jobs_are_retried_one_by_one_and_together(web: Web, queue: BullQueue, bench: WorkBench) -> None:
+def test_jobs_are_retried_and_promoted_one_by_one_and_together(web: Web, queue: BullQueue, bench: WorkBench) -> None:
     ids = bench.add(5)
-    bench.work(failed_for(bench.claim(), "boom"))
+    claim = bench.claim()
+    refused = web.ask("DELETE", f"/queues/mail/jobs/{ids[0]}", code=409, headers=WRITING).json()
+    assert "locked by a worker" in refused["detail"]
+    bench.work(failed_for(claim, "boom"))
     job = web.get(f"/queues/mail/jobs/{ids[0]}")
     assert (job["state"], job["failedReason"], job["attemptsMade"]) == ("failed", "boom", 1)
     web.post(f"/queues/mail/jobs/{ids[0]}/retry")
@@ -178,15 +180,11 @@ def test_failed_jobs_are_retried_one_by_one_and_together(web: Web, queue: BullQu
     assert "it is wait" in again["detail"]
     assert web.post("/queues/mail/retry", {"limit": 3}, code=200) == {"jobs": 3, "skipped": 0, "more": True}
     assert web.post("/queues/mail/retry", {"limit": 3}, code=200) == {"jobs": 1, "skipped": 0, "more": False}
-    assert bench.counts() == {"wait": 5}
-
-
-def test_delayed_jobs_are_promoted_one_by_one_and_together(web: Web, queue: BullQueue) -> None:
     ids = queue.add_many([NewJob(n, delay=3_600_000) for n in range(4)]).ids
     web.post(f"/queues/mail/jobs/{ids[0]}/promote")
     web.post(f"/queues/mail/jobs/{ids[0]}/promote", code=409)
     assert web.post("/queues/mail/promote", {}, code=200)["jobs"] == 3
-    assert queue.counts()["wait"] == 4
+    assert bench.counts() == {"wait": 9}
 
 
 def test_groups_are_listed_limited_paused_and_resumed(web: Web, queue: BullQueue) -> None:
@@ -226,14 +224,6 @@ def test_a_queue_is_paused_resumed_closed_opened_cleaned_and_drained(web: Web, q
     assert (cleaned["jobs"], cleaned["more"]) == (4, True)
     assert web.post("/queues/mail/drain", code=200)["jobs"] == 6
     assert web.post("/queues/mail/drain", {"delayed": True}, code=200)["jobs"] == 1
-
-
-def test_a_job_that_a_worker_has_is_not_removed(web: Web, queue: BullQueue, bench: WorkBench) -> None:
-    (job_id,) = bench.add()
-    bench.claim()
-    refused = web.ask("DELETE", f"/queues/mail/jobs/{job_id}", code=409, headers=WRITING).json()
-    assert "locked by a worker" in refused["detail"]
-    assert queue.job(job_id) is not None
 
 
 def test_a_change_of_a_job_that_has_changed_is_refused(web: Web, queue: BullQueue, bench: WorkBench) -> None:
@@ -285,7 +275,6 @@ def test_a_cursor_goes_on_with_the_parameters_of_its_page_only(web: Web, queue: 
         assert web.get(path, code=400, cursor=page["next"], **others)["field"] == "cursor"
 
 
-@bullmq
 def test_a_cursor_that_was_changed_is_refused(web: Web, queue: BullQueue) -> None:
     queue.add_many([NewJob(n, delay=3_600_000) for n in range(3)])
     cursor = web.get("/queues/mail/jobs", limit=1, state="delayed")["next"]
@@ -322,7 +311,6 @@ def test_rows_of_a_log_are_read_in_portions(web: Web, queue: BullQueue) -> None:
     }
 
 
-@bullmq
 def test_the_family_of_a_job_is_shown(web: Web, queue: BullQueue) -> None:
     flow = queue.add_flow(FlowJob({"book": 1}, children=[FlowJob({"page": n}, queue="pages") for n in range(3)]))
     family = web.get(f"/queues/mail/jobs/{flow.id}/family")
@@ -332,7 +320,6 @@ def test_the_family_of_a_job_is_shown(web: Web, queue: BullQueue) -> None:
     assert child["parent"] == {"queue": "mail", "id": flow.id}
 
 
-@bullmq
 def test_a_flow_is_shown_without_jobs_of_queues_that_are_not(
     web: Web, queue: BullQueue, redis_url: str, prefix: str
 ) -> None:
@@ -352,14 +339,14 @@ def test_a_flow_is_shown_without_jobs_of_queues_that_are_not(
         assert [job["job"] is None for job in found] == [False, True, True]
 
 
-def test_activity_is_listed(web: Web, queue: BullQueue) -> None:
+def test_writes_ledgers_statistics_and_metrics_of_a_queue_without_workers_are_shown(web: Web, queue: BullQueue) -> None:
     queue.add(1)
-    assert web.get("/queues/mail/writes") == {"writes": []}
-    assert web.get("/queues/mail/workers")["slots"] == []
-    assert web.get("/queues/mail/ledgers") == {"ledgers": []}
+    for part in ("writes", "ledgers"):
+        assert web.get(f"/queues/mail/{part}") == {part: []}
     found = web.get("/queues/mail/stats")["stats"]
     assert (found[0]["queue"], found[0]["name"], found[0]["jobs"]["wait"]) == ("mail", None, 1)
     assert web.get("/stats")["stats"][0]["jobs"] == found[0]["jobs"]
+    assert web.get("/queues/mail/metrics", state="failed")["count"] == 0
 
 
 def test_workers_slots_ledgers_and_writes_are_shown(web: Web, queue: BullQueue) -> None:
@@ -378,7 +365,6 @@ def test_workers_slots_ledgers_and_writes_are_shown(web: Web, queue: BullQueue) 
     assert ledger["expiresInMs"] > 0
 
 
-@not_bull_1
 def test_connected_workers_are_shown(web: Web, queue: BullQueue) -> None:
     queue.add(1)
     with OurWorker(queue.handle):
@@ -386,9 +372,12 @@ def test_connected_workers_are_shown(web: Web, queue: BullQueue) -> None:
         assert found[0]["idleMs"] >= 0
 
 
-@not_bull_1
 def test_a_schedule_is_created_changed_and_removed(web: Web, queue: BullQueue) -> None:
     queue.add(1)
+    queue.upsert_scheduler("daily", every=86_400_000, name="report")
+    (found,) = web.get("/queues/mail/schedulers")["schedulers"]
+    assert (found["every"], found["name"]) == (86_400_000, "report")
+    assert queue.remove_scheduler("daily")
     path = "/queues/mail/schedulers/a%2Fb"
     for pattern in ("0 9 * * *", "0 10 * * *"):
         body = {"pattern": pattern, "tz": "Europe/Berlin", "name": "report", "data": {"n": 1}}
@@ -409,7 +398,6 @@ def test_a_schedule_is_created_changed_and_removed(web: Web, queue: BullQueue) -
     assert queue.schedulers() == []
 
 
-@bullmq
 def test_logs_events_and_orphaned_jobs_are_removed(web: Web, queue: BullQueue, client: Redis) -> None:
     job_id, lost = queue.add(1), queue.add(2)
     for row in ("a", "b"):
@@ -427,7 +415,6 @@ def test_logs_events_and_orphaned_jobs_are_removed(web: Web, queue: BullQueue, c
     assert queue.counts()["delayed"] == 1
 
 
-@bullmq
 def test_limits_are_set_and_removed(web: Web, queue: BullQueue) -> None:
     queue.add(1)
     web.ask("PUT", "/queues/mail/limits", code=204, json={"concurrency": 5}, headers=WRITING)
@@ -448,7 +435,6 @@ def test_a_queue_is_deleted_when_its_name_is_repeated(web: Web, queue: BullQueue
     assert web.get("/queues") == {"queues": [], "next": None, "partial": False}
 
 
-@bullmq
 def test_numbers_of_any_size_are_never_an_internal_error(web: Web, queue: BullQueue, client: Redis) -> None:
     huge, path = "9" * 5_000, "/queues/mail/schedulers/daily"
     job_id = queue.add({})
@@ -477,15 +463,6 @@ def test_numbers_of_any_size_are_never_an_internal_error(web: Web, queue: BullQu
     assert (web.get("/queues")["queues"][0]["paused"], job.attempts_made, job.delay) == (True, 2, 0)
 
 
-@not_bull_1
-def test_schedulers_and_metrics_are_shown(web: Web, queue: BullQueue) -> None:
-    queue.upsert_scheduler("daily", every=86_400_000, name="report")
-    (found,) = web.get("/queues/mail/schedulers")["schedulers"]
-    assert (found["every"], found["name"]) == (86_400_000, "report")
-    assert web.get("/queues/mail/metrics", state="failed")["count"] == 0
-
-
-@not_bull_1
 def test_a_scheduler_whose_rhythm_cannot_be_read_is_shown(web: Web, queue: BullQueue, client: Redis) -> None:
     queue.add(1)
     client.zadd(queue.handle.keys["repeats"], {"odd": 5})
@@ -506,7 +483,6 @@ def test_what_a_dialect_lacks_is_a_conflict_that_says_so(web: Web, queue: BullQu
     assert "BullQueue.events()" in web.get("/queues/mail/events?start=0", code=409)["detail"]
 
 
-@bullmq
 def test_wrong_input_names_the_field(web: Web, queue: BullQueue) -> None:
     queue.add(1)
 
@@ -534,7 +510,6 @@ def test_wrong_input_names_the_field(web: Web, queue: BullQueue) -> None:
 JSON = {"Content-Type": "application/json"}
 
 
-@bullmq
 def test_unknown_paths_and_wrong_methods_say_what_is_allowed(web: Web, queue: BullQueue) -> None:
     queue.add(1)
     web.get("/queues/mail/jobs/77", code=404)
@@ -569,29 +544,25 @@ def test_a_damaged_job_is_shown_as_it_is(web: Web, queue: BullQueue, client: Red
         assert len(web.get("/queues/mail/jobs")["jobs"]) == 1
 
 
-def test_without_redis_the_answer_is_503_until_it_is_back(own_redis: Callable[..., EmbeddedRedis]) -> None:
+def test_without_redis_the_server_lives_and_answers_503_until_it_is_back(
+    own_redis: Callable[..., EmbeddedRedis],
+) -> None:
     redis = own_redis()
     BullQueue("mail", url=redis.url, protocol="bullmq").add(1)
     with serving(url=redis.url) as web:
+
+        def status(path: str) -> int:
+            """What a probe of another host gets."""
+            return web.client.get(path, headers={"Host": "10.0.0.7:8080"}).status_code
+
+        assert (status("/healthz"), status("/readyz"), status("/api/queues")) == (200, 200, 421)
         assert web.get("/queues/mail")["counts"]["wait"] == 1
         redis.kill()
+        assert (status("/healthz"), status("/readyz")) == (200, 503)
         answer = web.ask("GET", "/queues/mail", code=503, headers=READING)
         assert int(answer.headers["retry-after"]) > 0
         redis.restart()
         wait_until(lambda: web.client.get("/api/queues", headers=READING).status_code == 200, "Redis to be back")
-
-
-def test_probes_tell_a_server_that_lives_from_one_that_can_read_queues(own_redis: Callable[..., EmbeddedRedis]) -> None:
-    redis = own_redis()
-    BullQueue("mail", url=redis.url, protocol="bullmq").add(1)
-    with serving(url=redis.url) as web:
-
-        def status(path: str, host: str = "10.0.0.7:8080") -> int:
-            return web.client.get(path, headers={"Host": host}).status_code
-
-        assert (status("/healthz"), status("/readyz"), status("/api/queues")) == (200, 200, 421)
-        redis.kill()
-        assert (status("/healthz"), status("/readyz")) == (200, 503)
 
 
 def test_a_cluster_that_is_down_but_answers_ping_is_not_ready(own_redis: Callable[..., EmbeddedRedis]) -> None:
@@ -627,6 +598,7 @@ def test_a_redis_that_hangs_is_given_up(
         web.ask("GET", "/queues/mail", code=503, headers=READING)
 
 
+@each_dialect
 def test_events_are_streamed_until_the_client_leaves(web: Web, queue: BullQueue) -> None:
     queue.add(1)
     slots = web.server.app.state.streams
@@ -641,7 +613,6 @@ def test_events_are_streamed_until_the_client_leaves(web: Web, queue: BullQueue)
         wait_until(lambda: slots.open == 0, "the stream to end")
 
 
-@bullmq
 def test_a_stream_goes_on_after_the_last_event_that_a_browser_has(web: Web, queue: BullQueue) -> None:
     queue.add(1)
     queue.pause()
@@ -656,7 +627,6 @@ def test_a_stream_goes_on_after_the_last_event_that_a_browser_has(web: Web, queu
         assert next_event(answer.iter_lines())["event"] == "resumed"
 
 
-@bullmq
 def test_the_number_of_streams_is_limited(web: Web, queue: BullQueue) -> None:
     queue.add(1)
     slots = web.server.app.state.streams
@@ -673,7 +643,6 @@ def next_event(lines: Iterator[str]) -> dict[str, Any]:
     return next(json.loads(line.partition(" ")[2]) for line in lines if line.startswith("data: "))
 
 
-@bullmq
 def test_a_server_that_stops_ends_its_streams(
     queue: BullQueue, redis_url: str, prefix: str, own_log: pytest.LogCaptureFixture
 ) -> None:
@@ -687,7 +656,6 @@ def test_a_server_that_stops_ends_its_streams(
     assert own_log.text == ""
 
 
-@bullmq
 def test_scans_of_a_large_database_take_a_small_part_of_the_time(
     web: Web, queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,12 +47,12 @@ PAGES = [
 KNOWN = {"queue": "mail", "id": "known"}
 
 
-@pytest.fixture
-def servers(redis_url: str, prefix: str) -> Iterator[list[tuple[Web, BullQueue]]]:
+@pytest.fixture(params=[("bullmq",)])
+def servers(redis_url: str, prefix: str, request: pytest.FixtureRequest) -> Iterator[list[tuple[Web, BullQueue]]]:
     """A server and its queue for each dialect. All get the same requests: generating them takes half of the time."""
     with ExitStack() as opened:
         started = []
-        for protocol in DIALECTS:
+        for protocol in request.param:
             own = {"url": redis_url, "prefix": f"{prefix}:{protocol}"}
             queue = BullQueue("mail", **own, protocol=protocol)
             refill(queue)
@@ -61,7 +61,14 @@ def servers(redis_url: str, prefix: str) -> Iterator[list[tuple[Web, BullQueue]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("examples", [2, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("servers", "examples"),
+    [
+        pytest.param(DIALECTS, 2, marks=pytest.mark.rest, id="rest"),
+        pytest.param(DIALECTS, 100, marks=pytest.mark.soak, id="soak"),
+    ],
+    indirect=["servers"],
+)
 def test_no_request_ends_in_an_internal_error_or_an_answer_that_is_not_described(
     servers: list[tuple[Web, BullQueue]], examples: int
 ) -> None:
