@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from html import unescape
 
 import httpx
 import pytest
@@ -44,36 +45,12 @@ def csrf_of(user: httpx.Client, path: str) -> str:
     return found[1]
 
 
-def test_a_form_without_the_token_of_the_session_is_refused(site: Site, user: httpx.Client, sign_in: SignIn) -> None:
-    queue = site.queue("guarded")
-    queue.add({})
-    token = csrf_of(user, "/queues/guarded")
-    for fields in ({}, {"csrf": "another"}, {"csrf": csrf_of(sign_in(site.url, WRITE_TOKEN), "/queues/guarded")}):
-        assert user.post("/queues/guarded/actions/pause", data=fields).status_code == 403
-    other_site = {"origin": "https://example.org", "sec-fetch-site": "cross-site"}
-    assert user.post("/queues/guarded/actions/pause", data={"csrf": token}, headers=other_site).status_code == 403
-    reader = sign_in(site.url, READ_TOKEN)
-    assert reader.post("/queues/guarded/actions/pause", data={"csrf": token}).status_code == 403
-    assert not queue.is_paused()
-    assert user.post("/queues/guarded/actions/pause", data={"csrf": token}).status_code == 200
-    assert queue.is_paused()
-
-
 def test_a_form_of_a_session_that_has_ended_leads_to_the_login(site: Site) -> None:
     site.queue("ended").add({})
     with httpx.Client(base_url=site.url) as user:
         answer = user.post("/queues/ended/actions/pause", data={"csrf": "of before"})
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
     assert not site.queue("ended").is_paused()
-
-
-def test_a_reader_without_a_token_can_sign_in_unless_nobody_can_write(site: Site) -> None:
-    site.queue("open").add({}, delay=3_600_000)
-    for write_token, offered in ((WRITE_TOKEN, True), (None, False)):
-        with serving(url=site.redis_url, prefix=site.prefix, read_token=None, write_token=write_token) as web:
-            page = web.client.get("/queues/open").text
-            assert ("Sign in</a>" in page) == offered
-            assert "formaction" not in page
 
 
 def test_a_form_never_leads_to_another_site(site: Site, user: httpx.Client) -> None:
@@ -87,9 +64,8 @@ def test_a_form_never_leads_to_another_site(site: Site, user: httpx.Client) -> N
         assert "example.org" not in asks
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "text"),
-    [
+def test_what_does_not_exist_is_a_page_that_says_so(site: Site, user: httpx.Client) -> None:
+    for path, status, text in [
         ("/queues/nothing-here", 404, "Not found"),
         ("/queues/errors/jobs/7", 404, "job 7 of queue errors does not exist"),
         ("/queues/errors/jobs/text-job/raw/nothing", 404, "expected one of the fields data"),
@@ -98,15 +74,11 @@ def test_a_form_never_leads_to_another_site(site: Site, user: httpx.Client) -> N
         ("/queues/errors?from=yesterday", 400, "expected `from` to be a time"),
         ("/queues/errors?order=random", 400, "expected `order`"),
         ("/queues/errors?cursor=nothing", 400, "expected `cursor`"),
-    ],
-)
-def test_what_does_not_exist_is_a_page_that_says_so(
-    site: Site, user: httpx.Client, path: str, status: int, text: str
-) -> None:
-    site.queue("errors").add({}, job_id="text-job")
-    answer = user.get(path)
-    assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
-    assert text in answer.text.replace("&#39;", "'")
+    ]:
+        site.queue("errors").add({}, job_id="text-job")
+        answer = user.get(path)
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
+        assert text in answer.text.replace("&#39;", "'")
 
 
 def test_names_with_slashes_have_pages(site: Site, user: httpx.Client) -> None:
@@ -235,30 +207,25 @@ def test_a_job_is_added_copied_and_changed(site: Site, user: httpx.Client) -> No
     assert queue.job("own") == job
 
 
-@pytest.mark.parametrize(
-    ("action", "fields", "reason"),
-    [
+def test_a_form_with_a_wrong_field_asks_again_and_keeps_what_was_typed(site: Site, user: httpx.Client) -> None:
+    for action, fields, reason in [
         ("add", {"data": "{to: ada}", "name": "typed"}, "expected `data` to be JSON"),
         ("add", {"data": "NaN", "name": "typed"}, "NaN is not JSON"),
         ("add", {"data": "1", "name": "typed", "delay": "soon"}, "expected `delay` to be a whole number"),
         ("limits", {"concurrency": "5", "max": "77"}, "expected `max` and `duration_ms` together"),
         ("obliterate", {"confirm": "wrongs", "force": "yes"}, "expected the name of the queue, wrong"),
-    ],
-)
-def test_a_form_with_a_wrong_field_asks_again_and_keeps_what_was_typed(
-    site: Site, user: httpx.Client, action: str, fields: dict[str, str], reason: str
-) -> None:
-    queue = site.queue("wrong", protocol="bullmq")
-    queue.add({}, job_id="stays")
-    before = queue.counts()
-    answer = send(user, f"/queues/wrong/actions/{action}", **fields)
-    assert answer.status_code == 400
-    assert reason in answer.text
-    for value in set(fields.values()) - {"yes", "1"}:
-        assert value in answer.text
-    assert ("checked" in answer.text) == ("force" in fields)
-    assert queue.counts() == before
-    assert queue.limits().concurrency is None
+    ]:
+        queue = site.queue("wrong", protocol="bullmq")
+        queue.add({}, job_id="stays")
+        before = queue.counts()
+        answer = send(user, f"/queues/wrong/actions/{action}", **fields)
+        assert answer.status_code == 400
+        assert reason in answer.text
+        for value in set(fields.values()) - {"yes", "1"}:
+            assert value in answer.text
+        assert ("checked" in answer.text) == ("force" in fields)
+        assert queue.counts() == before
+        assert queue.limits().concurrency is None
 
 
 def test_limits_are_set_and_removed(site: Site, user: httpx.Client) -> None:
@@ -408,3 +375,109 @@ def test_without_redis_the_page_says_so(own_redis: Callable[..., EmbeddedRedis],
     assert answer.status_code == 503
     assert "Redis does not answer" in answer.text
     assert "Try again" in answer.text
+
+
+def test_only_those_who_may_write_see_buttons(site: Site, sign_in: SignIn) -> None:
+    site.queue("tokens").add({}, delay=3_600_000)
+    path = "/queues/tokens?state=delayed"
+    with httpx.Client(base_url=site.url, follow_redirects=True) as visitor:
+        assert visitor.get(path).url.path == "/login"
+        assert "no such token" in visitor.post("/login", data={"token": "a wrong token"}).text
+    pages = [(sign_in(site.url, READ_TOKEN).get(path).text, "signed in to read only")]
+    for write_token, offered in ((WRITE_TOKEN, True), (None, False)):
+        with serving(url=site.redis_url, prefix=site.prefix, read_token=None, write_token=write_token) as web:
+            pages.append((web.client.get(path).text, "Sign in</a>" if offered else ""))
+            assert ("Sign in</a>" in pages[-1][0]) == offered
+    for page, text in pages:
+        assert text in page
+        assert "formaction" not in page
+        assert "data-ask" not in page
+
+
+def press(user: httpx.Client, path: str, name: str) -> str:
+    """Presses a button of a page; one that asks gets its answer. Returns the next page."""
+    page = user.get(path).text
+    (button,) = {tag for tag in re.findall(r"<(?:a|button) [^>]*>", page) if name in tag}
+    action = unescape(re.findall(r'(?:formaction|href)="([^"]*)"', button)[0])
+    fields = {"csrf": csrf_of(user, path), "back": path}
+    if "data-ask" in button:
+        asked = user.get(action).text
+        action = unescape(re.findall(r'class="ask" method="post" action="([^"]*)"', asked)[0])
+        fields |= {one: unescape(value) for one, value in re.findall(r'name="(\w+)" value="([^"]*)"', asked)}
+    return user.post(action, data=fields).text
+
+
+def test_each_button_reaches_its_verb(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("buttons", protocol="bullmq")
+    for job_id in ("failed-1", "failed-2", "failed-3", "gone"):
+        queue.add({}, job_id=job_id)
+        queue.fail(job_id, "no route to host")
+    for job_id in ("later-1", "later-2", "later-3"):
+        queue.add({}, job_id=job_id, delay=3_600_000)
+    queue.upsert_scheduler("nightly", pattern="0 3 * * *")
+    for path, name, said in (
+        ("", 'id="pause"', "buttons is paused"),
+        ("", 'id="resume"', "buttons is resumed"),
+        ("/schedulers", 'aria-label="Remove job scheduler nightly"', "Job scheduler nightly was removed"),
+        ("?state=failed", 'aria-label="Retry job failed-1"', "Job failed-1 waits"),
+        ("?state=failed", 'aria-label="Remove job gone"', "Job gone was removed"),
+        ("/jobs/failed-2", 'id="retry"', "Job failed-2 waits"),
+        ("?state=failed", "retry-all", "Retried 1 job"),
+        ("?state=delayed", 'aria-label="Promote job later-1"', "Job later-1 waits"),
+        ("/jobs/later-2", 'id="promote"', "Job later-2 waits"),
+        ("/jobs/later-2", 'id="remove"', "Job later-2 was removed"),
+        ("?state=delayed", "promote-all", "Promoted 1 job"),
+    ):
+        assert said in press(user, f"/queues/buttons{path}", name), name
+    assert {state: jobs for state, jobs in queue.counts().items() if jobs} == {"wait": 5}
+    assert (queue.job("gone"), queue.job("later-2"), queue.schedulers()) == (None, None, [])
+    # The job has changed since its page was shown.
+    again = send(user, "/queues/buttons/jobs/later-1/actions/promote").text
+    assert "Nothing was changed: expected job later-1 of queue buttons to be delayed" in again.replace("&#39;", "'")
+    assert "Removed 0 jobs" in send(user, "/queues/buttons/actions/clean", state="wait", grace="3600000").text
+    assert "Removed 5 jobs" in press(user, "/queues/buttons?state=wait", "actions/clean")
+    assert queue.counts()["wait"] == 0
+
+
+def test_shards_have_a_row_with_their_sums(site: Site, user: httpx.Client) -> None:
+    for number in range(3):
+        site.queue(f"parts{{{number}}}").add_many(NewJob({}) for _ in range(number + 4))
+    site.forget_queues()
+    shown = user.get("/?match=parts").text
+    assert "3 shards" in shown
+    (row,) = re.findall(r'<tr id="queue-1-sum".*?</tr>', shown, re.DOTALL)
+    assert ">15<" in row
+    (href,) = re.findall(r'class="name" href="([^"]*)"', row)
+    assert "parts{2}" in user.get(unescape(href)).text
+
+
+def test_long_payloads_are_cut_and_can_be_read_whole(site: Site, user: httpx.Client) -> None:
+    job_id = site.queue("lengthy").add({"text": "x" * 50_000, "last": "the end"})
+    shown = user.get(f"/queues/lengthy/jobs/{job_id}").text
+    assert "The first 4,000 of" in shown
+    assert "the end" not in shown
+    assert f'href="/queues/lengthy/jobs/{job_id}/raw/data"' in shown
+    assert "the end" in user.get(f"/queues/lengthy/jobs/{job_id}/raw/data").text
+
+
+def test_a_search_finds_jobs_by_id_name_text_and_time_page_by_page(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("search")
+    queue.add_many(NewJob({"to": f"user{n}@example.org"}, "mail", f"mail-{n}") for n in range(60))
+    queue.add({"to": "nobody"}, name="other", job_id="other-1", timestamp=1_700_000_000_000)
+
+    def jobs_of(page: str) -> set[str]:
+        return set(re.findall(r'<tr id="job-([^"]*)"', page))
+
+    def found(query: str) -> set[str]:
+        return jobs_of(user.get(f"/queues/search?state=wait&{query}").text)
+
+    assert found("id=mail-7") == {"mail-7"}
+    assert found("name=other") == {"other-1"}
+    assert found("text=USER42@") == {"mail-42"}
+    assert found("from=2023-11-14T00:00&to=2023-11-15T00:00") == {"other-1"}
+    assert "No job of this page matches" in user.get("/queues/search?state=wait&text=nothing+has+this").text
+    pages = [user.get("/queues/search?state=wait&name=mail").text]
+    while following := re.search(r'rel="next" href="([^"]*)"', pages[-1]):
+        pages.append(user.get(unescape(following[1])).text)
+    assert len(pages) == 3
+    assert set.union(*map(jobs_of, pages)) == {f"mail-{n}" for n in range(60)}

@@ -11,127 +11,12 @@ from selenium.webdriver.common.keys import Keys
 from spark_bull.model.jobs import FlowJob, NewJob
 from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.wait import wait_until
-from tests.support.web import READ_TOKEN
 from tests.web.conftest import Site
 from tests.web.views import VIEWS, fill, open_view
 
 pytestmark = pytest.mark.browser
 
 SCRIPT = "<script>window.attacked = true</script><img src=x onerror='window.attacked = true'>"
-
-
-def test_tokens_sign_in_to_read_or_to_write(visitor: Browser, site: Site) -> None:
-    site.queue("tokens").add({})
-    visitor.open("/queues/tokens")
-    assert visitor.driver.current_url == f"{site.url}/login"
-    visitor.find("input[name=token]").send_keys("a wrong token" + Keys.ENTER)
-    visitor.wait_for("no such token")
-    visitor.sign_in(READ_TOKEN)
-    visitor.open("/queues/tokens?state=wait")
-    visitor.wait_for("signed in to read only")
-    assert visitor.count("button[formaction], a[data-ask]") == 0
-    visitor.click("form[action='/logout'] button")
-    visitor.find("input[name=token]")
-
-
-def test_buttons_of_jobs_change_redis(browser: Browser, site: Site) -> None:
-    queue = site.queue("buttons")
-    for job_id in ("failed-1", "failed-2", "gone"):
-        queue.add({}, job_id=job_id)
-        queue.fail(job_id, "no route to host")
-    for job_id in ("later-1", "later-2"):
-        queue.add({}, job_id=job_id, delay=3_600_000)
-
-    browser.open("/queues/buttons?state=failed")
-    browser.click("button[aria-label='Retry job failed-1']")
-    browser.wait_for_notice("Job failed-1 waits")
-    assert state_of(site, "buttons", "failed-1") == "wait"
-
-    browser.click("a[aria-label='Remove job gone']")
-    browser.click("dialog button.primary")
-    browser.wait_for_notice("Job gone was removed")
-    assert queue.job("gone") is None
-
-    browser.open("/queues/buttons/jobs/failed-2")
-    browser.click("#retry")
-    browser.wait_for_notice("Job failed-2 waits")
-    assert state_of(site, "buttons", "failed-2") == "wait"
-
-    browser.open("/queues/buttons?state=delayed")
-    browser.click("button[aria-label='Promote job later-1']")
-    browser.wait_for_notice("Job later-1 waits")
-    assert state_of(site, "buttons", "later-1") == "wait"
-    browser.open("/queues/buttons/jobs/later-2")
-    browser.click("#promote")
-    browser.wait_for_notice("Job later-2 waits")
-    assert state_of(site, "buttons", "later-2") == "wait"
-
-    browser.click("#remove")
-    browser.click("dialog button.primary")
-    browser.wait_for_notice("Job later-2 was removed")
-    assert queue.job("later-2") is None
-    # The page may have been loading again when its job was removed: status 404.
-    assert all("jobs/later-2" in error for error in browser.errors())
-
-
-def test_shards_have_a_row_with_their_sums(browser: Browser, site: Site) -> None:
-    for number in range(3):
-        site.queue(f"parts{{{number}}}").add_many(NewJob({}) for _ in range(number + 4))
-    browser.open("/?match=parts")
-    browser.wait_for("3 shards")
-    sums = browser.find("#queue-1-sum").text.split()
-    assert sums[0] == "parts"
-    assert "15" in sums
-    browser.click("#queue-1-sum a.name")
-    browser.wait_for("parts{2}")
-
-
-def test_buttons_of_queues_change_redis(browser: Browser, site: Site) -> None:
-    queue = site.queue("many")
-    failed = queue.add_many(NewJob({"n": n}) for n in range(30)).ids
-    for job_id in failed:
-        queue.fail(job_id, "no route to host")
-    queue.add_many(NewJob({"n": n}, delay=3_600_000) for n in range(4))
-    queue.upsert_scheduler("nightly", pattern="0 3 * * *")
-
-    browser.open("/queues/many")
-    browser.click("#pause")
-    browser.wait_for_notice("many is paused")
-    assert queue.is_paused()
-    browser.click("#resume")
-    browser.wait_for_notice("many is resumed")
-    assert not queue.is_paused()
-
-    browser.open("/queues/many?state=failed")
-    browser.click("a[href*='retry-all']")
-    browser.click("dialog [data-cancel]")
-    assert queue.counts()["failed"] == 30
-    browser.click("a[href*='retry-all']")
-    browser.click("dialog button.primary")
-    browser.wait_for_notice("Retried 30 jobs")
-    assert (queue.counts()["failed"], queue.counts()["wait"]) == (0, 30)
-
-    browser.open("/queues/many?state=wait")
-    browser.click("a[href*='clean']")
-    browser.find("dialog select").send_keys("older than 1 hour")
-    browser.click("dialog button.primary")
-    browser.wait_for_notice("Removed 0 jobs")
-    browser.click("a[href*='clean']")
-    browser.click("dialog button.primary")
-    browser.wait_for_notice("Removed 30 jobs")
-    assert queue.counts()["wait"] == 0
-
-    browser.open("/queues/many/schedulers")
-    browser.click("a[aria-label='Remove job scheduler nightly']")
-    browser.click("dialog button.primary")
-    browser.wait_for_notice("Job scheduler nightly was removed")
-    assert queue.schedulers() == []
-
-    browser.open("/queues/many?state=delayed")
-    browser.click("a[href*='promote-all']")
-    browser.click("dialog button.primary")
-    browser.wait_for_notice("Promoted 4 jobs")
-    assert queue.counts()["wait"] == 4
 
 
 def test_the_keyboard_alone_finds_a_job_and_removes_it(browser: Browser, site: Site) -> None:
@@ -308,40 +193,6 @@ def test_the_page_follows_the_queue(browser: Browser, site: Site) -> None:
     browser.errors()
 
 
-def test_a_search_finds_jobs_by_id_name_text_and_time_page_by_page(browser: Browser, site: Site) -> None:
-    queue = site.queue("search")
-    queue.add_many(NewJob({"to": f"user{n}@example.org"}, "mail", f"mail-{n}") for n in range(60))
-    queue.add({"to": "nobody"}, name="other", job_id="other-1", timestamp=1_700_000_000_000)
-
-    def found(query: str) -> set[str]:
-        browser.open(f"/queues/search?state=wait&{query}")
-        return shown_jobs(browser)
-
-    assert found("id=mail-7") == {"mail-7"}
-    assert found("name=other") == {"other-1"}
-    assert found("text=USER42@") == {"mail-42"}
-    assert found("from=2023-11-14T00:00&to=2023-11-15T00:00") == {"other-1"}
-    assert found("text=nothing+has+this") == set()
-    browser.wait_for("No job of this page matches")
-    pages = [found("name=mail")]
-    while browser.count("a[rel=next]"):
-        browser.click("a[rel=next]")
-        wait_until(lambda: shown_jobs(browser) not in (set(), pages[-1]), "the next page")
-        pages.append(shown_jobs(browser))
-    assert len(pages) == 3
-    assert set.union(*pages) == {f"mail-{n}" for n in range(60)}
-
-
-def test_long_payloads_are_cut_and_can_be_read_whole(browser: Browser, site: Site) -> None:
-    queue = site.queue("long")
-    job_id = queue.add({"text": "x" * 50_000, "last": "the end"})
-    browser.open(f"/queues/long/jobs/{job_id}")
-    browser.wait_for("The first 4,000 of")
-    assert "the end" not in browser.text
-    browser.click("#data .cut a")
-    browser.wait_for("the end")
-
-
 def test_buttons_work_without_scripts(browser: Browser, site: Site) -> None:
     queue = site.queue("plain")
     queue.add({}, job_id="one")
@@ -355,19 +206,6 @@ def test_buttons_work_without_scripts(browser: Browser, site: Site) -> None:
     browser.find(".ask button.primary").click()
     assert "Job one was removed" in browser.find("#notice").text
     assert queue.job("one") is None
-
-
-def test_a_job_that_has_changed_meanwhile_stays(browser: Browser, site: Site) -> None:
-    queue = site.queue("meanwhile")
-    queue.add({}, job_id="one", delay=3_600_000)
-    browser.use_scripts(False)
-    browser.open("/queues/meanwhile?state=delayed")
-    queue.promote("one")
-    browser.find("button[aria-label='Promote job one']").click()
-    assert "Nothing was changed: expected job one of queue meanwhile to be delayed" in browser.find("#notice").text
-    browser.open("/queues/meanwhile/jobs/two")
-    assert "job two" in browser.find("[role=alert]").text
-    browser.errors()
 
 
 def test_legends_show_the_newest_numbers_before_anyone_points_at_a_chart(browser: Browser, site: Site) -> None:
@@ -394,6 +232,7 @@ def test_states_and_their_numbers_have_a_line_each_on_a_phone(browser: Browser, 
     assert heights["waiting-children"] == heights["wait"]
 
 
+@pytest.mark.rest
 def test_pages_fit_a_desktop_and_a_phone(browser: Browser, site: Site) -> None:
     fill(site)
     for name, path in VIEWS.items():
@@ -407,14 +246,3 @@ def test_pages_fit_a_desktop_and_a_phone(browser: Browser, site: Site) -> None:
                 )
                 assert width <= shown, f"{name} is wider than the screen of {size}"
                 browser.picture(f"{name}-{theme}-{'phone' if size == PHONE else 'desktop'}")
-
-
-def shown_jobs(browser: Browser) -> set[str]:
-    """The ids of the jobs in the list; in one call, as the page may change meanwhile."""
-    ids = browser.driver.execute_script("return [...document.querySelectorAll('#jobs tbody tr')].map((row) => row.id)")
-    return {str(row).removeprefix("job-") for row in ids}
-
-
-def state_of(site: Site, queue: str, job_id: str) -> str | None:
-    job = site.queue(queue).job(job_id)
-    return job.state if job else None
