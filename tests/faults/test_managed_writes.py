@@ -19,9 +19,9 @@ JOBS, CHUNK = 20, 4
 REGISTERS = JOBS // CHUNK + 2
 
 
-@pytest.fixture(params=["bull-1", "bull", "bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
+@pytest.fixture
+def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         yield queue
 
 

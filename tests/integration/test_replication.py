@@ -21,7 +21,6 @@ from spark_bull.queue.dispatch.writes import Identity
 from tests.support.sink import ManageSink, ScheduleSink, Sink
 from tests.support.wait import wait_until
 
-DIALECTS = ("bull-1", "bull", "bullmq")
 ROWS = StructType().add("n", IntegerType())
 SCHEDULES = StructType().add("id", StringType()).add("every", LongType())
 CHANGES = StructType().add("id", StringType())
@@ -65,20 +64,13 @@ def servers(started: Servers) -> Servers:
     return started
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_call_returns_when_a_replica_has_the_jobs(servers: Servers, prefix: str, dialect: str) -> None:
-    with BullQueue("q", url=servers.primary.url, prefix=prefix, protocol=dialect, replicas=1) as queue:
+def test_a_call_returns_when_a_replica_has_the_jobs(servers: Servers, prefix: str) -> None:
+    with BullQueue("q", url=servers.primary.url, prefix=prefix, protocol="bullmq", replicas=1) as queue:
         added = queue.add_many(NewJob({"n": n}) for n in range(1_200))
         assert (added.added, added.replicas) == (1_200, 1)
         assert servers.copy.llen(f"{prefix}:q:wait") == 1_200
-        job_id = queue.add({})
-        assert servers.copy.exists(f"{prefix}:q:{job_id}")
-
-
-def test_flows_are_replicated_too(servers: Servers, prefix: str) -> None:
-    with BullQueue("q", url=servers.primary.url, prefix=prefix, protocol="bullmq", replicas=1) as queue:
         flow = queue.add_flow(FlowJob({}, children=[FlowJob({})]))
-        assert servers.copy.exists(f"{prefix}:q:{flow.id}")
+        assert servers.copy.exists(f"{prefix}:q:{queue.add({})}", f"{prefix}:q:{flow.id}") == 2
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
@@ -192,14 +184,10 @@ def test_a_primary_that_is_replaced_during_a_write_is_an_error(servers: Servers,
             wait_for_replicas(queue.handle.connection, queue.handle.keys, terms, {"that of another server"})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_wrong_terms_are_refused(redis_url: str) -> None:
+    for arguments, message in [
         ({"replicas": 0}, "expected `replicas` to be a positive integer, got: '0'"),
         ({"replica_timeout_ms": 5}, "expected `replicas` with `replica_timeout_ms`, got none"),
-    ],
-    ids=repr,
-)
-def test_wrong_terms_are_refused(redis_url: str, arguments: dict[str, int], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        BullQueue("q", url=redis_url, **arguments)  # type: ignore[arg-type]
+    ]:
+        with pytest.raises(OptionError, match=message):
+            BullQueue("q", url=redis_url, **arguments)  # type: ignore[arg-type]

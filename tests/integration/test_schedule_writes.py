@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from redis import Redis
 
-from spark_bull import BullQueue, ConnectionLost, IntakeClosed, OptionError
+from spark_bull import BullQueue, ConnectionLost, OptionError
 from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.writes import Identity
 from tests.support.dump import Dump, difference, dump
@@ -31,7 +31,7 @@ def rows(first: int, last: int, **more: Any) -> list[dict[str, Any]]:
     return [{"id": f"s{n:04}", "data": f'{{"n": {n}}}', **given} for n in range(first, last)]
 
 
-@pytest.fixture(params=["bull", "bullmq"])
+@pytest.fixture(params=["bullmq"])
 def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
         yield queue
@@ -53,6 +53,7 @@ def public(client: Redis, prefix: str) -> Dump:
     return {name: key for name, key in dump(client, prefix, "q").items() if not name.startswith("spark:")}
 
 
+@pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
 def test_schedulers_are_visible_after_the_commit(queue: BullQueue, sink: StartSink) -> None:
     write = sink()
     write.task(rows(0, 250))
@@ -89,8 +90,6 @@ def test_a_replayed_write_changes_nothing(
         one.commit()
 
     write()
-    for job in queue.page("wait"):
-        queue.remove(job.id) if queue.protocol == "bull" else None
     before = public(client, prefix)
     write()
     assert difference(before, public(client, prefix)) == []
@@ -117,18 +116,9 @@ def test_a_commit_that_is_interrupted_is_finished_by_anyone(
     assert (record.added, len(queue.schedulers()), sum(queue.counts().values())) == (250, 250, 250)
 
 
-def test_an_uncommitted_write_leaves_nothing(queue: BullQueue, sink: StartSink, client: Redis, prefix: str) -> None:
-    sink().task(rows(0, 10))
-    assert public(client, prefix) == {}
-    assert queue.recover() == []
-
-
-def test_an_id_that_comes_twice_in_a_task_is_refused(sink: StartSink) -> None:
+def test_an_id_that_comes_twice_in_a_write_is_refused(queue: BullQueue, sink: StartSink) -> None:
     with pytest.raises(OptionError, match=r"row 2: expected each `id` once, .* twice \(also in row 1\)"):
         sink().task([*rows(0, 2), *rows(1, 2)])
-
-
-def test_an_id_that_comes_twice_in_a_write_is_refused(queue: BullQueue, sink: StartSink) -> None:
     write = sink()
     write.task(rows(0, 2))
     write.task(rows(1, 3))
@@ -163,6 +153,7 @@ def test_a_scheduler_whose_next_job_exists_does_not_stop_the_others(
     assert len(queue.page("delayed")) == 9
 
 
+@pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
 def test_a_write_changes_the_schedulers_of_the_write_before(queue: BullQueue, sink: StartSink) -> None:
     for every in (HOUR, 2 * HOUR):
         write = sink()
@@ -172,7 +163,6 @@ def test_a_write_changes_the_schedulers_of_the_write_before(queue: BullQueue, si
     assert sum(queue.counts().values()) == 10
 
 
-@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
 def test_waiting_jobs_of_schedulers_are_found_in_a_long_list_in_several_calls(
     queue: BullQueue, sink: StartSink, client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,33 +185,3 @@ def test_waiting_jobs_of_schedulers_are_found_in_a_long_list_in_several_calls(
     assert positions == [0, 1, 2, 3, 4, 5]
     assert client.llen(queue.handle.keys["wait"]) == others + 20
     assert [found.data for found in sorted(queue.schedulers(), key=lambda one: one.id)] == [{"n": n} for n in range(20)]
-
-
-def test_a_large_scheduler_is_alone_in_its_chunk(queue: BullQueue, sink: StartSink) -> None:
-    write = sink()
-    large = f'"{"x" * 700_000}"'
-    write.task([{**row, "data": large} for row in rows(0, 3)])
-    assert [part.chunks for message in write.messages for part in message.parts] == [3]
-    write.commit()
-    assert len(queue.schedulers()) == 3
-
-
-def test_a_closed_queue_refuses_schedulers_before_any_task_and_when_they_are_registered(
-    queue: BullQueue, sink: StartSink
-) -> None:
-    write = sink(txnAppId="nightly", txnVersion="1")
-    write.task(rows(0, 3))
-    queue.close_intake()
-    with pytest.raises(IntakeClosed, match="queue q accepts no jobs until"):
-        write.commit()
-    with pytest.raises(IntakeClosed, match="queue q accepts no jobs until"):
-        sink()
-    assert (queue.schedulers(), queue.writes()) == ([], [])
-    queue.open_intake()
-    write.commit()
-    queue.close_intake()
-    # A repeated write changes nothing, so it is not refused.
-    again = sink(txnAppId="nightly", txnVersion="1")
-    again.task(rows(0, 3))
-    again.commit()
-    assert len(queue.schedulers()) == 3

@@ -16,15 +16,12 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from tests.spark.conftest import Bull
 
-each_dialect = pytest.mark.parametrize("dialect", ["bull-1", "bull", "bullmq"])
 HOUR = 3_600_000
 
 
 @pytest.fixture
-def queue(bull: Bull, dialect: str) -> BullQueue:
-    # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
-    name = f"q-{bull.options['prefix']}"
-    return BullQueue(name, url=bull.options["url"], prefix=bull.options["prefix"], protocol=dialect)
+def queue(bull: Bull) -> BullQueue:
+    return BullQueue("q", url=bull.options["url"], prefix=bull.options["prefix"], protocol="bullmq")
 
 
 def manage(bull: Bull, queue: BullQueue, frame: DataFrame, **options: object) -> None:
@@ -54,7 +51,6 @@ def last_write(bull: Bull, queue: BullQueue) -> Row:
     return bull.read(queue.name, view="writes", protocol=queue.protocol).collect()[-1]
 
 
-@each_dialect
 def test_failed_jobs_are_mended_with_sql_and_retried(bull: Bull, queue: BullQueue) -> None:
     failed_jobs(queue, 30)
     queue.add_many([NewJob({"n": n}) for n in range(3)])
@@ -70,7 +66,6 @@ def test_failed_jobs_are_mended_with_sql_and_retried(bull: Bull, queue: BullQueu
     assert (record.state, record.jobs, record.changed, record.added) == ("finished", 30, 30, 0)
 
 
-@each_dialect
 def test_each_row_has_its_own_action(bull: Bull, queue: BullQueue) -> None:
     failed = failed_jobs(queue, 2)
     delayed = queue.add_many([NewJob({}, delay=HOUR) for _ in range(2)]).ids
@@ -101,7 +96,6 @@ def test_each_row_has_its_own_action(bull: Bull, queue: BullQueue) -> None:
     assert later.delay == 2 * HOUR
 
 
-@each_dialect
 def test_jobs_that_are_gone_locked_or_in_another_state_are_skipped_and_counted(
     bull: Bull, queue: BullQueue, client: Redis, tmp_path: Path
 ) -> None:
@@ -123,7 +117,6 @@ def test_jobs_that_are_gone_locked_or_in_another_state_are_skipped_and_counted(
     assert list(queue.outcomes(record.id)) == []
 
 
-@each_dialect
 def test_a_mismatch_fails_the_write_before_a_job_is_changed(bull: Bull, queue: BullQueue) -> None:
     failed = failed_jobs(queue, 5)
     rows = [*((job_id, "retry") for job_id in failed), ("gone", "retry")]
@@ -136,38 +129,6 @@ def test_a_mismatch_fails_the_write_before_a_job_is_changed(bull: Bull, queue: B
     assert counts(queue) == {"wait": 5}
 
 
-@each_dialect
-def test_a_repeated_write_changes_nothing_twice(bull: Bull, queue: BullQueue) -> None:
-    failed = failed_jobs(queue, 3)
-    frame = bull.spark.createDataFrame([(job_id, "retry") for job_id in failed], "id STRING, action STRING")
-    identity = {"txnAppId": "repair", "txnVersion": 1, "onMismatch": "fail"}
-    manage(bull, queue, frame, **identity)
-    for job_id in failed:
-        queue.fail(job_id, "again")
-    manage(bull, queue, frame, **identity)
-    assert counts(queue) == {"failed": 3}
-    manage(bull, queue, frame, **(identity | {"txnVersion": 2}))
-    assert counts(queue) == {"wait": 3}
-
-
-@each_dialect
-def test_jobs_are_moved_to_another_queue(bull: Bull, queue: BullQueue) -> None:
-    ids = queue.add_many([NewJob({"n": n}, job_id=f"j-{n}", attempts=3) for n in range(4)]).ids
-    queue.fail(ids[0], "bad")
-    with BullQueue(f"dead-{queue.name}", **bull.options, protocol=queue.protocol) as dead:
-        dead.add({}, job_id="j-3")
-        frame = bull.spark.createDataFrame([(job_id,) for job_id in ids], "id STRING")
-        manage(bull, queue, frame, action="move", to=dead.name)
-        assert counts(queue) == {"wait": 1}
-        assert [job.id for job in queue.page("wait")] == ["j-3"]
-        moved = {job.id: job for job in dead.page("wait")}
-        assert sorted(moved) == ["j-0", "j-1", "j-2", "j-3"]
-        assert (moved["j-0"].data, moved["j-0"].opts["attempts"]) == ({"n": 0}, 3)
-    record = last_write(bull, queue)
-    assert (record.changed, record.wrongState) == (3, 1)
-
-
-@pytest.mark.parametrize("dialect", ["bullmq"])
 def test_rows_name_their_queue_and_a_struct_is_a_payload(bull: Bull, queue: BullQueue) -> None:
     with BullQueue("other", **bull.options, protocol="bullmq") as other:
         first, second = queue.add({"n": 1}), other.add({"n": 2})
@@ -180,7 +141,6 @@ def test_rows_name_their_queue_and_a_struct_is_a_payload(bull: Bull, queue: Bull
         assert [(job.data, job.priority) for job in found] == [({"n": 10}, 1), ({"n": 20}, 1)]
 
 
-@pytest.mark.parametrize("dialect", ["bullmq"])
 def test_a_stream_changes_jobs_once_per_batch(bull: Bull, queue: BullQueue, tmp_path: Path) -> None:
     failed = failed_jobs(queue, 4)
     (tmp_path / "in").mkdir()
@@ -197,38 +157,24 @@ def test_a_stream_changes_jobs_once_per_batch(bull: Bull, queue: BullQueue, tmp_
     ("columns", "options", "said"),
     [
         ("'retry' AS action", {}, "expected a column `id` with mode=manage, got none"),
-        ("'1' AS id", {}, "expected an option `action`, or a column `action`, got neither"),
-        ("'1' AS id", {"action": "retyr"}, "expected `action` to be one of retry, promote"),
         ("'1' AS id", {"action": "retyr"}, "got: 'retyr' (did you mean `retry`?)"),
         ("'1' AS id", {"action": "delay"}, "expected a column `delay` for the action delay, got none"),
         ("'7' AS id, 'delay' AS action", {}, "row 0 (job 7): expected a value in column `delay` for the action delay"),
-        ("'7' AS id, 'fly' AS action", {}, "row 0 (job 7): expected `action` to be one of retry"),
-        ("'7' AS id, 'update' AS action, '{' AS data", {}, "expected `data` to"),
-        ("'7' AS id, 'prioritize' AS action, 'hihg' AS priority", {}, "row 0 (job 7): expected `priority` to be"),
         ("'7' AS id, 'delay' AS action, -1L AS delay", {}, "row 0 (job 7): expected `delay` to be ms >= 0, got: -1"),
-        ("'7' AS id, 'move' AS action, 'q' AS to", {"queue": "q"}, "expected `to` to be another queue"),
-        ("NULL AS id, 'retry' AS action", {}, "expected column `id` to be STRING"),
         ("CAST(NULL AS STRING) AS id, 'retry' AS action", {}, "row 0: expected `id` to be the id of a job, got: None"),
-        ("'7' AS id, 'retry' AS action, 1 AS resetAttemps", {}, "`resetAttemps` (did you mean `resetAttempts`?)"),
         ("'7' AS id, 'retry' AS action, 1 AS lifo", {}, "expected column `lifo` to be BOOLEAN, got: INT"),
         ("'7' AS id", {"action": "retry", "onMismatch": "ignore"}, "expected `onMismatch` to be one of skip, fail"),
-        ("'7' AS id", {"action": "retry", "attempts": 1}, "option `attempts` is for writes, not for writes with"),
-        ("'7' AS id", {"action": "retry", "resultPath": "nowhere://x"}, "expected `resultPath` to be a path or URI"),
+        (
+            "'1' AS id, 1 AS priority, 'prioritize' AS action",
+            {"protocol": "bull-1"},
+            "expected no action prioritize for",
+        ),
     ],
 )
 def test_wrong_changes_are_refused_before_a_job_is_changed(
     bull: Bull, columns: str, options: dict[str, str], said: str
 ) -> None:
+    given = {"queue": "q", "mode": "manage", "protocol": "bullmq"} | options
     with pytest.raises(PySparkException) as raised:
-        bull.write(bull.spark.sql(f"SELECT {columns}"), **({"queue": "q"} | options), mode="manage", protocol="bullmq")
+        bull.write(bull.spark.sql(f"SELECT {columns}"), **given)
     assert said in str(raised.value)
-
-
-@pytest.mark.parametrize("dialect", ["bull-1"])
-def test_an_action_that_the_dialect_lacks_is_refused(bull: Bull, queue: BullQueue) -> None:
-    for action in ("prioritize", "free", "discard-children"):
-        frame = bull.spark.sql(f"SELECT '1' AS id, 1 AS priority, '{action}' AS action")
-        assert f"row 0 (job 1): expected no action {action} for a queue of bull-1" in refusal(bull, queue, frame)
-        assert f"expected no action {action} for a queue of bull-1" in refusal(
-            bull, queue, frame.drop("action"), action=action
-        )
