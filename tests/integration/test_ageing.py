@@ -106,9 +106,8 @@ def test_jobs_of_bull_do_not_age(redis_url: str, prefix: str, caplog: pytest.Log
     )
 
 
-@pytest.mark.parametrize(
-    ("ageing", "message"),
-    [
+def test_wrong_rules_are_refused(redis_url: str) -> None:
+    for ageing, message in [
         ({}, "expected `ageing` to be an object such as"),
         ({"after_ms": 0}, "expected `ageing` to be an object such as"),
         ({"after_ms": "1h"}, "expected `ageing` to be an object such as"),
@@ -116,8 +115,6 @@ def test_jobs_of_bull_do_not_age(redis_url: str, prefix: str, caplog: pytest.Log
         ("1h", "expected `ageing` to be an object such as"),
         ({"after_ms": 5, "priority": "urgent"}, "`ageing`: expected `priority` to be .* got: 'urgent'"),
         ({"after_ms": 5, "priority": 0}, "expected the priority of `ageing` to be at least 1, got: 0"),
-    ],
-)
-def test_wrong_rules_are_refused(redis_url: str, ageing: Any, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
-        Promoter(redis_url, ["q"], ageing=ageing)
+    ]:
+        with pytest.raises(OptionError, match=message):
+            Promoter(redis_url, ["q"], ageing=ageing)

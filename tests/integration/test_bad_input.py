@@ -33,8 +33,7 @@ from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 PREFIX = "own"
-DIALECTS = ("bull-1", "bull", "bullmq")
-each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+each_dialect = pytest.mark.parametrize("dialect", ["bull-1", "bullmq"])
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +182,9 @@ def test_a_frame_of_any_columns_is_written_or_refused(own: Redis, queue: BullQue
     check_queue(own, queue)
 
 
-@each_dialect
-@pytest.mark.parametrize("size", [1 << 20, 10 << 20], ids="{:,}".format)
-def test_a_large_payload_passes_as_it_is(queue: BullQueue, size: int) -> None:
-    payload = {"text": "é" * (size // 2), "list": [[{}]] * 10}
+@pytest.mark.parametrize("dialect", ["bullmq"])
+def test_a_large_payload_passes_as_it_is(queue: BullQueue) -> None:
+    payload = {"text": "é" * (5 << 20), "list": [[{}]] * 10}
     queue.add_many([NewJob(payload), NewJob({"n": 1})])
     seen: list[Any] = []
     with OurWorker(queue.handle, lambda job: seen.append(job.data)):

@@ -76,7 +76,7 @@ def test_a_queue_that_is_omitted_for_a_while_keeps_its_position(
     assert again.advance(done, None) == {"mail": 3, "reports": 5}
 
 
-@pytest.mark.parametrize("name", ["completed", "events", "meta"])
+@pytest.mark.parametrize("name", ["completed", "meta"])
 def test_a_damaged_queue_does_not_keep_the_results_of_others(
     benches: dict[str, WorkBench], collector: Opener, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -105,9 +105,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize(
-    ("dialect", "kind"), [("bull-1", "string"), ("bull", "string"), ("bull", "set"), ("bullmq", "set")]
-)
+@pytest.mark.parametrize(("dialect", "kind"), [("bull-1", "string"), ("bull", "set")])
 def test_a_damaged_key_is_no_change_of_the_dialect(
     client: Redis,
     redis_url: str,
@@ -290,13 +288,6 @@ def test_a_closed_collector_reads_no_events_and_is_not_connected(
     wait_until(lambda: known._owner not in {one["name"] for one in client.client_list()}, "the connection to be closed")
 
 
-@pytest.mark.parametrize("time", ["0", "1960-01-01"])
-def test_a_time_before_all_jobs_is_the_earliest(benches: dict[str, WorkBench], time: str, collector: Opener) -> None:
-    finish(benches["mail"], 2)
-    known = collector(benches["mail"], "mail", startingTimestamp=time)
-    assert known.advance({}, None) == {"mail": 2}
-
-
 def test_a_batch_begins_with_some_jobs_and_the_others_are_discovered_meanwhile(
     benches: dict[str, WorkBench], monkeypatch: pytest.MonkeyPatch, collector: Opener
 ) -> None:
@@ -365,9 +356,8 @@ def test_discovery_ahead_stops_before_the_next_queue(
     assert known.advance({"mail": 0, "reports": 0}, 10) == {"mail": 3, "reports": 3}
 
 
-@pytest.mark.parametrize(
-    ("given", "jobs", "sizes"),
-    [
+def test_the_jobs_of_a_batch_are_divided_evenly_among_its_tasks(redis_url: str) -> None:
+    for given, jobs, sizes in [
         ({"rowsPerPartition": "10"}, 10, [10]),
         ({"rowsPerPartition": "8"}, 10, [5, 5]),
         ({"rowsPerPartition": "4"}, 10, [4, 4, 2]),
@@ -379,16 +369,12 @@ def test_discovery_ahead_stops_before_the_next_queue(
         ({"minPartitions": "1"}, 150_000, [150_000]),
         ({"minPartitions": "4"}, 10, [3, 3, 3, 1]),
         ({"minPartitions": "4"}, 150_000, [37_500] * 4),
-    ],
-)
-def test_the_jobs_of_a_batch_are_divided_evenly_among_its_tasks(
-    redis_url: str, given: dict[str, str], jobs: int, sizes: list[int]
-) -> None:
-    options = parse_options({"url": redis_url, "queue": "mail"} | given, COLLECT)
-    reader = ResultReader(options, SCHEMAS["jobs"], ("id",))
-    start, end = ({"queues": {"mail": position}, "reader": "mine"} for position in (0, jobs))
-    ends = list(accumulate(sizes))
-    assert [part.value[2:] for part in reader.partitions(start, end)] == list(zip([0, *ends], ends, strict=False))
+    ]:
+        options = parse_options({"url": redis_url, "queue": "mail"} | given, COLLECT)
+        reader = ResultReader(options, SCHEMAS["jobs"], ("id",))
+        start, end = ({"queues": {"mail": position}, "reader": "mine"} for position in (0, jobs))
+        ends = list(accumulate(sizes))
+        assert [part.value[2:] for part in reader.partitions(start, end)] == list(zip([0, *ends], ends, strict=False))
 
 
 def test_a_batch_is_divided_among_the_queues() -> None:

@@ -12,7 +12,6 @@ from redis import Redis
 from spark_bull import BullQueue, Guard, LocalWorker, Promoter
 from spark_bull.cli.main import main, parser
 from spark_bull.errors import OptionError
-from spark_bull.worker.job.running_job import RunningJob
 from tests.support import guarding
 from tests.support.forked_process import ForkedProcess
 from tests.support.wait import wait_until
@@ -90,21 +89,6 @@ def test_a_queue_with_many_waiting_jobs_is_paused_and_resumed_in_parts(
     wait_until(lambda: promoter.once().resumed, "the guard to resume the queue")
     assert bench.client.lrange(bench.key("wait"), 0, -1) == ids
     assert not bench.client.exists(bench.key("paused"))
-
-
-def test_a_worker_runs_the_guards_of_its_queues(bench: WorkBench, redis_url: str, prefix: str) -> None:
-    guard = Guard("q", CONDITION, resume_after_s=0.5)
-
-    def process(_job: RunningJob) -> None:
-        raise ValueError("the service is away")
-
-    def events() -> set[bytes]:
-        return {event[b"event"] for _, event in bench.client.xrange(bench.key("events"))}
-
-    with LocalWorker("q", process, url=redis_url, prefix=prefix, progress=False, guards=[guard]):
-        wait_until(lambda: bench.client.exists(bench.handle.keys.guard(guard.id)), "the guard to look")
-        bench.add(5)
-        wait_until(lambda: events() >= {b"paused", b"resumed"}, "the guard to pause and resume the queue")
 
 
 def test_the_guards_of_the_command_are_those_of_its_queue(redis_url: str, prefix: str, bench: WorkBench) -> None:

@@ -40,30 +40,23 @@ def is_alive(pid: int) -> bool:
     return bool(state.strip()) and not state.startswith("Z")
 
 
-def test_the_server_answers_at_its_url(server: EmbeddedRedis) -> None:
+def test_the_server_answers_at_its_url_only_and_persists_nothing(server: EmbeddedRedis) -> None:
     with client_of(server) as client:
         info = client.info("server")
+        settings = {name: client.config_get(name)[name] for name in ("bind", "save", "appendonly")}
     assert (info["tcp_port"], info["process_id"]) == (server.port, server.pid)
+    assert settings == {"bind": "127.0.0.1", "save": "", "appendonly": "no"}
+    assert server.start().pid == info["process_id"], "starting a running server changes nothing"
 
 
-def test_the_server_listens_on_localhost_and_persists_nothing(server: EmbeddedRedis) -> None:
-    with client_of(server) as client:
-        assert client.config_get("bind")["bind"] == "127.0.0.1"
-        assert client.config_get("save")["save"] == ""
-        assert client.config_get("appendonly")["appendonly"] == "no"
-
-
-@pytest.mark.parametrize(
-    ("config", "limit"),
-    [
+def test_hashes_with_long_fields_are_compact_unless_the_user_says_otherwise() -> None:
+    for config, limit in [
         ({}, "1024"),
         ({"cluster-enabled": "yes"}, "1024"),
         ({"hash-max-ziplist-value": "64"}, "64"),
-    ],
-)
-def test_hashes_with_long_fields_are_compact_unless_the_user_says_otherwise(config: dict[str, str], limit: str) -> None:
-    with EmbeddedRedis(config) as server, client_of(server) as client:
-        assert client.config_get(COMPACT_SETTING)[COMPACT_SETTING] == limit
+    ]:
+        with EmbeddedRedis(config) as server, client_of(server) as client:
+            assert client.config_get(COMPACT_SETTING)[COMPACT_SETTING] == limit
 
 
 def test_a_job_of_a_long_payload_is_compact(server: EmbeddedRedis) -> None:
@@ -72,20 +65,14 @@ def test_a_job_of_a_long_payload_is_compact(server: EmbeddedRedis) -> None:
         assert client.object("encoding", queue.handle.keys.job(job_id)) in ("ziplist", "listpack")
 
 
-def test_two_servers_can_run_at_the_same_time(server: EmbeddedRedis) -> None:
-    with EmbeddedRedis() as other:
-        assert other.port != server.port
-        assert other.pid != server.pid
-
-
-def test_starting_a_running_server_changes_nothing(server: EmbeddedRedis) -> None:
-    pid = server.pid
-    assert server.start().pid == pid
-
-
-def test_stop_ends_the_process_removes_its_folder_and_may_be_repeated() -> None:
-    server = EmbeddedRedis().start()
-    pid = server.pid
+def test_stop_ends_the_process_and_its_guard_removes_the_folder_and_may_be_repeated() -> None:
+    server = EmbeddedRedis()
+    server.stop()
+    with pytest.raises(SparkBullError, match=r"call start\(\) first"):
+        _ = server.pid
+    pid = server.start().pid
+    assert server._guard is not None
+    guard = server._guard._shell
     with client_of(server) as client:
         folder = Path(client.config_get("dir")["dir"])
     server.stop()
@@ -93,10 +80,7 @@ def test_stop_ends_the_process_removes_its_folder_and_may_be_repeated() -> None:
     assert not server.running
     assert not is_alive(pid)
     assert not folder.exists()
-
-
-def test_stop_is_safe_when_the_server_never_started() -> None:
-    EmbeddedRedis().stop()
+    assert guard.returncode == 0
 
 
 def test_restart_keeps_the_port_and_deletes_the_data() -> None:
@@ -117,29 +101,22 @@ def test_data_survives_a_crash_if_the_config_persists_it() -> None:
         assert client.get("seen") == "1"
 
 
-def test_a_stopped_server_has_no_pid() -> None:
-    with pytest.raises(SparkBullError, match=r"call start\(\) first"):
-        _ = EmbeddedRedis().pid
-
-
 def test_a_password_is_part_of_the_url_but_not_of_the_repr() -> None:
     with EmbeddedRedis({"requirepass": "s3cret/@:word"}) as server, client_of(server) as client:
         assert client.ping()
         assert "s3cret" not in repr(server)
 
 
-def test_a_config_that_redis_refuses_is_shown_with_its_reason() -> None:
-    server = EmbeddedRedis({"maxmemmory": "50mb", "requirepass": "s3cret"})
-    with pytest.raises(SparkBullError, match=r"the server exited(?s:.*)maxmemmory") as refusal:
-        server.start()
-    assert "s3cret" not in str(refusal.value)
-    assert not server.running
-
-
-def test_a_password_that_redis_refuses_is_not_shown() -> None:
-    with pytest.raises(SparkBullError, match="requirepass") as refusal:
-        EmbeddedRedis({"requirepass": "two words"}).start()
-    assert "two words" not in str(refusal.value)
+def test_a_config_that_redis_refuses_is_shown_with_its_reason_and_without_passwords() -> None:
+    for config, reason, secret in (
+        ({"maxmemmory": "50mb", "requirepass": "s3cret"}, r"the server exited(?s:.*)maxmemmory", "s3cret"),
+        ({"requirepass": "two words"}, "requirepass", "two words"),
+    ):
+        server = EmbeddedRedis(config)
+        with pytest.raises(SparkBullError, match=reason) as refusal:
+            server.start()
+        assert secret not in str(refusal.value)
+        assert not server.running
 
 
 def test_another_executable_can_be_used(tmp_path: Path) -> None:
@@ -200,22 +177,22 @@ signal.pause()
 """
 
 
-@pytest.mark.parametrize("before", ["running", "restarted", "killed"])
-def test_server_and_folder_are_removed_when_the_program_is_killed(before: str) -> None:
-    then = {"running": "", "restarted": "server.restart()", "killed": "server.kill(); server.start()"}[before]
-    code = OWNER.replace("forked = os.fork()", f"{then}\nforked = os.fork()")
-    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
-        assert owner.stdout is not None
-        pid, forked, folder = owner.stdout.readline().split()
-        try:
-            assert is_alive(int(pid))
-            assert Path(folder).is_dir()
-            owner.kill()
-            wait_until(lambda: not is_alive(int(pid)), "the server to end")
-            wait_until(lambda: not Path(folder).exists(), "its folder to go")
-            assert is_alive(int(forked))
-        finally:
-            os.kill(int(forked), signal.SIGKILL)
+def test_server_and_folder_are_removed_when_the_program_is_killed() -> None:
+    for before in ["running", "restarted", "killed"]:
+        then = {"running": "", "restarted": "server.restart()", "killed": "server.kill(); server.start()"}[before]
+        code = OWNER.replace("forked = os.fork()", f"{then}\nforked = os.fork()")
+        with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
+            assert owner.stdout is not None
+            pid, forked, folder = owner.stdout.readline().split()
+            try:
+                assert is_alive(int(pid))
+                assert Path(folder).is_dir()
+                owner.kill()
+                wait_until(lambda pid=pid: not is_alive(int(pid)), "the server to end")  # type: ignore[misc]
+                wait_until(lambda folder=folder: not Path(folder).exists(), "its folder to go")  # type: ignore[misc]
+                assert is_alive(int(forked))
+            finally:
+                os.kill(int(forked), signal.SIGKILL)
 
 
 def test_a_fork_that_ends_leaves_the_server_running() -> None:
@@ -235,14 +212,6 @@ def use_in_a_fork() -> None:
         assert client.get("by") == "fork"
         assert server._folder is not None
         assert server._folder.is_dir()
-
-
-def test_the_guard_process_ends_with_the_server() -> None:
-    server = EmbeddedRedis().start()
-    assert server._guard is not None
-    guard = server._guard._shell
-    server.stop()
-    assert guard.returncode == 0
 
 
 def test_redis_accepts_every_line_of_our_development_configuration() -> None:

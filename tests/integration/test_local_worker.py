@@ -83,9 +83,8 @@ def test_it_runs_in_a_process_that_cannot_import_pyspark(redis_url: str, prefix:
     assert (ended.stdout, ended.returncode) == ("['tested']\n", 0), ended.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_an_argument_that_needs_spark_or_is_wrong_is_refused_by_name(redis_url: str, prefix: str) -> None:
+    for arguments, said in [
         ({"processor": None}, "expected `processor`"),
         ({"processor": of_columns}, "got a UDF: use spark_bull.Worker"),
         ({"processor": {"*": of_a_job, "score": of_frames}}, r"`processor\['score'\]`.*got a function of DataFrames"),
@@ -98,14 +97,9 @@ def test_it_runs_in_a_process_that_cannot_import_pyspark(redis_url: str, prefix:
         ({"slots": 0}, "`slots`"),
         ({"slots": (1, 4)}, "expected `slots` to be one number without Spark"),
         ({"queues": ["a"]}, "expected one of `queue`"),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
-)
-def test_an_argument_that_needs_spark_or_is_wrong_is_refused_by_name(
-    redis_url: str, prefix: str, arguments: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(OptionError, match=said):
-        LocalWorker(**{"queue": "q", "processor": of_a_job, "url": redis_url, "prefix": prefix} | arguments)
+    ]:
+        with pytest.raises(OptionError, match=said):
+            LocalWorker(**{"queue": "q", "processor": of_a_job, "url": redis_url, "prefix": prefix} | arguments)
 
 
 def test_a_function_that_other_processes_cannot_import_is_refused(redis_url: str, prefix: str) -> None:
@@ -160,21 +154,15 @@ def test_a_process_that_the_program_ends_does_not_start_again(redis_url: str, pr
         assert worker.status().restarts == 0
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_the_command_refuses_what_contradicts_local(redis_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for given, said in [
         (["--local", "--master", "local[2]"], "`--master` has no effect with --local"),
         (["--local", "--engine", "stream"], "`engine` has no effect without Spark"),
         (["--processes"], "`--processes` has no effect without --local"),
-    ],
-    ids=str,
-)
-def test_the_command_refuses_what_contradicts_local(
-    redis_url: str, capsys: pytest.CaptureFixture[str], given: list[str], said: str
-) -> None:
-    command = ["work", "--queue", "q", "--processor", "tests.support.local_jobs:hold", "--url", redis_url, *given]
-    assert main(command) != 0
-    assert said in capsys.readouterr().err
+    ]:
+        command = ["work", "--queue", "q", "--processor", "tests.support.local_jobs:hold", "--url", redis_url, *given]
+        assert main(command) != 0
+        assert said in capsys.readouterr().err
 
 
 def test_it_pauses_resumes_and_cancels_and_works_several_queues(redis_url: str, prefix: str) -> None:

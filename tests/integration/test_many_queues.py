@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from math import inf
 from threading import current_thread
 from threading import enumerate as running_threads
@@ -83,29 +84,9 @@ def names(redis_url: str, prefix: str) -> Sequence[str]:
     return names
 
 
-@pytest.mark.parametrize("path", ["/queues", "/stats"])
-def test_the_server_reads_many_queues_in_few_round_trips(
+def test_what_reads_many_queues_takes_few_round_trips(
     names: Sequence[str],
-    redis_url: str,
-    prefix: str,
-    round_trips: Callable[[Callable[[], object]], int],
-    path: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(scans, "LEAST_S", 3_600.0)
-
-    def trips(count: int) -> int:
-        with serving(url=redis_url, prefix=prefix, queues=tuple(names[:count])) as web:
-            assert len(web.get(path)[path[1:]]) == count
-            return round_trips(lambda: web.get(path))
-
-    few = trips(len(DIALECTS))
-    assert trips(TOGETHER) == few
-    assert few < trips(len(names)) <= 2 * few
-
-
-def test_the_page_of_all_queues_takes_few_round_trips(
-    names: Sequence[str],
+    options: Options,
     redis_url: str,
     prefix: str,
     round_trips: Callable[[Callable[[], object]], int],
@@ -113,12 +94,32 @@ def test_the_page_of_all_queues_takes_few_round_trips(
 ) -> None:
     monkeypatch.setattr(scans, "LEAST_S", 3_600.0)
 
-    def trips(count: int) -> int:
+    def of_server(path: str, count: int) -> int:
         with serving(url=redis_url, prefix=prefix, queues=tuple(names[:count])) as web:
             web.get("/queues")
-            return round_trips(lambda: web.client.get("/", headers=READING).raise_for_status())
+            return round_trips(lambda: web.client.get(path, headers=READING).raise_for_status())
 
-    assert trips(TOGETHER) == trips(len(DIALECTS))
+    def of_metrics(sample: int, count: int) -> int:
+        return round_trips(lambda: collect(Export(options, tuple(names[:count]), sample, 60_000, 5)))
+
+    def of_plan(count: int) -> int:
+        given = {"url": redis_url, "prefix": prefix, "queue": ",".join(names[:count])}
+        return round_trips(batch_reader(given, SCHEMAS["jobs"]).partitions)
+
+    def of_command(count: int) -> int:
+        monkeypatch.setattr(show, "find_queues", lambda *_: names[:count])
+        return round_trips(lambda: main(["--url", redis_url, "--prefix", prefix, "queues"]))
+
+    readers: dict[str, Callable[[int], int]] = {
+        **{path: partial(of_server, path) for path in ("/", "/api/queues", "/api/stats")},
+        **{f"metrics of {sample}": partial(of_metrics, sample) for sample in (0, 10)},
+        "the plan of a read": of_plan,
+        "the command": of_command,
+    }
+    for what, trips in readers.items():
+        few = trips(len(DIALECTS))
+        assert trips(TOGETHER) == few, what
+        assert trips(len(names)) <= 2 * few, what
 
 
 def test_statistics_of_queues_with_few_jobs_take_few_round_trips(
@@ -149,25 +150,25 @@ def test_statistics_of_queues_with_few_jobs_take_few_round_trips(
     assert trips(TOGETHER) == few
 
 
-@pytest.mark.parametrize("path", ["/queues", "/stats"])
-def test_the_server_lists_queues_page_by_page(names: Sequence[str], redis_url: str, prefix: str, path: str) -> None:
-    with serving(url=redis_url, prefix=prefix) as web:
-        assert names_of(web, path, limit=30) == [names[:30], names[30:60], names[60:]]
-        cursor = web.get(path, limit=30)["next"]
-        other = "/stats" if path == "/queues" else "/queues"
-        assert web.get(other, code=400, cursor=cursor)["field"] == "cursor"
-        assert web.get("/stats", code=400, cursor=cursor, windowMs=60_000)["field"] == "cursor"
-        assert web.get(path, code=400, limit=1_001)["field"] == "limit"
+def test_the_server_lists_queues_page_by_page(names: Sequence[str], redis_url: str, prefix: str) -> None:
+    for path in ["/queues", "/stats"]:
+        with serving(url=redis_url, prefix=prefix) as web:
+            assert names_of(web, path, limit=30) == [names[:30], names[30:60], names[60:]]
+            cursor = web.get(path, limit=30)["next"]
+            other = "/stats" if path == "/queues" else "/queues"
+            assert web.get(other, code=400, cursor=cursor)["field"] == "cursor"
+            assert web.get("/stats", code=400, cursor=cursor, windowMs=60_000)["field"] == "cursor"
+            assert web.get(path, code=400, limit=1_001)["field"] == "limit"
 
 
-@pytest.mark.parametrize("path", ["/queues", "/stats"])
 def test_a_page_of_queues_that_takes_too_long_has_those_that_were_read(
-    names: Sequence[str], redis_url: str, prefix: str, path: str, monkeypatch: pytest.MonkeyPatch
+    names: Sequence[str], redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_access, "READING_S", 0.0)
-    with serving(url=redis_url, prefix=prefix, queues=tuple(names[:4])) as web:
-        assert [web.get(path, limit=limit)["partial"] for limit in (4, 1)] == [True, False]
-        assert names_of(web, path) == [[name] for name in names[:4]]
+    for path in ["/queues", "/stats"]:
+        monkeypatch.setattr(queue_access, "READING_S", 0.0)
+        with serving(url=redis_url, prefix=prefix, queues=tuple(names[:4])) as web:
+            assert [web.get(path, limit=limit)["partial"] for limit in (4, 1)] == [True, False]
+            assert names_of(web, path) == [[name] for name in names[:4]]
 
 
 def names_of(web: Web, path: str, **parameters: int) -> list[Sequence[str]]:
@@ -188,57 +189,8 @@ def test_a_scrape_that_takes_too_long_says_which_queues_it_has_not_read(
     assert f"{len(names) - 1} of {len(names)} queues have no metrics" in caplog.text
 
 
-@pytest.mark.parametrize("sample", [0, 10])
-def test_metrics_of_many_queues_take_few_round_trips(
-    names: Sequence[str], options: Options, round_trips: Callable[[Callable[[], object]], int], sample: int
-) -> None:
-    def trips(count: int) -> int:
-        return round_trips(lambda: collect(Export(options, tuple(names[:count]), sample, 60_000, 5)))
-
-    few = trips(len(DIALECTS))
-    assert trips(TOGETHER) == few
-    assert few < trips(len(names)) <= 2 * few
-
-
-def test_the_partitions_of_a_read_of_many_queues_are_planned_in_few_round_trips(
-    names: Sequence[str], redis_url: str, prefix: str, round_trips: Callable[[Callable[[], object]], int]
-) -> None:
-    def trips(count: int) -> int:
-        options = {"url": redis_url, "prefix": prefix, "queue": ",".join(names[:count])}
-        return round_trips(batch_reader(options, SCHEMAS["jobs"]).partitions)
-
-    few = trips(len(DIALECTS))
-    assert trips(TOGETHER) == few
-    assert trips(len(names)) <= 2 * few
-
-
-def test_the_command_lists_many_queues_in_few_round_trips(
-    names: Sequence[str],
-    redis_url: str,
-    prefix: str,
-    round_trips: Callable[[Callable[[], object]], int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def trips(count: int) -> int:
-        monkeypatch.setattr(show, "find_queues", lambda *_: names[:count])
-        return round_trips(lambda: main(["--url", redis_url, "--prefix", prefix, "queues"]))
-
-    few = trips(len(DIALECTS))
-    assert trips(TOGETHER) == few
-    assert trips(len(names)) <= 2 * few
-
-
-def test_a_queue_that_can_not_be_read_does_not_keep_others_from_being_read(
-    names: Sequence[str], options: Options, client: Redis, prefix: str
-) -> None:
-    damaged = names[4]
-    client.delete(f"{prefix}:{damaged}:delayed")
-    client.set(f"{prefix}:{damaged}:delayed", "text")
-    assert_readable(collect(Export(options, tuple(names[:6]), 10, 60_000, 5)), {*names[:6]} - {damaged}, {damaged})
-
-
-def test_a_queue_that_can_not_be_read_is_listed_with_its_error(
-    names: Sequence[str], client: Redis, redis_url: str, prefix: str
+def test_a_queue_that_can_not_be_read_is_listed_with_its_error_and_hides_no_other(
+    names: Sequence[str], options: Options, client: Redis, redis_url: str, prefix: str
 ) -> None:
     damaged = names[4]
     client.set(f"{prefix}:{damaged}:delayed", "text")
@@ -251,6 +203,7 @@ def test_a_queue_that_can_not_be_read_is_listed_with_its_error(
         page = web.client.get("/", headers=READING).text
         assert all(name in page for name in names[:6])
         assert page.count("unreadable") == 1
+    assert_readable(collect(Export(options, tuple(names[:6]), 10, 60_000, 5)), {*names[:6]} - {damaged}, {damaged})
 
 
 def assert_readable(found: Sequence[Sample], readable: set[str], others: set[str]) -> None:
@@ -372,18 +325,18 @@ def growing(key: str, times: int) -> Steps[int]:
     return int(value)
 
 
-@pytest.mark.parametrize("in_time", [0, 1, 7, 12])
 def test_the_first_reads_end_when_time_is_over(
-    connection: Connection, prefix: str, monkeypatch: pytest.MonkeyPatch, in_time: int
+    connection: Connection, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = [f"{prefix}:{n}" for n in range(4)]
-    connection.pipeline([("SET", key, 0) for key in keys])
-    passed = iter(range(1_000))
-    monkeypatch.setattr(steps, "monotonic_s", lambda: next(passed))
-    found = run_together(connection, [growing(key, 3) for key in keys], until_s=in_time)
-    assert found == [3] * len(found)
-    # The first read ends in any case; each of the others takes a look at the clock per step.
-    assert len(found) == max(1, min(4, 1 + in_time // 3))
+    for in_time in [0, 1, 7, 12]:
+        keys = [f"{prefix}:{n}" for n in range(4)]
+        connection.pipeline([("SET", key, 0) for key in keys])
+        passed = iter(range(1_000))
+        monkeypatch.setattr(steps, "monotonic_s", partial(next, passed))
+        found = run_together(connection, [growing(key, 3) for key in keys], until_s=in_time)
+        assert found == [3] * len(found)
+        # The first read ends in any case; each of the others takes a look at the clock per step.
+        assert len(found) == max(1, min(4, 1 + in_time // 3))
 
 
 def test_no_read_goes_on_without_redis(prefix: str) -> None:

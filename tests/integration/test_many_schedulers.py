@@ -56,7 +56,10 @@ def runs_of(queue: BullQueue) -> dict[str, list[Run]]:
 
 
 @pytest.mark.parametrize("protocol", ["bull", "bullmq"])
-@pytest.mark.parametrize(("schedulers", "seconds"), [(30, 3), pytest.param(1_000, 60, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("schedulers", "seconds"),
+    [pytest.param(30, 3, marks=pytest.mark.rest), pytest.param(1_000, 60, marks=pytest.mark.soak)],
+)
 def test_each_second_of_each_scheduler_runs_once(
     own_redis: type[EmbeddedRedis], protocol: str, schedulers: int, seconds: int
 ) -> None:

@@ -133,20 +133,6 @@ def test_metrics_of_several_queues_have_one_description_and_global_labels(
     assert {dict(labels)["queue"] for _, labels in values_of(run())} == {"mail-a", "mail-b", "sms"}
 
 
-def test_a_queue_that_can_not_be_read_does_not_hide_the_others(
-    run: Callable[..., str], client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    for name in ("a", "b"):
-        BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq").add({})
-    client.delete(f"{prefix}:a:wait")
-    client.set(f"{prefix}:a:wait", "no list")
-    values = values_of(run("*", "--protocol", "bullmq"))
-    assert [value(values, "spark_bull_queue_readable", queue=queue) for queue in ("a", "b")] == [0, 1]
-    assert value(values, "bullmq_job_count", queue="b", state="waiting") == 1
-    assert {name for name, labels in values if ("queue", "a") in labels} == {"spark_bull_queue_readable"}
-    assert "queue a has no metrics: a key of the queue has an unexpected type" in caplog.text
-
-
 def test_statistics_can_be_limited_and_left_out(run: Callable[..., str], redis_url: str, prefix: str) -> None:
     with BullQueue("mail", url=redis_url, prefix=prefix) as queue:
         queue.add_many(NewJob({}, name=f"n{n}") for n in range(5) for _ in range(n + 1))
@@ -225,9 +211,8 @@ def test_metrics_can_be_printed_as_json(run: Callable[..., str], redis_url: str,
     assert expected in rows
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_wrong_arguments_are_refused(run: Callable[..., str], capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, message in [
         (["--label", "zone"], "expected name=value, such as environment=production, got: 'zone'"),
         (["--label", "2=x"], "expected name=value"),
         (["--label", "__name__=x"], "expected name=value"),
@@ -235,18 +220,10 @@ def test_metrics_can_be_printed_as_json(run: Callable[..., str], redis_url: str,
         (["--sample", "-1"], "expected a number of 0 or more, got: '-1'"),
         (["--window", "0s"], "expected a duration of 1ms or more, got: '0s'"),
         (["--listen", "9090"], "expected host:port"),
-    ],
-)
-def test_wrong_arguments_are_refused(
-    run: Callable[..., str], capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    with pytest.raises(SystemExit):
-        run(*arguments)
-    assert message in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_queue_that_does_not_exist_is_an_error_when_printed(run: Callable[..., str]) -> None:
-    assert "no such queue: nowhere" in run("nowhere", code=1)
+    ]:
+        with pytest.raises(SystemExit):
+            run(*arguments)
+        assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_metrics_are_served_as_text_of_prometheus(redis_url: str, prefix: str) -> None:

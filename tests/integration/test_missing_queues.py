@@ -13,7 +13,7 @@ from spark_bull.spark.process.claim_stream import claim_reader
 from spark_bull.spark.schemas import SCHEMAS
 
 Said = Callable[[], list[str]]
-each_dialect = pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+each_dialect = pytest.mark.parametrize("protocol", ["bullmq"])
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def options(redis_url: str, prefix: str, queue: str, **more: str) -> dict[str, s
     return {"url": redis_url, "prefix": prefix, "queue": queue, **more}
 
 
-@pytest.mark.parametrize("more", [{}, {"protocol": "bullmq"}, {"view": "counts"}])
+@pytest.mark.parametrize("more", [{}, {"view": "counts"}])
 def test_a_read_names_the_queues_that_do_not_exist(
     redis_url: str, prefix: str, said: Said, more: dict[str, str]
 ) -> None:

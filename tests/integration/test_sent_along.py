@@ -64,14 +64,6 @@ def test_the_zip_holds_all_modules_and_scripts_and_nothing_else(package_zip: Pat
         assert set(archive.namelist()) == expected
 
 
-def test_scripts_are_read_from_the_zip(package_zip: Path, foreign_python: Path, tmp_path: Path) -> None:
-    program = (
-        "import sys; sys.path.insert(1, sys.argv[1]); "
-        "from spark_bull.store import scripts; print(scripts.load('bullmq/add'))"
-    )
-    assert b"redis.call" in run(foreign_python, tmp_path, "-c", program, str(package_zip))
-
-
 def test_a_process_without_the_package_can_load_the_data_source(
     package_zip: Path, foreign_python: Path, tmp_path: Path
 ) -> None:

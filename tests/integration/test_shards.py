@@ -28,11 +28,9 @@ def servers() -> Iterator[list[EmbeddedRedis]]:
         yield [a, b]
 
 
-@pytest.fixture(params=["one server", "two servers"])
-def url(request: pytest.FixtureRequest) -> str:
-    if request.param == "one server":
-        return str(request.getfixturevalue("redis_url"))
-    return " ".join(server.url for server in request.getfixturevalue("servers"))
+@pytest.fixture
+def url(servers: list[EmbeddedRedis]) -> str:
+    return " ".join(server.url for server in servers)
 
 
 def written(url: str, prefix: str, jobs: int = 4) -> None:

@@ -17,7 +17,7 @@ from spark_bull.testing import JobOutcome, process_all, redis  # noqa: F401 - a 
 from spark_bull.worker.job.running_job import RunningJob
 
 
-@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+@pytest.fixture(params=["bullmq"])
 def queue(redis: EmbeddedRedis, request: pytest.FixtureRequest) -> Iterator[BullQueue]:  # noqa: F811
     with BullQueue("mail", url=redis.url, protocol=request.param) as queue:
         yield queue
@@ -32,6 +32,7 @@ def act(job: RunningJob) -> Any:
     return job.data.get("value")
 
 
+@pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
 def test_jobs_are_processed_in_order_and_their_outcomes_are_stored(queue: BullQueue) -> None:
     queue.add_many([NewJob({"value": [1]}), NewJob({"fails": 1}, attempts=2), NewJob({"fails": 9})])
     first, retried, failed = sorted(process_all(queue, act), key=lambda outcome: int(outcome.id))
@@ -60,7 +61,6 @@ def test_results_that_are_encrypted_and_stored_elsewhere_are_opened(redis: Embed
         assert process_all(queue, act)[0].returnvalue == value
 
 
-@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
 def test_functions_run_in_the_thread_of_the_test_and_coroutines_in_an_event_loop(queue: BullQueue) -> None:
     async def state_of(job: RunningJob) -> Any:
         return job.state
@@ -71,13 +71,11 @@ def test_functions_run_in_the_thread_of_the_test_and_coroutines_in_an_event_loop
     assert [outcome.returnvalue for outcome in process_all(queue, state_of, setup=lambda: "made")] == ["made", "made"]
 
 
-@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
 def test_jobs_that_a_job_adds_are_processed_too(queue: BullQueue) -> None:
     queue.add({"more": True})
     assert [outcome.returnvalue for outcome in process_all(queue, act)] == ["2", "added"]
 
 
-@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
 def test_a_job_that_always_returns_itself_is_an_error(queue: BullQueue) -> None:
     def again(_job: RunningJob) -> None:
         raise ReturnedError
