@@ -43,6 +43,7 @@ SOME = "not any_mix and not clean and not large and not whatever and not cut_off
 MORE = f"{SOME} and not queue_of_another_dialect"
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize(
