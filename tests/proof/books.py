@@ -15,8 +15,7 @@ from redis import Redis
 
 from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
-from tests.proof.notes import Note
-from tests.proof.producers import PRODUCERS, WORKED, Place, rows_of
+from tests.proof.producers import PRODUCERS, WORKED, Note, Place, rows_of
 
 FINAL = ("completed", "failed")
 

@@ -7,9 +7,7 @@ from typing import NamedTuple
 from redis import Redis
 
 from tests.proof.altered_scripts import MOVABLE_CLOCK, Alteration, altered_scripts
-from tests.proof.check_work import check_work
-from tests.proof.check_writes import check_writes
-from tests.proof.history import Violation
+from tests.proof.history import Violation, check_work, check_writes
 from tests.proof.mutants import Mutant, Workload
 from tests.proof.work_history import work_history
 from tests.proof.write_history import write_history

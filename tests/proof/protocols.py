@@ -32,8 +32,8 @@ from spark_bull.queue.dispatch.writes import (
 )
 from spark_bull.queue.process import claim as claims
 from spark_bull.spark.staging import commit
+from tests.proof.history import rows_by_state
 from tests.proof.orders import Order, Setting
-from tests.proof.queue_rows import rows_by_state
 from tests.support.finisher import discover_all, entries
 from tests.support.sink import ManageSink, ScheduleSink
 from tests.support.writes import DAY_MS, stage

@@ -17,8 +17,7 @@ from spark_bull.errors import SparkBullError
 from tests.proof.actors import Actor, drive, keep, read, work, worked_queues
 from tests.proof.books import FINAL, Books, Cell, balance, collected
 from tests.proof.faults import NODE, Fault, Site, site_of
-from tests.proof.notes import Notes
-from tests.proof.producers import PRODUCERS, Place
+from tests.proof.producers import PRODUCERS, Notes, Place
 from tests.support.node import NodePeer
 
 PREFIX = "proof"

@@ -18,8 +18,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process import claim as claims
-from tests.proof.history import History, Op
-from tests.proof.queue_rows import rows_by_state, rows_of
+from tests.proof.history import History, Op, rows_by_state, rows_of
 from tests.support.calls import Died, calls_of_scripts
 from tests.support.finisher import discover_all, entries
 

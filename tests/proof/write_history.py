@@ -19,8 +19,7 @@ from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, discard, roll_forward, stage_chunks
 from spark_bull.store.connection import Connection
 from tests.proof.altered_scripts import CLOCK
-from tests.proof.history import History, Op
-from tests.proof.queue_rows import rows_by_state
+from tests.proof.history import History, Op, rows_by_state
 from tests.support.calls import Act, Died, calls_of_scripts
 from tests.support.writes import DAY_MS, stage_all
 

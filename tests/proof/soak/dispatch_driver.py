@@ -17,8 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_bull.spark.platform.query_start import start_query
 from tests.proof.producers import Place, once
+from tests.proof.soak.audit import COLUMNS, TIMES
 from tests.proof.soak.programs import ALL_QUEUES, FRAME_ROWS, is_over
-from tests.proof.soak.results import COLUMNS, TIMES
 from tests.proof.soak.spark import options_of, place_of, session
 
 INTERVAL = {"processingTime": "2 seconds"}

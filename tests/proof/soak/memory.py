@@ -1,13 +1,15 @@
-"""Memory over the run: samples, and how it changes with the time of the run and the age of a process."""
+"""Memory over the run: samples of processes and of Redis, and how it changes with the time of the run and their age."""
 
 from __future__ import annotations
 
+import subprocess
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from redis import Redis
 
 #: A process is measured from this age on, s: before, it imports and compiles.
 GROWN_UP_S = 60.0
@@ -112,3 +114,58 @@ class Memory:
             name: slope([sample for sample in samples if WARM_UP * until <= sample.at <= until])
             for name, samples in self._samples.items()
         }
+
+
+class Process(NamedTuple):
+    """age: s. size: resident memory, bytes."""
+
+    pid: int
+    session: int
+    age: int
+    size: int
+    command: str
+
+
+def processes() -> list[Process]:
+    command = ["ps", "-eo", "pid=,sess=,etimes=,rss=,comm="]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = [line.split(None, 4) for line in lines]
+    return [Process(int(pid), int(sess), int(age), int(rss) * 1024, name) for pid, sess, age, rss, name in rows]
+
+
+STAY = "Redis: keys that stay"
+EXPIRE = "Redis: keys that expire"
+USED, RESIDENT = "Redis: used_memory", "Redis: resident"
+
+
+def used(client: Redis) -> dict[str, int]:
+    info = client.info("memory")
+    return {USED: info["used_memory"], RESIDENT: info["used_memory_rss"]}
+
+
+def by_expiry(client: Redis) -> dict[str, int]:
+    """Bytes of the keys of both kinds."""
+    sizes = {STAY: 0, EXPIRE: 0}
+    for _, size, ttl in _sizes(client):
+        sizes[EXPIRE if ttl >= 0 else STAY] += size
+    return sizes
+
+
+def kinds(client: Redis) -> dict[str, tuple[int, int]]:
+    """Number and bytes of the private keys, by what they are for."""
+    found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for name, size, _ in _sizes(client):
+        kind = name.partition(b":spark:")[2].partition(b":")[0].decode() or "jobs and states"
+        found[kind] = (found[kind][0] + 1, found[kind][1] + size)
+    return dict(found)
+
+
+def _sizes(client: Redis) -> list[tuple[bytes, int, int]]:
+    """Name, bytes and time to live of each key."""
+    names = list(client.scan_iter(count=1000))
+    pipeline = client.pipeline(transaction=False)
+    for name in names:
+        pipeline.memory_usage(name)
+        pipeline.ttl(name)
+    replies = pipeline.execute()
+    return [(name, size or 0, ttl) for name, size, ttl in zip(names, replies[::2], replies[1::2], strict=True)]

@@ -14,10 +14,9 @@ from typing import Protocol
 from tests.proof.actors import Actor
 from tests.proof.faults import NODE
 from tests.proof.producers import Place
-from tests.proof.soak.memory import GROWN_UP_S, JVM_GROWN_UP_S, Size
-from tests.proof.soak.processes import Process, processes
+from tests.proof.soak.memory import GROWN_UP_S, JVM_GROWN_UP_S, Process, Size, processes
 from tests.proof.soak.programs import ALL_QUEUES
-from tests.proof.soak.slots import NOT_FOR_NODE
+from tests.proof.soak.spark import NOT_FOR_NODE
 from tests.support.driver_process import DriverProcess
 from tests.support.node import NodePeer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.proof.soak.accounts import EXPIRED
-from tests.proof.soak.redis_memory import EXPIRE, RESIDENT, USED
+from tests.proof.soak.memory import EXPIRE, RESIDENT, USED
 from tests.proof.soak.run import Report
 
 #: What the accounts are named in the table.

@@ -6,15 +6,16 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from threading import Event
+from threading import Event, Thread
 
+from redis import Redis
 from redis.exceptions import RedisError
 
 from spark_bull import Promoter
@@ -22,18 +23,14 @@ from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.errors import SparkBullError
 from tests.proof.actors import CHECK_MS
 from tests.proof.books import FINAL, Books
-from tests.proof.faults import ALWAYS, Site
-from tests.proof.notes import Notes
-from tests.proof.producers import RETRY_MS, Place
+from tests.proof.faults import ALWAYS, FAULTS, Site
+from tests.proof.producers import RETRY_MS, Notes, Place
 from tests.proof.soak.audit import Balance, audit, results_of
 from tests.proof.soak.dispatch_driver import has_stopped
-from tests.proof.soak.events import KEPT_EVENTS, Recorder
-from tests.proof.soak.kills import kills_of, shuffled
-from tests.proof.soak.memory import Memory, NoLine, Size, Slope
+from tests.proof.soak.memory import Memory, NoLine, Size, Slope, by_expiry, kinds, used
 from tests.proof.soak.parties import NodeWorker, Parties, Party, SparkDriver, actor
 from tests.proof.soak.programs import ALL_QUEUES, PROGRAMS, SCHEDULERS, drive, end
-from tests.proof.soak.redis_memory import by_expiry, kinds, used
-from tests.proof.soak.slots import work
+from tests.proof.soak.spark import work
 from tests.support.jvm import JVM_OPTIONS
 
 PREFIX = "soak"
@@ -157,3 +154,75 @@ def _unfinished(place: Place) -> str:
             left |= {(name, job.id) for state in FINAL for job in queue.page(state, 0, 100_000)}
     missing = left - {(job.queue, job.id) for job in results_of(place.notes.path.parent)}
     return f"the results of {len(missing)} jobs" if missing else ""
+
+
+#: Columns of the table that are about Redis.
+OF_REDIS = (
+    "Redis killed, AOF always",
+    "Redis suspended 10 s",
+    "OOM",
+    "READONLY",
+    "NOREPLICAS",
+    "MISCONF",
+    "BUSY",
+    "SCRIPT FLUSH",
+    "CLIENT KILL",
+)
+Kill = Callable[[], None]
+
+
+def kills_of(parties: Parties, site: Site) -> dict[str, Kill]:
+    """All faults, by their names."""
+    kills: dict[str, Kill] = {f"{name} killed": lambda name=name: parties.kill(name) for name in parties.running}  # type: ignore[misc]
+    for name, party in parties.running.items():
+        if isinstance(party, SparkDriver):
+            kills[f"a Python process of {name} killed"] = lambda party=party: party.kill_python(site.random)  # type: ignore[misc]
+    return kills | {name: lambda name=name: FAULTS[name].inject(site) for name in OF_REDIS}
+
+
+def shuffled(names: list[str], random: Random) -> Iterator[str]:
+    """All names in a random order, again and again, so that each comes as often as the others."""
+    while True:
+        yield from random.sample(names, len(names))
+
+
+READ_S = 0.2
+#: Events that a queue keeps, so that the streams are full, and their memory constant, after a short time.
+KEPT_EVENTS = 1_000
+
+
+class Recorder:
+    """Adds the events to books until it is stopped. streams: the keys of the events, by queue."""
+
+    def __init__(self, books: Books, url: str, streams: Mapping[str, str]) -> None:
+        self._books = books
+        self._client = Redis.from_url(url, socket_timeout=5)
+        self._queues = {key.encode(): queue for queue, key in streams.items()}
+        self._last = dict.fromkeys(self._queues, b"0")
+        self._stop = Event()
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Recorder:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Reads the last events, too."""
+        self._stop.set()
+        self._thread.join()
+        self._read()
+        self._client.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(READ_S):
+            try:
+                self._read()
+            except RedisError:
+                # The fault will pass.
+                continue
+
+    def _read(self) -> None:
+        for key, events in self._client.xread(self._last):
+            for event, fields in events:
+                self._books.see(self._queues[key], event, fields)
+                self._last[key] = event

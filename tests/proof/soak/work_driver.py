@@ -15,8 +15,7 @@ from spark_bull import Worker
 from tests.proof.actors import CHECK_MS
 from tests.proof.producers import RETRY_MS
 from tests.proof.soak.programs import ALL_QUEUES, AT_ONCE
-from tests.proof.soak.slots import LOCK_MS, STREAMED, processor
-from tests.proof.soak.spark import place_of, session
+from tests.proof.soak.spark import LOCK_MS, STREAMED, place_of, processor, session
 
 #: A job may lose its worker as often as workers are killed.
 MAX_STALLED = 1_000
