@@ -7,7 +7,7 @@ and the second call must have no effect.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -141,19 +141,17 @@ class Bench:
         return {name: key.expires for name, key in whole.items() if name.startswith(PRIVATE)}
 
 
-@pytest.fixture
-def make(client: Redis, redis_url: str, prefix: str, dialect: str, calls: Calls) -> Iterator[Callable[..., Bench]]:
-    opened: list[BullQueue] = []
+Make = Callable[..., Bench]
 
+
+@pytest.fixture
+def make(client: Redis, open_queue: Callable[..., BullQueue], prefix: str, dialect: str, calls: Calls) -> Make:
     def open_bench(way: str = "straight", name: str = "q", **options: Any) -> Bench:
         options = {"protocol": dialect, "chunk_size": 3, **options}
         # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
-        opened.append(BullQueue(f"{name}-{prefix}", url=redis_url, prefix=prefix, **options))
-        return Bench(client, opened[-1], way, options["chunk_size"])
+        return Bench(client, open_queue(f"{name}-{prefix}", **options), way, options["chunk_size"])
 
-    yield open_bench
-    for queue in opened:
-        queue.close()
+    return open_bench
 
 
 @pytest.fixture
@@ -162,7 +160,7 @@ def way(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def bench(make: Callable[..., Bench], way: str) -> Bench:
+def bench(make: Make, way: str) -> Bench:
     """A queue to which three jobs are added per call, directly or staged."""
     return make(way)
 
@@ -189,7 +187,7 @@ def test_jobs_are_taken_in_the_order_in_which_they_were_added(bench: Bench) -> N
 
 
 @each_dialect
-def test_ids_are_returned_in_the_order_of_the_jobs(make: Callable[..., Bench]) -> None:
+def test_ids_are_returned_in_the_order_of_the_jobs(make: Make) -> None:
     queue = make().queue
     jobs = [job(n, job_id=f"own-{n}" if n % 3 == 0 else None) for n in range(8)]
     added = queue.add_many(jobs)
@@ -204,7 +202,7 @@ def test_ids_are_returned_in_the_order_of_the_jobs(make: Callable[..., Bench]) -
     [-12, 98, *(pytest.param(n, marks=pytest.mark.soak) for n in (-115, -26, 0, 7, 99, 9_999_999_995, 10**14))],
 )
 def test_jobs_with_payloads_names_and_options_only_are_stored_as_those_beside_other_jobs(
-    make: Callable[..., Bench], newest: int, way: str
+    make: Make, newest: int, way: str
 ) -> None:
     jobs = [replace(job(n, attempts=1 + n % 2), name=f"name-{n % 3}") for n in range(25)]
     found = []
@@ -223,7 +221,7 @@ def test_jobs_with_payloads_names_and_options_only_are_stored_as_those_beside_ot
 
 
 @only_bull
-def test_a_chunk_of_priorities_is_added_to_a_long_list_in_parts(make: Callable[..., Bench], calls: Calls) -> None:
+def test_a_chunk_of_priorities_is_added_to_a_long_list_in_parts(make: Make, calls: Calls) -> None:
     bench = make(chunk_size=500)
     bench.client.lpush(bench.key("wait"), *(f"x{n}" for n in range(60_000)))
     priorities = [3, 1, 2] * 4
@@ -253,7 +251,7 @@ def test_an_existing_id_is_not_added_again_and_is_counted(bench: Bench) -> None:
 
 
 @bull_and_bullmq
-def test_a_job_whose_deduplication_id_is_taken_is_not_added_and_is_counted(make: Callable[..., Bench]) -> None:
+def test_a_job_whose_deduplication_id_is_taken_is_not_added_and_is_counted(make: Make) -> None:
     bench = make()
     queue = bench.queue
     added = queue.add_many([job(n, deduplication="x" if n % 2 else None) for n in range(6)])
@@ -275,7 +273,7 @@ def test_a_job_whose_deduplication_id_is_taken_is_not_added_and_is_counted(make:
 
 
 @bull_and_bullmq
-def test_a_write_counts_deduplicated_jobs_in_its_record(make: Callable[..., Bench]) -> None:
+def test_a_write_counts_deduplicated_jobs_in_its_record(make: Make) -> None:
     bench = make()
     register_all(bench.queue.handle, "w", [[job(n, deduplication=str(n % 4)) for n in range(10)]], 3)
     record = roll_forward(bench.queue.handle, "w")
@@ -284,7 +282,7 @@ def test_a_write_counts_deduplicated_jobs_in_its_record(make: Callable[..., Benc
 
 
 @bull_and_bullmq
-def test_a_deduplication_id_can_be_freed(make: Callable[..., Bench]) -> None:
+def test_a_deduplication_id_can_be_freed(make: Make) -> None:
     queue = make().queue
     queue.add({}, deduplication="x")
     assert queue.remove_deduplication_key("x", job_id="7") is False
@@ -297,7 +295,7 @@ def test_a_deduplication_id_can_be_freed(make: Callable[..., Bench]) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["bull-1"], indirect=True)
-def test_bull_1_has_no_deduplication_ids(make: Callable[..., Bench]) -> None:
+def test_bull_1_has_no_deduplication_ids(make: Make) -> None:
     queue = make().queue
     for refused in (
         lambda: queue.add({}, deduplication="x"),
@@ -370,7 +368,7 @@ def test_a_delay_counts_from_the_timestamp_or_the_clock_of_redis(bench: Bench, d
     ],
 )
 def test_bullmq_5_and_6_store_jobs_of_a_paused_queue_differently(
-    make: Callable[..., Bench], way: str, written: str, forced: str, store: str
+    make: Make, way: str, written: str, forced: str, store: str
 ) -> None:
     bench = make(way, bullmq_version=forced)
     bench.client.hset(bench.key("meta"), mapping={"paused": 1, **({"version": written} if written else {})})
@@ -402,7 +400,7 @@ def test_a_marker_wakes_bullmq_workers(bench: Bench) -> None:
     assert bench.scores("marker") == [("1", due)]
 
 
-def test_the_event_stream_is_trimmed_to_its_length(make: Callable[..., Bench], way: str) -> None:
+def test_the_event_stream_is_trimmed_to_its_length(make: Make, way: str) -> None:
     bench = make(way, chunk_size=500)
     bench.client.hset(bench.key("meta"), "opts.maxLenEvents", 100)
     bench.add(*numbered(1500))
@@ -413,9 +411,7 @@ def test_the_event_stream_is_trimmed_to_its_length(make: Callable[..., Bench], w
 # chunks
 
 
-def test_a_call_sends_at_most_a_chunk_of_jobs_or_bytes_and_a_large_job_alone(
-    make: Callable[..., Bench], calls: Calls
-) -> None:
+def test_a_call_sends_at_most_a_chunk_of_jobs_or_bytes_and_a_large_job_alone(make: Make, calls: Calls) -> None:
     bench = make(chunk_size=4, chunk_bytes=1024)
     assert bench.queue.add_many([]).ids == []
     assert calls.sent == []
@@ -436,16 +432,14 @@ def test_a_call_sends_at_most_a_chunk_of_jobs_or_bytes_and_a_large_job_alone(
         ([*numbered(5), job(5, delay=-1), *numbered(5)], "row 5: expected `delay`"),
     ],
 )
-def test_a_bad_job_stops_its_batch_before_anything_is_sent(
-    make: Callable[..., Bench], jobs: list[NewJob], said: str
-) -> None:
+def test_a_bad_job_stops_its_batch_before_anything_is_sent(make: Make, jobs: list[NewJob], said: str) -> None:
     bench = make()
     with pytest.raises(OptionError, match=said):
         bench.queue.add_many(jobs)
     assert bench.public() == {}
 
 
-def test_a_wrong_property_of_a_job_is_refused(make: Callable[..., Bench]) -> None:
+def test_a_wrong_property_of_a_job_is_refused(make: Make) -> None:
     bench = make()
     unknown = r"unknown property `{}` of a job \(did you mean `{}`\?\)"
     for properties, said in (
@@ -486,7 +480,7 @@ NAMES_OF_KEYS = ["wait", "id", "meta", "spark:x", "de:x", "x:lock", "x:logs", "s
 
 
 @each_dialect
-def test_job_ids_follow_the_rules_of_the_library(make: Callable[..., Bench], dialect: str) -> None:
+def test_job_ids_follow_the_rules_of_the_library(make: Make, dialect: str) -> None:
     bench = make("straight")
     allowed = ANY_IDS + (IDS_OF_BULL if dialect != "bullmq" else [])
     for job_id in allowed:
@@ -534,9 +528,7 @@ def test_auto_detects_the_dialect_by_the_keys(client: Redis, redis_url: str, pre
 
 
 @each_dialect
-def test_auto_detects_the_dialect_of_our_own_queues(
-    make: Callable[..., Bench], redis_url: str, prefix: str, dialect: str
-) -> None:
+def test_auto_detects_the_dialect_of_our_own_queues(make: Make, redis_url: str, prefix: str, dialect: str) -> None:
     writing, waiting, delaying = (make(name=name) for name in ("writing", "waiting", "delaying"))
     register_all(writing.queue.handle, "w", [numbered(4)], 3)
     waiting.queue.add({})
@@ -547,9 +539,7 @@ def test_auto_detects_the_dialect_of_our_own_queues(
 
 
 @each_dialect
-def test_a_write_is_finished_only_in_its_own_dialect(
-    make: Callable[..., Bench], redis_url: str, prefix: str, dialect: str
-) -> None:
+def test_a_write_is_finished_only_in_its_own_dialect(make: Make, redis_url: str, prefix: str, dialect: str) -> None:
     bench = make()
     register_all(bench.queue.handle, "w", [numbered(4)], 3)
     for other in set(DIALECTS) - {dialect}:
@@ -564,7 +554,7 @@ def test_a_write_is_finished_only_in_its_own_dialect(
 # staging
 
 
-def test_staged_jobs_are_not_visible_and_expire(make: Callable[..., Bench]) -> None:
+def test_staged_jobs_are_not_visible_and_expire(make: Make) -> None:
     bench = make()
     plan = stage_all(bench.queue.handle, "w", [numbered(7), numbered(2, 7)], 3)
     assert [(part.chunks, part.rows) for part in plan.parts] == [(3, 7), (1, 2)]
@@ -574,7 +564,7 @@ def test_staged_jobs_are_not_visible_and_expire(make: Callable[..., Bench]) -> N
     assert sum(bench.queue.counts().values()) == 0
 
 
-def test_registered_attempts_are_added_in_the_order_of_partitions(make: Callable[..., Bench]) -> None:
+def test_registered_attempts_are_added_in_the_order_of_partitions(make: Make) -> None:
     bench = make()
     handle = bench.queue.handle
     stage(handle, "w.0.99", numbered(4, 100), 3)
@@ -587,7 +577,7 @@ def test_registered_attempts_are_added_in_the_order_of_partitions(make: Callable
 
 
 def test_a_registered_write_does_not_expire_and_the_record_of_a_finished_one_does(
-    make: Callable[..., Bench],
+    make: Make,
 ) -> None:
     bench = make()
     handle = bench.queue.handle
@@ -611,7 +601,7 @@ def test_a_registered_write_does_not_expire_and_the_record_of_a_finished_one_doe
     assert bench.queue.writes() == [record]
 
 
-def test_a_write_without_jobs_leaves_a_record(make: Callable[..., Bench]) -> None:
+def test_a_write_without_jobs_leaves_a_record(make: Make) -> None:
     bench = make()
     register_all(bench.queue.handle, "w", [])
     record = roll_forward(bench.queue.handle, "w")
@@ -619,7 +609,7 @@ def test_a_write_without_jobs_leaves_a_record(make: Callable[..., Bench]) -> Non
     assert bench.public() == {}
 
 
-def test_records_are_listed_in_the_order_of_finishing_with_open_writes_last(make: Callable[..., Bench]) -> None:
+def test_records_are_listed_in_the_order_of_finishing_with_open_writes_last(make: Make) -> None:
     bench = make()
     handle = bench.queue.handle
     for write_id in ("z", "a", "m"):
@@ -638,9 +628,7 @@ def test_records_are_listed_in_the_order_of_finishing_with_open_writes_last(make
 
 
 @pytest.mark.parametrize(("version", "written"), [(3, False), (4, False), (5, True)])
-def test_a_version_is_written_once_and_lower_versions_are_not(
-    make: Callable[..., Bench], version: int, written: bool
-) -> None:
+def test_a_version_is_written_once_and_lower_versions_are_not(make: Make, version: int, written: bool) -> None:
     bench = make()
     handle = bench.queue.handle
     assert register_all(handle, "first", [numbered(4)], 3, Identity("app", 4))
@@ -655,7 +643,7 @@ def test_a_version_is_written_once_and_lower_versions_are_not(
     assert bench.client.get(handle.keys.watermark("app")) == str(max(4, version)).encode()
 
 
-def test_two_queues_are_registered_together_or_not_at_all(make: Callable[..., Bench]) -> None:
+def test_two_queues_are_registered_together_or_not_at_all(make: Make) -> None:
     one, other = make(name="one"), make(name="other")
     plans = [stage_all(bench.queue.handle, "w", [numbered(4)], 3) for bench in (one, other)]
     other.client.delete(plans[1].parts[0].stage)
@@ -679,7 +667,7 @@ def test_two_queues_are_registered_together_or_not_at_all(make: Callable[..., Be
 
 
 @bull_and_bullmq
-def test_options_of_a_queue_are_the_defaults_of_its_jobs(make: Callable[..., Bench]) -> None:
+def test_options_of_a_queue_are_the_defaults_of_its_jobs(make: Make) -> None:
     bench = make(
         attempts=3,
         backoff={"type": "exponential", "delay": 50},
@@ -708,7 +696,7 @@ def test_an_invalid_default_is_refused_by_the_constructor(redis_url: str, prefix
 
 
 @each_dialect
-def test_a_replacing_write_removes_the_old_jobs_in_portions(make: Callable[..., Bench], calls: Calls) -> None:
+def test_a_replacing_write_removes_the_old_jobs_in_portions(make: Make, calls: Calls) -> None:
     bench = make(chunk_size=500)
     handle = bench.queue.handle
     bench.queue.add_many([NewJob({}, delay=HOUR if n % 2 else None) for n in range(1_200)])
@@ -732,9 +720,7 @@ class Cut(Exception):
     pass
 
 
-def test_a_replacing_write_can_be_cut_off_after_any_script(
-    make: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_replacing_write_can_be_cut_off_after_any_script(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each recovery is cut off after one script; in the end only the new jobs exist."""
     bench = make()
     handle = bench.queue.handle
@@ -765,7 +751,7 @@ def test_a_replacing_write_can_be_cut_off_after_any_script(
     assert sum(bench.queue.counts().values()) == 7
 
 
-def test_a_replacing_write_removes_earlier_writes_and_keeps_later_ones(make: Callable[..., Bench]) -> None:
+def test_a_replacing_write_removes_earlier_writes_and_keeps_later_ones(make: Make) -> None:
     bench = make()
     handle = bench.queue.handle
     register_all(handle, "z-before", [numbered(4)], 3)
@@ -780,7 +766,7 @@ def test_a_replacing_write_removes_earlier_writes_and_keeps_later_ones(make: Cal
     assert open_writes(handle) == []
 
 
-def test_a_lost_or_repeated_replacing_write_keeps_the_old_jobs(make: Callable[..., Bench]) -> None:
+def test_a_lost_or_repeated_replacing_write_keeps_the_old_jobs(make: Make) -> None:
     bench = make()
     handle = bench.queue.handle
     bench.add(*numbered(5))
@@ -798,7 +784,7 @@ def test_a_lost_or_repeated_replacing_write_keeps_the_old_jobs(make: Callable[..
 # what goes wrong
 
 
-def test_missing_chunks_stop_a_write_before_it_is_registered(make: Callable[..., Bench]) -> None:
+def test_missing_chunks_stop_a_write_before_it_is_registered(make: Make) -> None:
     bench = make()
     plan = stage_all(bench.queue.handle, "w", [numbered(7)], 3)
     bench.client.hdel(plan.parts[0].stage, 1)
@@ -811,7 +797,7 @@ def test_missing_chunks_stop_a_write_before_it_is_registered(make: Callable[...,
 
 
 def test_chunks_that_are_lost_after_registration_break_the_write_and_the_rest_expires(
-    make: Callable[..., Bench],
+    make: Make,
 ) -> None:
     bench = make()
     handle = bench.queue.handle
@@ -828,7 +814,7 @@ def test_chunks_that_are_lost_after_registration_break_the_write_and_the_rest_ex
     assert bench.client.exists(*stages) == 2
 
 
-def test_a_late_task_attempt_cannot_change_a_registered_write(make: Callable[..., Bench]) -> None:
+def test_a_late_task_attempt_cannot_change_a_registered_write(make: Make) -> None:
     bench = make()
     handle = bench.queue.handle
     register_all(handle, "w", [numbered(4)], 3)
@@ -841,7 +827,7 @@ def test_a_late_task_attempt_cannot_change_a_registered_write(make: Callable[...
     assert recover(handle) == []
 
 
-def test_a_micro_batch_without_rows_is_noted_unless_a_later_one_was(make: Callable[..., Bench]) -> None:
+def test_a_micro_batch_without_rows_is_noted_unless_a_later_one_was(make: Make) -> None:
     bench = make()
     handle, key = bench.queue.handle, bench.queue.handle.keys.watermark("query")
     for version, noted in ((0, 0), (3, 3), (1, 3)):
@@ -852,7 +838,7 @@ def test_a_micro_batch_without_rows_is_noted_unless_a_later_one_was(make: Callab
     assert register_all(handle, "next", [numbered(4)], 3, Identity("query", 4))
 
 
-def test_discard_deletes_failed_attempts_and_not_registered_ones(make: Callable[..., Bench]) -> None:
+def test_discard_deletes_failed_attempts_and_not_registered_ones(make: Make) -> None:
     bench = make()
     handle = bench.queue.handle
     failed = stage_all(handle, "failed", [numbered(4), numbered(4)], 3)
@@ -885,7 +871,7 @@ def test_jobs_whose_parent_is_missing_take_no_id_and_are_not_added(bench: Bench)
     assert not bench.client.exists(bench.key("x"), bench.key("none:dependencies"))
 
 
-def test_a_job_keeps_its_living_parent_and_never_becomes_its_own_ancestor(make: Callable[..., Bench]) -> None:
+def test_a_job_keeps_its_living_parent_and_never_becomes_its_own_ancestor(make: Make) -> None:
     bench = make()
     queue = bench.queue
     queue.add({}, job_id="a")
@@ -900,7 +886,7 @@ def test_a_job_keeps_its_living_parent_and_never_becomes_its_own_ancestor(make: 
     assert bench.public() | {"id": "any"} == before
 
 
-def test_a_parent_in_a_queue_of_another_dialect_is_refused(make: Callable[..., Bench]) -> None:
+def test_a_parent_in_a_queue_of_another_dialect_is_refused(make: Make) -> None:
     bench = make()
     other = f"{bench.queue.handle.keys.prefix}-2:x"
     bench.client.sadd(f"{other}:completed", "1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,9 +33,8 @@ JOBS = 4
 
 
 @pytest.fixture(params=["bull-1", "bull", "bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
+def queue(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> BullQueue:
+    return open_queue(protocol=request.param)
 
 
 def give_id(client: Redis, handle: QueueHandle, job_id: str, new: bytes = BAD) -> None:

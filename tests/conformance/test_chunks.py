@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Event
 from typing import Any
 
@@ -36,16 +36,17 @@ FOREVER_MS = int(2000 * PATIENCE_S)
 each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
 
 
-@pytest.fixture
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=getattr(request, "param", "bullmq")) as queue:
-        yield queue
+each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
 
 
 @pytest.fixture
-def other(queue: BullQueue, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("r", url=redis_url, prefix=prefix, protocol=queue.protocol) as other:
-        yield other
+def queue(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> BullQueue:
+    return open_queue(protocol=getattr(request, "param", "bullmq"))
+
+
+@pytest.fixture
+def other(queue: BullQueue, open_queue: Callable[..., BullQueue]) -> BullQueue:
+    return open_queue("r", protocol=queue.protocol)
 
 
 def add(queue: BullQueue, count: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -58,11 +58,8 @@ def options(redis_url: str, prefix: str) -> Callable[..., dict[str, str]]:
 
 
 @pytest.fixture
-def queues(redis_url: str, prefix: str) -> Iterator[dict[str, BullQueue]]:
-    opened = {name: BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") for name in QUEUES}
-    yield opened
-    for queue in opened.values():
-        queue.close()
+def queues(open_queue: Callable[..., BullQueue]) -> dict[str, BullQueue]:
+    return {name: open_queue(name, protocol="bullmq") for name in QUEUES}
 
 
 def word(text: str, **fields: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ and the second call must have no effect.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -136,29 +136,28 @@ class Bench:
         return [entry["event"] for entry in self.events()]
 
 
+Make = Callable[..., Bench]
+
+
 @pytest.fixture
 def flavour(request: pytest.FixtureRequest) -> Flavour:
     return getattr(request, "param", FLAVOURS[3])
 
 
 @pytest.fixture
-def make(client: Redis, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bench]]:
+def make(client: Redis, open_queue: Callable[..., BullQueue], prefix: str, monkeypatch: pytest.MonkeyPatch) -> Make:
     send_scripts_twice(monkeypatch, alike=True)
-    opened: list[BullQueue] = []
 
     def open_bench(flavour: Flavour, name: str = "q", **options: Any) -> Bench:
         options = {"protocol": flavour.dialect, "bullmq_version": flavour.version, **options}
         # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
-        opened.append(BullQueue(f"{name}-{prefix}", url=redis_url, prefix=prefix, **options))
-        return Bench(flavour, client, opened[-1])
+        return Bench(flavour, client, open_queue(f"{name}-{prefix}", **options))
 
-    yield open_bench
-    for queue in opened:
-        queue.close()
+    return open_bench
 
 
 @pytest.fixture
-def bench(make: Callable[..., Bench], flavour: Flavour) -> Bench:
+def bench(make: Make, flavour: Flavour) -> Bench:
     """A queue whose operations handle three jobs per script."""
     return make(flavour, chunk_size=3)
 
@@ -524,7 +523,7 @@ class Family:
 
 
 @pytest.fixture(params=["one queue", "two queues"])
-def family(request: pytest.FixtureRequest, make: Callable[..., Bench], flavour: Flavour) -> Family:
+def family(request: pytest.FixtureRequest, make: Make, flavour: Flavour) -> Family:
     children = make(flavour, "children", chunk_size=3)
     parents = make(flavour, "parents", chunk_size=3) if request.param == "two queues" else children
     (parent,) = parents.put("waiting-children")
@@ -621,7 +620,7 @@ def test_jobs_that_are_children_of_each_other_are_removed(family: Family, of_par
 
 
 @pytest.mark.parametrize("chunk_size", [1, 3])
-def test_a_large_cycle_is_removed_in_parts(make: Callable[..., Bench], flavour: Flavour, chunk_size: int) -> None:
+def test_a_large_cycle_is_removed_in_parts(make: Make, flavour: Flavour, chunk_size: int) -> None:
     bench = make(flavour, chunk_size=chunk_size)
     ids = bench.put("waiting-children", 10)
     for child, parent in zip(ids, [*ids[1:], ids[0]], strict=True):
@@ -754,7 +753,7 @@ def test_remaining_jobs_keep_their_order(bench: Bench) -> None:
         assert bench.ids(state) == (sorted(stays) if kind == "set" else stays)
 
 
-def test_a_large_set_is_cleaned_completely(make: Callable[..., Bench]) -> None:
+def test_a_large_set_is_cleaned_completely(make: Make) -> None:
     bench = make(Flavour("bull-1"), chunk_size=50)
     ids = bench.put("completed", 1_500)
     held = ids[::7]

@@ -41,9 +41,8 @@ class AsyncPool(Pool):
 
 
 @pytest.fixture
-def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        yield queue
+def queue(open_queue: Callable[..., BullQueue]) -> BullQueue:
+    return open_queue(protocol="bullmq")
 
 
 def use(job: RunningJob) -> Any:

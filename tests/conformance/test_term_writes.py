@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -37,10 +37,13 @@ each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], in
 bull_1_and_bullmq = pytest.mark.parametrize("queue", ["bull-1", "bullmq"], indirect=True)
 
 
+each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
+bull_1_and_bullmq = pytest.mark.parametrize("queue", ["bull-1", "bullmq"], indirect=True)
+
+
 @pytest.fixture
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=getattr(request, "param", "bullmq")) as queue:
-        yield queue
+def queue(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> BullQueue:
+    return open_queue(protocol=getattr(request, "param", "bullmq"))
 
 
 @pytest.fixture

@@ -45,17 +45,9 @@ not_bull_1 = pytest.mark.parametrize("dialect", ["bull", "bullmq"], indirect=Tru
 
 
 @pytest.fixture
-def opened(dialect: str, twice: bool, redis_url: str, prefix: str) -> Iterator[Open]:
+def opened(dialect: str, twice: bool, open_queue: Callable[..., BullQueue]) -> Open:
     """Opens the queue with further arguments."""
-    queues: list[BullQueue] = []
-
-    def open_queue(**arguments: Any) -> BullQueue:
-        queues.append(BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect, **arguments))
-        return queues[-1]
-
-    yield open_queue
-    for queue in queues:
-        queue.close()
+    return lambda **arguments: open_queue(protocol=dialect, **arguments)
 
 
 def jobs_of(count: int, first: int = 0, **properties: Any) -> list[NewJob]:
