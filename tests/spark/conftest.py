@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_bull
+from spark_bull import BullQueue
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from tests.support.fork_server import VARIABLE
 from tests.support.jvm import CONF_ARGUMENTS
+from tests.support.wait import PATIENCE_S
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -59,7 +63,7 @@ class Bull:
 
     def __init__(self, spark: SparkSession, url: str, prefix: str) -> None:
         self.spark = spark
-        self.options = {"url": url, "prefix": prefix}
+        self.options: dict[str, Any] = {"url": url, "prefix": prefix}
 
     def read(self, queue: str | None = "q", schema: str | None = None, **options: object) -> DataFrame:
         reader = self.spark.read.format("bull").options(**self.options)
@@ -76,6 +80,55 @@ class Bull:
         for name, value in options.items():
             writer = writer.option(name, str(value))
         writer.save()
+
+    def view_of(self, name: str, columns: str = "", **options: object) -> None:
+        """Creates a temporary view of the queue `q`."""
+        given = ", ".join(f"{key} '{value}'" for key, value in {**self.options, "queue": "q", **options}.items())
+        self.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} {columns} USING bull OPTIONS ({given})")
+
+
+class Files:
+    """JSON files that a stream reads, one per batch, and the checkpoint of the query that writes it to queues."""
+
+    def __init__(self, bull: Bull, folder: Path) -> None:
+        self.bull, self.checkpoint, self._files = bull, folder / "checkpoint", folder / "in"
+        self._files.mkdir()
+
+    def put(self, *rows: Mapping[str, object] | int) -> None:
+        """Adds a file; a number is a row with this `n`."""
+        lines = [json.dumps({"n": row} if isinstance(row, int) else row) for row in rows]
+        (self._files / f"{len(list(self._files.iterdir()))}.json").write_text("\n".join(lines), "utf-8")
+
+    def rows(self, schema: str = "n LONG") -> DataFrame:
+        return self.bull.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(self._files))
+
+    def write(self, rows: DataFrame | None = None, queue: str | None = "q", **options: object) -> None:
+        """Writes all files with availableNow."""
+        writer = (self.rows() if rows is None else rows).writeStream.format("bull").options(**self.bull.options)
+        if queue is not None:
+            writer = writer.option("queue", queue)
+        given = {"checkpointLocation": str(self.checkpoint), **options}
+        writer = writer.options(**{name: str(value) for name, value in given.items()})
+        writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+
+    def forget_last_commit(self) -> None:
+        """As if Spark had died after our commit and before its own: it repeats the last batch."""
+        commits = self.checkpoint / "commits"
+        last = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
+        for name in (f"{last}", f".{last}.crc"):
+            (commits / name).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def files(bull: Bull, tmp_path: Path) -> Files:
+    return Files(bull, tmp_path)
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
+    """The queue `q`, of bullmq, or of the dialect that is a parameter."""
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol=getattr(request, "param", "bullmq")) as queue:
+        yield queue
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,22 +14,15 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 import spark_bull
-from spark_bull import BullQueue, Promoter
+from spark_bull import BullQueue
 from spark_bull.errors import OptionError
 from spark_bull.queue.call.flight import REMOVED
 from spark_bull.worker.job.running_job import RunningJob
-from tests.spark.conftest import Bull
+from tests.spark.conftest import Bull, Files
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, completed
 from tests.support.worker import OurWorker
 
 Call = Callable[..., DataFrame]
-
-
-@pytest.fixture
-def queue(bull: Bull) -> Iterator[BullQueue]:
-    with BullQueue("q", protocol="bullmq", **bull.options) as queue:
-        yield queue
 
 
 @pytest.fixture
@@ -91,36 +83,14 @@ def test_the_column_data_is_the_payload_and_the_others_pass(bull: Bull, call: Ca
     ]
 
 
-def test_an_empty_frame_gives_no_rows(bull: Bull, call: Call) -> None:
+def test_rows_that_fail_are_dropped_or_fail_the_task_and_are_named(bull: Bull, call: Call, squares: OurWorker) -> None:
     assert call(numbers(bull)).collect() == []
-
-
-def test_rows_that_fail_are_dropped(bull: Bull, call: Call, squares: OurWorker) -> None:
     assert [row["n"] for row in by_n(call(numbers(bull, 3, -1, 1, -7), on_error="drop"))] == [1, 3]
-
-
-def test_a_row_that_fails_fails_the_task_and_is_named(bull: Bull, call: Call, squares: OurWorker) -> None:
     frame = numbers(bull, 3, -1).coalesce(1)
     with pytest.raises(PySparkException, match=r"row 1 of partition 0 \(job call-\S+ of queue q\): .*-1 is negative"):
         call(frame, on_error="fail").collect()
     with pytest.raises(PySparkException, match=r"row 0 of partition 0 .*return_schema: expected the payload to match"):
         call(numbers(bull, 3).coalesce(1), on_error="fail", return_schema="ARRAY<INT>").collect()
-
-
-def test_a_result_that_is_no_json_is_an_error_of_its_row(
-    bull: Bull, call: Call, queue: BullQueue, client: Redis
-) -> None:
-    found: list[Row] = []
-    calling = threading.Thread(target=lambda: found.extend(by_n(call(numbers(bull, 1, 2)))))
-    calling.start()
-    wait_until(lambda: jobs(queue) == 2, "the jobs to be added")
-    bench = WorkBench(queue, client, twice=False)
-    claim = bench.claim()
-    bench.work(completed(claim, "{oops", count=0))
-    calling.join()
-    expected = "expected `returnvalue` of job {} to be JSON (Expecting property name enclosed in double quotes: line 1 "
-    assert [row["result"] for row in found] == [None, None]
-    assert all(row["error"].startswith(expected.format(row["jobId"])) for row in found)
 
 
 def test_jobs_that_take_too_long_are_removed(bull: Bull, call: Call, queue: BullQueue) -> None:
@@ -138,30 +108,6 @@ def test_a_job_that_is_removed_is_an_error_at_once(bull: Bull, call: Call, queue
     queue.drain()
     calling.join()
     assert [row["error"] for row in found] == [REMOVED] * 2
-
-
-def test_jobs_have_properties(bull: Bull, call: Call, queue: BullQueue) -> None:
-    seen = []
-
-    def processor(job: RunningJob) -> Any:
-        seen.append((job.name, job.attempts_made))
-        if job.attempts_made == 0:
-            raise ValueError("not yet")
-        return job.name
-
-    with OurWorker(queue.handle, processor):
-        found = call(numbers(bull, 1), job={"name": "translate", "attempts": 2}).collect()
-    assert [row["result"] for row in found] == ["translate"]
-    assert len(seen) == 2
-
-
-@pytest.mark.parametrize("events", ["all", "ends"])
-def test_calls_cause_the_events_of_a_choice(
-    bull: Bull, call: Call, client: Redis, queue: BullQueue, squares: OurWorker, events: str
-) -> None:
-    assert [row["result"] for row in call(numbers(bull, 7), events=events).collect()] == ["49"]
-    steps = {"added", "waiting"}
-    assert told(client, queue) & steps == (steps if events == "all" else set())
 
 
 def test_each_action_calls_again_unless_it_is_cached(bull: Bull, call: Call, queue: BullQueue) -> None:
@@ -210,52 +156,35 @@ def test_few_jobs_are_in_flight(bull: Bull, call: Call, queue: BullQueue) -> Non
     assert max(most) <= 7
 
 
-def test_micro_batches_are_called(bull: Bull, call: Call, squares: OurWorker, tmp_path: Any) -> None:
-    source, rows = tmp_path / "source", []
-    source.mkdir()
-    for number, batch in enumerate([(1, 2), (3, -4)]):
-        (source / f"{number}.json").write_text("\n".join(json.dumps({"n": n}) for n in batch))
-    stream = bull.spark.readStream.schema("n INT").option("maxFilesPerTrigger", 1).json(str(source))
-
-    def keep(frame: DataFrame, batch: int) -> None:
-        rows.extend((batch, row["n"], row["result"], row["error"]) for row in frame.collect())
-
-    query = call(stream, return_schema="INT").writeStream.foreachBatch(keep).trigger(availableNow=True)
-    query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
-    assert sorted((n, result) for _, n, result, _ in rows) == [(-4, None), (1, 1), (2, 4), (3, 9)]
-    assert {batch for batch, *_ in rows} == {0, 1}
-
-
-def test_a_micro_batch_that_is_repeated_gets_the_results_of_its_jobs(
-    bull: Bull, call: Call, queue: BullQueue, tmp_path: Any
+def test_micro_batches_are_called_and_a_repeated_one_gets_the_results_of_its_jobs(
+    call: Call, queue: BullQueue, files: Files
 ) -> None:
     """Also in another program, which makes the same call."""
-    source, runs = tmp_path / "source", []
-    source.mkdir()
-    (source / "0.json").write_text('{"n": 1}\n{"n": 2}\n')
+    runs: list[int] = []
+    found: list[tuple[int, int, str]] = []
 
     def run(keep: Callable[[DataFrame, int], None]) -> None:
-        stream = bull.spark.readStream.schema("n INT").json(str(source))
-        query = call(stream).writeStream.foreachBatch(keep).trigger(availableNow=True)
-        query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+        query = call(files.rows()).writeStream.foreachBatch(keep).trigger(availableNow=True)
+        query.option("checkpointLocation", str(files.checkpoint)).start().awaitTermination()
 
     def fail(frame: DataFrame, batch: int) -> None:
         frame.collect()
         raise ArithmeticError("the batch fails after its calls")
 
-    found: list[Any] = []
+    def keep(frame: DataFrame, batch: int) -> None:
+        found.extend((batch, row["n"], row["error"]) for row in frame.collect())
+
+    files.put(1, 2)
     with OurWorker(queue.handle, lambda job: runs.append(job.data["n"])):
         with pytest.raises(PySparkException, match="the batch fails"):
             run(fail)
-        run(lambda frame, batch: found.extend(row["error"] for row in frame.collect()))
-    assert sorted(runs) == [1, 2]
-    assert found == [None, None]
+        files.put(3)
+        run(keep)
+    assert sorted(runs) == [1, 2, 3]
+    assert sorted(found) == [(0, 1, None), (0, 2, None), (1, 3, None)]
 
 
-def test_a_limit_is_reached_before_the_other_jobs_end_and_what_waits_is_removed(
-    bull: Bull, call: Call, queue: BullQueue
-) -> None:
-    """Here by a promoter, when the lease has lapsed."""
+def test_a_limit_is_reached_before_the_other_jobs_end(bull: Bull, call: Call, queue: BullQueue) -> None:
     over = threading.Event()
 
     def processor(job: RunningJob) -> str:
@@ -266,17 +195,8 @@ def test_a_limit_is_reached_before_the_other_jobs_end_and_what_waits_is_removed(
 
     with OurWorker(queue.handle, processor, chunk_size=1, concurrency=1):
         frame = call(bull.spark.range(1_000).coalesce(1), in_flight=500)
-        assert len(frame.limit(5).collect()) == 5
-        key = queue.handle.keys["open_callers"]
-
-        def swept() -> bool:
-            for caller in queue.handle.connection.call("ZRANGE", key, 0, -1):
-                queue.handle.connection.call("ZADD", key, "XX", 1, caller)
-            with Promoter(queues="q", protocol="bullmq", **bull.options):
-                return queue.counts()["wait"] == 0
-
         try:
-            wait_until(swept, "the waiting jobs to be removed")
+            assert len(frame.limit(5).collect()) == 5
         finally:
             over.set()
 
@@ -302,39 +222,36 @@ def test_the_next_call_removes_what_waits_for_a_cancelled_query(bull: Bull) -> N
         assert jobs(idle) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"timeout_ms": 0}, "expected `timeout_ms` to be an integer >= 1, got: 0"),
-        ({"in_flight": 0}, "expected `in_flight` to be an integer >= 1, got: 0"),
-        ({"in_flight": 100_001}, "expected `in_flight` to be an integer from 1 to 100,000, got: 100001"),
-        ({"keep_ms": -1}, "expected `keep_ms` to be an integer >= 0, got: -1"),
-        ({"details": 1}, "expected `details` to be True or False, got: 1"),
-        ({"on_error": "ignore"}, "expected `on_error` to be one of column, fail, drop, got: 'ignore'"),
-        ({"return_schema": "text STRIN"}, "expected `return_schema` to be columns as DDL"),
-        ({"job": {"remove_on_fail": 3}}, "expected the properties of `job` to be some of name, "),
-        ({"job": {"opts": {"removeOnComplete": True}}}, "expected no `removeOnComplete` in `opts` of `job`"),
-        ({"job": {"priority": -1}}, "priority"),
-        ({"colour": 1}, "unknown option `colour`"),
-        ({"deduplication": "a"}, "unknown option `deduplication` of call(): give properties of its jobs in `job`"),
-        ({"offload_above": 1}, "unknown option `offload_above` of call() (did you mean `offload_to`?)"),
-        ({"max_length": 1}, "unknown option `max_length` of call()"),
-        ({"events": "some"}, "expected `events` to be one of all, ends, none, got: 'some'"),
-    ],
-    ids=str,
-)
-def test_wrong_arguments_are_errors(bull: Bull, call: Call, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionError) as caught:
-        call(numbers(bull, 1), **arguments)
-    assert message in str(caught.value)
+#: Arguments that are wrong, and what is said.
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"timeout_ms": 0}, "expected `timeout_ms` to be an integer >= 1, got: 0"),
+    ({"in_flight": 0}, "expected `in_flight` to be an integer >= 1, got: 0"),
+    ({"in_flight": 100_001}, "expected `in_flight` to be an integer from 1 to 100,000, got: 100001"),
+    ({"keep_ms": -1}, "expected `keep_ms` to be an integer >= 0, got: -1"),
+    ({"details": 1}, "expected `details` to be True or False, got: 1"),
+    ({"on_error": "ignore"}, "expected `on_error` to be one of column, fail, drop, got: 'ignore'"),
+    ({"return_schema": "text STRIN"}, "expected `return_schema` to be columns as DDL"),
+    ({"job": {"remove_on_fail": 3}}, "expected the properties of `job` to be some of name, "),
+    ({"job": {"opts": {"removeOnComplete": True}}}, "expected no `removeOnComplete` in `opts` of `job`"),
+    ({"job": {"priority": -1}}, "priority"),
+    ({"colour": 1}, "unknown option `colour`"),
+    ({"deduplication": "a"}, "unknown option `deduplication` of call(): give properties of its jobs in `job`"),
+    ({"offload_above": 1}, "unknown option `offload_above` of call() (did you mean `offload_to`?)"),
+    ({"max_length": 1}, "unknown option `max_length` of call()"),
+    ({"events": "some"}, "expected `events` to be one of all, ends, none, got: 'some'"),
+]
 
 
-def test_a_frame_has_no_column_of_a_result(bull: Bull, call: Call) -> None:
+def test_wrong_arguments_are_errors(bull: Bull, call: Call) -> None:
+    for arguments, message in WRONG:
+        with pytest.raises(OptionError) as caught:
+            call(numbers(bull, 1), **arguments)
+        assert message in str(caught.value)
     with pytest.raises(OptionError, match="expected no column `Error`: call\\(\\) adds result, error, jobId"):
         call(numbers(bull, 1).withColumn("Error", f.lit(1)))
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+@pytest.mark.parametrize("protocol", ["bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest)])
 def test_queues_of_all_dialects_are_called_with_details(bull: Bull, call: Call, protocol: str) -> None:
     with BullQueue("q", protocol=protocol, **bull.options) as queue:
         with OurWorker(queue.handle, square):
@@ -344,19 +261,6 @@ def test_queues_of_all_dialects_are_called_with_details(bull: Bull, call: Call, 
     assert [(row["result"], row["error"]) for row in found] == [(None, "-1 is negative"), ("9", None)]
     assert [row["attemptsMade"] for row in found] == [2, 1 if protocol == "bullmq" else 0]
     assert all((row["durationMs"] is None) == (protocol == "bull-1") for row in found)
-
-
-def test_a_result_that_a_rule_of_another_job_has_removed_is_an_error(bull: Bull, call: Call, client: Redis) -> None:
-    """In Bull. In BullMQ, only its details are lost."""
-    found: list[Row] = []
-    frame = call(numbers(bull, 1).coalesce(1), protocol="bull")
-    calling = threading.Thread(target=lambda: found.extend(frame.collect()))
-    calling.start()
-    with BullQueue("q", protocol="bull", **bull.options) as queue:
-        wait_until(lambda: jobs(queue) == 1, "the job to be added")
-        queue.drain()
-    calling.join()
-    assert [row["error"] for row in found] == [REMOVED]
 
 
 @pytest.fixture
@@ -390,40 +294,37 @@ def test_rows_are_called_in_sql(
     assert "added" not in told(client, queue)
 
 
+#: The same in SQL.
+WRONG_IN_SQL = [
+    (", colour => 1", "unknown argument `colour` of bull_call"),
+    (", inFlght => 1", "did you mean `inFlight`?"),
+    (", inFlight => 0", "expected `in_flight` to be an integer >= 1, got: 0"),
+    (", job => '[]'", "expected `job` to be a JSON object"),
+    (
+        ", onError => concat('a', CAST(rand() AS STRING))",
+        "expected the argument `onError` of bull_call to be a constant",
+    ),
+]
+
+
 @pytest.mark.capability("table-function")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (", colour => 1", "unknown argument `colour` of bull_call"),
-        (", inFlght => 1", "did you mean `inFlight`?"),
-        (", inFlight => 0", "expected `in_flight` to be an integer >= 1, got: 0"),
-        (", job => '[]'", "expected `job` to be a JSON object"),
-        (
-            ", onError => concat('a', CAST(rand() AS STRING))",
-            "expected the argument `onError` of bull_call to be a constant",
-        ),
-    ],
-)
-def test_wrong_arguments_in_sql_are_errors(
-    bull: Bull, sql: Callable[..., DataFrame], arguments: str, message: str
-) -> None:
+def test_wrong_arguments_in_sql_are_errors(bull: Bull, sql: Callable[..., DataFrame]) -> None:
     numbers(bull, 1).createOrReplaceTempView("numbers")
-    with pytest.raises(PySparkException) as caught:
-        sql(arguments)
-    assert message in str(caught.value)
+    for arguments, message in WRONG_IN_SQL:
+        with pytest.raises(PySparkException) as caught:
+            sql(arguments)
+        assert message in str(caught.value)
 
 
 @pytest.mark.capability("table-function")
-def test_equal_rows_are_jobs_of_their_own_in_sql(bull: Bull, sql: Callable[..., DataFrame], squares: OurWorker) -> None:
+def test_equal_rows_are_jobs_of_their_own_in_sql_and_one_that_fails_fails_the_query(
+    bull: Bull, sql: Callable[..., DataFrame], squares: OurWorker
+) -> None:
     equal = bull.spark.range(8, numPartitions=4).select(f.lit(7).alias("n"), f.lit("x").alias("an `odd` name"))
     equal.createOrReplaceTempView("numbers")
     rows = sql().coalesce(1).collect()
     assert [row["result"] for row in rows] == ["49"] * 8
     assert len({row["jobId"] for row in rows}) == 8
-
-
-@pytest.mark.capability("table-function")
-def test_a_row_that_fails_fails_the_query_in_sql(bull: Bull, sql: Callable[..., DataFrame], squares: OurWorker) -> None:
     numbers(bull, -1).coalesce(1).createOrReplaceTempView("numbers")
     with pytest.raises(PySparkException, match=r"row 0 of partition 0 .*-1 is negative"):
         sql(", onError => 'fail'").collect()

@@ -36,6 +36,7 @@ from tests.support.worker import OurWorker
 Options = dict[str, Any]
 
 pytestmark = pytest.mark.timeout(1800)
+rest = pytest.mark.rest
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +56,6 @@ def connect(python_forks: Path, server_log: Path) -> Iterator[ConnectClient]:
 @pytest.fixture
 def options(redis_url: str, prefix: str) -> Options:
     return {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
-
-
-@pytest.fixture
-def queue(options: Options) -> Iterator[BullQueue]:
-    with BullQueue("q", **options) as queue:
-        yield queue
 
 
 def unpicklable() -> Any:
@@ -88,21 +83,27 @@ def _write_and_read(spark: SparkSession, options: Options) -> Any:
     changes.where("action = 'remove'").write.format("bull").options(**bull, mode="manage").mode("append").save()
     spark.read.format("bull").options(**bull, payloadSchema="n INT").load().createOrReplaceTempView("jobs")
     (summed,) = spark.sql("SELECT count(*) AS jobs, sum(data.n) AS total FROM jobs WHERE state = 'wait'").collect()
+    given = ", ".join(f"{name} '{value}'" for name, value in bull.items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW outbox (n INT) USING bull OPTIONS ({given})")
+    spark.sql("INSERT INTO outbox VALUES (1), (2)").collect()
+    rows = spark.createDataFrame([("daily", "0 0 3 * * *")], "id STRING, pattern STRING")
+    rows.write.format("bull").options(**bull, mode="schedule").mode("append").save()
     views = {
         view: spark.read.format("bull").options(**bull, view=view).load().count()
-        for view in ("counts", "queues", "writes", "stats")
+        for view in ("counts", "queues", "writes", "stats", "schedulers")
     }
     return tuple(summed), views, told
 
 
+@rest
 def test_rows_become_jobs_that_sql_and_views_show(connect: ConnectClient, queue: BullQueue, options: Options) -> None:
     summed, views, told = connect(_write_and_read, options)
     assert told == 0
     assert summed == (19, sum(range(1, 20)))
-    assert views["queues"] == 1
+    assert views["queues"] == views["schedulers"] == 1
     assert views["writes"] >= 1
     assert views["counts"] > 0
-    assert queue.counts()["wait"] == 19
+    assert queue.counts()["wait"] == 21
 
 
 def _called(spark: SparkSession, options: Options) -> Any:
@@ -112,23 +113,12 @@ def _called(spark: SparkSession, options: Options) -> Any:
     return rows, events.where("event IN ('added', 'waiting')").count()
 
 
+@rest
 def test_rows_come_back_with_the_results_of_their_jobs(
     connect: ConnectClient, queue: BullQueue, options: Options
 ) -> None:
     with OurWorker(queue.handle, lambda job: job.data["id"] + 1):
         assert connect(_called, options) == ([(0, 1, None), (1, 2, None), (2, 3, None)], 0)
-
-
-def _sql(spark: SparkSession, options: Options) -> Any:
-    given = ", ".join(f"{name} '{value}'" for name, value in {**options, "queue": "q"}.items())
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW outbox (n INT) USING bull OPTIONS ({given})")
-    spark.sql("INSERT INTO outbox VALUES (1), (2)").collect()
-    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW q USING bull OPTIONS ({given}, payloadSchema 'n INT')")
-    return [tuple(row) for row in spark.sql("SELECT state, data.n FROM q ORDER BY n").collect()]
-
-
-def test_sql_adds_and_reads_jobs(connect: ConnectClient, options: Options) -> None:
-    assert connect(_sql, options) == [("wait", 1), ("wait", 2)]
 
 
 def _save_as_table(spark: SparkSession, options: Options) -> Any:
@@ -140,23 +130,12 @@ def _save_as_table(spark: SparkSession, options: Options) -> Any:
     return "", True
 
 
+@rest
 def test_save_as_table_is_refused(connect: ConnectClient, queue: BullQueue, options: Options) -> None:
     message, has_table = connect(_save_as_table, options)
     assert "call save()" in message
     assert not has_table
     assert not queue.counts()["wait"]
-
-
-def _schedule(spark: SparkSession, options: Options) -> Any:
-    bull = options | {"queue": "q", "mode": "schedule"}
-    rows = spark.createDataFrame([("daily", "0 0 3 * * *")], "id STRING, pattern STRING")
-    rows.write.format("bull").options(**bull).mode("append").save()
-    bull = options | {"queue": "q", "view": "schedulers"}
-    return [row.id for row in spark.read.format("bull").options(**bull).load().collect()]
-
-
-def test_a_job_scheduler_is_written_and_read(connect: ConnectClient, options: Options) -> None:
-    assert connect(_schedule, options) == ["daily"]
 
 
 def _stream(spark: SparkSession, options: Options, folder: str) -> Any:
@@ -206,6 +185,7 @@ def _results(spark: SparkSession, options: Options) -> Any:
         return sorted(int(row.returnvalue) for row in results.collect())
 
 
+@rest
 def test_results_of_a_write_come_from_a_udf(connect: ConnectClient, options: Options) -> None:
     assert connect(_results, options) == [0, 2, 4, 6]
 
@@ -245,6 +225,7 @@ def jobs_in(spans: Path) -> int:
     return sum(batch["attributes"]["bullmq.job.bulk.count"] for batch in batches)
 
 
+@rest
 def test_the_engine_stream_transforms_batches_on_the_server(
     connect: ConnectClient, queue: BullQueue, options: Options, server_log: Path, tmp_path: Path
 ) -> None:
@@ -255,21 +236,6 @@ def test_the_engine_stream_transforms_batches_on_the_server(
     wait_until(lambda: jobs_in(spans) == 21, "the spans of all batches")
     said = f"job {damaged} of queue q failed: expected the payload to be JSON"
     wait_until(lambda: said in server_log.read_text(), "the server to log why jobs fail")
-
-
-def _in_slots(spark: SparkSession, options: Options) -> Any:
-    def double(jobs: DataFrame) -> DataFrame:
-        return jobs.withColumn("returnvalue", f.col("data.n") * 2)
-
-    with Worker(spark, "q", double, payload_schema="n INT", progress=False, **options) as worker:
-        wait_until(lambda: has_finished(worker, 10), "all jobs to finish")
-        assert worker.stop(PATIENCE_S)
-
-
-def test_slots_of_dataframes_run_in_the_client(connect: ConnectClient, queue: BullQueue, options: Options) -> None:
-    queue.add_many(NewJob({"n": n}) for n in range(10))
-    connect(_in_slots, options)
-    assert sorted(job.parsed("returnvalue") for job in queue.page("completed")) == [2 * n for n in range(10)]
 
 
 def _by_name(spark: SparkSession, options: Options, frames: bool) -> Any:
@@ -289,6 +255,7 @@ def _by_name(spark: SparkSession, options: Options, frames: bool) -> Any:
         assert worker.stop(PATIENCE_S)
 
 
+@rest
 @pytest.mark.parametrize("frames", [False, True])
 def test_processors_of_several_kinds_have_jobs_by_name(
     connect: ConnectClient, queue: BullQueue, options: Options, frames: bool
@@ -313,6 +280,7 @@ def _stop_in_a_batch(spark: SparkSession, options: Options, folder: str) -> Any:
         wait_until(lambda: not worker._engine.running, "the query to end")
 
 
+@rest
 def test_a_worker_that_is_stopped_in_a_batch_returns_its_jobs(
     connect: ConnectClient, queue: BullQueue, options: Options, tmp_path: Path
 ) -> None:
@@ -331,6 +299,7 @@ def _send_the_impossible(spark: SparkSession, options: Options) -> Any:
     return str(refused.value)
 
 
+@rest
 def test_a_transformation_that_cannot_be_sent_to_the_server_is_refused(
     connect: ConnectClient, options: Options
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from pyspark.errors import PySparkException
@@ -16,39 +16,28 @@ TABLE = "created"
 REFUSED = r"expected a write without a table, .* call save\(\)"
 
 
-@pytest.fixture
-def queue(bull: Bull) -> Iterator[BullQueue]:
-    with BullQueue("q", **bull.options, protocol="bullmq") as queue:
-        yield queue
-
-
 def _save_as(mode: str) -> Callable[[DataFrame, dict[str, str]], None]:
     return lambda rows, given: rows.write.format("bull").options(**given).mode(mode).saveAsTable(TABLE)
 
 
+#: Writes that create a table.
+WAYS: dict[str, Callable[[DataFrame, dict[str, str]], None]] = {
+    **{mode: _save_as(mode) for mode in ("append", "errorifexists", "ignore", "overwrite")},
+    "create": lambda rows, given: rows.writeTo(TABLE).using("bull").options(**given).create(),
+    "createOrReplace": lambda rows, given: rows.writeTo(TABLE).using("bull").options(**given).createOrReplace(),
+}
+
+
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-@pytest.mark.parametrize(
-    "create",
-    [
-        pytest.param(_save_as("append"), id="append"),
-        pytest.param(_save_as("errorifexists"), id="errorifexists"),
-        pytest.param(_save_as("ignore"), id="ignore"),
-        pytest.param(_save_as("overwrite"), id="overwrite"),
-        pytest.param(lambda rows, given: rows.writeTo(TABLE).using("bull").options(**given).create(), id="create"),
-        pytest.param(
-            lambda rows, given: rows.writeTo(TABLE).using("bull").options(**given).createOrReplace(),
-            id="createOrReplace",
-        ),
-    ],
-)
 def test_a_write_that_creates_a_table_is_refused_before_a_job_is_added(
-    bull: Bull, queue: BullQueue, create: Callable[[DataFrame, dict[str, str]], None], delivery: str
+    bull: Bull, queue: BullQueue, delivery: str
 ) -> None:
     given = {**bull.options, "queue": "q", "protocol": "bullmq", "delivery": delivery, "confirmObliterate": "true"}
-    with pytest.raises(PySparkException, match=REFUSED):
-        create(bull.spark.range(3), given)
-    assert not any(queue.counts().values())
-    assert not bull.spark.catalog.tableExists(TABLE)
+    for way, create in WAYS.items():
+        with pytest.raises(PySparkException, match=REFUSED):
+            create(bull.spark.range(3), given)
+        assert not any(queue.counts().values()), way
+        assert not bull.spark.catalog.tableExists(TABLE), way
 
 
 def test_create_table_as_select_is_refused(bull: Bull, queue: BullQueue) -> None:
@@ -72,8 +61,7 @@ def test_create_table_as_select_is_refused(bull: Bull, queue: BullQueue) -> None
 
 
 def test_writes_within_other_commands_are_not_refused(bull: Bull, queue: BullQueue) -> None:
-    options = ", ".join(f"{name} '{value}'" for name, value in {**bull.options, "queue": "q"}.items())
-    bull.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW outbox (n BIGINT) USING bull OPTIONS ({options})")
+    bull.view_of("outbox", "(n BIGINT)")
     bull.spark.sql("INSERT INTO outbox SELECT 1L").collect()
     bull.spark.sql("EXECUTE IMMEDIATE 'INSERT INTO outbox SELECT 2L'")
     batches = bull.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1, numPartitions=1).load()

@@ -36,6 +36,7 @@ def test_each_flight_is_added_processed_and_collected_once(
     assert "Spark processed all jobs" not in capfd.readouterr().out
 
 
+@pytest.mark.rest
 @pytest.mark.interop
 def test_spark_and_node_are_compared_on_the_same_flights(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from threading import Event
 from typing import Any
 
@@ -19,22 +18,22 @@ from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench
 
 
-@pytest.fixture(params=["bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
-
-
 @pytest.fixture(autouse=True)
-def quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many looks in little time, at an executor with a third core, which Spark does not have."""
     monkeypatch.setattr("spark_bull.spark.process.elastic_engine.LOOK_S", 0.05)
     monkeypatch.setattr("spark_bull.spark.process.elastic_engine.tasks_at_once", lambda _: 3)
 
 
+@pytest.fixture
+def options(redis_url: str, prefix: str) -> dict[str, Any]:
+    return {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "progress": False}
+
+
 def test_slots_start_within_a_few_looks_at_a_step_of_the_load_and_end_after_it(
     queue: BullQueue,
     spark: SparkSession,
+    options: dict[str, Any],
     redis_url: str,
     prefix: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -56,7 +55,6 @@ def test_slots_start_within_a_few_looks_at_a_step_of_the_load_and_end_after_it(
             wait_until(lambda: redis.scard(seen) == 2, "two slots to process a job")
 
     monkeypatch.setattr(SlotScale, "wanted", wanted)
-    options: dict[str, Any] = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol, "progress": False}
     caplog.set_level("INFO", "spark_bull")
     with Worker(spark, "q", processor, slots=(0, 8), target_wait_s=0.5, chunk_size=1, **options) as worker:
         wait_until(lambda: len(looks) > 3, "looks at the idle worker")
@@ -79,11 +77,12 @@ def test_slots_start_within_a_few_looks_at_a_step_of_the_load_and_end_after_it(
     assert "1 slots from now on instead of 0, as 100 jobs wait" in caplog.text
 
 
-@pytest.mark.parametrize(("queue", "concurrency"), [("bull", 1), ("bullmq", 1), ("bullmq", 4)], indirect=["queue"])
+@pytest.mark.parametrize("concurrency", [1, 4])
 def test_a_number_of_slots_that_changes_under_load_neither_loses_nor_repeats_a_job(
     queue: BullQueue,
     concurrency: int,
     spark: SparkSession,
+    options: dict[str, Any],
     redis_url: str,
     prefix: str,
     client: Redis,
@@ -97,7 +96,6 @@ def test_a_number_of_slots_that_changes_under_load_neither_loses_nor_repeats_a_j
         with Redis.from_url(redis_url) as redis:
             redis.hincrby(runs, job.id, 1)
 
-    options: dict[str, Any] = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol, "progress": False}
     settings = {"slots": "0-4", "chunk_size": 5, "concurrency": concurrency, "lock_ms": 86_400_000}
     added = 0
     with Worker(spark, "q", processor, **settings, **options) as worker:
@@ -120,7 +118,7 @@ def test_a_number_of_slots_that_changes_under_load_neither_loses_nor_repeats_a_j
 
 
 def test_the_jobs_of_a_slot_that_was_killed_keep_no_others_beside_the_jobs_of_another_worker(
-    queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str, client: Redis
+    queue: BullQueue, spark: SparkSession, options: dict[str, Any], redis_url: str, prefix: str, client: Redis
 ) -> None:
     """The counters of the worker say for ever that it holds them."""
     killed = f"{prefix}:killed"
@@ -146,7 +144,6 @@ def test_the_jobs_of_a_slot_that_was_killed_keep_no_others_beside_the_jobs_of_an
                 client.delete(queue.handle.keys.lock(job.id))
         return queue.counts()["completed"] == 50
 
-    options: dict[str, Any] = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol, "progress": False}
     settings = {"slots": (0, 4), "max_stalled": 100, "chunk_size": 20, "lock_ms": 86_400_000, "check_ms": 200}
     with Worker(spark, "q", processor, **settings, **options) as worker:
         wait_until(have_completed, "the jobs of the worker to complete")
@@ -171,10 +168,10 @@ class WaitingGroup(SlotGroup):
 
 
 def test_a_cancelled_slot_whose_process_starts_late_still_reads_that_it_is_to_stop(
-    queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str, client: Redis, monkeypatch: pytest.MonkeyPatch
+    queue: BullQueue, spark: SparkSession, options: dict[str, Any], client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No other slot gets its number, and its request to stop stays in Redis."""
-    worker = Worker(spark, "q", print, slots=(0, 4), url=redis_url, prefix=prefix, protocol=queue.protocol)
+    worker = Worker(spark, "q", print, slots=(0, 4), **options)
     engine = worker._engine
     assert isinstance(engine, ElasticEngine)
     monkeypatch.setattr(engine, "_new_group", WaitingGroup)
@@ -196,12 +193,11 @@ def test_a_cancelled_slot_whose_process_starts_late_still_reads_that_it_is_to_st
 
 
 def test_a_worker_without_slots_fails_when_its_session_has_ended(
-    queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    queue: BullQueue, spark: SparkSession, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ended(_: Any) -> int:
         raise RuntimeError("Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was …")
 
-    options: dict[str, Any] = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol, "progress": False}
     with Worker(spark, "q", print, slots=(0, 4), **options) as worker:
         monkeypatch.setattr("spark_bull.spark.process.elastic_engine.tasks_at_once", ended)
         with pytest.raises(WorkerFailed, match=r"could not look at its executors: Cannot call methods on a stopped"):
@@ -210,7 +206,7 @@ def test_a_worker_without_slots_fails_when_its_session_has_ended(
 
 
 def test_slots_of_dataframes_follow_the_backlog_in_threads_of_the_driver(
-    queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    queue: BullQueue, spark: SparkSession, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = [3]
     monkeypatch.setattr(SlotScale, "wanted", lambda self, look, current, limits: min(wanted[0], limits.most))
@@ -218,7 +214,6 @@ def test_slots_of_dataframes_follow_the_backlog_in_threads_of_the_driver(
     def double(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", (jobs.data.n * 2).alias("returnvalue"))
 
-    options: dict[str, Any] = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol, "progress": False}
     queue.add_many(NewJob({"n": n}) for n in range(10))
     with Worker(spark, "q", double, slots=(0, 4), payload_schema="n LONG", **options) as worker:
         wait_until(lambda: worker.status().slots == 3, "three slots to run, although there are two cores")

@@ -26,8 +26,9 @@ def is_jvm(process: int) -> bool:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("has_started", [False, True], ids=["script", "jvm"])
+@pytest.mark.parametrize(
+    ("sent", "has_started"), [(signal.SIGTERM, False), (signal.SIGINT, True)], ids=["script", "jvm"]
+)
 def test_an_interrupt_while_spark_starts_leaves_no_jvm(
     sent: signal.Signals, has_started: bool, redis_url: str, prefix: str
 ) -> None:
@@ -57,44 +58,40 @@ def interrupted(sent: signal.Signals, has_started: bool, redis_url: str, prefix:
     return program.returncode, child, said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--processor", "nocolon"], "expected --processor MODULE:NAME, got: 'nocolon'"),
-        (
-            ["--processor", "nowhere:f"],
-            "expected --processor to be importable, got 'nowhere:f': No module named 'nowhere'",
-        ),
-        (
-            ["--processor", "json:loads", "--setup", "a.b:c"],
-            "expected --setup to be importable, got 'a.b:c': No module named 'a.b'",
-        ),
-        (
-            ["--processor", "json:load", "--setup", "json:laod"],
-            "expected --setup to be importable, got 'json:laod': module 'json' has no attribute 'laod'",
-        ),
-        (
-            ["--processor", "broken:send"],
-            "expected --processor to be importable, got 'broken:send': invalid syntax (broken.py, line 1)",
-        ),
-    ],
-)
+#: Functions that do not exist, and what is said.
+MISSING = [
+    (["--processor", "nocolon"], "expected --processor MODULE:NAME, got: 'nocolon'"),
+    (
+        ["--processor", "nowhere:f"],
+        "expected --processor to be importable, got 'nowhere:f': No module named 'nowhere'",
+    ),
+    (
+        ["--processor", "json:loads", "--setup", "a.b:c"],
+        "expected --setup to be importable, got 'a.b:c': No module named 'a.b'",
+    ),
+    (
+        ["--processor", "json:load", "--setup", "json:laod"],
+        "expected --setup to be importable, got 'json:laod': module 'json' has no attribute 'laod'",
+    ),
+    (
+        ["--processor", "broken:send"],
+        "expected --processor to be importable, got 'broken:send': invalid syntax (broken.py, line 1)",
+    ),
+]
+
+
 def test_a_function_that_does_not_exist_is_refused_before_spark_starts(
-    arguments: list[str],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    redis_url: str,
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], redis_url: str, tmp_path: Path
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "broken.py").write_text("send =\n")
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", lambda _: pytest.fail("Spark was started"))
     before = signal.getsignal(signal.SIGTERM)
-    assert main(["work", "--queue", "q", "--url", redis_url, *arguments]) == 1
-    assert signal.getsignal(signal.SIGTERM) is before
-    assert capsys.readouterr().err == f"spark-bull work: {said}\n"
+    for arguments, said in MISSING:
+        assert main(["work", "--queue", "q", "--url", redis_url, *arguments]) == 1
+        assert signal.getsignal(signal.SIGTERM) is before
+        assert capsys.readouterr().err == f"spark-bull work: {said}\n"
 
 
 def test_a_module_of_files_that_spark_adds_may_come_later(

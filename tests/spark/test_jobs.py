@@ -1,6 +1,6 @@
 """The programs of the command line, in the session of the tests; one starts alone, and one under spark-submit.
 
-test_zip.py submits the scripts of jobs/.
+test_local_cluster.py submits the scripts of jobs/.
 """
 
 from __future__ import annotations
@@ -9,36 +9,33 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from inspect import unwrap
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from threading import Thread
-from typing import Any
 from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import SparkSession
 from redis import Redis
 
-from spark_bull import EmbeddedRedis, Guard, Worker
+from spark_bull import Guard
 from spark_bull.cli import main
+from spark_bull.errors import ConnectionLost
 from spark_bull.model.jobs import NewJob
-from spark_bull.process.program import Functions
+from spark_bull.process.local_worker import LocalWorker
 from spark_bull.process.program import run as run_worker
 from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.spark.programs.work import spark_worker
 from spark_bull.worker.slot.status import WorkerStatus
-from tests.support.damaged_keys import DamagedKey
 from tests.support.jvm import CONF_ARGUMENTS
 from tests.support.spark_submit import COMMAND
-from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
 
 ROOT = Path(__file__).parents[2]
 Program = Callable[..., str]
 MyJobs = Callable[[str], str]
+CONDITION = "failed > 5 over 1m"
 
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -126,17 +123,7 @@ def test_replay_adds_jobs_of_a_table_once(
 @pytest.mark.usefixtures("forked_python")
 def test_the_command_dispatches_with_a_session_of_its_own(redis_url: str, prefix: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a": 1}\n{"a": 2}\n')
-    where = [
-        "--url",
-        redis_url,
-        "--prefix",
-        prefix,
-        "--json",
-        "--master",
-        "local[2]",
-        "--conf",
-        "spark.ui.enabled=false",
-    ]
+    where = f"--url {redis_url} --prefix {prefix} --json --master local[2] --conf spark.ui.enabled=false".split()
     dispatched = run("dispatch", "--input", str(tmp_path / "a.json"), "--format", "json", "--queue", "q", *where)
     assert dispatched.returncode == 0, dispatched.stderr[-3000:]
     done = json.loads(dispatched.stdout)
@@ -154,6 +141,7 @@ def test_report_prints_json(program: Program, redis_url: str, prefix: str) -> No
     ]
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("forked_python")
 def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> None:
     """The file that `--submit-file` prints is part of the wheel."""
@@ -168,94 +156,39 @@ def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> Non
 def test_work_runs_any_function_with_options_until_the_queue_is_empty(
     program: Program, my_jobs: MyJobs, redis_url: str, prefix: str
 ) -> None:
-    module = my_jobs("def double(job):\n    return 2 * job.data['n']\n")
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+        # The first job waits until the guard has looked.
+        looked = queue.handle.keys.guard(Guard("q", CONDITION).id)
+        wait = f"    while not job.handle.connection.call('EXISTS', {looked!r}):\n        time.sleep(0.05)\n"
+        module = my_jobs(f"import time\ndef double(job):\n{wait}    return 2 * job.data['n']\n")
         queue.add_many(NewJob({"n": n}) for n in range(50))
         arguments = ["--processor", f"{module}:double", "--url", redis_url, "--until-idle", "1", "--slots", "1"]
-        options = [
-            "--option",
-            "remove_on_complete=false",
-            "--option",
-            "lock_ms=60000",
-            "--option",
-            "worker_name=sparky",
-        ]
-        said = program("work", "--queue", "q", *arguments, *options, "--option", f"prefix={prefix}")
+        options = [f"--option={one}" for one in ("lock_ms=60000", "worker_name=sparky", f"prefix={prefix}")]
+        said = program("work", "--queue", "q", *arguments, *options, "--guard", CONDITION)
         assert "50 completed, 0 failed" in said
         done = queue.page("completed")
         assert {job.parsed("returnvalue") for job in done} == {2 * n for n in range(50)}
         assert {job.processed_by for job in done} == {"sparky"}
 
 
-def test_work_goes_on_after_an_outage_of_redis(
-    spark: SparkSession, my_jobs: MyJobs, own_redis: Callable[..., EmbeddedRedis], tmp_path: Path
+def test_work_until_idle_goes_on_while_its_status_shows_damage_or_cannot_be_read(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It reads the status of its worker to see whether it is idle."""
-    server, go = own_redis({"appendonly": "yes", "appendfsync": "always"}), tmp_path / "go"
-    hold = "def hold(job):\n    job.update_progress(1)\n    while not path.exists():\n        time.sleep(0.1)\n"
-    module = my_jobs(f"import pathlib, time\npath = pathlib.Path({str(go)!r})\n{hold}")
-    options = {"url": server.url, "retry_ms": 200, "lock_ms": 3_600_000, "slots": 1, "progress": False}
-    guard = Guard("q", "failed > 5 over 1m")
-    done: list[WorkerStatus] = []
+    status, reads = LocalWorker.status, list[WorkerStatus | None]()
 
-    def run_work() -> None:
-        functions = Functions(f"{module}:hold")
-        worker = spark_worker(spark, ["q"], functions, options, weights={}, env={}, guards=[guard])
-        done.append(run_worker(worker, until_idle_s=1))
-
-    program = Thread(target=run_work, daemon=True)
-
-    def reads_status() -> bool:
-        frame = sys._current_frames().get(program.ident or 0)
-        while frame is not None and frame.f_code is not unwrap(Worker.status).__code__:
-            frame = frame.f_back
-        return frame is not None
-
-    with BullQueue("q", url=server.url, protocol="bullmq") as queue:
-        queue.add({})
-        program.start()
-        wait_until(lambda: any(job.progress for job in queue.page("active")), "the job to run")
-        keys = queue.handle.keys
-        wait_until(lambda: queue.handle.connection.call("EXISTS", keys.guard(guard.id)), "its guard to look")
-    server.kill()
-    # The second call begins when Redis is away.
-    for _ in range(2):
-        wait_until(lambda: reads_status() or not program.is_alive(), "a call of status()")
-        wait_until(lambda: not reads_status(), "its end")
-    assert program.is_alive()
-    server.restart()
-    go.touch()
-    program.join(PATIENCE_S)
-    assert [status.completed for status in done] == [1]
-
-
-def test_a_stream_until_idle_waits_for_the_repair_of_a_damaged_queue(
-    spark: SparkSession, client: Redis, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks, ended, status = list[Mapping[str, str]](), list[WorkerStatus](), Worker.status
-
-    def status_noted(worker: Worker) -> WorkerStatus:
+    def read(worker: LocalWorker) -> WorkerStatus:
         found = status(worker)
-        looks.append(found.damaged)
-        return found
+        reads.append(found)
+        if len(reads) <= 2:
+            raise ConnectionLost("Redis is away")
+        return replace(found, damaged={"q": "expected wait to be a list"}) if len(reads) <= 4 else found
 
-    def processor(jobs: DataFrame) -> DataFrame:
-        return jobs.withColumn("returnvalue", f.lit(1))
-
-    monkeypatch.setattr(Worker, "status", status_noted)
-    options: dict[str, Any] = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
-    with BullQueue("q", **options) as queue:
+    monkeypatch.setattr(LocalWorker, "status", read)
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add({})
-        worker = Worker(spark, "q", processor, engine="stream", progress=False, **options)
-        # It looks every second.
-        program = Thread(target=lambda: ended.append(run_worker(worker, until_idle_s=0.5)), daemon=True)
-        with DamagedKey(client, queue.handle, "wait", "string").damaged():
-            program.start()
-            wait_until(lambda: len(looks) > 3 or not program.is_alive(), "the worker to look whether it is idle")
-            assert program.is_alive()
-            assert [*looks[-1]] == ["q"]
-        program.join(PATIENCE_S)
-    assert [one.completed for one in ended] == [1]
+        worker = LocalWorker("q", lambda job: 1, url=redis_url, prefix=prefix, protocol="bullmq")
+        assert run_worker(worker, until_idle_s=0.5).completed == 1
+        assert len(reads) > 5
 
 
 def test_work_processes_several_queues_with_a_state(

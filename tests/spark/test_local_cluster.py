@@ -1,35 +1,51 @@
 """Several executors: slots run on all of them, even more slots than cores, and losing one loses no job.
 
 A worker that starts before the executors gets its slots when they are there. Nothing of the package is installed on the
-executors, and speculation is on. The scripts of a cluster run in one driver, since each start takes several JVMs.
+executors: --py-files sends the file that `make zip` builds. Speculation is on. The scripts of a cluster run in one
+driver, since each start takes several JVMs, also those of jobs/; test_readme_commands.py submits two by themselves.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from socket import gethostname
 
+import pyarrow.parquet as pq
 import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
-from spark_bull.worker.job.running_job import RunningJob
 from tests.support.bare_python import bare_environment
 from tests.support.dump import escaped
+from tests.support.finisher import Finisher
 from tests.support.fork_server import VARIABLE
 from tests.support.spark_submit import SparkSubmit, SubmittedDriver
 from tests.support.two_hosts import HOSTS
 from tests.support.wait import wait_until
-from tests.support.worker import OurWorker
 
+ROOT = Path(__file__).parents[2]
 EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+
+#: What --py-files sends beside the package.
+MY_JOBS = """
+from pyspark.sql.functions import expr
+
+
+def double(job):
+    return 2 * job.data["n"]
+
+
+def double_all(jobs):
+    return jobs.select("id", "token", expr("2 * data.n AS returnvalue"))
+"""
+
+rest = pytest.mark.rest
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +65,11 @@ def two_hosts(
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
     }
     folder = tmp_path_factory.mktemp("two_hosts")
-    submitted = SparkSubmit("local", folder, bare_environment(foreign_python), (package_zip,), settings)
+    (folder / "my_jobs.py").write_text(MY_JOBS)
+    files = package_zip, folder / "my_jobs.py"
+    submitted = SparkSubmit("local", folder, bare_environment(foreign_python), files, settings)
     with submitted.driver() as driver:
+        driver.run(script_of(folder, "from two_hosts import session\nsession()\n"))
         yield driver
 
 
@@ -63,13 +82,14 @@ from two_hosts import session
 url, prefix = sys.argv[1:]
 options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
 with Worker(session(), "q", lambda job: None, progress=False, **options) as worker:
-    # The executors have not started yet. An executor has two cores, so three slots are on both.
+    # In the first test, the executors have not started yet. An executor has two cores, so three slots are on both.
     while (status := worker.status()).completed < 20 or status.slots < 3:
         time.sleep(0.2)
     print(status)
 """
 
 
+@rest
 def test_a_worker_that_starts_before_the_executors_gets_its_slots_when_they_are_there(
     two_hosts: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
@@ -103,6 +123,7 @@ finally:
 """
 
 
+@rest
 def test_a_worker_whose_executors_do_not_reach_redis_says_so_and_fails(
     two_hosts: SubmittedDriver, own_redis: Callable[..., EmbeddedRedis], tmp_path: Path
 ) -> None:
@@ -150,6 +171,7 @@ rows.write.format("bull").options(**options).mode("append").save()
 """
 
 
+@rest
 def test_a_write_adds_each_row_once_although_spark_runs_a_copy_of_a_slow_task(
     two_hosts: SubmittedDriver, redis_url: str, prefix: str, client: Redis, tmp_path: Path
 ) -> None:
@@ -168,67 +190,6 @@ def test_a_write_adds_each_row_once_although_spark_runs_a_copy_of_a_slow_task(
         # What the task has staged is not committed, and expires.
         assert client.keys(staged_by_task) == [stage]
         assert client.pttl(stage) > 0
-
-
-CALL = """
-import json
-import os
-import sys
-import time
-from pathlib import Path
-from pyspark import TaskContext
-from spark_bull import call
-from two_hosts import session
-
-url, prefix, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
-
-def slow(batches):
-    context = TaskContext.get()
-    attempt = context.partitionId(), context.attemptNumber()
-    daemon = os.getppid()
-    with open(f"/proc/{daemon}/stat") as stat:
-        executor = stat.read().rpartition(")")[2].split()[1]
-    (folder / f"{attempt[0]}.{attempt[1]}").write_text(f"{executor} {daemon}")
-    while attempt == (1, 1) and not (folder / "go").exists():
-        time.sleep(0.01)
-    yield from batches
-    while attempt == (1, 0):
-        # Until Spark kills it, because its copy has succeeded, or its executor is killed.
-        time.sleep(0.01)
-
-# As in the write above, so that rows reach the call before the task hangs.
-rows = session().range(0, 2_000, 1, 2).selectExpr("struct(id AS n, repeat('x', 1000) AS pad) AS data")
-rows = rows.mapInArrow(slow, rows.schema)
-found = call(rows, "q", return_schema="BIGINT", url=url, prefix=prefix, protocol="bullmq").collect()
-print(json.dumps([[row["data"]["n"], row["result"], row["error"]] for row in found]))
-"""
-
-
-@pytest.mark.parametrize("is_killed", [False, True], ids=["copied", "killed"])
-def test_a_call_runs_one_job_per_row_although_a_slow_task_is_copied_or_its_executor_is_killed(
-    is_killed: bool, two_hosts: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
-) -> None:
-    """Another attempt begins when jobs of the task have ended, and gets their results."""
-    seen = tmp_path / "seen"
-    seen.mkdir()
-    runs: Counter[int] = Counter()
-
-    def square(job: RunningJob) -> int:
-        runs[job.data["n"]] += 1
-        return int(job.data["n"] ** 2)
-
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue, OurWorker(queue.handle, square):
-        two_hosts.begin(script_of(tmp_path, CALL), redis_url, prefix, str(seen))
-        wait_until(lambda: max([*runs], default=0) >= 1_000 or two_hosts.has_ended, "jobs of the slow task to run")
-        if is_killed:
-            executor, daemon = map(int, (seen / "1.0").read_text().split())
-            assert EXECUTOR in Path(f"/proc/{executor}/cmdline").read_bytes()
-            kill_with_python(executor, daemon)
-        wait_until(lambda: (seen / "1.1").exists() or two_hosts.has_ended, "another attempt")
-        (seen / "go").touch()
-        found = json.loads(two_hosts.finish())
-    assert sorted(found) == [[n, n * n, None] for n in range(2_000)]
-    assert runs == dict.fromkeys(range(2_000), 1)
 
 
 PROCESS = """
@@ -265,7 +226,7 @@ with Worker(spark, "q", processor, slots=16, chunk_size=10, progress=False, **op
 """
 
 
-@pytest.mark.parametrize("is_decommissioned", [False, True], ids=["killed", "decommissioned"])
+@pytest.mark.parametrize("is_decommissioned", [False, pytest.param(True, marks=rest)], ids=["killed", "decommissioned"])
 def test_losing_an_executor_loses_no_job(
     is_decommissioned: bool, two_hosts: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
@@ -311,6 +272,60 @@ def kill_with_python(executor: int, daemon: int) -> None:
     os.kill(executor, signal.SIGSTOP)
     os.killpg(daemon, signal.SIGKILL)
     os.kill(executor, signal.SIGKILL)
+
+
+# The scripts of jobs/
+
+
+@pytest.fixture
+def submit(two_hosts: SubmittedDriver, redis_url: str, prefix: str) -> Callable[..., str]:
+    """Runs a script of jobs/ and returns its output."""
+
+    def submit(script: str, *arguments: str) -> str:
+        place = ["--prefix", prefix] if script == "promote" else ["--option", f"prefix={prefix}"]
+        return two_hosts.run(ROOT / "jobs" / f"{script}.py", *arguments, "--url", redis_url, *place)
+
+    return submit
+
+
+@rest
+def test_each_script_runs_from_a_zip(
+    submit: Callable[..., str], two_hosts: SubmittedDriver, redis_url: str, prefix: str, client: Redis
+) -> None:
+    folder = two_hosts.submitted.folder
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
+    with BullQueue("q", **options) as queue, BullQueue("finished", **options) as finished:
+        (folder / "in.json").write_text("".join(f'{{"n": {n}}}\n' for n in range(20)))
+        said = submit("dispatch", "--input", "in.json", "--format", "json", "--queue", "q")
+        assert "20 jobs added to queue q" in said
+        assert "|q    |wait |20" in submit("report", "--queue", "q")
+        work = ["work", "--queue", "q", "--until-idle", "5", "--processor"]
+        assert "20 completed, 0 failed" in submit(*work, "my_jobs:double")
+        queue.add_many(NewJob({"n": n}) for n in range(20))
+        of_batches = ["my_jobs:double_all", "--engine", "stream", "--payload-schema", "n INT"]
+        assert "20 completed, 0 failed" in submit(*work, *of_batches)
+        assert [job.parsed("returnvalue") == 2 * job.data["n"] for job in queue.page("completed")] == [True] * 40
+        queue.add({"n": 1}, delay=1)
+        due = queue.handle.connection.now_ms() + 1
+        wait_until(lambda: queue.handle.connection.now_ms() > due, "the job to be due")
+        submit("promote", "q", "--once")
+        assert queue.counts()["wait"] == 1
+        Finisher(finished, client, twice=False).finish(10)
+        said = submit("collect", "--queue", "finished", "--output", "lake", "--once")
+        assert "10 finished jobs of finished written to" in said
+    files = (folder / "lake").glob("queue=finished/day=20*/*.parquet")
+    ids = [row["id"] for file in files for row in pq.ParquetFile(file).read(["id"]).to_pylist()]
+    assert sorted(ids, key=int) == [str(n) for n in range(1, 11)]
+    said = submit("replay", "--input", "lake", "--where", "id < 4", "--queue", "again")
+    assert "3 jobs added to queue again" in said
+    assert {path.stem for path in (ROOT / "jobs").glob("*.py")} == {
+        "dispatch",
+        "report",
+        "work",
+        "promote",
+        "collect",
+        "replay",
+    }, "a script of jobs/ is not tested here"
 
 
 @pytest.fixture(scope="module")
@@ -372,6 +387,7 @@ for queue, concurrency, names in (("one", 1, ["one"]), ("several", 2, ["several"
 """
 
 
+@rest
 def test_functions_read_the_addresses_of_the_resources_of_their_slot(
     allocated: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
@@ -390,31 +406,6 @@ def test_functions_read_the_addresses_of_the_resources_of_their_slot(
             assert {name for name, *_ in seen} == names
             assert all(state == addresses for _, state, addresses in seen)
             assert {addresses for _, _, addresses in seen} == {("7",), ("9",)}
-
-
-SLOTS = """
-import sys
-import time
-from pyspark.sql import SparkSession
-from spark_bull import Worker
-
-url, prefix = sys.argv[1:]
-options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
-with Worker(SparkSession.builder.getOrCreate(), "q", lambda job: None, slots=3, progress=False, **options) as worker:
-    while (status := worker.status()).completed < 20 or status.slots < 2 or status.tasks < 2 or status.busy:
-        time.sleep(0.2)
-    print(status)
-"""
-
-
-def test_a_worker_says_how_many_slots_run_with_fewer_executors_than_slots(
-    allocated: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
-) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many(NewJob({}) for _ in range(20))
-    said = allocated.run(script_of(tmp_path, SLOTS), redis_url, prefix)
-    assert "20 completed, 0 failed" in said
-    assert "0 of 2 slots busy, 1 more wait for a core: Spark runs 2 tasks at the same time" in said
 
 
 ELASTIC = """
@@ -447,6 +438,7 @@ with Worker(SparkSession.builder.getOrCreate(), "q", processor, **options) as wo
 """
 
 
+@rest
 def test_an_idle_worker_with_a_range_of_slots_gives_its_executors_back(
     allocated: SubmittedDriver, redis_url: str, prefix: str, client: Redis, tmp_path: Path
 ) -> None:

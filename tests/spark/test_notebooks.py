@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     # Their import takes seconds of CPU in each process of the tests, so the tests that need them import them.
     from jupyter_client.manager import KernelManager
 
+pytestmark = pytest.mark.rest
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 

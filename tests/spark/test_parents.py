@@ -9,17 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_bull import BullQueue, NewJob, RunningJob, WaitingForChildren, Worker
+from spark_bull import BullQueue, NewJob, Worker
 from tests.support.node import NodePeer
 from tests.support.wait import wait_until
-
-
-def process(job: RunningJob) -> Any:
-    if job.id == "failing":
-        raise ValueError("no")
-    if job.id == "waits" and job.attempts_started == 1:
-        raise WaitingForChildren
-    return [len(job.children_values()), len(job.children_failures())]
 
 
 def transform(jobs: DataFrame) -> DataFrame:
@@ -38,7 +30,7 @@ def flow(queue: str, job_id: str, behaviour: str = "", *children: dict[str, Any]
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("engine", ["loop", "stream"])
+@pytest.mark.parametrize("engine", [pytest.param("loop", marks=pytest.mark.rest), "stream"])
 def test_a_worker_shares_flows_with_node(
     spark: SparkSession, node: Callable[..., NodePeer], redis_url: str, prefix: str, engine: str
 ) -> None:
@@ -50,7 +42,6 @@ def test_a_worker_shares_flows_with_node(
     for one in (parent, doomed, total):
         theirs.call("flow", flow=one)
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
-    processor: Any = transform if engine == "stream" else process
     with BullQueue("q", **options) as ours, BullQueue("node", **options) as of_node:
 
         def ended() -> tuple[int, int, int]:
@@ -59,7 +50,7 @@ def test_a_worker_shares_flows_with_node(
 
         ours.add_many([NewJob({}, job_id="waits")])
         theirs.call("process", queue="node")
-        with Worker(spark, "q", processor, engine=engine, slots=1, progress=False, **options):
+        with Worker(spark, "q", transform, engine=engine, slots=1, progress=False, **options):
             wait_until(lambda: ended() == (3, 2, 2), "all jobs to end")
         found = {job.id: job for state in ("completed", "failed") for job in (*ours.page(state), *of_node.page(state))}
         assert found["sum"].parsed("returnvalue") == [1, 1]

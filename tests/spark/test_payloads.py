@@ -18,6 +18,7 @@ from redis import Redis
 
 import spark_bull
 from spark_bull import BullQueue, Worker
+from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.query_start import start_query
 from spark_bull.worker.job.running_job import RunningJob
 from tests.spark.conftest import Bull
@@ -103,7 +104,12 @@ def of_frame(jobs: DataFrame) -> DataFrame:
 
 @pytest.mark.parametrize(
     ("engine", "processor", "schema"),
-    [("loop", of_job, None), ("loop", upper, "text STRING"), ("loop", of_frame, SCHEMA), ("stream", of_frame, SCHEMA)],
+    [
+        ("loop", of_job, None),
+        ("loop", upper, "text STRING"),
+        pytest.param("loop", of_frame, SCHEMA, marks=pytest.mark.rest),
+        ("stream", of_frame, SCHEMA),
+    ],
     ids=["function", "udf", "frames", "stream"],
 )
 def test_workers_open_payloads_and_seal_results_and_a_collect_opens_both(
@@ -172,24 +178,18 @@ def test_a_call_seals_its_payloads_and_opens_results(
             (row["text"].upper(), None) for row in rows(bull).collect()
         ]
         assert is_private(client, prefix)
+        if CAPABILITIES["table-function"].has:
+            rows(bull).createOrReplaceTempView("texts")
+            given_in_sql = ", ".join(
+                f"{name} => '{value}'" for name, value in {**bull.options, **opening(keeping)}.items()
+            )
+            sql = f"SELECT result FROM bull_call(TABLE(texts), 'q', protocol => 'bullmq', {given_in_sql})"
+            assert {row["result"] for row in bull.spark.sql(sql).collect()} == {row["result"] for row in found}
         without = spark_bull.call(rows(bull, 1), "q", protocol="bullmq", **bull.options).collect()
         assert [*json.loads(without[0]["result"])] == ["$sealed"]
         # The hashes of payloads in ids have a key, too.
         of_first = {row["jobId"].rpartition("-")[2] for row in (found[0], without[0])}
         assert len(of_first) == 2
-
-
-@pytest.mark.capability("table-function")
-def test_a_call_in_sql_seals_its_payloads_and_opens_results(
-    bull: Bull, client: Redis, prefix: str, keeping: dict[str, str]
-) -> None:
-    queue = BullQueue("q", protocol="bullmq", **bull.options, **arguments(keeping))
-    rows(bull).createOrReplaceTempView("texts")
-    options = ", ".join(f"{name} => '{value}'" for name, value in {**bull.options, **opening(keeping)}.items())
-    with OurWorker(queue.handle, lambda job: job.data["text"].upper(), chunk_size=20):
-        found = bull.spark.sql(f"SELECT * FROM bull_call(TABLE(texts), 'q', protocol => 'bullmq', {options})").collect()
-    assert {row["result"] for row in found} == {row["text"].upper() for row in rows(bull).collect()}
-    assert is_private(client, prefix)
 
 
 def test_a_read_with_a_wrong_key_names_the_job_and_the_key(bull: Bull, keeping: dict[str, str], tmp_path: Path) -> None:

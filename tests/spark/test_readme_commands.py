@@ -25,6 +25,7 @@ from spark_bull.web.settings import READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE
 from tests.support.jvm import DRIVER_OPTIONS, LOG_OPTION
 from tests.support.node import NODE_DIRECTORY
 from tests.support.readme import (
+    BLOCKS,
     ROOT,
     SHOWN_FOLDER,
     SHOWN_URL,
@@ -34,6 +35,7 @@ from tests.support.readme import (
     missing_in,
     of,
     prepare,
+    reason_not_to_run,
 )
 from tests.support.redis_servers import rules
 from tests.support.snippets import Block
@@ -83,19 +85,21 @@ def test_a_block_of_javascript_runs_in_node(
     run_until(lambda: not missing_in(log.read_text(), case), ["node", "-e", program], log, NODE_DIRECTORY)
 
 
-@of("sh", run=False)
-def test_a_block_of_commands_that_does_not_run_can_be_parsed(block: Block) -> None:
-    for line in block.text.replace("\\\n", " ").splitlines():
-        assert_can_be_parsed(shlex.split(line, comments=True))
+def test_blocks_of_commands_that_do_not_run_can_be_parsed() -> None:
+    for block in not_run("sh"):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            assert_can_be_parsed(shlex.split(line, comments=True))
 
 
-@of("text", run=False)
-def test_a_command_of_redis_runs_with_the_rights_of_its_page(server: EmbeddedRedis, block: Block) -> None:
-    if not block.text.startswith("ACL"):
-        return
+def test_a_command_of_redis_runs_with_the_rights_of_its_page(server: EmbeddedRedis) -> None:
+    [block] = [one for one in not_run("text") if one.text.startswith("ACL")]
     command = re.sub(r"<.*>", rules(), block.text.rstrip())
     with Redis.from_url(server.url) as client:
         client.execute_command(*command.split())
+
+
+def not_run(language: str) -> list[Block]:
+    return [block for block in BLOCKS if block.language == language and reason_not_to_run(block)]
 
 
 @of("sh")

@@ -1,6 +1,4 @@
-"""A thread that registers the data source writes, and runs a worker. test_quickstart.py registers it twice, and
-test_other_python.py runs all verbs without an activated environment.
-"""
+"""A thread that registers the data source writes, and runs a worker. test_quickstart.py registers it twice."""
 
 from __future__ import annotations
 

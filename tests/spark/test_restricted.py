@@ -26,7 +26,7 @@ JOBS: Final = 20
 Urls = Mapping[str, str]
 
 
-@pytest.fixture(params=["acl", "cluster"])
+@pytest.fixture(params=["acl", pytest.param("cluster", marks=pytest.mark.rest)])
 def urls(request: pytest.FixtureRequest, own_redis: Callable[..., EmbeddedRedis]) -> Iterator[Urls]:
     """The URL of each verb: with a user of its own, or without one for the cluster."""
     if request.param == "cluster":
@@ -52,10 +52,8 @@ def echo_frame(jobs: DataFrame) -> DataFrame:
     return jobs.select("id", "token", f.get_json_object("data", "$.n").cast("int").alias("returnvalue"))
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
-def test_jobs_are_dispatched_processed_and_collected(
-    spark: SparkSession, urls: Urls, protocol: str, tmp_path: Path
-) -> None:
+def test_jobs_are_dispatched_processed_and_collected(spark: SparkSession, urls: Urls, tmp_path: Path) -> None:
+    protocol = "bullmq"
     with BullQueue("q", url=urls["admin"], prefix=PREFIX, protocol=protocol) as queue:
         for number, processor in enumerate((echo, echo_frame), 1):
             numbers = spark.range(1, JOBS + 1).withColumnRenamed("id", "n")

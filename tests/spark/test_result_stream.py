@@ -13,27 +13,23 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
-from spark_bull.errors import ConnectionLost
 from spark_bull.queue.collect.result_ledger import ResultLedger
-from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.platform.query_start import start_query
-from spark_bull.spark.platform.streams import ReadMaxRows
-from spark_bull.spark.schemas import SCHEMAS
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
 
-DIALECTS = ("bull-1", "bull", "bullmq")
 OwnRedis = Callable[..., EmbeddedRedis]
 
 
-@pytest.fixture(params=["bullmq"])
-def bench(request: pytest.FixtureRequest, client: Redis, redis_url: str, prefix: str) -> Iterator[WorkBench]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield WorkBench(queue, client, twice=False)
+@pytest.fixture
+def bench(queue: BullQueue, client: Redis) -> WorkBench:
+    return WorkBench(queue, client, twice=False)
 
 
-each_dialect = pytest.mark.parametrize("bench", DIALECTS, indirect=True)
+each_dialect = pytest.mark.parametrize(
+    "queue", ["bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest)], indirect=True
+)
 
 
 def finish(bench: WorkBench, count: int, value: str = "1") -> list[str]:
@@ -80,6 +76,19 @@ def collection(spark: SparkSession, redis_url: str, prefix: str, tmp_path: Path)
     return Collection(spark, {"url": redis_url, "prefix": prefix, "queue": "q"}, tmp_path)
 
 
+@pytest.fixture
+def own_bench(own_redis: OwnRedis, collection: Collection) -> Iterator[tuple[EmbeddedRedis, WorkBench]]:
+    """A server of its own, on which the queries are, too, and its queue."""
+    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
+    collection.options |= {"url": server.url, "retryMs": "300"}
+    prefix = collection.options["prefix"]
+    with (
+        BullQueue("q", url=server.url, prefix=prefix, protocol="bullmq") as queue,
+        Redis.from_url(server.url) as client,
+    ):
+        yield server, WorkBench(queue, client, twice=False)
+
+
 def fails(collection: Collection, match: str, **more: Any) -> None:
     with pytest.raises((StreamingQueryException, AnalysisException), match=match):
         collection.run(**more)
@@ -114,18 +123,12 @@ def test_a_stream_has_the_columns_of_a_read_or_of_a_narrower_schema(
     assert collection.run(schema="returnvalue STRING, id STRING") == [Row(returnvalue='"x"', id=job_id)]
 
 
-@each_dialect
-def test_results_have_the_type_that_is_given(bench: WorkBench, collection: Collection) -> None:
+def test_results_have_the_type_that_is_given_and_none_is_inferred(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 3, '{"sent": 7, "to": "ada"}')
     rows = collection.run(returnSchema="sent INT", payloadSchema="MAP<STRING, INT>", startingOffsets="earliest")
     assert [row["returnvalue"].sent for row in rows] == [7] * 3
     assert all(isinstance(row["data"], dict) for row in rows)
-
-
-def test_a_stream_infers_no_types(bench: WorkBench, collection: Collection) -> None:
-    finish(bench, 1)
-    with pytest.raises(StreamingQueryException, match="expected `returnSchema` of a stream to be DDL, got 'infer'"):
-        collection.run(returnSchema="infer")
+    fails(collection, "expected `returnSchema` of a stream to be DDL, got 'infer'", returnSchema="infer")
 
 
 def test_the_option_states_selects_finished_jobs(bench: WorkBench, collection: Collection) -> None:
@@ -175,21 +178,16 @@ def test_several_queues_and_globs_are_read(
     assert sorted(row.queue for row in collection.run("globbed", queue="oth*")) == ["other-1"] * 4 + ["other-2"] * 2
 
 
-def test_queries_read_one_queue_independently(bench: WorkBench, collection: Collection) -> None:
-    ids = finish(bench, 6)
-    assert collection.ids("one") == collection.ids("two", removeOnRead=True) == ids
-
-
-@each_dialect
 def test_latest_begins_with_jobs_that_finish_from_now_on(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 4)
     new = {"startingOffsets": "latest", "readerId": "mine"}
-    frame = (
-        collection.stream(**new).writeStream.format("noop").option("checkpointLocation", str(collection.folder / "c"))
-    )
-    assert start_query(frame.trigger(availableNow=True).start).awaitTermination(PATIENCE_S)
+    frame = collection.stream(**new).writeStream.format("noop")
+    frame = frame.option("checkpointLocation", str(collection.folder / "c")).trigger(availableNow=True)
+    assert start_query(frame.start).awaitTermination(PATIENCE_S)
     ids = finish(bench, 3)
     assert collection.ids(**new) == ids
+    # Another query is independent.
+    assert set(collection.ids("other")) > set(ids)
 
 
 def test_starting_timestamp_begins_at_a_time(bench: WorkBench, collection: Collection) -> None:
@@ -207,15 +205,6 @@ def test_progress_shows_the_lag(bench: WorkBench, collection: Collection) -> Non
     first = collection.batches[0]["sources"][0]
     assert json.loads(first["endOffset"])["queues"] == {"q": 10}
     assert json.loads(first["latestOffset"])["queues"] == {"q": 30}
-
-
-def test_a_manually_retried_job_is_delivered_twice(bench: WorkBench, collection: Collection) -> None:
-    bench.add(1)
-    bench.work(failed_for(bench.claim(1), "bad"))
-    (job_id,) = [row.id for row in collection.run()]
-    bench.queue.retry(job_id)
-    bench.work(completed(bench.claim(1)))
-    assert sorted((row.id, row.state) for row in collection.run()) == [(job_id, "completed"), (job_id, "failed")]
 
 
 def test_jobs_removed_on_completion_are_delivered_with_their_return_values(
@@ -260,36 +249,29 @@ def test_a_failed_batch_deletes_no_jobs(bench: WorkBench, collection: Collection
 # errors and data loss
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"startingOffsets": "latest"}, "startingOffsets=latest requires the option `readerId`"),
-        ({"startingOffsets": "newest"}, "expected `startingOffsets` to be one of earliest, latest, got: 'newest'"),
-        ({"startingOffsets": "latest", "startingTimestamp": "2026-01-01"}, "got both: leave one out"),
-        ({"states": "completed,wait"}, "expected `states` of a stream to be some of completed, failed, got: 'wait'"),
-        ({"startingOffset": "earliest"}, "did you mean `startingOffsets`"),
-        ({"lookbackMs": "1"}, "expected `lookbackMs` to be an integer from 1,000 to 86,400,000, got: '1'"),
-        ({"jobIds": "1"}, "option `jobIds` is for reads"),
-        ({"mode": "settle"}, "mode=settle is not supported here"),
-    ],
-)
-def test_wrong_options_are_refused(
-    bench: WorkBench, collection: Collection, options: dict[str, str], message: str
-) -> None:
-    fails(collection, message, **options)
+#: Options that are wrong, and what is said.
+WRONG: list[tuple[dict[str, str], str]] = [
+    ({"startingOffsets": "latest"}, "startingOffsets=latest requires the option `readerId`"),
+    ({"startingOffsets": "newest"}, "expected `startingOffsets` to be one of earliest, latest, got: 'newest'"),
+    ({"startingOffsets": "latest", "startingTimestamp": "2026-01-01"}, "got both: leave one out"),
+    ({"states": "completed,wait"}, "expected `states` of a stream to be some of completed, failed, got: 'wait'"),
+    ({"startingOffset": "earliest"}, "did you mean `startingOffsets`"),
+    ({"lookbackMs": "1"}, "expected `lookbackMs` to be an integer from 1,000 to 86,400,000, got: '1'"),
+    ({"jobIds": "1"}, "option `jobIds` is for reads"),
+    ({"mode": "settle"}, "mode=settle is not supported here"),
+]
 
 
-def test_a_missing_queue_option_is_an_error(spark: SparkSession, redis_url: str) -> None:
+def test_wrong_options_are_refused(bench: WorkBench, collection: Collection, spark: SparkSession) -> None:
+    for options, message in WRONG:
+        fails(collection, message, **options)
     with pytest.raises(AnalysisException, match="expected the option `queue`"):
-        spark.readStream.format("bull").option("url", redis_url).load()
-
-
-def test_an_option_of_streams_is_refused_by_a_read(collection: Collection, spark: SparkSession) -> None:
+        spark.readStream.format("bull").option("url", collection.options["url"]).load()
     with pytest.raises(AnalysisException, match="option `removeOnRead` is for streaming reads, not for reads"):
         spark.read.format("bull").options(**collection.options, removeOnRead="true").load().count()
 
 
-@pytest.mark.parametrize("bench", ["bull-1"], indirect=True)
+@pytest.mark.parametrize("queue", ["bull-1"], indirect=True)
 def test_bull_1_does_not_support_starting_timestamp(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 1)
     fails(collection, "got queue q of dialect bull-1", startingTimestamp="2026-01-01")
@@ -305,48 +287,19 @@ def test_an_expired_ledger_ends_the_query(bench: WorkBench, collection: Collecti
     assert collection.ids(readerId="mine", failOnDataLoss=False) == sorted([*ids, *ids, *more], key=int)
 
 
-def test_jobs_removed_with_their_events_between_two_runs_end_the_query(
+def test_a_flushed_redis_ends_the_query(own_bench: tuple[EmbeddedRedis, WorkBench], collection: Collection) -> None:
+    _, bench = own_bench
+    finish(bench, 2)
+    collection.run()
+    bench.client.flushall()
+    finish(bench, 3)
+    fails(collection, "Redis was flushed")
+    assert len(collection.run(failOnDataLoss=False)) == 5
+
+
+def test_two_queries_cannot_use_one_reader_id_and_one_whose_ledger_is_taken_over_ends(
     bench: WorkBench, collection: Collection
 ) -> None:
-    ids = finish(bench, 3)
-    assert collection.ids() == ids
-    ids += finish(bench, 2)
-    bench.add(6)
-    bench.work(completed(bench.claim(6), count=0))
-    bench.client.xtrim(bench.key("events"), maxlen=0, approximate=False)
-    for _ in range(2):
-        fails(collection, "about 6 finished jobs are lost")
-    assert collection.ids(failOnDataLoss=False) == ids
-    assert collection.ids() == ids
-
-
-def test_a_flushed_redis_ends_the_query(own_redis: OwnRedis, collection: Collection) -> None:
-    server = own_redis()
-    collection.options["url"] = server.url
-    with BullQueue("q", url=server.url, prefix=collection.options["prefix"], protocol="bullmq") as queue:
-        with Redis.from_url(server.url) as client:
-            bench = WorkBench(queue, client, twice=False)
-            finish(bench, 2)
-            collection.run()
-            client.flushall()
-            finish(bench, 3)
-        fails(collection, "Redis was flushed")
-        assert len(collection.run(failOnDataLoss=False)) == 5
-
-
-@each_dialect
-def test_a_recreated_queue_ends_the_query(bench: WorkBench, collection: Collection) -> None:
-    finish(bench, 5)
-    collection.run()
-    bench.queue.obliterate(force=True)
-    ids = finish(bench, 2)
-    fails(collection, "the queue was deleted and created again")
-    rows = collection.run(failOnDataLoss=False)
-    assert len(rows) == 7
-    assert {row.id for row in rows} >= set(ids)
-
-
-def test_two_queries_cannot_use_one_reader_id(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 2)
     first = collection.start(collection.stream(readerId="mine"), "first", processingTime="200 milliseconds")
     try:
@@ -354,33 +307,15 @@ def test_two_queries_cannot_use_one_reader_id(bench: WorkBench, collection: Coll
         fails(collection, "expected `readerId` mine to be used by one query at a time", readerId="mine")
         more = finish(bench, 2)
         wait_until(lambda: {row.id for row in collection.rows("first")} >= set(more), "the first query to go on")
+        ledger = ResultLedger(bench.handle, "mine", owner="another")
+        ledger.open("earliest", create=False, previous_owner=ledger.holder()[0] or "")
+        with pytest.raises(StreamingQueryException, match="expected `readerId` mine to be used by one query at a time"):
+            first.awaitTermination(PATIENCE_S)
     finally:
         first.stop()
-    assert collection.run(readerId="mine") is not None
 
 
-def test_a_query_whose_ledger_was_taken_over_ends(bench: WorkBench, collection: Collection) -> None:
-    finish(bench, 1)
-    query = collection.start(collection.stream(readerId="mine"), processingTime="200 milliseconds")
-    wait_until(lambda: query.recentProgress, "the first batch")
-    ledger = ResultLedger(bench.handle, "mine", owner="another")
-    ledger.open("earliest", create=False, previous_owner=ledger.holder()[0] or "")
-    with pytest.raises(StreamingQueryException, match="expected `readerId` mine to be used by one query at a time"):
-        query.awaitTermination(PATIENCE_S)
-
-
-def test_a_changed_dialect_ends_the_query(
-    bench: WorkBench, collection: Collection, redis_url: str, prefix: str
-) -> None:
-    finish(bench, 2)
-    collection.run(readerId="mine")
-    bench.queue.obliterate(force=True)
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bull") as queue:
-        finish(WorkBench(queue, bench.client, twice=False), 1)
-    fails(collection, "expected queue q of reader `mine` to have dialect bullmq, got bull", readerId="mine")
-
-
-@pytest.mark.parametrize("bench", ["bull", "bullmq"], indirect=True)
+@pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
 def test_a_job_that_was_removed_before_it_was_read_ends_the_query(bench: WorkBench, collection: Collection) -> None:
     ids = finish(bench, 3, '"v"')
     ledger = ResultLedger(bench.handle, "mine", owner="finder")
@@ -396,14 +331,6 @@ def test_a_job_that_was_removed_before_it_was_read_ends_the_query(bench: WorkBen
     assert gone.returnvalue == ('"v"' if bench.bullmq else None)
 
 
-def test_a_checkpoint_ahead_of_the_ledger_ends_the_query(bench: WorkBench, collection: Collection) -> None:
-    finish(bench, 3)
-    collection.run(readerId="mine")
-    bench.client.hset(bench.handle.keys.results("mine")["track"], "base", 0)
-    bench.client.delete(bench.handle.keys.results("mine")["ledger"])
-    fails(collection, "the query is at position 3 of its results, but Redis has 0 to 0", readerId="mine")
-
-
 @pytest.mark.capability("available-now")
 def test_a_new_checkpoint_continues_where_the_reader_stopped(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 3)
@@ -414,66 +341,28 @@ def test_a_new_checkpoint_continues_where_the_reader_stopped(bench: WorkBench, c
     assert collection.ids("two", readerId="mine") == more
 
 
-def test_a_query_continues_after_an_outage_of_redis(own_redis: OwnRedis, collection: Collection) -> None:
-    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
-    collection.options |= {"url": server.url, "retryMs": "500"}
-    with (
-        BullQueue("q", url=server.url, prefix=collection.options["prefix"], protocol="bullmq") as queue,
-        Redis.from_url(server.url) as client,
-    ):
-        bench = WorkBench(queue, client, twice=False)
-        ids = finish(bench, 2)
-        query = collection.start(collection.stream(), processingTime="200 milliseconds")
-        try:
-            wait_until(lambda: query.recentProgress, "the first batch")
-            server.kill()
-            wait_until(lambda: query.recentProgress[-1]["durationMs"].get("latestOffset", 0) > 500, "a failed batch")
-            server.restart()
-            ids += finish(bench, 2)
-            wait_until(lambda: len(collection.rows()) == 4, "the query to go on")
-            assert query.isActive
-        finally:
-            query.stop()
-    assert sorted(row.id for row in collection.rows()) == sorted(ids)
-
-
-@pytest.mark.parametrize("state", ["READONLY", "NOREPLICAS"])
-def test_a_query_continues_after_redis_has_refused_writes(
-    own_redis: OwnRedis, collection: Collection, state: str
+@pytest.mark.parametrize("state", ["killed", "READONLY", pytest.param("NOREPLICAS", marks=pytest.mark.rest)])
+def test_a_query_continues_after_an_outage_of_redis_or_refused_writes(
+    own_bench: tuple[EmbeddedRedis, WorkBench], collection: Collection, state: str
 ) -> None:
     """Discovering finished jobs writes to the ledger."""
-    server = own_redis()
-    collection.options |= {"url": server.url, "retryMs": "200"}
-    with (
-        BullQueue("q", url=server.url, prefix=collection.options["prefix"], protocol="bullmq") as queue,
-        Redis.from_url(server.url) as client,
-    ):
-        bench = WorkBench(queue, client, twice=False)
-        ids = finish(bench, 2)
-        query = collection.start(collection.stream(), processingTime="200 milliseconds")
-        try:
-            wait_until(lambda: query.recentProgress, "the first batch")
-            STATES[state].begin(client)
-            before = error_replies(client)
-            wait_until(lambda: error_replies(client) > before + 5, "the query to be refused")
-            STATES[state].end(client)
-            ids += finish(bench, 2)
-            wait_until(lambda: len(collection.rows()) == 4, "the query to go on")
-            assert query.isActive
-        finally:
-            query.stop()
+    server, bench = own_bench
+    ids = finish(bench, 2)
+    query = collection.start(collection.stream(), processingTime="200 milliseconds")
+    try:
+        wait_until(lambda: query.recentProgress, "the first batch")
+        if state == "killed":
+            server.kill()
+            wait_until(lambda: query.recentProgress[-1]["durationMs"].get("latestOffset", 0) > 300, "a failed batch")
+            server.restart()
+        else:
+            STATES[state].begin(bench.client)
+            refused = error_replies(bench.client) + 5
+            wait_until(lambda: error_replies(bench.client) > refused, "the query to be refused")
+            STATES[state].end(bench.client)
+        ids += finish(bench, 2)
+        wait_until(lambda: len(collection.rows()) == 4, "the query to go on")
+        assert query.isActive
+    finally:
+        query.stop()
     assert sorted(row.id for row in collection.rows()) == sorted(ids)
-
-
-def test_an_outage_of_redis_does_not_end_available_now(own_redis: OwnRedis) -> None:
-    server = own_redis()
-    with BullQueue("q", url=server.url, protocol="bullmq") as queue, Redis.from_url(server.url) as client:
-        finish(WorkBench(queue, client, twice=False), 3)
-    reader = result_reader({"url": server.url, "queue": "q", "retryMs": "300"}, SCHEMAS["jobs"])
-    start = reader.initialOffset()
-    reader.prepareForTriggerAvailableNow()
-    end = reader.latestOffset(start, ReadMaxRows(1))
-    assert end["queues"] == {"q": 1}
-    server.kill()
-    with pytest.raises(ConnectionLost, match="expected Redis at"):
-        reader.latestOffset(end, ReadMaxRows(1))

@@ -15,7 +15,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, Worker
 from spark_bull.spark.platform.query_start import start_query
-from tests.support.node import PEERS, NodePeer
+from tests.support.node import NodePeer, each_peer_of
 from tests.support.pair import Pair
 from tests.support.schedule_rounds import HOUR, Schedule, opened
 
@@ -57,7 +57,7 @@ WAYS: Final[dict[str, Callable[..., Any]]] = {
 
 @pytest.mark.interop
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
+@each_peer_of("bullmq-6")
 def test_a_scheduler_continues_as_in_node(
     spark: SparkSession,
     node: Callable[..., NodePeer],

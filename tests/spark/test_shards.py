@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from spark_bull import BullQueue, EmbeddedRedis, OptionError, Promoter, Worker, shard_names, write_results
 from spark_bull.spark.dispatch.shards import shard_of
 from spark_bull.spark.platform.query_start import start_query
-from tests.spark.conftest import Bull
+from tests.spark.conftest import Bull, Files
 from tests.support.redis_servers import RedisCluster
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -27,7 +27,7 @@ def servers() -> Iterator[str]:
         yield " ".join(server.url for server in (a, b, c))
 
 
-@pytest.fixture(params=["one server", "a cluster", "three servers"])
+@pytest.fixture(params=["one server", pytest.param("a cluster", marks=pytest.mark.rest), "three servers"])
 def sharded(request: pytest.FixtureRequest, spark: SparkSession, prefix: str) -> Bull:
     if request.param == "one server":
         url = request.getfixturevalue("redis_url")
@@ -99,19 +99,19 @@ def test_all_verbs_take_the_logical_queue(sharded: Bull, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize("sharded", ["three servers"], indirect=True)
 def test_a_stream_writes_to_all_shards(sharded: Bull, tmp_path: Path, delivery: str) -> None:
-    spark = sharded.spark
+    files = Files(sharded, tmp_path)
     for half in range(2):
-        numbered(sharded).where(f"n % 2 = {half}").write.mode("append").parquet(str(tmp_path / "rows"))
-        rows = spark.readStream.schema("n LONG, key STRING").parquet(str(tmp_path / "rows"))
-        writer = rows.writeStream.format("bull").options(**sharded.options, queue="q", shards="auto" if half else "4")
-        query = writer.options(delivery=delivery, shardBy="key", checkpointLocation=str(tmp_path / "checkpoint"))
-        query.trigger(availableNow=True).start().awaitTermination()
+        files.put(*({"n": n, "key": f"k{n % 7}"} for n in range(half, JOBS, 2)))
+        shards = "auto" if half else "4"
+        files.write(files.rows("n LONG, key STRING"), shards=shards, delivery=delivery, shardBy="key")
     found = [job.data["n"] for queue in queues(sharded) for job in queue.page("wait", stop=JOBS)]
     assert sorted(found) == [*range(JOBS)]
     assert all(record.state == "finished" for queue in queues(sharded) for record in queue.writes())
 
 
+@pytest.mark.parametrize("sharded", ["one server"], indirect=True)
 def test_rows_without_a_key_go_to_the_shards_in_turn_and_job_ids_to_theirs(sharded: Bull) -> None:
     sharded.write(numbered(sharded, 40), shards=SHARDS)
     lengths = [queue.counts()["wait"] for queue in queues(sharded)]
@@ -128,17 +128,14 @@ def test_rows_without_a_key_go_to_the_shards_in_turn_and_job_ids_to_theirs(shard
     assert max(added) - min(added) <= 3
 
 
-def test_overwrite_replaces_all_shards(sharded: Bull) -> None:
-    sharded.write(numbered(sharded), shards=SHARDS)
-    writer = numbered(sharded, 1).write.format("bull").mode("overwrite").options(**sharded.options)
-    writer.options(queue="q", shards=SHARDS, confirmObliterate=True).save()
-    assert sum(queue.counts()["wait"] for queue in queues(sharded)) == 1
-
-
-def test_a_replayed_write_adds_nothing(sharded: Bull) -> None:
+@pytest.mark.parametrize("sharded", ["three servers"], indirect=True)
+def test_a_replayed_write_adds_nothing_and_overwrite_replaces_all_shards(sharded: Bull) -> None:
     for _ in range(2):
         sharded.write(numbered(sharded), shards=SHARDS, txnAppId="app", txnVersion=1)
     assert sum(queue.counts()["wait"] for queue in queues(sharded)) == JOBS
+    writer = numbered(sharded, 1).write.format("bull").mode("overwrite").options(**sharded.options)
+    writer.options(queue="q", shards=SHARDS, confirmObliterate=True).save()
+    assert sum(queue.counts()["wait"] for queue in queues(sharded)) == 1
 
 
 def test_what_shards_can_not_keep_is_refused(bull: Bull, own_redis: Callable[..., EmbeddedRedis]) -> None:

@@ -6,17 +6,15 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 from redis import Redis
 
@@ -24,20 +22,18 @@ from spark_bull.model.jobs import Job
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.dispatch.sink import write_steps
 from spark_bull.spark.staging.sink import StreamSink
-from tests.spark.conftest import Bull
+from tests.spark.conftest import Bull, Files
 from tests.support.wait import PATIENCE_S, wait_until
 
-each_dialect = pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
 each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
 HOUR_MS = 3_600_000
-DATA = ("named_struct('n', n) AS data",)
+DATA = "named_struct('n', n) AS data"
+Queue = Callable[..., BullQueue]
 
 
 @pytest.fixture
-def queue(bull: Bull) -> Callable[..., BullQueue]:
-    return lambda name="q", protocol="bullmq": BullQueue(
-        name, url=bull.options["url"], prefix=bull.options["prefix"], protocol=protocol
-    )
+def queue(bull: Bull) -> Queue:
+    return lambda name="q", protocol="bullmq": BullQueue(name, **bull.options, protocol=protocol)
 
 
 def numbers(jobs: list[Job]) -> list[int]:
@@ -50,7 +46,7 @@ def frame_of(bull: Bull, jobs: int, partitions: int = 3) -> DataFrame:
 
 @each_delivery
 def test_a_write_leaves_out_events_of_plain_and_deduplicated_jobs_and_of_flows(
-    bull: Bull, queue: Any, delivery: str
+    bull: Bull, queue: Queue, delivery: str
 ) -> None:
     frame, options = frame_of(bull, 30), {"events": "ends", "delivery": delivery}
     bull.write(frame, **options)
@@ -62,25 +58,23 @@ def test_a_write_leaves_out_events_of_plain_and_deduplicated_jobs_and_of_flows(
     assert (counts["wait"], counts["waiting-children"]) == (30 + 10 + 30, 30)
 
 
-@each_dialect
 @each_delivery
-def test_every_row_is_a_job(bull: Bull, queue: Any, protocol: str, delivery: str) -> None:
-    bull.write(frame_of(bull, 2_500), protocol=protocol, delivery=delivery)
-    jobs = queue(protocol=protocol).page("wait")
-    assert sorted(numbers(jobs)) == list(range(2_500))
-    (record,) = queue(protocol=protocol).writes()
+def test_every_row_is_a_job(bull: Bull, queue: Queue, delivery: str) -> None:
+    bull.write(frame_of(bull, 2_500), delivery=delivery)
+    assert sorted(numbers(queue().page("wait"))) == list(range(2_500))
+    (record,) = queue().writes()
     assert (record.state, record.delivery, record.jobs, record.added) == ("finished", delivery, 2_500, 2_500)
     assert record.duration_ms is not None
     assert record.duration_ms > 0
 
 
-def test_the_order_of_the_rows_is_the_order_of_the_queue(bull: Bull, queue: Any) -> None:
+def test_the_order_of_the_rows_is_the_order_of_the_queue(bull: Bull, queue: Queue) -> None:
     shuffled = frame_of(bull, 3_000).repartition(5)
     bull.write(shuffled.orderBy("data.n"), chunkSize=100)
     assert numbers(queue().page("wait")) == list(range(3_000))
 
 
-def test_columns_set_the_properties_of_jobs(bull: Bull, queue: Any) -> None:
+def test_columns_set_the_properties_of_jobs(bull: Bull, queue: Queue) -> None:
     frame = bull.spark.sql("""
         SELECT named_struct('n', 1) AS data, 'send' AS name, 'job-a' AS jobId, 5000L AS delay, 7 AS priority,
                4 AS attempts, true AS lifo,
@@ -107,7 +101,7 @@ def test_columns_set_the_properties_of_jobs(bull: Bull, queue: Any) -> None:
     }
 
 
-def test_options_are_defaults_for_rows_without_a_value(bull: Bull, queue: Any) -> None:
+def test_options_are_defaults_for_rows_without_a_value(bull: Bull, queue: Queue) -> None:
     rows = [({"n": 0}, None, None), ({"n": 1}, "mine", 9)]
     frame = bull.spark.createDataFrame(rows, "data STRUCT<n: INT>, name STRING, attempts INT").coalesce(1)
     bull.write(frame, name="given", attempts=3, backoff='{"type": "fixed", "delay": 50}', removeOnComplete="true")
@@ -118,19 +112,15 @@ def test_options_are_defaults_for_rows_without_a_value(bull: Bull, queue: Any) -
     assert second.parsed("opts") == {"attempts": 9, **shared}
 
 
-@each_dialect
-def test_run_at_is_kept_to_the_millisecond(bull: Bull, queue: Any, protocol: str) -> None:
-    bull.write(bull.spark.sql("SELECT '{}' AS data, timestamp'2035-06-07 08:09:10.123' AS runAt"), protocol=protocol)
-    (job,) = queue(protocol=protocol).page("delayed")
+def test_run_at_is_kept_to_the_millisecond_and_a_past_one_is_no_delay(bull: Bull, queue: Queue) -> None:
+    bull.write(bull.spark.sql("SELECT '{}' AS data, timestamp'2020-01-01' AS runAt"))
+    assert queue().counts()["wait"] == 1
+    bull.write(bull.spark.sql("SELECT '{}' AS data, timestamp'2035-06-07 08:09:10.123' AS runAt"))
+    (job,) = queue().page("delayed")
     due = int(datetime(2035, 6, 7, 8, 9, 10, 123_000, timezone.utc).timestamp() * 1000)
     assert job.run_at == due
     assert job.timestamp + job.delay == due
     assert job.parsed("opts")["delay"] == job.delay
-
-
-def test_a_job_whose_run_at_is_past_is_not_delayed(bull: Bull, queue: Any) -> None:
-    bull.write(bull.spark.sql("SELECT '{}' AS data, timestamp'2020-01-01' AS runAt"))
-    assert queue().counts()["wait"] == 1
 
 
 def test_times_are_the_same_in_the_hour_that_the_zone_of_the_session_repeats(bull: Bull) -> None:
@@ -148,59 +138,51 @@ def test_times_are_the_same_in_the_hour_that_the_zone_of_the_session_repeats(bul
     assert (json.loads(row["data"]), row["due"]) == ({"t": text, "v": {"t": text}}, 2_077_770_600_123)
 
 
-@pytest.mark.parametrize(
-    ("column", "data"),
-    [
-        ("named_struct('a', 1, 'b', CAST(NULL AS INT), 'c', array('ü', NULL))", '{"a":1,"c":["ü",null]}'),
-        ("map('k', 1.5D, 'l', NULL)", '{"k":1.5,"l":null}'),
-        ("array(1, 2, 3)", "[1,2,3]"),
-        ("""parse_json('{"v": [1, "x"]}')""", '{"v":[1,"x"]}'),
-        ("""'{"as": "it is"}'""", '{"as": "it is"}'),
-        ("'[1, 2]'", "[1, 2]"),
-        ("named_struct('t', timestamp'2026-01-02 03:04:05.6', 'd', date'2026-01-02')",
-         '{"t":"2026-01-02T03:04:05.600Z","d":"2026-01-02"}'),
-        ("named_struct('n', 12345678901234567890.12BD, 'x', X'00ff', 'nan', double('NaN'))",
-         '{"n":12345678901234567890.12,"x":"AP8=","nan":null}'),
-    ],
-)  # fmt: skip
-def test_payloads_of_every_type_become_json(bull: Bull, queue: Any, column: str, data: str) -> None:
-    bull.write(bull.spark.sql(f"SELECT {column} AS data"))
-    (job,) = queue().page("wait")
-    assert job.data_text == data
+#: Payloads of each type, and the JSON that they become.
+PAYLOADS = {
+    "named_struct('a', 1, 'b', CAST(NULL AS INT), 'c', array('ü', NULL))": '{"a":1,"c":["ü",null]}',
+    "map('k', 1.5D, 'l', NULL)": '{"k":1.5,"l":null}',
+    "array(1, 2, 3)": "[1,2,3]",
+    """parse_json('{"v": [1, "x"]}')""": '{"v":[1,"x"]}',
+    """'{"as": "it is"}'""": '{"as": "it is"}',
+    "named_struct('t', timestamp'2026-01-02 03:04:05.6', 'd', date'2026-01-02')": (
+        '{"t":"2026-01-02T03:04:05.600Z","d":"2026-01-02"}'
+    ),
+    "named_struct('n', 12345678901234567890.12BD, 'x', X'00ff', 'nan', double('NaN'))": (
+        '{"n":12345678901234567890.12,"x":"AP8=","nan":null}'
+    ),
+}
 
 
-def test_null_fields_are_kept_if_ignore_null_fields_is_false(bull: Bull, queue: Any) -> None:
+def test_payloads_of_every_type_become_json(bull: Bull, queue: Queue) -> None:
+    for number, column in enumerate(PAYLOADS):
+        bull.write(bull.spark.sql(f"SELECT {column} AS data"), f"q{number}")
+        assert queue(f"q{number}").page("wait")[0].data_text == PAYLOADS[column]
     bull.write(bull.spark.sql("SELECT named_struct('a', CAST(NULL AS INT)) AS data"), ignoreNullFields="false")
     assert queue().page("wait")[0].data_text == '{"a":null}'
 
 
-@each_dialect
 @each_delivery
-def test_without_a_data_column_the_whole_row_is_the_payload(
-    bull: Bull, queue: Any, protocol: str, delivery: str
-) -> None:
+def test_without_a_data_column_the_whole_row_is_the_payload(bull: Bull, queue: Queue, delivery: str) -> None:
     row = "'ada@example.org' AS email, 'Ada' AS name, 5 AS delay, 2 AS priority, 7L AS timestamp, 'x' AS queue"
-    bull.write(bull.spark.sql(f"SELECT {row}"), protocol=protocol, delivery=delivery)
-    (job,) = queue(protocol=protocol).page("wait")
+    bull.write(bull.spark.sql(f"SELECT {row}"), delivery=delivery)
+    (job,) = queue().page("wait")
     assert job.data_text == '{"email":"ada@example.org","name":"Ada","delay":5,"priority":2,"timestamp":7,"queue":"x"}'
     assert (job.name or "__default__", job.delay, job.priority) == ("__default__", 0, 0)
     assert job.timestamp != 7
 
 
-@each_dialect
 @each_delivery
-def test_columns_in_job_columns_are_settings(bull: Bull, queue: Any, protocol: str, delivery: str) -> None:
+def test_columns_in_job_columns_are_settings(bull: Bull, queue: Queue, delivery: str) -> None:
     row = "'ada@example.org' AS email, 'Ada' AS name, 60000 AS Delay, 'a' AS jobId, 2 AS attempts"
-    bull.write(
-        bull.spark.sql(f"SELECT {row}"), protocol=protocol, delivery=delivery, jobColumns="delay, jobid,ATTEMPTS"
-    )
-    (job,) = queue(protocol=protocol).page("delayed")
+    bull.write(bull.spark.sql(f"SELECT {row}"), delivery=delivery, jobColumns="delay, jobid,ATTEMPTS")
+    (job,) = queue().page("delayed")
     assert (job.id, job.delay, job.data_text) == ("a", 60_000, '{"email":"ada@example.org","name":"Ada"}')
     with pytest.raises(PySparkException, match="got no column `runAt`, only: `email`, `name`, `Delay`, "):
-        bull.write(bull.spark.sql(f"SELECT {row}"), protocol=protocol, delivery=delivery, jobColumns="runAt")
+        bull.write(bull.spark.sql(f"SELECT {row}"), delivery=delivery, jobColumns="runAt")
 
 
-def test_each_row_is_added_to_the_queue_of_its_column(bull: Bull, queue: Any) -> None:
+def test_each_row_is_added_to_the_queue_of_its_column(bull: Bull, queue: Queue) -> None:
     frame = bull.spark.range(0, 900, 1, 3).selectExpr("named_struct('n', id) AS data", "concat('q', id % 3) AS queue")
     bull.write(frame, None)
     for n in range(3):
@@ -210,36 +192,20 @@ def test_each_row_is_added_to_the_queue_of_its_column(bull: Bull, queue: Any) ->
     assert queue("over").counts()["wait"] == 5
 
 
-@each_dialect
-def test_an_existing_job_id_counts_as_duplicate(bull: Bull, queue: Any, protocol: str) -> None:
-    frame = bull.spark.range(0, 100, 1, 2).selectExpr("named_struct('n', id) AS data", "concat('k', id % 60) AS jobId")
-    bull.write(frame, protocol=protocol)
-    bull.write(frame, protocol=protocol)
-    assert queue(protocol=protocol).counts()["wait"] == 60
-    assert [(w.added, w.duplicates) for w in queue(protocol=protocol).writes()] == [(60, 40), (0, 100)]
-
-
-@each_dialect
-def test_rows_that_are_written_again_add_no_second_job_if_a_column_has_their_ids(
-    bull: Bull, queue: Any, protocol: str
-) -> None:
+def test_rows_that_are_written_again_add_no_second_job_if_a_column_has_their_ids(bull: Bull, queue: Queue) -> None:
     def write(*numbers: int) -> None:
         rows = [(f"order-{number}", number) for number in numbers]
-        bull.write(bull.spark.createDataFrame(rows, "key STRING, n INT"), protocol=protocol, jobIdColumn="key")
+        bull.write(bull.spark.createDataFrame(rows, "key STRING, n INT"), jobIdColumn="key")
 
-    write(1, 2)
+    write(1, 2, 2)
     write(2, 3)
-    jobs = {job.id: job.data for job in queue(protocol=protocol).page("wait")}
+    jobs = {job.id: job.data for job in queue().page("wait")}
     assert jobs == {f"order-{number}": {"key": f"order-{number}", "n": number} for number in (1, 2, 3)}
-    assert [(w.added, w.duplicates) for w in queue(protocol=protocol).writes()] == [(2, 0), (1, 1)]
+    assert [(w.added, w.duplicates) for w in queue().writes()] == [(2, 1), (1, 1)]
 
 
-each_deduplicating = pytest.mark.parametrize("protocol", ["bull", "bullmq"])
-
-
-@each_deduplicating
-@each_delivery
-def test_rows_with_the_same_values_become_one_job(bull: Bull, queue: Any, protocol: str, delivery: str) -> None:
+@pytest.mark.parametrize(("protocol", "delivery"), [("bull", "exactly-once"), ("bullmq", "at-least-once")])
+def test_rows_with_the_same_values_become_one_job(bull: Bull, queue: Queue, protocol: str, delivery: str) -> None:
     frame = bull.spark.range(0, 100, 1, 2).selectExpr("id AS n", "concat('to ', id % 60) AS to", "id % 2 AS kind")
     bull.write(frame, protocol=protocol, delivery=delivery, uniqueBy="to,KIND")
     ours = queue(protocol=protocol)
@@ -251,7 +217,7 @@ def test_rows_with_the_same_values_become_one_job(bull: Bull, queue: Any, protoc
     assert [(w.jobs, w.added, w.duplicates, w.deduplicated) for w in writes] == [(100, 60, 0, 40), (100, 0, 0, 100)]
 
 
-def test_a_column_and_an_option_set_deduplication_ids_and_their_rule(bull: Bull, queue: Any) -> None:
+def test_a_column_and_an_option_set_deduplication_ids_and_their_rule(bull: Bull, queue: Queue) -> None:
     frame = bull.spark.sql("""
         SELECT named_struct('n', n) AS data, named_struct('id', id, 'ttl', ttl, 'replace', true) AS deduplication,
                3600000L AS delay
@@ -267,21 +233,17 @@ def test_a_column_and_an_option_set_deduplication_ids_and_their_rule(bull: Bull,
     assert [(w.jobs, w.added, w.deduplicated) for w in queue().writes()] == [(3, 3, 0)]
 
 
-@each_delivery
-def test_rows_of_a_stream_with_the_same_deduplication_id_become_one_job(
-    bull: Bull, queue: Any, tmp_path: Path, delivery: str
-) -> None:
+def test_rows_of_a_stream_with_the_same_deduplication_id_become_one_job(queue: Queue, files: Files) -> None:
     for number in range(3):
-        put(tmp_path / "in", number, range(number * 10, number * 10 + 10))
-    columns = ("named_struct('n', n) AS data", "concat('id ', n % 15) AS deduplication")
-    stream(bull, tmp_path / "in", tmp_path / "checkpoint", delivery=delivery, columns=columns)
+        files.put(*range(number * 10, number * 10 + 10))
+    files.write(files.rows().selectExpr(DATA, "concat('id ', n % 15) AS deduplication"))
     assert sorted(n % 15 for n in numbers(queue().page("wait"))) == list(range(15))
     assert [write.added + write.deduplicated for write in queue().writes()] == [10, 10, 10]
     assert sum(write.deduplicated for write in queue().writes()) == 15
 
 
 @each_delivery
-def test_the_same_version_of_an_application_is_written_once(bull: Bull, queue: Any, delivery: str) -> None:
+def test_the_same_version_of_an_application_is_written_once(bull: Bull, queue: Queue, delivery: str) -> None:
     frame = frame_of(bull, 300)
     for version, jobs in [(3, 300), (3, 300), (2, 300), (4, 600)]:
         bull.write(frame, txnAppId="nightly", txnVersion=version, delivery=delivery)
@@ -291,7 +253,7 @@ def test_the_same_version_of_an_application_is_written_once(bull: Bull, queue: A
 
 
 @each_delivery
-def test_a_version_is_written_once_to_each_queue_of_a_queue_column(bull: Bull, queue: Any, delivery: str) -> None:
+def test_a_version_is_written_once_to_each_queue_of_a_queue_column(bull: Bull, queue: Queue, delivery: str) -> None:
     frame = bull.spark.range(0, 30, 1, 2).selectExpr("named_struct('n', id) AS data", "concat('q', id % 2) AS queue")
     for version, jobs in [(3, 15), (3, 15), (2, 15), (4, 30)]:
         bull.write(frame, None, txnAppId="nightly", txnVersion=version, delivery=delivery)
@@ -314,16 +276,37 @@ def test_an_error_in_the_query_leaves_no_job_visible(bull: Bull, client: Redis) 
 
 
 @each_delivery
-def test_overwrite_replaces_the_queue(bull: Bull, queue: Any, delivery: str) -> None:
+def test_overwrite_replaces_the_queue(bull: Bull, queue: Queue, delivery: str) -> None:
     bull.write(frame_of(bull, 50))
     writer = frame_of(bull, 7).write.format("bull").options(**bull.options, queue="q", delivery=delivery)
     writer.option("confirmObliterate", "true").mode("overwrite").save()
     assert sorted(numbers(queue().page("wait"))) == list(range(7))
 
 
-def test_a_temporary_view_accepts_inserts_and_a_catalog_table_is_an_error_with_advice(bull: Bull, queue: Any) -> None:
+def test_a_repeated_overwrite_deletes_nothing(bull: Bull, queue: Queue) -> None:
+    options = {**bull.options, "queue": "q", "confirmObliterate": "true", "txnAppId": "etl", "txnVersion": "1"}
+    for number in range(2):
+        frame_of(bull, 3, 1).write.format("bull").options(**options).mode("overwrite").save()
+        bull.write(frame_of(bull, 1))
+        assert numbers(queue().page("wait")) == [0, 1, 2] + [0] * (number + 1)
+
+
+def test_auto_uses_the_dialect_of_the_queue(bull: Bull, queue: Queue, client: Redis) -> None:
+    queue(protocol="bull").add({"n": -1})
+    bull.write(frame_of(bull, 3, 1))
+    assert numbers(queue(protocol="bull").page("wait")) == [-1, 0, 1, 2]
+    assert not client.exists(f"{bull.options['prefix']}:q:events")
+
+
+def test_an_empty_write_creates_no_queue(bull: Bull, queue: Queue, client: Redis) -> None:
+    bull.write(frame_of(bull, 0))
+    assert not [key for key in client.scan_iter(f"{bull.options['prefix']}:*") if b":spark" not in key]
+    assert [(record.jobs, record.state) for record in queue().writes()] == [(0, "finished")]
+
+
+def test_a_temporary_view_accepts_inserts_and_a_catalog_table_is_an_error_with_advice(bull: Bull, queue: Queue) -> None:
     options = ", ".join(f"{name} '{value}'" for name, value in {**bull.options, "queue": "q"}.items())
-    bull.spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW outbox (n INT) USING bull OPTIONS ({options})")
+    bull.view_of("outbox", "(n INT)")
     bull.spark.sql("INSERT INTO outbox SELECT 1 UNION ALL SELECT 2")
     assert sorted(numbers(queue().page("wait"))) == [1, 2]
     bull.spark.sql("DROP TABLE IF EXISTS lost_options")
@@ -384,7 +367,7 @@ write_twice(lambda rows: rows, queue="members", onFinish='{"queue": "callback"}'
 
 
 @pytest.mark.usefixtures("forked_python")
-def test_a_task_that_dies_is_retried_without_loss(bull: Bull, queue: Any) -> None:
+def test_a_task_that_dies_is_retried_without_loss(bull: Bull, queue: Queue) -> None:
     program = [sys.executable, "-c", RETRIED, bull.options["url"], bull.options["prefix"]]
     ran = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert ran.returncode == 0, ran.stderr[-3000:]
@@ -398,73 +381,50 @@ def test_a_task_that_dies_is_retried_without_loss(bull: Bull, queue: Any) -> Non
 # streams
 
 
-def stream(
-    bull: Bull,
-    source: Path,
-    checkpoint: Path,
-    queue: str | None = "q",
-    *,
-    columns: Sequence[str] = DATA,
-    **options: object,
-) -> StreamingQuery:
-    """Writes all rows of the source with availableNow."""
-    rows = bull.spark.readStream.schema("n LONG").option("maxFilesPerTrigger", 1).json(str(source))
-    writer = rows.selectExpr(*columns).writeStream.format("bull").options(**bull.options)
-    for name, value in options.items():
-        writer = writer.option(name, str(value))
-    if queue is not None:
-        writer = writer.option("queue", queue)
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    query.awaitTermination(PATIENCE_S)
-    return query
-
-
-def put(source: Path, number: int, values: range) -> None:
-    source.mkdir(exist_ok=True)
-    (source / f"part-{number}.json").write_text("\n".join(json.dumps({"n": n}) for n in values))
-
-
 @each_delivery
-def test_a_stream_writes_each_row_once_over_restarts(bull: Bull, queue: Any, tmp_path: Path, delivery: str) -> None:
+def test_a_stream_writes_each_row_once_over_restarts(queue: Queue, files: Files, delivery: str) -> None:
     for number in range(3):
-        put(tmp_path / "in", number, range(number * 100, number * 100 + 100))
-    stream(bull, tmp_path / "in", tmp_path / "checkpoint", delivery=delivery)
-    put(tmp_path / "in", 3, range(300, 400))
+        files.put(*range(number * 100, number * 100 + 100))
+    files.write(files.rows().selectExpr(DATA), delivery=delivery)
+    files.put(*range(300, 400))
     with queue() as written, written.events(timeout_s=0) as events:
-        stream(bull, tmp_path / "in", tmp_path / "checkpoint", delivery=delivery, events="ends")
+        files.write(files.rows().selectExpr(DATA), delivery=delivery, events="ends")
         assert list(events) == []
     assert sorted(numbers(queue().page("wait"))) == list(range(400))
     assert [write.version for write in queue().writes()] == [0, 1, 2, 3]
+    shutil.rmtree(files.checkpoint)
+    files.write(files.rows().selectExpr(DATA), delivery=delivery)
+    assert queue().counts()["wait"] == 800, "a new checkpoint is not a new query"
 
 
-@each_dialect
-def test_a_stream_without_a_data_column_sends_whole_rows(bull: Bull, queue: Any, tmp_path: Path, protocol: str) -> None:
-    put(tmp_path / "in", 0, range(3))
-    columns = ["n", "'Ada' AS name", "3 AS attempts", "concat('q', n % 2) AS queue"]
-    stream(bull, tmp_path / "in", tmp_path / "whole", protocol=protocol, columns=columns)
-    jobs = sorted(queue(protocol=protocol).page("wait"), key=lambda job: int(job.id))
+def test_a_stream_without_a_data_column_sends_whole_rows(queue: Queue, files: Files, tmp_path: Path) -> None:
+    files.put(*range(3))
+    rows = files.rows().selectExpr("n", "'Ada' AS name", "3 AS attempts", "concat('q', n % 2) AS queue")
+    files.write(rows)
+    jobs = sorted(queue().page("wait"), key=lambda job: int(job.id))
     assert [job.parsed("data") for job in jobs] == [
         {"n": n, "name": "Ada", "attempts": 3, "queue": f"q{n % 2}"} for n in range(3)
     ]
-    named = "queue,attempts"
-    stream(bull, tmp_path / "in", tmp_path / "some", None, protocol=protocol, columns=columns, jobColumns=named)
-    (job,) = queue("q1", protocol).page("wait")
+    files.write(rows, None, jobColumns="queue,attempts", checkpointLocation=tmp_path / "some")
+    (job,) = queue("q1").page("wait")
     assert (job.parsed("data"), job.parsed("opts")["attempts"]) == ({"n": 1, "name": "Ada"}, 3)
 
 
-def test_a_repeated_batch_adds_nothing(bull: Bull, queue: Any, tmp_path: Path) -> None:
-    put(tmp_path / "in", 0, range(100))
-    put(tmp_path / "in", 1, range(100, 200))
-    stream(bull, tmp_path / "in", tmp_path / "checkpoint")
-    commits = tmp_path / "checkpoint" / "commits"
-    for name in ("1", ".1.crc"):
-        (commits / name).unlink(missing_ok=True)
-    put(tmp_path / "in", 2, range(200, 300))
-    stream(bull, tmp_path / "in", tmp_path / "checkpoint")
-    assert sorted(numbers(queue().page("wait"))) == list(range(300))
+def test_a_repeated_batch_adds_nothing_also_to_several_queues(queue: Queue, files: Files) -> None:
+    def write() -> None:
+        files.write(files.rows().selectExpr(DATA, "concat('q', n % 2) AS queue"), None)
+
+    files.put(*range(100))
+    files.put(*range(100, 200))
+    write()
+    files.forget_last_commit()
+    files.put(*range(200, 300))
+    write()
+    for odd in range(2):
+        assert sorted(numbers(queue(f"q{odd}").page("wait"))) == list(range(odd, 300, 2))
 
 
-def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, queue: Any) -> None:
+def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, queue: Queue) -> None:
     """Spark creates one writer for the tasks of a batch, and another one for its commit."""
     schema = StructType().add("n", "long")
     options = {**bull.options, "queue": "q"}
@@ -479,39 +439,30 @@ def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, queue: Any) -> 
     assert record.started_on <= after_tasks < record.finished_on
 
 
-def test_a_new_checkpoint_is_a_new_query(bull: Bull, queue: Any, tmp_path: Path) -> None:
-    put(tmp_path / "in", 0, range(50))
-    stream(bull, tmp_path / "in", tmp_path / "checkpoint")
-    shutil.rmtree(tmp_path / "checkpoint")
-    stream(bull, tmp_path / "in", tmp_path / "checkpoint")
-    assert queue().counts()["wait"] == 100
-
-
-def test_for_each_batch_is_idempotent_with_the_batch_id_as_version(bull: Bull, queue: Any, tmp_path: Path) -> None:
-    put(tmp_path / "in", 0, range(50))
+def test_for_each_batch_is_idempotent_with_the_batch_id_as_version(bull: Bull, queue: Queue, files: Files) -> None:
+    files.put(*range(50))
 
     def twice(rows: DataFrame, batch_id: int) -> None:
         jobs = rows.selectExpr("named_struct('n', n) AS data")
         for _ in range(2):
             bull.write(jobs, txnAppId="for-each", txnVersion=batch_id)
 
-    rows = bull.spark.readStream.schema("n LONG").json(str(tmp_path / "in"))
-    writer = rows.writeStream.foreachBatch(twice).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer = files.rows().writeStream.foreachBatch(twice).option("checkpointLocation", str(files.checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
     assert sorted(numbers(queue().page("wait"))) == list(range(50))
 
 
-def test_a_stream_refuses_overwrite_and_transaction_options(bull: Bull, tmp_path: Path) -> None:
-    put(tmp_path / "in", 0, range(5))
+def test_a_stream_refuses_overwrite_and_transaction_options(bull: Bull, files: Files, tmp_path: Path) -> None:
+    files.put(*range(5))
     with pytest.raises(PySparkException, match="`txnAppId` is for batch writes"):
-        stream(bull, tmp_path / "in", tmp_path / "one", txnAppId="a", txnVersion=1)
-    counted = bull.spark.readStream.schema("n LONG").json(str(tmp_path / "in")).groupBy("n").count()
+        files.write(txnAppId="a", txnVersion=1)
+    counted = files.rows().groupBy("n").count()
     writer = counted.writeStream.format("bull").options(**bull.options).option("queue", "q").outputMode("complete")
     with pytest.raises(PySparkException, match="would replace the queue with every batch"):
         writer.option("checkpointLocation", str(tmp_path / "two")).start().awaitTermination(PATIENCE_S)
 
 
-def test_the_jobs_of_a_write_carry_the_trace_context_that_it_is_given(bull: Bull, queue: Any) -> None:
+def test_the_jobs_of_a_write_carry_the_trace_context_that_it_is_given(bull: Bull, queue: Queue) -> None:
     context = '{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}'
     frame = bull.spark.sql("""
         SELECT named_struct('n', 1) AS data, NULL AS opts
@@ -521,18 +472,9 @@ def test_the_jobs_of_a_write_carry_the_trace_context_that_it_is_given(bull: Bull
     opts = {job.data["n"]: job.opts for job in queue().page("wait")}
     assert opts[1]["tm"] == context
     assert ("tm" in opts[2], opts[2]["omc"]) == (False, True)
-
-
-@pytest.mark.parametrize("telemetry", ["{}", ""])
-def test_an_empty_trace_context_is_not_stored(bull: Bull, queue: Any, telemetry: str) -> None:
-    if telemetry:
-        bull.write(frame_of(bull, 1), telemetry=telemetry)
-        assert "tm" not in queue().page("wait")[0].opts
-    else:
-        with pytest.raises(PySparkException, match="expected `telemetry` to be a JSON object"):
-            bull.write(frame_of(bull, 1), telemetry=telemetry)
-
-
-def test_a_write_of_bull_has_no_trace_context(bull: Bull) -> None:
+    bull.write(frame_of(bull, 1), "without", telemetry="{}")
+    assert "tm" not in queue("without").page("wait")[0].opts
+    with pytest.raises(PySparkException, match="expected `telemetry` to be a JSON object"):
+        bull.write(frame_of(bull, 1), telemetry="")
     with pytest.raises(PySparkException, match="jobs of bull carry no trace context"):
-        bull.write(frame_of(bull, 1), telemetry='{"traceparent":"x"}', protocol="bull")
+        bull.write(frame_of(bull, 1), "of-bull", telemetry=context, protocol="bull")

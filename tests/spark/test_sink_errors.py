@@ -38,14 +38,11 @@ def keys(client: Redis, bull: Bull) -> list[bytes]:
     return list(client.scan_iter(match=f"{bull.options['prefix']}:*"))
 
 
-def test_an_unreachable_redis_is_an_error_without_its_password(bull: Bull) -> None:
+def test_errors_about_a_server_do_not_show_its_password(bull: Bull, own_redis: OwnRedis) -> None:
+    server = own_redis({"requirepass": SECRET})
     message = refusal(at(bull, f"redis://:{SECRET}@127.0.0.1:1"), one_row(bull), retryMs=100)
     assert "expected Redis at redis://127.0.0.1:1, got none within 0.1 s" in message
     assert SECRET not in message
-
-
-def test_a_wrong_password_is_an_error_that_does_not_show_it(bull: Bull, own_redis: OwnRedis) -> None:
-    server = own_redis({"requirepass": SECRET})
     message = refusal(at(bull, f"redis://:wrong-one@127.0.0.1:{server.port}"), one_row(bull))
     assert "refused the user or password: check `url`, `username` and `password`" in message
     assert "wrong-one" not in message
@@ -106,24 +103,76 @@ def test_a_missing_queue_is_an_error(bull: Bull) -> None:
 def test_an_unknown_option_is_refused_but_options_of_spark_are_not(bull: Bull) -> None:
     assert "unknown option `chunksizes` (did you mean `chunkSize`?)" in refusal(bull, one_row(bull), chunkSizes=1)
     assert "expected no path, as a queue has none: call save(), " in refusal(bull, one_row(bull), path="x")
+    said = "expected `txnAppId` and `txnVersion` together, got no `txnVersion`"
+    assert said in refusal(bull, one_row(bull), txnAppId="nightly")
     bull.write(one_row(bull), checkpointLocation="y", queryName="z")
 
 
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
-        ("1 AS data", "expected column `data` to be STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON, got: INT"),
-        ("'{}' AS data, 'soon' AS delay", "expected column `delay` to be an integer (ms), got: STRING"),
-        ("'{}' AS data, 1 AS runAt", "expected column `runAt` to be TIMESTAMP, got: INT"),
-        ("'{}' AS data, 1 AS lifo", "expected column `lifo` to be BOOLEAN, got: INT"),
-        ("'{}' AS data, 1 AS expireAt", "expected column `expireAt` to be TIMESTAMP, got: INT"),
-        ("'{}' AS data, '1h' AS expireAfterMs", "expected column `expireAfterMs` to be an integer (ms), got: STRING"),
-        ("'{}' AS data, 1 AS prioritty", "unknown column `prioritty` (did you mean `priority`?)"),
-    ],
-)
-def test_a_wrong_column_is_refused(bull: Bull, client: Redis, columns: str, said: str) -> None:
-    assert said in refusal(bull, one_row(bull, columns))
+#: Columns of a wrong type, and what is said.
+WRONG_COLUMNS = [
+    ("1 AS data", "expected column `data` to be STRUCT, MAP, ARRAY, VARIANT, or STRING holding JSON, got: INT"),
+    ("'{}' AS data, 'soon' AS delay", "expected column `delay` to be an integer (ms), got: STRING"),
+    ("'{}' AS data, 1 AS runAt", "expected column `runAt` to be TIMESTAMP, got: INT"),
+    ("'{}' AS data, 1 AS lifo", "expected column `lifo` to be BOOLEAN, got: INT"),
+    ("'{}' AS data, 1 AS expireAt", "expected column `expireAt` to be TIMESTAMP, got: INT"),
+    ("'{}' AS data, '1h' AS expireAfterMs", "expected column `expireAfterMs` to be an integer (ms), got: STRING"),
+    ("'{}' AS data, 1 AS prioritty", "unknown column `prioritty` (did you mean `priority`?)"),
+]
+
+
+#: Columns of a bad row, and what is said.
+BAD_ROWS = [
+    ("CAST(NULL AS STRING) AS data", "expected `data` to be JSON, got NULL"),
+    ("'{}' AS data, '17' AS jobId", "expected `jobId` not to be an integer (BullMQ's own ids are), got: '17'"),
+    ("'{}' AS data, 'a:b' AS jobId", "expected `jobId` without ':'"),
+    ("'{}' AS data, -1 AS delay", "expected `delay` to be ms >= 0, got: -1"),
+    ("'{}' AS data, 3000000 AS priority", "expected `priority` to be an integer from 0 to 2,097,151, or one of "),
+    (
+        "'{}' AS data, 'urgent' AS priority",
+        "row 0: expected `priority` to be an integer from 0 to 2,097,151, or one",
+    ),
+    (
+        "'{}' AS data, 5 AS expireAfterMs, timestamp'2035-01-01' AS expireAt",
+        "row 0: expected one of `expireAfterMs` and ",
+    ),
+    ("'{}' AS data, 5 AS expireAfterMs, 5 AS delay", "row 0: expected `expireAfterMs` to end after `delay`"),
+    ("'{}' AS data, 'exactly-once' AS delivery", "row 0: expected `delivery` to be at-most-once or at-least-once"),
+    (
+        "'{}' AS data, 'at-most-once' AS delivery, 2 AS attempts",
+        "row 0: expected `attempts` to be 1 with `delivery`",
+    ),
+    ("'{}' AS data, 1 AS lockMs", "row 0: expected `lockMs` to be an integer >= 300 (ms), got: 1"),
+    ("'{}' AS data, -1 AS spreadMs", "row 0: expected `spreadMs` to be an integer >= 0 (ms), got: -1"),
+    ("'{}' AS data, timestamp'2100-01-01' AS runAt", "before 2039-09-07"),
+    ("'{}' AS data, '[1]' AS opts", "expected `opts` to be a JSON object"),
+    (
+        "'{}' AS data, '{\"repeat\": {}}' AS opts",
+        "a plain job can't have it; create a job scheduler, with mode=schedule",
+    ),
+    ("'{}' AS data, '' AS deduplication", "expected `deduplication` to be an id"),
+    (
+        "'{}' AS data, named_struct('id', 'x', 'ttl', 0) AS deduplication",
+        "expected `deduplication.ttl` to be a pos",
+    ),
+    (
+        '\'{}\' AS data, \'x\' AS deduplication, \'{"parent": {"id": "1", "queue": "bull:p"}}\' AS opts',
+        "one of `deduplication` and `parent`",
+    ),
+]
+
+
+def test_a_wrong_column_is_refused_and_a_bad_row_is_named_before_a_job_is_visible(bull: Bull, client: Redis) -> None:
+    for columns, said in WRONG_COLUMNS:
+        assert said in refusal(bull, one_row(bull, columns))
     assert not keys(client, bull)
+    for columns, said in BAD_ROWS:
+        message = refusal(bull, one_row(bull, columns), protocol="bullmq")
+        assert said in message
+        assert "row 0: " in message
+    for named in ("CAST(NULL AS STRING)", "''"):
+        frame = bull.spark.range(0, 3, 1, 1).selectExpr("'{}' AS data", f"IF(id = 2, {named}, 'q') AS queue")
+        assert "partition 0, row 2: expected `queue` to name a queue" in refusal(bull, frame, None)
+    assert not [key for key in keys(client, bull) if b":spark:" not in key]
 
 
 def test_an_error_about_invalid_json_names_the_row(bull: Bull, client: Redis) -> None:
@@ -148,54 +197,6 @@ def test_a_payload_that_does_not_match_its_schema_is_named(bull: Bull, client: R
     assert client.llen(f"{bull.options['prefix']}:q:wait") == 1
 
 
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
-        ("CAST(NULL AS STRING) AS data", "expected `data` to be JSON, got NULL"),
-        ("'{}' AS data, '17' AS jobId", "expected `jobId` not to be an integer (BullMQ's own ids are), got: '17'"),
-        ("'{}' AS data, 'a:b' AS jobId", "expected `jobId` without ':'"),
-        ("'{}' AS data, -1 AS delay", "expected `delay` to be ms >= 0, got: -1"),
-        ("'{}' AS data, 3000000 AS priority", "expected `priority` to be an integer from 0 to 2,097,151, or one of "),
-        (
-            "'{}' AS data, 'urgent' AS priority",
-            "row 0: expected `priority` to be an integer from 0 to 2,097,151, or one",
-        ),
-        (
-            "'{}' AS data, 5 AS expireAfterMs, timestamp'2035-01-01' AS expireAt",
-            "row 0: expected one of `expireAfterMs` and ",
-        ),
-        ("'{}' AS data, 5 AS expireAfterMs, 5 AS delay", "row 0: expected `expireAfterMs` to end after `delay`"),
-        ("'{}' AS data, 'exactly-once' AS delivery", "row 0: expected `delivery` to be at-most-once or at-least-once"),
-        (
-            "'{}' AS data, 'at-most-once' AS delivery, 2 AS attempts",
-            "row 0: expected `attempts` to be 1 with `delivery`",
-        ),
-        ("'{}' AS data, 1 AS lockMs", "row 0: expected `lockMs` to be an integer >= 300 (ms), got: 1"),
-        ("'{}' AS data, -1 AS spreadMs", "row 0: expected `spreadMs` to be an integer >= 0 (ms), got: -1"),
-        ("'{}' AS data, timestamp'2100-01-01' AS runAt", "before 2039-09-07"),
-        ("'{}' AS data, '[1]' AS opts", "expected `opts` to be a JSON object"),
-        (
-            "'{}' AS data, '{\"repeat\": {}}' AS opts",
-            "a plain job can't have it; create a job scheduler, with mode=schedule",
-        ),
-        ("'{}' AS data, '' AS deduplication", "expected `deduplication` to be an id"),
-        (
-            "'{}' AS data, named_struct('id', 'x', 'ttl', 0) AS deduplication",
-            "expected `deduplication.ttl` to be a pos",
-        ),
-        (
-            '\'{}\' AS data, \'x\' AS deduplication, \'{"parent": {"id": "1", "queue": "bull:p"}}\' AS opts',
-            "one of `deduplication` and `parent`",
-        ),
-    ],
-)
-def test_a_bad_row_is_named_and_no_job_is_visible(bull: Bull, client: Redis, columns: str, said: str) -> None:
-    message = refusal(bull, one_row(bull, columns), protocol="bullmq")
-    assert said in message
-    assert "row 0: " in message
-    assert not [key for key in keys(client, bull) if b":spark:" not in key]
-
-
 def test_a_column_of_integer_ids_is_refused_for_bullmq_before_any_task(bull: Bull, client: Redis) -> None:
     said = "expected column `jobId` to be STRING (a custom id of bullmq may not be an integer)"
     assert said in refusal(bull, one_row(bull, "'{}' AS data, 17 AS jobId"))
@@ -205,16 +206,13 @@ def test_a_column_of_integer_ids_is_refused_for_bullmq_before_any_task(bull: Bul
     bull.write(one_row(bull, "'{}' AS data, 17 AS jobId"), protocol="bull")
 
 
-def test_bull_1_refuses_deduplication_ids_before_any_task(bull: Bull, client: Redis) -> None:
+def test_bull_1_refuses_deduplication_ids_before_any_task_and_a_priority(bull: Bull, client: Redis) -> None:
     said = "bull-1 has no deduplication ids"
     assert said in refusal(bull, one_row(bull, "'{}' AS data, 'x' AS deduplication"), protocol="bull-1")
     assert said in refusal(bull, one_row(bull, "1 AS n"), protocol="bull-1", uniqueBy="n")
     by_row = one_row(bull, "1 AS n, 'q' AS queue")
     assert said in refusal(bull, by_row, queue=None, protocol="bull-1", uniqueBy="n", jobColumns="queue")
     assert not keys(client, bull)
-
-
-def test_bull_1_refuses_a_priority(bull: Bull) -> None:
     said = "expected no `priority` 3: jobs of bull-1 have no priority; leave it out"
     assert said in refusal(bull, one_row(bull, "'{}' AS data, 3 AS priority"), protocol="bull-1")
     assert said in refusal(bull, one_row(bull), protocol="bull-1", priority=3)
@@ -228,11 +226,11 @@ def test_a_queue_name_that_the_dialect_does_not_allow_is_refused(bull: Bull, cli
     assert client.llen(f"{bull.options['prefix']}:a:b:wait") == 1
 
 
-@pytest.mark.parametrize("mode", ["errorifexists", "ignore"])
-def test_other_save_modes_are_refused_by_spark(bull: Bull, client: Redis, mode: str) -> None:
-    writer = one_row(bull).write.format("bull").options(**bull.options, queue="q").mode(mode)
-    with pytest.raises(PySparkException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
-        writer.save()
+def test_other_save_modes_are_refused_by_spark(bull: Bull, client: Redis) -> None:
+    for mode in ("errorifexists", "ignore"):
+        writer = one_row(bull).write.format("bull").options(**bull.options, queue="q").mode(mode)
+        with pytest.raises(PySparkException, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+            writer.save()
     assert not keys(client, bull)
 
 
@@ -253,8 +251,3 @@ def test_overwrite_requires_confirmation(bull: Bull) -> None:
                 .mode("overwrite")
                 .save()
             )
-
-
-def test_transaction_options_require_each_other(bull: Bull) -> None:
-    said = "expected `txnAppId` and `txnVersion` together, got no `txnVersion`"
-    assert said in refusal(bull, one_row(bull), txnAppId="nightly")

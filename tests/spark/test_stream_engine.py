@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -22,12 +20,6 @@ from spark_bull.spark.process.stream_engine import StreamEngine
 from spark_bull.spark.process.stream_plan import StreamPlan
 
 HOUR_MS = 3_600_000
-
-
-@pytest.fixture
-def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        yield queue
 
 
 @pytest.mark.parametrize("raises", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -42,12 +41,6 @@ MEMBERS: dict[str, tuple[str, ...]] = {
 DDL = ", ".join(f"{name} {kind}" for name, (kind, *_) in MEMBERS.items())
 PAYLOAD = "{" + ",".join(f'"{name}":{given[0]}' for name, (_, *given) in MEMBERS.items()) + "}"
 EXPECTED = json.loads("{" + ",".join(f'"{name}":{given[-1]}' for name, (_, *given) in MEMBERS.items()) + "}")
-
-
-@pytest.fixture
-def queue(bull: Bull) -> Iterator[BullQueue]:
-    with BullQueue("q", protocol="bullmq", **bull.options) as queue:
-        yield queue
 
 
 def only_json(frame: DataFrame, column: str) -> list[Any]:

@@ -27,6 +27,7 @@ def this_python() -> Path:
     return Path(sys.executable)
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 @pytest.mark.parametrize("python", [oldest_python, pytest.param(this_python, marks=pytest.mark.soak)])
 def test_all_verbs_work(python: Callable[[], Path], tmp_path: Path) -> None:

@@ -41,8 +41,7 @@ def lines_of(file: Path) -> list[Any]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("engine", ["loop", "stream"])
-@pytest.mark.parametrize("kind", ["UDF", "DataFrame"])
+@pytest.mark.parametrize(("kind", "engine"), [("UDF", "loop"), ("DataFrame", "loop"), ("DataFrame", "stream")])
 def test_batches_export_a_span_with_links_and_the_metrics_of_their_jobs(
     spark: SparkSession, redis_url: str, prefix: str, tmp_path: Path, kind: str, engine: str
 ) -> None:

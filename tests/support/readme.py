@@ -48,7 +48,9 @@ class Case:
     grouped: bool = False
 
 
-_STARTS_SPARK = "each command starts a JVM; test_zip.py runs the scripts of jobs/, which call the same programs"
+#: Commands that start a JVM.
+JVM_STARTS = ("spark-sql ", "spark-shell ", "spark-pipelines ", "spark-submit ")
+_STARTS_SPARK = "each command starts a JVM; test_local_cluster.py runs the scripts of jobs/, which call the programs"
 #: Blocks that do not run, by a text of theirs: why. Instead, commands are parsed with their options, and what is not a
 #: command is checked by test_readme_commands.py or test_docs.py.
 NOT_RUN = {
@@ -289,11 +291,10 @@ CASES = {
 }
 
 
-def of(*languages: str, run: bool = True) -> Any:
-    """Runs a test for each block of these languages that runs, or that does not."""
-    chosen = [b for b in BLOCKS if b.language in languages and run != bool(reason_not_to_run(b))]
-    blocks = [pytest.param(b, marks=[pytest.mark.capability(name)] if (name := _capability(b)) else []) for b in chosen]
-    return pytest.mark.parametrize("block", blocks, ids=[str(b) for b in chosen])
+def of(*languages: str) -> Any:
+    """Runs a test for each block of these languages that runs."""
+    chosen = [b for b in BLOCKS if b.language in languages and not reason_not_to_run(b)]
+    return pytest.mark.parametrize("block", [pytest.param(b, id=str(b), marks=_marks(b)) for b in chosen])
 
 
 def give_address(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
@@ -311,8 +312,10 @@ def case_of(block: Block) -> Case:
     return next(case for text, case in CASES.items() if text in block.text)
 
 
-def _capability(block: Block) -> str:
-    return "" if reason_not_to_run(block) else case_of(block).capability
+def _marks(block: Block) -> list[pytest.MarkDecorator]:
+    name, starts_a_jvm = case_of(block).capability, any(command in block.text for command in JVM_STARTS)
+    marks = [pytest.mark.capability(name)] if name else []
+    return [*marks, pytest.mark.rest] if starts_a_jvm and block.language == "sh" else marks
 
 
 def reason_not_to_run(block: Block) -> str:
