@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.spark.conftest import bull, spark
+from tests.spark.conftest import bull, files, queue, spark
 
-__all__ = ["bull", "spark"]
+__all__ = ["bull", "files", "queue", "spark"]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -20,7 +20,7 @@ CONCURRENCIES = (1, 8)
 JOBS_PER_KILL = 1_000
 
 
-@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+@pytest.fixture(params=["bull", "bullmq"])
 def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param, delivery="at-most-once") as queue:
         yield queue
@@ -71,17 +71,11 @@ def kill_often(queue: BullQueue, client: Redis, redis_url: str, prefix: str, kil
     assert {job.failed_reason for job in queue.page("failed")} <= {"job stalled more than allowable limit"}
 
 
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.soak)])
 def test_side_effects_happen_at_most_once_although_workers_are_killed(
-    queue: BullQueue, client: Redis, redis_url: str, prefix: str
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str, kills: int
 ) -> None:
-    kill_often(queue, client, redis_url, prefix, 3)
-
-
-@pytest.mark.soak
-def test_side_effects_happen_at_most_once_although_workers_are_killed_often(
-    queue: BullQueue, client: Redis, redis_url: str, prefix: str
-) -> None:
-    kill_often(queue, client, redis_url, prefix, 50)
+    kill_often(queue, client, redis_url, prefix, kills)
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])
@@ -101,22 +95,3 @@ def test_jobs_that_have_begun_fail_when_their_process_is_to_end(
     counts = queue.counts()
     assert (counts["failed"], counts["wait"], counts["active"]) == (concurrency, 3 - concurrency, 0)
     assert all("may run at most once" in (job.failed_reason or "") for job in queue.page("failed"))
-
-
-@pytest.mark.parametrize("concurrency", [1, 8])
-def test_a_busy_slot_that_is_to_end_starts_no_job_twice(
-    queue: BullQueue, client: Redis, redis_url: str, prefix: str, concurrency: int
-) -> None:
-    jobs = 0
-    for _ in range(3):
-        jobs += queue.add_many(NewJob({"n": n}) for n in range(JOBS_PER_KILL)).added
-        before = finished(queue)
-        with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
-            wait_until(lambda before=before: finished(queue) >= before + 50, "the slot to be busy")  # type: ignore[misc]
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
-    with OurWorker(
-        queue.handle, lambda job: client.hincrby(terminated_slot.starts_key(prefix), job.id), chunk_size=200
-    ):
-        wait_until(lambda: finished(queue) == jobs, "another worker to process the rest")
-    assert set(starts(client, prefix).values()) == {1}

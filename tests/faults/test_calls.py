@@ -19,14 +19,13 @@ from spark_bull.queue.call.flight import Flight, Lease
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.network import losing_proxy
-from tests.support.node import PEERS, NodePeer
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
 OwnRedis = Callable[..., EmbeddedRedis]
 ROOT = Path(__file__).parents[2]
 HOUR_MS = 3_600_000
-BULLMQ = [peer.alias for peer in PEERS if peer.dialect == "bullmq"]
 
 
 class Task:
@@ -116,13 +115,13 @@ def test_calls_continue_after_a_restart_of_redis(own_redis: OwnRedis) -> None:
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("alias", BULLMQ)
+@each_peer_of("bullmq")
 def test_jobs_of_a_killed_worker_of_node_have_one_result(
-    node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str, alias: str
+    node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str, peer: Peer
 ) -> None:
     """Node may run such a job twice."""
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        dying = node(alias, prefix=prefix, alone=True)
+        dying = node(peer.alias, prefix=prefix, alone=True)
         dying.call("process", queue="q", concurrency=5)
         task = Task(queue.handle, 1_000)
         dying.wait_for_events("completed", 100)
@@ -131,35 +130,29 @@ def test_jobs_of_a_killed_worker_of_node_have_one_result(
             for key in client.scan_iter(f"{prefix}:q:{kept}"):
                 client.delete(key)
         stalled = {"stalledInterval": 200, "maxStalledCount": 5}
-        node(alias, prefix=prefix).call("process", queue="q", concurrency=20, opts=stalled)
+        node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=20, opts=stalled)
         found = task.results()
     assert [row for row, _ in found] == list(range(1_000))
     echoes = [json.loads(outcome.value or b"null") for _, outcome in found]
     assert echoes == [{"echo": {"n": n}} for n in range(1_000)]
 
 
-@pytest.mark.soak
-@pytest.mark.interop
-@pytest.mark.usefixtures("forked_python")
-def test_a_killed_python_process_repeats_no_call(
-    node: Callable[..., NodePeer], redis_url: str, prefix: str, tmp_path: Path
-) -> None:
-    """test_local_cluster.py kills an executor with its Python processes, in less time."""
-    worker = node(BULLMQ[-1], prefix=prefix)
-    worker.call("process", queue="q", concurrency=5)
-    plan = {"url": redis_url, "prefix": prefix, "rows": 3_000, "found": str(tmp_path / "found"), "dying": True}
-    command = [sys.executable, "-m", "tests.support.calling_driver", json.dumps(plan)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    assert "crashed" in ran.stderr
-    found = json.loads((tmp_path / "found").read_text())
-    assert sorted(row for row, _, _ in found) == list(range(3_000))
-    assert {error for _, error, _ in found} == {None}
-    assert all(json.loads(result) == {"echo": {"id": row}} for row, _, result in found)
-    # Node emits the event a moment after the job has ended in Redis.
-    assert len(worker.wait_for_events("completed", 3_000, source="worker")) == 3_000
+#: Calls a queue for all rows, and writes the results to a file.
+CALLING = """
+import json, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+import spark_bull
+
+url, rows, file = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+frame = spark.range(int(rows)).repartition(2)
+found = spark_bull.call(frame, "q", in_flight=100, url=url, protocol="bullmq").collect()
+Path(file).write_text(json.dumps([[row["id"], row["error"], row["result"]] for row in found]))
+"""
 
 
+@pytest.mark.rest
 @pytest.mark.usefixtures("forked_python")
 def test_a_killed_driver_leaves_no_jobs_to_the_next_run_which_loses_no_call(
     own_redis: OwnRedis, tmp_path: Path
@@ -173,8 +166,7 @@ def test_a_killed_driver_leaves_no_jobs_to_the_next_run_which_loses_no_call(
         counting.runs[job.data["id"]] += 1
         return int(job.data["id"])
 
-    plan = {"url": url, "prefix": "bull", "rows": rows, "found": str(tmp_path / "found"), "dying": False}
-    command = [sys.executable, "-m", "tests.support.calling_driver", json.dumps(plan)]
+    command = [sys.executable, "-c", CALLING, url, str(rows), str(tmp_path / "found")]
     with BullQueue("q", url=url, protocol="bullmq") as queue, subprocess.Popen(command, cwd=ROOT) as first:
         call, open_callers = queue.handle.connection.call, queue.handle.keys["open_callers"]
         with OurWorker(queue.handle, processor, chunk_size=chunk):

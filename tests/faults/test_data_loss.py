@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,6 +23,7 @@ from spark_bull.queue.dispatch.writes import Identity, roll_forward
 from spark_bull.queue.process.claim import work
 from spark_bull.services.collector import Collector
 from spark_bull.spark.staging import commit
+from tests.spark.conftest import Files
 from tests.support.finisher import entries
 from tests.support.redis_servers import RedisCluster
 from tests.support.sink import ManageSink, ScheduleSink, Sink
@@ -35,7 +34,7 @@ from tests.support.writes import register_all
 OwnRedis = Callable[..., EmbeddedRedis]
 DURABLE = {"appendonly": "yes", "appendfsync": "always"}
 ROWS = StructType().add("n", IntegerType())
-DIALECTS = ("bull-1", "bull", "bullmq")
+DIALECTS = ("bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest))
 
 
 @pytest.fixture(autouse=True)
@@ -149,45 +148,30 @@ def test_a_restart_with_persistence_is_no_loss(own_redis: OwnRedis) -> None:
         assert known.lost([queue.handle]) == []
 
 
-@pytest.mark.parametrize("protocol", DIALECTS)
-def test_an_obliterated_queue_is_no_loss(redis_url: str, prefix: str, protocol: str) -> None:
-    known = KnownWrites()
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
-        write(queue, "first", jobs=3)
-        known.lost([queue.handle])
-        queue.obliterate(force=True)
-        assert known.lost([queue.handle]) == []
-
-
-def test_a_flush_is_named_as_a_cause(own_redis: OwnRedis) -> None:
+def test_an_obliterated_queue_and_one_without_writes_are_no_loss(queue: BullQueue, own_redis: OwnRedis) -> None:
     server, known = own_redis(), KnownWrites()
-    with open_queue(server.url) as queue, Redis.from_url(server.url) as client:
-        write(queue, "first")
-        known.lost([queue.handle])
-        client.flushall()
-        (error,) = known.lost([queue.handle])
-    assert "has no writes. " in str(error)
-    assert "or keys were flushed, evicted or deleted" in str(error)
-
-
-def test_a_loss_is_found_without_the_right_to_info(own_redis: OwnRedis) -> None:
-    server, known = own_redis(), KnownWrites()
-    with open_queue(server.url) as queue, Redis.from_url(server.url) as client:
-        client.execute_command("ACL", "SETUSER", "default", "-info")
-        write(queue, "first")
-        known.lost([queue.handle])
-        client.flushall()
-        (error,) = known.lost([queue.handle])
-    assert "has no writes. A replica that lagged has become the primary" in str(error)
-
-
-def test_a_queue_without_writes_loses_none(own_redis: OwnRedis) -> None:
-    server, known = own_redis(), KnownWrites()
-    with open_queue(server.url) as queue:
-        queue.add({})
-        known.lost([queue.handle])
+    write(queue, "first", jobs=3)
+    known.lost([queue.handle])
+    queue.obliterate(force=True)
+    assert known.lost([queue.handle]) == []
+    with open_queue(server.url) as without:
+        without.add({})
+        known.lost([without.handle])
         restart(server)
-        assert known.lost([queue.handle]) == []
+        assert known.lost([without.handle]) == []
+
+
+@pytest.mark.parametrize("has_info", [True, False])
+def test_a_flush_is_named_as_a_cause_where_info_is_allowed(own_redis: OwnRedis, has_info: bool) -> None:
+    server, known = own_redis(), KnownWrites()
+    with open_queue(server.url) as queue, Redis.from_url(server.url) as client:
+        client.execute_command("ACL", "SETUSER", "default", "+info" if has_info else "-info")
+        write(queue, "first")
+        known.lost([queue.handle])
+        client.flushall()
+        (error,) = known.lost([queue.handle])
+    assert ("has no writes. A replica that lagged has become the primary" in str(error)) != has_info
+    assert "or keys were flushed, evicted or deleted" in str(error)
 
 
 def test_a_write_whose_record_has_expired_is_no_loss(own_redis: OwnRedis) -> None:
@@ -381,8 +365,7 @@ def test_a_strict_writer_writes_nothing_after_a_loss(own_redis: OwnRedis, more: 
         assert queue.counts()["wait"] == 0
 
 
-@pytest.mark.parametrize("lost", ["all", "the last micro-batch"])
-@pytest.mark.parametrize("rows", [2, 0], ids=["rows", "no rows"])
+@pytest.mark.parametrize(("lost", "rows"), [("all", 2), ("the last micro-batch", 2), ("the last micro-batch", 0)])
 def test_a_restarted_query_knows_which_micro_batch_it_has_committed(
     servers: Servers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, lost: str, rows: int
 ) -> None:
@@ -441,8 +424,7 @@ def test_micro_batches_to_a_part_of_the_shards_are_no_loss(
         save_batch(6, 2)
 
 
-@pytest.mark.parametrize("rows", [1, 0])
-@pytest.mark.parametrize("kind", [ScheduleSink, ManageSink])
+@pytest.mark.parametrize(("kind", "rows"), [(ScheduleSink, 1), (ManageSink, 0)])
 def test_streams_of_schedulers_and_changes_find_losses_too(own_redis: OwnRedis, kind: type[Sink], rows: int) -> None:
     server = own_redis()
     options = {"url": server.url, "queue": "q", "protocol": "bullmq", "failOnDataLoss": "true"}
@@ -463,36 +445,24 @@ def test_streams_of_schedulers_and_changes_find_losses_too(own_redis: OwnRedis, 
         sink.commit()
 
 
-def test_a_streaming_write_of_spark_ends_after_a_loss_until_it_is_accepted(
-    own_redis: OwnRedis, spark: Any, tmp_path: Path
-) -> None:
+def test_a_streaming_write_of_spark_ends_after_a_loss_until_it_is_accepted(own_redis: OwnRedis, files: Files) -> None:
     server = own_redis()
-
-    def put(*values: int) -> None:
-        folder = tmp_path / "in"
-        folder.mkdir(exist_ok=True)
-        (folder / f"{values[0]}.json").write_text("\n".join(json.dumps({"n": n}) for n in values))
-
-    def run(**options: object) -> None:
-        rows = spark.readStream.schema("n LONG").json(str(tmp_path / "in"))
-        writer = rows.writeStream.format("bull").options(url=server.url, queue="q", protocol="bullmq", **options)
-        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-        writer.start().awaitTermination(PATIENCE_S)
-
-    put(1, 2)
-    run(failOnDataLoss=True)
+    place = {"url": server.url, "prefix": "bull", "protocol": "bullmq"}
+    files.put(1, 2)
+    files.write(**place, failOnDataLoss=True)
     restart(server)
-    put(3)
+    files.put(3)
     with pytest.raises(PySparkException, match=r"DataLost: queue q: expected (micro-batch 0|write) "):
-        run(failOnDataLoss=True)
-    run()
-    put(4)
-    run(failOnDataLoss=True)
+        files.write(**place, failOnDataLoss=True)
+    files.write(**place)
+    files.put(4)
+    files.write(**place, failOnDataLoss=True)
     with open_queue(server.url) as queue:
         assert sorted(job.data["n"] for job in queue.page("wait")) == [3, 4]
 
 
-def test_the_jobs_of_a_for_each_batch_are_not_lost_in_silence(own_redis: OwnRedis, spark: Any, tmp_path: Path) -> None:
+@pytest.mark.rest
+def test_the_jobs_of_a_for_each_batch_are_not_lost_in_silence(own_redis: OwnRedis, files: Files) -> None:
     """Spark keeps the process that commits for a minute."""
     server = own_redis()
 
@@ -502,10 +472,8 @@ def test_the_jobs_of_a_for_each_batch_are_not_lost_in_silence(own_redis: OwnRedi
         options = {"url": server.url, "queue": "q", "protocol": "bullmq", "txnAppId": "app", "txnVersion": batch_id}
         batch.write.format("bull").options(**options, failOnDataLoss=True).mode("append").save()
 
-    (tmp_path / "in").mkdir()
-    for number in range(2):
-        (tmp_path / "in" / f"{number}.json").write_text(json.dumps({"n": number}))
-    rows = spark.readStream.schema("n LONG").option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
-    writer = rows.writeStream.foreachBatch(save_batch).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    files.put(0)
+    files.put(1)
+    writer = files.rows().writeStream.foreachBatch(save_batch).option("checkpointLocation", str(files.checkpoint))
     with pytest.raises(PySparkException, match="DataLost: queue q: expected write "):
         writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)

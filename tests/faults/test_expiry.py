@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -18,7 +18,6 @@ from redis import Redis
 from spark_bull import BullQueue, NewJob, Worker
 from spark_bull.clock import epoch_ms, monotonic_s
 from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model.jobs import RawJson
 from spark_bull.spark.process.claim_stream import ClaimReader, claim_reader
 from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.job.running_job import RunningJob
@@ -39,10 +38,9 @@ PAYLOAD = pa.struct([pa.field("n", pa.int64())])
 _OWN = {b"data", b"timestamp", b"opts", b"processedOn", b"finishedOn", b"expireAt"}
 
 
-@pytest.fixture(params=["bull-1", "bull", "bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
+each_dialect = pytest.mark.parametrize(
+    "queue", ["bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest)], indirect=True
+)
 
 
 def redis_ms(client: Redis) -> int:
@@ -93,6 +91,7 @@ def add(queue: BullQueue, count: int, **terms: Any) -> list[str]:
     return queue.add_many([NewJob({"n": n}, **terms) for n in range(count)]).ids
 
 
+@each_dialect
 def test_jobs_that_expire_behind_a_long_job_of_their_chunk_do_not_start(queue: BullQueue, client: Redis) -> None:
     (long_job,) = add(queue, 1)
     gone, kept = add(queue, MANY, expire_after_ms=BRIEF_MS), add(queue, 2, expire_after_ms=HOUR_MS)
@@ -109,11 +108,10 @@ def test_jobs_that_expire_behind_a_long_job_of_their_chunk_do_not_start(queue: B
     check_as_if_never_claimed(client, queue, gone)
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
-def test_jobs_that_expire_while_redis_is_away_do_not_start(own_redis: OwnRedis, protocol: str) -> None:
+def test_jobs_that_expire_while_redis_is_away_do_not_start(own_redis: OwnRedis) -> None:
     """A slot waits for Redis when it settles a part of its chunk."""
     server = own_redis()
-    with BullQueue("q", url=server.url, protocol=protocol) as queue, Redis.from_url(server.url) as client:
+    with BullQueue("q", url=server.url, protocol="bullmq") as queue, Redis.from_url(server.url) as client:
         (first,), gone, kept = add(queue, 1), add(queue, MANY, expire_after_ms=2 * BRIEF_MS), add(queue, 1)
         last = last_expiry(client, queue, gone)
         started: list[str] = []
@@ -187,22 +185,6 @@ def test_coroutines_do_not_start_after_their_jobs_have_expired(queue: BullQueue,
     check_as_if_never_claimed(client, queue, gone)
 
 
-def test_a_job_that_has_started_runs_again_after_its_time(queue: BullQueue, client: Redis) -> None:
-    (job_id,) = add(queue, 1, expire_after_ms=HOUR_MS, attempts=2)
-    attempts: list[int] = []
-
-    def processor(job: RunningJob) -> RawJson:
-        attempts.append(job.attempts_made)
-        if job.attempts_made == 0:
-            let_expire(client, queue, [job_id])
-            raise RuntimeError("the first attempt fails")
-        return RawJson("1")
-
-    with OurWorker(queue.handle, processor):
-        wait_until(ended(queue, 0, 1), "the job to complete")
-    assert attempts == [0, 1]
-
-
 def read_all(reader: ClaimReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
     parts = reader.partitions(start, end)
     # Spark may run a task again.
@@ -227,6 +209,7 @@ def test_jobs_that_expire_before_their_micro_batch_starts_are_not_in_it(
     check_as_if_never_claimed(client, queue, gone)
 
 
+@each_dialect
 def test_jobs_of_a_micro_batch_that_have_started_do_not_expire(
     queue: BullQueue, client: Redis, redis_url: str, prefix: str
 ) -> None:

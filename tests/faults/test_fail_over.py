@@ -47,7 +47,7 @@ Times = Counter[tuple[str, str]]
 Kill = Callable[[str], EmbeddedRedis]
 
 
-@pytest.fixture(params=["cluster", "sentinel"])
+@pytest.fixture(params=["cluster", pytest.param("sentinel", marks=pytest.mark.rest)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, Kill]]:
     """The URL, and what kills the primary of a key and waits until another one has its place."""
     if request.param == "cluster":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from threading import Event
@@ -34,12 +33,6 @@ ROWS_BY_QUEUE = StructType().add("n", IntegerType()).add("queue", StringType())
 POINTS = ((7, "after"), (8, "before"), (10, "after"))
 
 
-@pytest.fixture(params=["bull", "bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
-
-
 def options_of(queue: BullQueue, redis_url: str, when_full: str, version: int) -> dict[str, str]:
     return {
         "url": redis_url,
@@ -61,6 +54,7 @@ def kill_and_repeat(options: dict[str, str], call: int, when: str) -> bool:
     return was_killed
 
 
+@pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
 def test_a_killed_write_that_waits_for_room_adds_each_job_once(queue: BullQueue, redis_url: str) -> None:
     started: Counter[int] = Counter()
     over = Event()

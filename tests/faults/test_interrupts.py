@@ -89,7 +89,7 @@ def ended_by_ctrl_c(process: subprocess.Popen[str]) -> list[str]:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("forked_python")
-@pytest.mark.parametrize("engine", ["loop", "stream"])
+@pytest.mark.parametrize("engine", [pytest.param("loop", marks=pytest.mark.rest), "stream"])
 def test_ctrl_c_ends_a_program_whose_jobs_run_on_and_returns_them(
     redis_url: str, prefix: str, tmp_path: Path, engine: str
 ) -> None:
@@ -112,3 +112,18 @@ def test_ctrl_c_ends_a_program_whose_jobs_run_on_and_returns_them(
         # A job that was running has stalled; a micro-batch is repeated.
         stalled = [job.stalled_counter for job in queue.page("wait")]
         assert stalled == [int(engine == "loop")] + [0] * (JOBS - 1)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("forked_python")
+def test_a_program_stops_its_worker_on_sigterm(queue: BullQueue, redis_url: str, prefix: str, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+    with program(redis_url, prefix, "loop", "", str(started), folder=tmp_path) as process:
+        queue.add({"n": 1})
+        wait_until(lambda: queue.counts()["completed"] == 1, "the worker to process a job")
+        wait_until(started.exists, "the program to wait for its worker")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    queue.add({"n": 2})
+    counts = queue.counts()
+    assert (counts["completed"], counts["wait"], counts["active"]) == (1, 1, 0)

@@ -70,7 +70,9 @@ def test_a_process_whose_setup_fails_ends_the_worker_with_its_error(
 
 
 @pytest.mark.parametrize(
-    ("kind", "number"), [([], signal.SIGTERM), (["--processes"], signal.SIGINT)], ids=["threads", "processes"]
+    ("kind", "number"),
+    [([], signal.SIGTERM), pytest.param(["--processes"], signal.SIGINT, marks=pytest.mark.rest)],
+    ids=["threads", "processes"],
 )
 def test_a_program_finishes_its_jobs_when_it_is_interrupted(
     client: Redis, redis_url: str, prefix: str, kind: Sequence[str], number: signal.Signals

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,6 @@ from tests.support.sink import ManageSink
 JOBS, CHUNK = 20, 4
 #: Two tasks stage JOBS / CHUNK + 1 chunks in as many calls; the next one registers the write.
 REGISTERS = JOBS // CHUNK + 2
-
-
-@pytest.fixture
-def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        yield queue
 
 
 @pytest.fixture

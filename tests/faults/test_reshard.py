@@ -37,7 +37,7 @@ def servers() -> Iterator[str]:
         yield f"{a.url} {b.url}"
 
 
-@pytest.fixture(params=["one server", "a cluster", "two servers"])
+@pytest.fixture(params=["two servers"])
 def raw(request: pytest.FixtureRequest, prefix: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The options of a write to a queue with shards by key."""
     monkeypatch.setattr(module, "LOOK_S", 0.01)
@@ -73,6 +73,9 @@ def ignore(_: Draining) -> None:
     pass
 
 
+@pytest.mark.parametrize(
+    "raw", ["one server", pytest.param("a cluster", marks=pytest.mark.rest), "two servers"], indirect=True
+)
 def test_jobs_keep_their_order_by_key_while_the_number_of_shards_changes(raw: dict[str, str]) -> None:
     seen: dict[str, list[int]] = defaultdict(list)
     lock = threading.Lock()
@@ -144,6 +147,7 @@ def test_a_write_that_was_planned_before_is_added_before_the_change_or_refused(r
     assert sum(waiting(raw, 4)) == 1
 
 
+@pytest.mark.parametrize("raw", ["one server", "two servers"], indirect=True)
 def test_a_write_after_the_last_look_holds_up_the_change(raw: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is finished and worked before the switch: only the count of writes tells that the look is out of date."""
     staged(raw, [], "2").commit()
@@ -188,6 +192,7 @@ def test_a_write_that_is_only_prepared_does_not_hold_up_the_change(
     assert sum(waiting(raw, 4)) == 6
 
 
+@pytest.mark.parametrize("raw", ["one server"], indirect=True)
 def test_a_write_that_is_confirmed_and_not_opened_holds_up_the_change(
     raw: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,14 +12,13 @@ from redis import Redis
 
 from spark_bull import BullQueue, Promoter
 from tests.support import dying_worker
-from tests.support.node import PEERS, NodePeer, Peer
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 HOUR = 3_600_000
 SCHEDULES = 20
 CHECK_MS = 200
-each_peer = pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
 
 
 @contextmanager
@@ -63,8 +62,7 @@ def let_wait(queue: BullQueue) -> None:
         queue.promote(job.id)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("call", [1, 2, 3, 4])
+@pytest.mark.parametrize(("call", "when"), [(1, "after"), (2, "before"), (2, "after"), (4, "before")])
 @pytest.mark.parametrize("protocol", ["bull", "bullmq"])
 def test_a_killed_worker_loses_no_scheduler(redis_url: str, prefix: str, protocol: str, call: int, when: str) -> None:
     """After its first call jobs are claimed, but their job schedulers have not advanced."""
@@ -74,7 +72,7 @@ def test_a_killed_worker_loses_no_scheduler(redis_url: str, prefix: str, protoco
         assert_all_go_on(queue, our_worker(queue))
 
 
-@each_peer
+@each_peer_of("bull", "bullmq")
 def test_node_continues_the_schedulers_of_a_killed_worker(
     redis_url: str, prefix: str, client: Redis, node: Callable[..., NodePeer], peer: Peer
 ) -> None:

@@ -17,7 +17,7 @@ from tests.support.worker import OurWorker
 JOBS, CHUNK, CALLS = 20, 4, 16
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.rest), "after"])
 def test_the_order_is_kept_when_writes_are_killed_and_repeated(
     client: Redis, redis_url: str, prefix: str, when: str
 ) -> None:

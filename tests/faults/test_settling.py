@@ -142,10 +142,10 @@ def pass_time(client: Redis, queue: BullQueue, ids: list[str], ms: int) -> None:
         client.pexpire(lock, client.pttl(lock) - ms)
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
 def test_a_batch_of_a_killed_query_is_settled_though_its_locks_end_soon(
-    client: Redis, redis_url: str, prefix: str, protocol: str
+    client: Redis, redis_url: str, prefix: str
 ) -> None:
+    protocol = "bullmq"
     options = {"readerId": "reader", "lockMs": HOUR_MS}
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         ids = queue.add_many(NewJob({}) for _ in range(JOBS)).ids
@@ -161,8 +161,8 @@ def test_a_batch_of_a_killed_query_is_settled_though_its_locks_end_soon(
         assert queue.counts()["active"] == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3))])
+@pytest.mark.parametrize("protocol", ["bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest)])
 def test_tasks_that_run_again_settle_each_claim_once(
     client: Redis, redis_url: str, prefix: str, protocol: str, seed: int
 ) -> None:

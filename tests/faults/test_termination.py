@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Semaphore
 
@@ -18,7 +13,6 @@ from spark_bull import BullQueue, Job, NewJob
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.status import latest, slots_of
 from tests.support import terminated_slot
-from tests.support.forked_process import ForkedProcess
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -26,10 +20,9 @@ ROOT = Path(__file__).parents[2]
 JOBS = 3
 
 
-@pytest.fixture(params=["bull-1", "bull", "bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
+each_dialect = pytest.mark.parametrize(
+    "queue", ["bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest)], indirect=True
+)
 
 
 def by_n(queue: BullQueue) -> list[Job]:
@@ -49,8 +42,8 @@ def test_jobs_that_have_ended_are_settled_although_the_slot_has_not_taken_their_
     assert {job.stalled_counter for job in queue.page("completed")} == {0}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-@pytest.mark.parametrize("concurrency", [1, JOBS])
+@each_dialect
+@pytest.mark.parametrize(("number", "concurrency"), [(signal.SIGTERM, 1), (signal.SIGHUP, JOBS)])
 def test_a_slot_returns_its_jobs_when_its_process_is_to_end(
     queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int, number: signal.Signals
 ) -> None:
@@ -106,14 +99,16 @@ def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
     assert set(starts) == set(ids)
     # Those whose function had begun when the process got the signal.
     assert sum(starts.values()) <= len(ids) + rounds * concurrency
-    if queue.protocol == "bullmq":
-        completed = queue.page("completed")
-        assert {job.attempts_made for job in completed} == {1}
-        assert sum(job.stalled_counter for job in completed) <= rounds * concurrency
-        assert sum(job.attempts_started or 0 for job in completed) <= len(ids) + rounds * concurrency
+    completed = queue.page("completed")
+    assert {job.attempts_made for job in completed} == {1}
+    assert sum(job.stalled_counter for job in completed) <= rounds * concurrency
+    assert sum(job.attempts_started or 0 for job in completed) <= len(ids) + rounds * concurrency
 
 
-@pytest.mark.parametrize(("kind", "concurrency"), [("poison", 1), ("poison", 8), ("chunk", 1)])
+@each_dialect
+@pytest.mark.parametrize(
+    ("kind", "concurrency"), [("poison", 1), pytest.param("poison", 8, marks=pytest.mark.rest), ("chunk", 1)]
+)
 def test_a_job_whose_process_always_gets_sigterm_fails_and_all_others_complete(
     queue: BullQueue, redis_url: str, prefix: str, client: Redis, kind: str, concurrency: int
 ) -> None:
@@ -173,48 +168,9 @@ def test_a_slot_returns_its_jobs_when_its_worker_no_longer_waits_for_them(queue:
     assert (queue.counts()["wait"], queue.counts()["completed"]) == (JOBS, 0)
 
 
-def test_slots_that_end_one_after_the_other_count_one_stall(
-    queue: BullQueue, redis_url: str, prefix: str, client: Redis
-) -> None:
-    """The job of a slot that ends starts on the next one, which is to end, too."""
-
-    def starts(job_id: str) -> int:
-        return int(client.hget(terminated_slot.starts_key(prefix), job_id) or 0)
-
-    def run() -> ForkedProcess:
-        """Starts a slot, and waits until it has processed a job."""
-        process = terminated_slot.start(redis_url, prefix, queue.protocol, 1, "poison")
-        job_id = queue.add({"n": 1})
-        wait_until(lambda: starts(job_id) == 1, "the slot to process a job")
-        return process
-
-    def end(process: ForkedProcess) -> None:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
-
-    def stalls() -> int:
-        job = queue.job(endless)
-        assert job is not None
-        return job.stalled_counter
-
-    with run() as first:
-        endless = queue.add(terminated_slot.ENDLESS)
-        wait_until(lambda: starts(endless) == 1, "the job to start")
-        with run() as second:
-            end(first)
-            wait_until(lambda: starts(endless) == 2, "the job to start on the other slot")
-            assert stalls() == 1
-            end(second)
-    assert stalls() == 1
-    with terminated_slot.start(redis_url, prefix, queue.protocol, 1, "poison") as third:
-        wait_until(lambda: starts(endless) == 3, "the job to start on a slot that was started later")
-        end(third)
-    assert stalls() == 2
-
-
-@pytest.mark.parametrize(("kind", "name"), [("state", "plain"), ("state, coroutine", "asynchronous")])
-@pytest.mark.parametrize("concurrency", [1, JOBS])
-@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
+@pytest.mark.parametrize(
+    ("kind", "name", "concurrency"), [("state", "plain", 1), ("state, coroutine", "asynchronous", JOBS)]
+)
 def test_a_slot_returns_its_jobs_and_then_closes_its_state_when_its_process_is_to_end(
     queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int, kind: str, name: str
 ) -> None:
@@ -225,40 +181,6 @@ def test_a_slot_returns_its_jobs_and_then_closes_its_state_when_its_process_is_t
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
     assert (queue.counts()["wait"], queue.counts()["active"]) == (JOBS, 0)
     assert client.lrange(terminated_slot.closed_key(prefix), 0, -1) == [name.encode()]
-
-
-DRIVER = """
-    import sys
-    from pathlib import Path
-    from pyspark.sql import SparkSession
-    from spark_bull import Worker
-    from tests.support.interrupt import call_in
-
-    url, prefix, waits = sys.argv[1:]
-    spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-    with Worker(spark, "q", lambda job: job.data, slots=1, url=url, prefix=prefix, protocol="bullmq") as worker:
-        call_in(type(worker._engine).wait, Path(waits).touch)
-        worker.await_termination()
-"""
-
-
-@pytest.mark.spark
-@pytest.mark.usefixtures("forked_python")
-def test_a_program_stops_its_worker_on_sigterm(redis_url: str, prefix: str, tmp_path: Path) -> None:
-    program, waits = tmp_path / "program.py", tmp_path / "waits"
-    program.write_text(textwrap.dedent(DRIVER))
-    command = [sys.executable, str(program), redis_url, prefix, str(waits)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        with subprocess.Popen(command, env=environment) as process:
-            queue.add({"n": 1})
-            wait_until(lambda: queue.counts()["completed"] == 1, "the worker to process a job")
-            wait_until(waits.exists, "the program to wait for its worker")
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
-        queue.add({"n": 2})
-        counts = queue.counts()
-    assert (counts["completed"], counts["wait"], counts["active"]) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("concurrency", [1, JOBS])
@@ -274,8 +196,7 @@ def test_a_signal_to_a_process_that_a_processor_has_forked_ends_only_that_proces
     assert [(job.parsed("returnvalue"), job.stalled_counter) for job in jobs] == [(-signal.SIGTERM, 0)] * JOBS
 
 
-@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
-@pytest.mark.parametrize(("concurrency", "kind"), [(1, "leaving"), (2, "leaving"), (2, "leaving, coroutine")])
+@pytest.mark.parametrize(("concurrency", "kind"), [(1, "leaving"), (2, "leaving, coroutine")])
 def test_a_process_that_a_processor_has_forked_ends_when_it_leaves_the_processor(
     queue: BullQueue, client: Redis, redis_url: str, prefix: str, concurrency: int, kind: str
 ) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -24,21 +20,17 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
 from spark_bull.worker.job.running_job import RunningJob
 from tests.spark.conftest import Bull
-from tests.support import claiming_driver
-from tests.support.claiming_driver import ClaimingDriver
 from tests.support.following_driver import FollowingDriver, following_worker
 from tests.support.forked_process import ForkedProcess
 from tests.support.killed_workers import work_on_groups, work_with_follow_ups
 from tests.support.network import losing_proxy
-from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
-from tests.support.writes import register_all
 
 ROOT = Path(__file__).parents[2]
 OwnRedis = Callable[..., EmbeddedRedis]
-DIALECTS = ("bull-1", "bull", "bullmq")
+DIALECTS = ("bull", "bullmq")
 #: How long a call is retried while Redis is unreachable.
 RETRY_MS = 1_000
 HOUR_MS = 3_600_000
@@ -48,34 +40,14 @@ def echo(job: RunningJob) -> Any:
     return job.data
 
 
-@pytest.mark.parametrize("protocol", DIALECTS)
-def test_lost_replies_have_no_effect_on_a_worker(own_redis: OwnRedis, protocol: str) -> None:
-    """Every third reply is lost with its connection, and each job is still processed once."""
-    server = own_redis()
-    calls: list[Any] = []
-
-    def processor(job: RunningJob) -> Any:
-        calls.append(job.data)
-        return job.data
-
-    with BullQueue("q", url=server.url, protocol=protocol) as queue:
-        queue.add_many(NewJob({"n": n}) for n in range(100))
-        with losing_proxy(server.port, each=3) as proxy:
-            there = BullQueue("q", url=proxy.url, protocol=protocol)
-            with OurWorker(there.handle, processor, chunk_size=7) as worker:
-                wait_until(lambda: queue.counts()["completed"] == 100, "all jobs to complete")
-            assert proxy.lost >= 5
-        assert len(calls) == 100
-        assert worker.stats is not None
-        assert (worker.stats.completed, worker.stats.lost) == (100, 0)
-
-
 @pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize("protocol", DIALECTS)
-def test_lost_replies_lose_no_follow_ups_and_repeat_none(own_redis: OwnRedis, protocol: str, concurrency: int) -> None:
-    server = own_redis()
+def test_lost_replies_repeat_no_job_and_no_follow_up(own_redis: OwnRedis, protocol: str, concurrency: int) -> None:
+    """Every third reply is lost with its connection."""
+    server, calls = own_redis(), list[int]()
 
     def processor(job: RunningJob) -> None:
+        calls.append(job.data["n"])
         job.then(NewJob(job.data), queue="next")
         job.then(NewJob(job.data, delay=HOUR_MS), queue="later")
 
@@ -83,9 +55,12 @@ def test_lost_replies_lose_no_follow_ups_and_repeat_none(own_redis: OwnRedis, pr
         queue.add_many(NewJob({"n": n}) for n in range(100))
         with losing_proxy(server.port, each=3) as proxy:
             there = BullQueue("q", url=proxy.url, protocol=protocol)
-            with OurWorker(there.handle, processor, chunk_size=7, concurrency=concurrency):
+            with OurWorker(there.handle, processor, chunk_size=7, concurrency=concurrency) as worker:
                 wait_until(lambda: queue.counts()["completed"] == 100, "all jobs to complete")
             assert proxy.lost >= 5
+    assert sorted(calls) == list(range(100))
+    assert worker.stats is not None
+    assert (worker.stats.completed, worker.stats.lost) == (100, 0)
     for name, state in (("next", "wait"), ("later", "delayed")):
         with BullQueue(name, url=server.url, protocol=protocol) as following:
             assert sorted(job.data["n"] for job in following.page(state)) == list(range(100))
@@ -114,8 +89,7 @@ def test_a_worker_continues_after_an_outage_of_redis(own_redis: OwnRedis, caplog
         assert worker.stats.lost == 0
 
 
-@pytest.mark.parametrize("protocol", DIALECTS)
-def test_a_worker_continues_after_redis_has_refused_writes(own_redis: OwnRedis, bull: Bull, protocol: str) -> None:
+def test_a_worker_continues_after_redis_has_refused_writes(own_redis: OwnRedis, bull: Bull) -> None:
     """As during a fail-over, and longer than a call is retried."""
     server = own_redis()
 
@@ -123,30 +97,33 @@ def test_a_worker_continues_after_redis_has_refused_writes(own_redis: OwnRedis, 
         time.sleep(0.005)
         return job.data
 
-    options = {"url": server.url, "protocol": protocol, "retry_ms": 200}
+    options = {"url": server.url, "protocol": "bullmq", "retry_ms": 200}
     # A job may stall by the refusals, and again as the machine is busy.
     settings = {"slots": 2, "lock_ms": 3_000, "check_ms": 500, "max_stalled": 1_000, "progress": False}
-    with BullQueue("q", url=server.url, protocol=protocol) as queue, Redis.from_url(server.url) as client:
-        worker = Worker(bull.spark, "q", slowly, **settings, **options)
-        with worker:
-            for state in ("READONLY", "NOREPLICAS"):
-                done = queue.counts()["completed"]
-                queue.add_many(NewJob({"n": n}) for n in range(300))
-                wait_until(lambda done=done: queue.counts()["completed"] > done + 20, "some jobs to complete")
-                STATES[state].begin(client)
-                before = error_replies(client)
-                wait_until(
-                    lambda before=before: error_replies(client) > before + 20, "slots and services to be refused"
-                )
-                STATES[state].end(client)
-                wait_until(lambda done=done: queue.counts()["completed"] == done + 300, "all jobs to complete")
-            assert worker.status().state == "running"
-            assert queue.counts()["active"] == 0
+    with (
+        BullQueue("q", url=server.url, protocol="bullmq") as queue,
+        Redis.from_url(server.url) as client,
+        Worker(bull.spark, "q", slowly, **settings, **options) as worker,
+    ):
+        for state in ("READONLY", "NOREPLICAS"):
+            done = queue.counts()["completed"]
+            queue.add_many(NewJob({"n": n}) for n in range(300))
+            wait_until(lambda done=done: queue.counts()["completed"] > done + 20, "some jobs to complete")
+            STATES[state].begin(client)
+            before = error_replies(client)
+            wait_until(lambda before=before: error_replies(client) > before + 20, "slots and services to be refused")
+            STATES[state].end(client)
+            wait_until(lambda done=done: queue.counts()["completed"] == done + 300, "all jobs to complete")
+        assert worker.status().state == "running"
+        assert queue.counts()["active"] == 0
 
 
-@pytest.mark.parametrize(("state", "engine"), [("killed", "loop"), ("killed", "stream"), ("NOREPLICAS", "stream")])
+@pytest.mark.parametrize(
+    ("state", "engine"),
+    [("killed", "loop"), ("killed", "stream"), pytest.param("NOREPLICAS", "stream", marks=pytest.mark.rest)],
+)
 def test_a_batch_of_a_dataframe_continues_after_an_outage_of_redis(
-    own_redis: OwnRedis, bull: Bull, tmp_path: Path, state: str, engine: str
+    own_redis: OwnRedis, bull: Bull, tmp_path: Path, caplog: pytest.LogCaptureFixture, state: str, engine: str
 ) -> None:
     """For longer than a call is retried, and with a job that fails: other jobs are not blamed."""
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
@@ -173,7 +150,7 @@ def test_a_batch_of_a_dataframe_continues_after_an_outage_of_redis(
             if state == "killed":
                 server.kill()
                 gone.touch()
-                time.sleep(2)
+                wait_until(lambda: "retrying" in caplog.text, "a call to be given up")
                 server.restart()
             else:
                 with Redis.from_url(server.url) as client:
@@ -209,68 +186,6 @@ def test_a_promoter_continues_after_an_outage_of_redis(
             queue.add({"n": 3}, delay=300)
             wait_until(lambda: queue.counts()["wait"] == 3, "a signal to be received again")
             assert promoter.running
-
-
-def test_a_promoter_recovers_an_open_write(own_redis: OwnRedis) -> None:
-    server = own_redis()
-    with BullQueue("q", url=server.url, protocol="bullmq") as queue:
-        register_all(queue.handle, "write", [[NewJob({"n": n}) for n in range(5)]])
-        assert queue.counts()["wait"] == 0
-        with Promoter(server.url, ["q"]) as promoter:
-            wait_until(lambda: queue.counts()["wait"] == 5, "the write to be finished")
-            wait_until(lambda: promoter.done.recovered == 1, "the promoter to count it")
-
-
-def test_jobs_of_a_killed_slot_are_rescued(bull: Bull, client: Redis, redis_url: str, prefix: str) -> None:
-    """The Python process of the task is killed within a chunk, as when an executor dies."""
-
-    def processor(job: RunningJob) -> Any:
-        job.update_progress(os.getpid())
-        time.sleep(0.02)
-        return job.attempts_started
-
-    options = {"url": redis_url, "prefix": prefix}
-    with BullQueue("q", **options, protocol="bullmq") as queue:
-        queue.add_many(NewJob({"n": n}) for n in range(150))
-        settings = {"slots": 1, "lock_ms": 10_000, "check_ms": 1_000, "progress": False}
-        with Worker(bull.spark, "q", processor, **settings, **options) as worker:
-            wait_until(lambda: queue.counts()["completed"] > 20, "some jobs to complete")
-            (running, *_) = [job for job in queue.page("active") if job.progress] or queue.page("completed")
-            os.kill(int(running.parsed("progress")), signal.SIGKILL)
-            wait_until(lambda: queue.counts()["completed"] == 150, "all jobs to complete")
-            assert worker.status().restarts == 1
-        assert queue.counts()["failed"] == 0
-
-
-@pytest.mark.soak
-@pytest.mark.slow
-@pytest.mark.usefixtures("forked_python")
-def test_a_killed_claiming_query_continues_with_its_jobs(
-    bull: Bull, client: Redis, redis_url: str, prefix: str, tmp_path: Path
-) -> None:
-    """As that of a Worker, see test_killed_drivers_of_a_stream_lose_no_follow_ups_and_repeat_none."""
-    options = {"url": redis_url, "prefix": prefix, "checkpoint": str(tmp_path / "checkpoint")}
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many(NewJob({"n": n}) for n in range(1_000))
-        with ClaimingDriver(tmp_path / "log", **options) as driver:
-
-            def has_completed(enough: int) -> bool:
-                driver.check()
-                return queue.counts()["completed"] >= enough
-
-            wait_until(lambda: has_completed(300), "300 jobs to complete")
-        locks = [queue.handle.keys.lock(job.id) for job in queue.page("active")]
-        wait_until(lambda: not (locks and client.exists(*locks)), "the locks of the last batch to expire")
-        again = claiming_driver.start(bull.spark, **options)
-        try:
-            wait_until(lambda: not again.isActive or queue.counts()["completed"] >= 1_000, "all jobs to complete")
-        finally:
-            again.stop()
-        assert queue.counts()["completed"] == 1_000
-        finished = queue.page("completed")
-        assert all(job.parsed("returnvalue") == job.parsed()["n"] for job in finished)
-        # Claimed once each, by the first driver or the second.
-        assert {job.attempts_started for job in finished} == {1}
 
 
 def test_a_job_that_was_moved_to_active_but_not_locked_is_rescued(own_redis: OwnRedis) -> None:
@@ -319,8 +234,10 @@ def test_the_counters_of_groups_are_right_after_a_worker_was_killed(
         assert client.exists(keys["group_active"], keys["group_delayed"]) == 0
 
 
-@pytest.mark.parametrize("concurrency", [1, 4])
-@pytest.mark.parametrize("protocol", DIALECTS)
+@pytest.mark.parametrize(
+    ("protocol", "concurrency"),
+    [("bull", 1), ("bullmq", 4), pytest.param("bull-1", 4, marks=pytest.mark.rest)],
+)
 def test_killed_workers_lose_no_follow_ups_and_repeat_none(
     redis_url: str, prefix: str, protocol: str, concurrency: int
 ) -> None:
@@ -346,90 +263,27 @@ def test_killed_workers_lose_no_follow_ups_and_repeat_none(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("forked_python")
-def test_killed_drivers_of_a_stream_lose_no_follow_ups_and_repeat_none(
-    bull: Bull, redis_url: str, prefix: str, tmp_path: Path
+def test_a_killed_driver_of_a_stream_loses_no_follow_ups_and_repeats_none(
+    bull: Bull, queue: BullQueue, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
-    """The second driver repeats the last batch of the first one; a third query begins anew, and ends all jobs."""
-    count, kills = 120, 2
+    """A query repeats its last batch; another one begins anew, and ends all jobs."""
+    count = 120
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     checkpoint = str(tmp_path / "checkpoint")
-    with BullQueue("q", **options) as queue, BullQueue("next", **options) as following:
-        queue.add_many(NewJob({"n": n}) for n in range(count))
-        for kill in range(1, kills + 1):
-            with FollowingDriver(tmp_path / f"log-{kill}", **options, checkpoint=checkpoint) as driver:
-                enough = kill * count // (kills + 1)
+    queue.add_many(NewJob({"n": n}) for n in range(count))
+    with FollowingDriver(tmp_path / "log", **options, checkpoint=checkpoint) as driver:
 
-                def is_enough(driver: FollowingDriver = driver, enough: int = enough) -> bool:
-                    driver.check()
-                    return queue.counts()["completed"] >= enough
+        def has_begun() -> bool:
+            driver.check()
+            return queue.counts()["completed"] >= count // 3
 
-                wait_until(is_enough, f"{enough} jobs to complete")
-        with following_worker(bull.spark, **options):
-            wait_until(lambda: queue.counts()["completed"] >= 2 * count, "all jobs to complete")
-        own = [job.data["of"] for job in queue.page("completed") if "of" in job.data]
+        wait_until(has_begun, "some jobs to complete")
+    with following_worker(bull.spark, **options, checkpoint=checkpoint):
+        wait_until(lambda: queue.counts()["completed"] >= count, "more jobs to complete")
+    with following_worker(bull.spark, **options):
+        wait_until(lambda: queue.counts()["completed"] >= 2 * count, "all jobs to complete")
+    own = [job.data["of"] for job in queue.page("completed") if "of" in job.data]
+    with BullQueue("next", **options) as following:
         others = [job.data["of"] for job in following.page("wait")]
-        assert (sorted(own), sorted(others)) == (list(range(count)), list(range(count)))
-        assert queue.counts()["failed"] == 0
-
-
-HANGING_WORKER = """
-import sys, threading
-from spark_bull import BullQueue
-from spark_bull.queue.process import claim as claims
-from tests.support.worker import OurWorker
-
-forever = threading.Event()
-
-def hang(*_, **__):
-    print("claimed", flush=True)
-    forever.wait()
-
-claims.advance = hang
-url, prefix, protocol = sys.argv[1:]
-with BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue, OurWorker(queue.handle, lock_ms=500):
-    forever.wait()
-"""
-
-
-def schedule_hourly(node: NodePeer, dialect: str) -> None:
-    """Creates a job scheduler in the queue `q` with the Node library."""
-    repeat = {"every": HOUR_MS}
-    if dialect == "bullmq":
-        node.call("invoke", queue="q", method="upsertJobScheduler", args=["report", repeat, {"name": "report"}])
-    else:
-        node.call("add", queue="q", jobs=[{"name": "report", "data": {}, "opts": {"repeat": repeat}}])
-
-
-@pytest.mark.interop
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.dialect != "bull-1"], ids=str)
-def test_a_scheduler_continues_after_its_worker_was_killed_between_claim_and_advance(
-    node: Callable[..., NodePeer], redis_url: str, prefix: str, peer: Peer
-) -> None:
-    command = [sys.executable, "-c", HANGING_WORKER, redis_url, prefix, peer.dialect]
-    options = {"url": redis_url, "prefix": prefix, "protocol": peer.dialect}
-    with BullQueue("q", **options) as queue:
-
-        def delayed() -> list[str]:
-            return [job.id for job in queue.page("delayed")]
-
-        schedule_hourly(node(peer.alias, prefix=prefix), peer.dialect)
-        for job_id in delayed():  # BullMQ lets the first one wait at once.
-            queue.promote(job_id)
-        (first,) = [job.id for job in queue.page("wait")]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as killed:
-            assert killed.stdout is not None
-            assert killed.stdout.readline() == "claimed\n"
-            killed.kill()
-        assert ([job.id for job in queue.page("active")], delayed()) == ([first], [])
-        with Promoter(redis_url, ["q"], check_ms=100, prefix=prefix, protocol=peer.dialect), OurWorker(queue.handle):
-            done: list[str] = []
-            for _ in range(3):
-                wait_until(lambda: len(delayed()) == 1 and queue.counts()["active"] == 0, "the next job to be made")
-                wait_until(lambda: queue.counts()["completed"] == len(done) + 1, "the job to complete")
-                (following,) = delayed()
-                assert following not in done
-                done.append(following)
-                queue.promote(following)
-            wait_until(lambda: queue.counts()["completed"] == 4, "the last job to complete")
-        assert len(delayed()) == 1
-        assert len({job.id for job in queue.page("completed")} | set(delayed())) == 5
+    assert (sorted(own), sorted(others)) == (list(range(count)), list(range(count)))
+    assert queue.counts()["failed"] == 0

@@ -22,8 +22,6 @@ from spark_bull.spark.platform.query_start import is_late, start_query
 from tests.support.driver_process import DriverProcess
 
 LOOK_S = 0.2
-#: Interval of the printed status of its queries, s.
-REPORT_S = 30
 
 
 class CollectingDriver(DriverProcess):
@@ -46,15 +44,11 @@ def collect_all(spark: SparkSession, folder: str, trigger: Mapping[str, Any], qu
     """Starts the queries one after the other, and returns when all have ended by themselves."""
     queries: dict[str, StreamingQuery] = {}
     for queue, raw in queues.items():
-        print(time.strftime("%H:%M:%S"), "starting the query of", queue, flush=True)
+        print("starting the query of", queue, flush=True)
         queries[queue] = collect(spark, Path(folder) / queue, trigger, queue, raw)
-    running, report = set(queries), time.monotonic()
+    running = set(queries)
     while running:
         time.sleep(LOOK_S)
-        if time.monotonic() >= report:
-            report += REPORT_S
-            for queue in sorted(running):
-                print(time.strftime("%H:%M:%S"), queue, queries[queue].isActive, queries[queue].status, flush=True)
         for queue in [queue for queue in running if not queries[queue].isActive]:
             error = queries[queue].exception()
             if error is None:

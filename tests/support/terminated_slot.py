@@ -2,7 +2,7 @@
 
 endless: jobs do not end by themselves. brief: they end at once, and count how often they have started. state: as
 endless, with a state that is appended to a list when it is closed. poison: as brief, but for the
-payloads POISON and ENDLESS; chunk: the same with one call for the whole chunk, as of a UDF. forking: each job forks a
+payload POISON; chunk: the same with one call for the whole chunk, as of a UDF. forking: each job forks a
 process, ends it with SIGTERM, and returns its status. leaving: each job counts its start, forks a process that leaves
 the processor as LEAVING says for its payload, and returns its status. unread: as brief, in a slot whose loop is too
 late to take the result of any job.
@@ -33,8 +33,8 @@ from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.worker.slot.slot_state import Setup
 from tests.support.forked_process import ForkedProcess
 
-#: The payloads of jobs, with the kinds poison and chunk: the process gets SIGTERM; the job does not end by itself.
-POISON, ENDLESS = {"n": "poison"}, {"n": "endless"}
+#: The payload of the job, with the kinds poison and chunk, that sends SIGTERM to its process.
+POISON = {"n": "poison"}
 #: How processes that jobs of the kind leaving fork leave their processor, by `n`, and their status.
 LEAVING: Sequence[tuple[BaseException | None, int]] = (
     (None, 0),
@@ -127,7 +127,6 @@ def _run(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> No
         brief(job)
         if job.data == POISON:
             os.kill(os.getpid(), signal.SIGTERM)
-        if job.data in (POISON, ENDLESS):
             endless(job)
 
     def forking(job: RunningJob) -> int | None:
