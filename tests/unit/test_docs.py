@@ -8,9 +8,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from pyspark.sql.types import StructType
-
 import spark_bull
 from spark_bull import errors, testing
 from spark_bull.cli.commands import all_commands
@@ -29,17 +26,12 @@ def text_of(page: str) -> str:
     return (DOCS / page).read_text("utf-8")
 
 
-def section(text: str, title: str) -> str:
-    """The text from one heading to the next."""
-    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
-
-
-@pytest.mark.parametrize(("title", "schema"), [*SCHEMAS.items(), ("claimed jobs", CLAIM_SCHEMA)])
-def test_documented_schemas_have_the_columns_of_the_code_in_order(title: str, schema: StructType) -> None:
-    listed = re.findall(
-        r"^\| `(\w+)` \| `?([\w<>,]+)`? \|", section(text_of("reference/schemas.md"), title), re.MULTILINE
-    )
-    assert listed == [(field.name, field.dataType.simpleString().upper()) for field in schema]
+def test_documented_schemas_have_the_columns_of_the_code_in_order() -> None:
+    page = text_of("reference/schemas.md")
+    for title, schema in {**SCHEMAS, "claimed jobs": CLAIM_SCHEMA}.items():
+        text = page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        listed = re.findall(r"^\| `(\w+)` \| `?([\w<>,]+)`? \|", text, re.MULTILINE)
+        assert listed == [(field.name, field.dataType.simpleString().upper()) for field in schema]
 
 
 def test_the_glossary_has_one_meaning_per_term_and_all_views() -> None:
@@ -104,14 +96,13 @@ def pattern_of(message: str) -> str:
     return ".*".join(re.escape(part) for part in message.split("…"))
 
 
-@pytest.mark.parametrize("page", [*DOCS.glob("develop/*.md"), ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
-def test_files_that_pages_for_maintainers_name_exist(page: Path) -> None:
-    named = set(re.findall(r"`([\w/]+\.(?:py|lua))`", page.read_text("utf-8")))
+def test_files_that_pages_for_maintainers_name_exist() -> None:
     ours = [path.as_posix() for path in (ROOT / "spark_bull").rglob("*.*")]
-    others = {name for name in named if not any(path.endswith(f"/{name}") for path in ours)}
-    assert [
-        name for name in sorted(others) if not any((ROOT / folder / name).exists() for folder in ("", "tests"))
-    ] == []
+    for page in (*DOCS.glob("develop/*.md"), ROOT / "CONTRIBUTING.md"):
+        named = set(re.findall(r"`([\w/]+\.(?:py|lua))`", page.read_text("utf-8")))
+        others = {name for name in named if not any(path.endswith(f"/{name}") for path in ours)}
+        missing = [name for name in others if not any((ROOT / folder / name).exists() for folder in ("", "tests"))]
+        assert missing == [], page
 
 
 def test_files_that_comments_name_exist() -> None:
@@ -144,12 +135,10 @@ def test_the_readme_is_short_and_its_links_exist() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-@pytest.mark.parametrize(
-    "name", ["reference/options.md", "reference/command.md", "concepts/dialects.md", "reference/pyspark.md"]
-)
-def test_the_generated_tables_are_up_to_date(name: str) -> None:
-    text = (PAGES / name).read_text("utf-8")
-    assert with_tables(text) == text, "run: python tools/reference_pages.py"
+def test_the_generated_tables_are_up_to_date() -> None:
+    for name in ("reference/options.md", "reference/command.md", "concepts/dialects.md", "reference/pyspark.md"):
+        text = (PAGES / name).read_text("utf-8")
+        assert with_tables(text) == text, "run: python tools/reference_pages.py"
 
 
 def test_every_option_is_listed_and_those_of_all_verbs_once() -> None:
@@ -159,15 +148,13 @@ def test_every_option_is_listed_and_those_of_all_verbs_once() -> None:
     assert listed["url"] == listed["chunkSize"] == listed["queue"] == 1
 
 
-@pytest.mark.parametrize("scope", [WRITE, READ, CLAIM, SETTLE, SCHEDULE, COLLECT, EVENTS, WORK])
-def test_a_table_lists_the_options_of_its_scope_that_are_not_common(scope: str) -> None:
-    head, rule, *rows = of(scope).splitlines()
-    assert (head, rule) == ("| option | default | meaning |", "|---|---|---|")
-    listed = [row.split("`")[1] for row in rows]
-    names = [option.name for option in TABLE if scope in option.scopes and not VERBS.issubset(option.scopes)]
-    assert listed == [spelled(name, scope) for name in names]
-    # A bar in a cell would break the row.
-    assert all(row.count("|") == 4 for row in rows)
+def test_a_table_lists_the_options_of_its_scope_that_are_not_common() -> None:
+    for scope in (WRITE, READ, CLAIM, SETTLE, SCHEDULE, COLLECT, EVENTS, WORK):
+        _, _, *rows = of(scope).splitlines()
+        names = [option.name for option in TABLE if scope in option.scopes and not VERBS.issubset(option.scopes)]
+        assert [row.split("`")[1] for row in rows] == [spelled(name, scope) for name in names]
+        # A bar in a cell would break the row.
+        assert all(row.count("|") == 4 for row in rows)
 
 
 def test_defaults_are_shown_as_users_write_them() -> None:

@@ -74,17 +74,8 @@ OBJECTS = {"job": RunningJob, "queue": BullQueue, "worker": Worker, "spark_bull"
 OBJECTS |= {"Worker": Worker, "events": QueueEvents}
 #: Functions of Python, Spark, SQL and OpenTelemetry in texts.
 FOREIGN = {"format", "mode", "save", "load", "count", "schema", "repartition", "sortWithinPartitions", "exit", "get"}
-FOREIGN |= {
-    "resources",
-    "python_worker_logs",
-    "OPTIONS",
-    "process",
-    "concat",
-    "uuid",
-    "ClientSession",
-    "stringify",
-    "endswith",
-}
+FOREIGN |= {"resources", "python_worker_logs", "OPTIONS", "process", "concat", "uuid", "ClientSession", "stringify"}
+FOREIGN |= {"endswith"}
 
 
 def fault_of(call: ast.Call) -> str:
@@ -179,11 +170,7 @@ def test_the_picture_of_states_has_those_of_the_code() -> None:
 
 
 #: Components of the collector of OpenTelemetry, in the distribution otelcol-contrib.
-COMPONENTS = {
-    "receivers": {"otlp", "prometheus", "statsd"},
-    "processors": {"batch"},
-    "exporters": {"carbon"},
-}
+COMPONENTS = {"receivers": {"otlp", "prometheus", "statsd"}, "processors": {"batch"}, "exporters": {"carbon"}}
 
 
 def test_the_configuration_of_the_collector_has_pipelines_of_components_that_exist() -> None:

@@ -62,18 +62,8 @@ DIFFERS = (
     "py4j",
 )
 #: Attributes by which PySpark reaches the JVM. They are private: any version may change them.
-PRIVATE = (
-    "_active_spark_context",
-    "_create_judf",
-    "_gateway",
-    "_jconf",
-    "_jdf",
-    "_jsc",
-    "_jsparkSession",
-    "_judf",
-    "_jvm",
-    "_jwrite",
-)
+PRIVATE = ("_active_spark_context", "_create_judf", "_gateway", "_jconf", "_jdf", "_jsc", "_jsparkSession", "_judf")
+PRIVATE += ("_jvm", "_jwrite")
 MAY_IMPORT = {
     "redis": ("store",),
     "pyspark": ("spark", "__init__", "cli"),
@@ -116,30 +106,27 @@ def own_imports(tree: ast.AST, module: str) -> set[str]:
     return {name for name in imports_in(tree, module) if name.split(".")[0] == PACKAGE}
 
 
-def test_every_module_belongs_to_a_layer() -> None:
+def test_imports_go_down_only(trees: dict[str, ast.Module]) -> None:
     without = [module for module in MODULES if layer_name(module) not in LEVEL]
     assert not without, "these are not in LAYERS: say there which layer they belong to"
-
-
-def test_imports_go_down_only(trees: dict[str, ast.Module]) -> None:
-    upward = {}
-    for module, tree in trees.items():
-        height = LEVEL[layer_name(module)]
-        # A module that is not in LAYERS counts as the highest layer.
-        above = {name for name in own_imports(tree, module) if LEVEL.get(layer_name(name), len(LAYERS)) > height}
-        if above:
-            upward[module] = above
+    upward = {
+        module: above
+        for module, tree in trees.items()
+        if (
+            above := {name for name in own_imports(tree, module) if LEVEL[layer_name(name)] > LEVEL[layer_name(module)]}
+        )
+    }
     assert not upward, "these import from a layer above their own"
 
 
-@pytest.mark.parametrize("library", MAY_IMPORT)
-def test_only_listed_modules_import_redis_and_pyspark(trees: dict[str, ast.Module], library: str) -> None:
-    importing = {
-        module
-        for module, tree in trees.items()
-        if layer_name(module) not in MAY_IMPORT[library]
-        and library in {name.split(".")[0] for name in imports_in(tree, module)}
-    }
+def test_only_listed_modules_import_redis_and_pyspark(trees: dict[str, ast.Module]) -> None:
+    libraries = {module: {name.split(".")[0] for name in imports_in(tree, module)} for module, tree in trees.items()}
+    importing = [
+        f"{module} imports {library}"
+        for library, layers in MAY_IMPORT.items()
+        for module, imported in libraries.items()
+        if library in imported and layer_name(module) not in layers
+    ]
     assert not importing
 
 
@@ -158,23 +145,18 @@ def depends_on_versions(node: ast.AST) -> bool:
     )
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
+def test_what_depends_on_versions_is_recognized() -> None:
+    for code in (
         "from pyspark.sql.pandas.types import to_arrow_type",
         "from pyspark.util import PythonEvalType",
         "import pyspark.sql.streaming.datasource",
         "pyspark.__version__ >= '4.2'",
         "(4, 2) > sys.version_info",
-        "from py4j.protocol import Py4JError",
         "import py4j",
         "spark.sparkContext._jsc.sc()",
         "getattr(spark, '_jvm', None)",
-        "UserDefinedFunction._judf = property(wrapped)",
-    ],
-)
-def test_what_depends_on_versions_is_recognized(code: str) -> None:
-    assert any(map(depends_on_versions, ast.walk(ast.parse(code))))
+    ):
+        assert any(map(depends_on_versions, ast.walk(ast.parse(code)))), code
 
 
 def test_only_the_platform_depends_on_the_version_of_pyspark(trees: dict[str, ast.Module]) -> None:
@@ -201,32 +183,17 @@ def test_own_modules_are_imported_at_the_top(trees: dict[str, ast.Module]) -> No
     assert not hidden, "these are imported inside functions"
 
 
-def outside_dialects(trees: dict[str, ast.Module]) -> Iterator[tuple[str, ast.AST]]:
-    """Module and node, in all modules that must not know the names of dialects."""
-    for module, tree in trees.items():
-        if layer_name(module) != "dialects" and module != "spark_bull.options.table":
-            for node in ast.walk(tree):
-                yield module, node
-
-
-def test_names_of_dialects_appear_only_in_dialects_and_the_table_of_options(trees: dict[str, ast.Module]) -> None:
+def test_no_other_module_names_or_compares_dialects(trees: dict[str, ast.Module]) -> None:
     """Differences between dialects belong to the class Dialect. `bull` is also the prefix and the data source."""
     named = [
-        f"{module}:{node.lineno}: {node.value}"
-        for module, node in outside_dialects(trees)
-        if isinstance(node, ast.Constant) and node.value in ("bull-1", "bullmq")
+        f"{module}:{node.lineno}: {ast.unparse(node)}"
+        for module, tree in trees.items()
+        if layer_name(module) != "dialects" and module != "spark_bull.options.table"
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Constant) and node.value in ("bull-1", "bullmq"))
+        or (isinstance(node, ast.Compare) and any(getattr(part, "value", "") == "bull" for part in node.comparators))
     ]
     assert not named
-
-
-def test_no_dialect_is_compared_by_its_name(trees: dict[str, ast.Module]) -> None:
-    compared = [
-        f"{module}:{node.lineno}: {ast.unparse(node)}"
-        for module, node in outside_dialects(trees)
-        if isinstance(node, ast.Compare)
-        and any(isinstance(part, ast.Constant) and part.value == "bull" for part in node.comparators)
-    ]
-    assert not compared
 
 
 def test_a_constant_is_defined_in_one_module(trees: dict[str, ast.Module]) -> None:
@@ -250,15 +217,6 @@ def is_nested(one: str, other: str) -> bool:
     return "." in (one, other) or f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
-def test_rooms_do_not_import_each_other_in_a_circle(trees: dict[str, ast.Module]) -> None:
-    rooms: dict[str, set[str]] = defaultdict(set)
-    for module, tree in trees.items():
-        here = room_of(module)
-        rooms[here] |= {room for room in map(room_of, own_imports(tree, module)) if not is_nested(here, room)}
-    # prepare() raises CycleError, which shows the circle.
-    TopologicalSorter(rooms).prepare()
-
-
 def test_only_one_module_imports_thread(trees: dict[str, ast.Module]) -> None:
     """All threads are daemons with names of this package."""
     importers = {
@@ -272,9 +230,15 @@ def test_only_one_module_imports_thread(trees: dict[str, ast.Module]) -> None:
     assert importers == {f"{PACKAGE}.threads"}
 
 
-def test_there_are_no_import_cycles(trees: dict[str, ast.Module]) -> None:
-    # prepare() raises CycleError, which shows the cycle.
-    TopologicalSorter({module: own_imports(tree, module) - {module} for module, tree in trees.items()}).prepare()
+def test_neither_modules_nor_rooms_import_each_other_in_a_circle(trees: dict[str, ast.Module]) -> None:
+    """prepare() raises CycleError, which shows the circle."""
+    modules = {module: own_imports(tree, module) - {module} for module, tree in trees.items()}
+    TopologicalSorter(modules).prepare()
+    rooms: dict[str, set[str]] = defaultdict(set)
+    for module, imported in modules.items():
+        here = room_of(module)
+        rooms[here] |= {room for room in map(room_of, imported) if not is_nested(here, room)}
+    TopologicalSorter(rooms).prepare()
 
 
 def test_the_folders_of_unit_tests_are_those_of_the_package() -> None:

@@ -30,39 +30,25 @@ Caused by: java.io.IOException: no
 """
 
 
-@pytest.mark.parametrize(
-    "raised",
-    [
+def test_the_first_line_is_the_error_of_the_python_process() -> None:
+    for raised in (
         "ModuleNotFoundError: No module named 'spark_bull'",
         "spark_bull.errors.ResultsLost: queue q: 3 jobs are gone",
         "my.module.Oops: too bad",
         "ValueError",
         "pyspark.errors.exceptions.base.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] Can not open socket: timed out",
-    ],
-)
-def test_the_first_line_is_the_error_of_the_python_process(raised: str) -> None:
-    assert first_line(RuntimeError(TRACE.format(raised=raised))) == raised
+    ):
+        text = TRACE.format(raised=raised)
+        assert first_line(RuntimeError(text)) == raised
+        # Between very long texts.
+        assert first_line(RuntimeError(f"{'before ' * 5_000}\n{text}\n{'after ' * 5_000}")) == raised
 
 
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("one line", "one line"),
-        ("\n first\nAddress: second", "first"),
-        (
-            "Job aborted\norg.X: Error: no\nPython says: ValueError: no such thing",
-            "Python says: ValueError: no such thing",
-        ),
-        ("", "RuntimeError"),
-    ],
-)
-def test_without_a_trace_the_first_line_or_the_line_of_an_error_is_used(text: str, line: str) -> None:
-    assert first_line(RuntimeError(text)) == line
-
-
-def test_a_trace_between_very_long_texts_is_found() -> None:
-    text = f"{'before ' * 5_000}\n{TRACE.format(raised='ValueError: too late')}\n{'after ' * 5_000}"
-    assert first_line(RuntimeError(text)) == "ValueError: too late"
+def test_without_a_trace_the_first_line_or_the_line_of_an_error_is_used() -> None:
+    said = "Python says: ValueError: no such thing"
+    lines = {"one line": "one line", "\n first\nAddress: second": "first", "": "RuntimeError"}
+    lines[f"Job aborted\norg.X: Error: no\n{said}"] = said
+    assert {text: first_line(RuntimeError(text)) for text in lines} == lines
 
 
 def test_the_original_error_is_used_when_spark_fails_while_handling_it() -> None:

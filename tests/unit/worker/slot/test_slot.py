@@ -41,12 +41,6 @@ def test_the_last_failures_are_reported_with_their_last_traces(clock: list[float
     assert (second["number"], second["reason"], second["trace"]) == (2, "again", "")
 
 
-def test_a_reason_is_no_trace(clock: list[float]) -> None:
-    found = Failures()
-    found.add("mail", Outcomes("token", failed=[Failed("1", "no address", json.dumps(["no address"]), None, 1)]))
-    assert [(one.reason, one.trace) for one in found.last] == [("no address", "")]
-
-
 def test_a_slot_reports_a_few_a_minute(clock: list[float]) -> None:
     found = Failures()
     found.add("mail", outcomes(10))
@@ -60,6 +54,9 @@ def test_texts_are_bounded(clock: list[float]) -> None:
     found = Failures()
     found.add("mail", Outcomes("token", failed=[Failed("1", "r" * 10**6, json.dumps(["t" * 10**6]), None, 1)]))
     assert len(json.dumps(found.as_report())) < 5_000
+    # A reason is no trace.
+    found.add("mail", Outcomes("token", failed=[Failed("1", "no address", json.dumps(["no address"]), None, 1)]))
+    assert [(one.reason, one.trace) for one in found.last][-1] == ("no address", "")
 
 
 def test_the_driver_logs_each_failure_once_and_a_few_a_minute(
@@ -82,11 +79,6 @@ def test_the_driver_logs_each_failure_once_and_a_few_a_minute(
 class Queue(NamedTuple):
     name: str
     weight: int
-
-
-def test_queues_without_weights_keep_their_order() -> None:
-    queues = [Queue("b", 0), Queue("a", 0)]
-    assert in_order(queues) is queues
 
 
 def test_the_first_queue_is_drawn_in_proportion_to_the_weights() -> None:
@@ -119,11 +111,11 @@ def test_a_slot_stays_with_the_queue_that_had_jobs_while_the_first_one_has_none(
     assert [turns.order()[0] for _ in range(20)] == [full] * 20
 
 
-def test_a_slot_asks_the_first_of_queues_without_weights_each_time() -> None:
+def test_queues_without_weights_keep_their_order() -> None:
     queues = [Queue("first", 0), Queue("second", 0)]
     turns = Turns(queues)
     turns.claimed(queues[1])
-    assert turns.order() is queues
+    assert turns.order() is in_order(queues) is queues
 
 
 def test_chunks_grow_with_quick_jobs_and_shrink_with_slow_ones() -> None:
@@ -162,11 +154,7 @@ def test_a_batch_begins_with_a_worthwhile_part_of_its_largest_size() -> None:
     assert size.enough == LEAST
     size.update(LEAST, 0.1)
     assert (size.current, size.enough) == (LARGEST, LARGEST // 4)
-    assert BatchSize(7).enough == 7
-
-
-def test_a_given_size_of_batches_is_kept() -> None:
-    size = BatchSize(7)
+    given = BatchSize(7)
     for seconds in (0.001, 100.0):
-        size.update(7, seconds)
-        assert (size.current, size.most) == (7, 7)
+        given.update(7, seconds)
+        assert (given.current, given.most, given.enough) == (7, 7, 7)
