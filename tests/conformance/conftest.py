@@ -15,13 +15,36 @@ from tests.support.sending import send_scripts_twice
 from tests.support.work_bench import DIALECTS, WorkBench
 
 OLDER = DIALECTS[:-1]
+#: Tests that see the first reply of scripts, too: only here is what BullMQ does once part of `make test`.
+ONCE = ("test_terms", "test_work")
+#: Tests that run each script of Bull 1: only here is it part of `make test`.
+BULL_1 = ("test_add", "test_damage", "test_manage", "test_read", "test_setup", "test_work")
+#: Tests whose scripts and Python are the same for all dialects: here Bull is not part of `make test`.
+ALIKE = (
+    "test_byte_ids",
+    "test_calls",
+    "test_cancel",
+    "test_concurrency",
+    "test_groups_own",
+    "test_guards",
+    "test_long_jobs",
+    "test_otel_metrics",
+    "test_processors",
+    "test_queue_filter",
+    "test_queue_registry",
+    "test_stats",
+    "test_traces",
+    "test_wait",
+)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Of the tests of scripts in older dialects, `make test` has those that send each script again."""
-    values = values_of(item)
-    if "once" in values and set(OLDER) & set(values):
+    """What shows a promise again, in another dialect or without a lost reply, is not part of `make test`."""
+    values, file = {*values_of(item)}, item.path.stem
+    if "once" in values and (values & {*OLDER} or file not in ONCE):
         item.add_marker(pytest.mark.soak)
+    elif ("bull-1" in values and file not in BULL_1) or ("bull" in values and file in ALIKE):
+        item.add_marker(pytest.mark.rest)
 
 
 @pytest.fixture(params=["once", "twice"])
