@@ -16,7 +16,7 @@ from tests.spark.conftest import Bull
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S
 
-each_peer = each_peer_of("bull", "bullmq")
+each_peer = each_peer_of("bull-4", "bullmq-6")
 
 pytestmark = [pytest.mark.interop, pytest.mark.spark]
 
