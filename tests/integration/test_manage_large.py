@@ -22,7 +22,7 @@ from spark_bull.queue.manage import verbs
 from spark_bull.queue.manage.changes import change_chunks
 from tests.support.script_work import script_work
 
-JOBS = 10_000
+JOBS = 20_000
 #: Maximum number of elements (keys, fields, ids) that a script names or reads per job of a chunk.
 ELEMENTS_PER_JOB = 30
 #: The same for a child, whose state and children are looked for.

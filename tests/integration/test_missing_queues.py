@@ -13,7 +13,6 @@ from spark_bull.spark.process.claim_stream import claim_reader
 from spark_bull.spark.schemas import SCHEMAS
 
 Said = Callable[[], list[str]]
-each_dialect = pytest.mark.parametrize("protocol", ["bullmq"])
 
 
 @pytest.fixture
@@ -39,12 +38,11 @@ def test_a_read_names_the_queues_that_do_not_exist(
     ]
 
 
-@each_dialect
 def test_a_read_of_many_jobs_in_several_states_says_that_an_option_reads_less(
-    redis_url: str, prefix: str, said: Said, protocol: str, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, prefix: str, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_bull.spark.inspect.source.ADVISED_FROM", 5)
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many([NewJob({})] * 5)
 
         def read(**more: str) -> list[str]:
@@ -76,14 +74,11 @@ def test_a_collecting_query_says_once_that_its_queue_does_not_exist(
     reader._collector(start["reader"]).close()
 
 
-@each_dialect
-def test_a_query_says_once_that_it_claims_nothing_of_a_paused_queue(
-    redis_url: str, prefix: str, said: Said, protocol: str
-) -> None:
-    with BullQueue("mail", url=redis_url, prefix=prefix, protocol=protocol) as queue:
+def test_a_query_says_once_that_it_claims_nothing_of_a_paused_queue(redis_url: str, prefix: str, said: Said) -> None:
+    with BullQueue("mail", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add({})
         queue.pause()
-        reader = claim_reader(options(redis_url, prefix, "mail", protocol=protocol))
+        reader = claim_reader(options(redis_url, prefix, "mail", protocol="bullmq"))
         reader.prepareForTriggerAvailableNow()
         start = reader.initialOffset()
         assert reader.latestOffset(start, reader.getDefaultReadLimit()) == start
