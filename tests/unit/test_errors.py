@@ -77,45 +77,20 @@ def test_a_restated_or_pickled_error_keeps_its_class_and_attributes() -> None:
             assert (type(again), str(again), vars(again)) == (kind, said, vars(error))
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("JOBIDD", " (did you mean `jobId`?)"),
-        ("prioritty", " (did you mean `priority`?)"),
-        ("qqqqq", ""),
-        ("", ""),
-    ],
-)
-def test_the_nearest_name_is_suggested_if_there_is_one(name: str, hint: str) -> None:
-    assert did_you_mean(name, ["jobId", "priority"]) == hint
+def test_the_nearest_name_is_suggested_if_there_is_one() -> None:
+    hints = {"JOBIDD": " (did you mean `jobId`?)", "prioritty": " (did you mean `priority`?)", "qqqqq": "", "": ""}
+    assert {name: did_you_mean(name, ["jobId", "priority"]) for name in hints} == hints
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        UnrecoverableError("never again"),
-        JobDamaged("expected `data` of job 7 to be JSON"),
-        DelayedError(50),
-        DelayedError(until=2**40),
-        RateLimitError(60),
-        ReturnedError("for another worker"),
-        WaitingForChildren(),
-    ],
-)
-def test_a_control_error_is_parsed_from_a_trace(error: SparkBullError) -> None:
-    try:
-        raise error
-    except SparkBullError:
-        trace = f"An exception was thrown from the Python worker.\n{traceback.format_exc()}\n\tat org.apache.spark.X"
-    again = control_error(trace)
-    assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
-
-
-@pytest.mark.parametrize(
-    "trace", ["", "ValueError: spark_bull", "  spark_bull.errors.DelayedError: to run again in 5 ms"]
-)
-def test_other_traces_are_not_parsed_as_control_errors(trace: str) -> None:
-    assert control_error(trace) is None
+def test_a_control_error_is_parsed_from_a_trace() -> None:
+    damaged, limit = JobDamaged("expected `data` of job 7 to be JSON"), RateLimitError(60)
+    delays, never = (DelayedError(50), DelayedError(until=2**40)), UnrecoverableError("never again")
+    for error in (never, damaged, *delays, limit, ReturnedError("for another worker"), WaitingForChildren()):
+        text = "".join(traceback.format_exception(error))
+        again = control_error(f"An exception was thrown from the Python worker.\n{text}\n\tat org.apache.spark.X")
+        assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+    for trace in ("", "ValueError: spark_bull", "  spark_bull.errors.DelayedError: to run again in 5 ms"):
+        assert control_error(trace) is None
 
 
 PACKAGE = str(Path(spark_bull.__file__).parent)

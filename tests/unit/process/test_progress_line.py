@@ -69,11 +69,8 @@ def test_a_stopped_worker_shows_no_rate_and_no_slots(monkeypatch: pytest.MonkeyP
     assert stream.getvalue() == "\r\033[Kstopped: 100 completed, 0 failed, 0 retried; 3 waiting\n"
 
 
-def test_slots_that_do_not_run_yet_are_shown_with_what_they_wait_for() -> None:
-    line = str(WorkerStatus("running", waiting_slots=2))
-    assert line.endswith("0 jobs/s, 0 waiting, no slot runs, 2 wait for an executor with a free core")
-
-
-def test_a_worker_with_a_range_of_slots_shows_that_none_runs() -> None:
+def test_slots_are_shown_with_what_they_wait_for() -> None:
+    status = WorkerStatus("running", waiting_slots=2)
+    assert str(status).endswith("0 jobs/s, 0 waiting, no slot runs, 2 wait for an executor with a free core")
     assert str(WorkerStatus("running", slots=0)).endswith("0 jobs/s, 0 waiting, no slot runs")
     assert str(WorkerStatus("running", slots=3, busy=1)).endswith("0 jobs/s, 0 waiting, 1 of 3 slots busy")

@@ -109,11 +109,9 @@ def test_a_bad_url_in_the_environment_is_refused_without_its_secret(monkeypatch:
     ("url", "shown"),
     [
         ("localhost:6379", "localhost:6379"),
-        ("http://h:1", "http://h:1"),
         (f"amqp://me:{SECRET}@h", "amqp://***@h"),
         (f"redis://:{SECRET}/@h:1#x", "redis://***@h:***"),
         (f"redis://me:{SECRET}", "redis://me:***"),
-        ("redis://h:1/x", "redis://h:1/x"),
         ("redis://[::1]:1/x", "redis://[::1]:1/x"),
         (f"redis://h/x?password={SECRET}", "redis://h/x?***"),
     ],
@@ -135,18 +133,14 @@ def test_a_failed_connection_without_an_address_explains_how_to_give_one() -> No
     assert not any(text in str(error.value) for text in ("EmbeddedRedis", SECRET))
 
 
-@pytest.mark.parametrize(
-    ("url", "where"),
-    [
-        (f"redis://me:{SECRET}@h:1/2", "redis://h:1/2"),
-        (f"rediss://:{SECRET}@h", "rediss://h"),
-        (f"redis://h:1/2?password={SECRET}", "redis://h:1/2"),
-        (f"unix://me:{SECRET}@/run/redis.sock?db=1", "unix:///run/redis.sock"),
-        (f"redis://me:{SECRET}%40x@[::1]:1", "redis://[::1]:1"),
-    ],
-)
-def test_the_address_is_shown_without_its_secrets(url: str, where: str) -> None:
-    assert RedisSettings(url).where == where
+def test_the_address_is_shown_without_its_secrets() -> None:
+    shown = {
+        f"redis://me:{SECRET}@h:1/2": "redis://h:1/2",
+        f"redis://h:1/2?password={SECRET}": "redis://h:1/2",
+        f"unix://me:{SECRET}@/run/redis.sock?db=1": "unix:///run/redis.sock",
+        f"rediss://me:{SECRET}%40x@[::1]:1": "rediss://[::1]:1",
+    }
+    assert {url: RedisSettings(url).where for url in shown} == shown
 
 
 def test_settings_can_be_pickled_and_never_show_secrets() -> None:

@@ -88,9 +88,7 @@ def test_options_that_the_script_needs_are_separate_fields() -> None:
 BAD_OPTS: list[tuple[dict[str, Any], str]] = [
     ({"priority": -1}, "or one of critical, high, medium, normal, low, got: -1"),
     ({"priority": True}, "`priority` to be an integer"),
-    ({"priority": "1"}, "`priority` to be an integer"),
     ({"priority": "hihg"}, "got: 'hihg' (did you mean `high`?)"),
-    ({"attempts": -1}, "`attempts` to be an integer >= 0"),
     ({"attempts": 1.5}, "`attempts` to be an integer >= 0"),
     ({"backoff": -1}, "`backoff` to be ms >= 0"),
     ({"backoff": "fast"}, "`backoff` to be ms, or an object"),
@@ -110,16 +108,6 @@ def test_a_bad_option_is_refused(given: dict[str, Any], message: str) -> None:
     assert message in str(error.value)
 
 
-def test_bull_1_has_no_priorities() -> None:
-    assert BULL1.prepare({"priority": 0}).priority == 0
-    for priority in (1, "high"):
-        with pytest.raises(
-            DialectError,
-            match=f"^expected no `priority` {priority!r}: jobs of bull-1 have no priority; .* mail:prio:high",
-        ):
-            BULL1.prepare({"priority": priority})
-
-
 @pytest.mark.parametrize("dialect", [BULL, BULLMQ], ids=["bull", "bullmq"])
 def test_priorities_by_name_are_stored_as_numbers(dialect: Dialect) -> None:
     columns = encoded(dialect, {"priority": "low"}, priority=["critical", "high", "medium", "normal", None])
@@ -127,16 +115,16 @@ def test_priorities_by_name_are_stored_as_numbers(dialect: Dialect) -> None:
     assert [json.loads(text.replace("\x01", "1"))["priority"] for text in columns.opts] == [1, 2, 3, 4, 5]
 
 
-def test_bullmq_limits_priorities_and_bull_does_not() -> None:
+def test_bull_1_has_no_priorities_bullmq_limits_them_and_bull_does_not() -> None:
+    assert BULL1.prepare({"priority": 0}).priority == 0
+    for priority in (1, "high"):
+        said = f"^expected no `priority` {priority!r}: jobs of bull-1 have no priority; .* mail:prio:high"
+        with pytest.raises(DialectError, match=said):
+            BULL1.prepare({"priority": priority})
     assert BULLMQ.prepare({"priority": 2_097_151}).priority == 2_097_151
     with pytest.raises(OptionError, match="an integer from 0 to 2,097,151"):
         BULLMQ.prepare({"priority": 2_097_152})
     assert BULL.prepare({"priority": 2_097_152}).priority == 2_097_152
-
-
-def test_bullmq_refuses_conflicting_rules_for_the_parent() -> None:
-    with pytest.raises(OptionError, match="they exclude each other"):
-        BULLMQ.prepare({"failParentOnFailure": True, "removeDependencyOnFailure": True})
 
 
 @pytest.mark.parametrize(
@@ -160,14 +148,15 @@ def test_a_parent_excludes_other_policies_and_deduplication() -> None:
     parent = {"queue": "mail", "id": "p", "onFailure": "fail"}
     with pytest.raises(OptionError, match="they exclude each other"):
         encode(BULLMQ, {"data": ["{}"], "parent": [parent]}, {"opts": {"ignoreDependencyOnFailure": True}}, [0])
+    with pytest.raises(OptionError, match="they exclude each other"):
+        BULLMQ.prepare({"failParentOnFailure": True, "removeDependencyOnFailure": True})
     with pytest.raises(OptionError, match="a child can't be deduplicated"):
         encode(BULLMQ, {"data": ["{}"], "parent": [parent], "deduplication": ["x"]}, {}, [0])
-
-
-@pytest.mark.parametrize("dialect", [BULL, BULL1], ids=lambda dialect: dialect.name)
-def test_jobs_of_bull_have_no_parents(dialect: Dialect) -> None:
-    with pytest.raises(DialectError, match=f"`parent`: jobs of {dialect.name} have no children and no parents"):
-        encode(dialect, {"data": ["{}"], "parent": [{"queue": "mail", "id": "p"}]}, {}, [0])
+    with pytest.raises(OptionError, match="row 0: expected one of `deduplication` and `parent`, got both"):
+        encoded(BULLMQ, deduplication=["x"], opts=[{"parent": {"id": "1", "queue": "bull:q"}}])
+    for dialect in (BULL, BULL1):
+        with pytest.raises(DialectError, match=f"`parent`: jobs of {dialect.name} have no children and no parents"):
+            encode(dialect, {"data": ["{}"], "parent": [{"queue": "mail", "id": "p"}]}, {}, [0])
 
 
 def test_unsupported_options_are_refused() -> None:
@@ -313,13 +302,11 @@ def test_a_deferred_job_has_a_delay_to_change() -> None:
     ("given", "message"),
     [
         ("", "`deduplication` to be an id, or an object with `id` and a rule such as `ttl` (ms), got: ''"),
-        (True, "`deduplication` to be an id, or an object"),
         (["x"], "`deduplication` to be an id, or an object"),
         ({"id": ""}, "`deduplication.id` to be a text that is not empty, got: ''"),
         ({"id": 1.5}, "`deduplication.id` to be a text"),
         ({"ttl": 5}, "`deduplication` to have an `id`, got: {'ttl': 5}"),
         ({"id": "x", "ttl": 0}, "`deduplication.ttl` to be a positive integer (ms), got: 0"),
-        ({"id": "x", "ttl": -1}, "`deduplication.ttl` to be a positive integer (ms), got: -1"),
         ({"id": "x", "ttl": 1.5}, "`deduplication.ttl` to be a positive integer (ms), got: 1.5"),
         ({"id": "x", "ttl": [1]}, "`deduplication.ttl` to be a positive integer (ms), got: [1]"),
         ({"id": "x", "replace": "yes"}, "`deduplication.replace` to be true or false, got: 'yes'"),
@@ -337,11 +324,6 @@ def test_a_wrong_deduplication_id_or_rule_names_the_row(given: Any, message: str
         encoded(BULLMQ, deduplication=[None, given])
     assert str(error.value).startswith("row 1: ")
     assert message in str(error.value)
-
-
-def test_a_child_can_not_be_deduplicated() -> None:
-    with pytest.raises(OptionError, match="row 0: expected one of `deduplication` and `parent`, got both"):
-        encoded(BULLMQ, deduplication=["x"], opts=[{"parent": {"id": "1", "queue": "bull:q"}}])
 
 
 def test_dialects_without_deduplication_ids_refuse_them() -> None:
@@ -407,10 +389,11 @@ def test_sql_decimals_become_json_numbers() -> None:
     }
 
 
-@pytest.mark.parametrize("delay", [b"5", object(), Decimal("NaN")])
-def test_a_struct_of_what_json_cannot_hold_is_refused_by_name(delay: object) -> None:
-    with pytest.raises(OptionError, match=r"row 0: expected `backoff(\.delay)?` to be (ms|a value that JSON can hold)"):
-        encoded(BULLMQ, backoff=[{"type": "fixed", "delay": delay}])
+def test_a_struct_of_what_json_cannot_hold_is_refused_by_name() -> None:
+    said = r"row 0: expected `backoff(\.delay)?` to be (ms|a value that JSON can hold)"
+    for delay in (b"5", object(), Decimal("NaN")):
+        with pytest.raises(OptionError, match=said):
+            encoded(BULLMQ, backoff=[{"type": "fixed", "delay": delay}])
 
 
 def test_opts_are_merged_last() -> None:
@@ -435,6 +418,7 @@ def test_the_time_of_a_row_overrides_the_default_and_is_one() -> None:
     soon = epoch_ms() + 60_000
     late, early = encoded(BULLMQ, {"delay": 1}, runAt=[soon]), encoded(BULLMQ, {"runAt": soon}, delay=[1])
     assert (late.delay, late.run_at, early.delay, early.run_at) == (None, soon, 1, None)
+    assert encoded(BULLMQ, timestamp=[LAST_ETA_MS + 1], delay=[0]).timestamp == LAST_ETA_MS + 1
     with pytest.raises(OptionError, match="row 1: expected one of `delay` and `runAt`, got both"):
         encoded(BULLMQ, delay=[1, 1], runAt=[None, 5])
 
@@ -562,31 +546,18 @@ def test_an_unpaired_surrogate_is_escaped_in_opts_and_refused_elsewhere() -> Non
             pack(encoded(BULLMQ, **{name: ["\ud800"]}))
 
 
-def test_a_job_without_delay_may_have_any_timestamp() -> None:
-    assert encoded(BULLMQ, timestamp=[LAST_ETA_MS + 1], delay=[0]).timestamp == LAST_ETA_MS + 1
-
-
 # jobs of plain Python
 
 
-@pytest.mark.parametrize(
-    ("data", "text"),
-    [
-        ({"a": [1, None, True]}, '{"a":[1,null,true]}'),
-        ("é", '"é"'),
-        ("\ud800", '"\\ud800"'),
-        (RawJson('{"a": 1}'), '{"a": 1}'),
-        (None, "null"),
-    ],
-)
-def test_data_is_compact_json(data: Any, text: str) -> None:
-    assert rows_of([NewJob(data)])["data"] == [text]
+def test_data_is_compact_json() -> None:
+    jobs = [NewJob({"a": [1, None, True]}), NewJob("é"), NewJob("\ud800"), NewJob(RawJson('{"a": 1}')), NewJob(None)]
+    assert rows_of(jobs) == {"data": ['{"a":[1,null,true]}', '"é"', '"\\ud800"', '{"a": 1}', "null"]}
 
 
-@pytest.mark.parametrize("data", [{1, 2}, float("nan"), {"a": object()}, b"x"])
-def test_data_that_json_cannot_hold_is_refused(data: Any) -> None:
-    with pytest.raises(OptionError, match="expected `data` to be a value that JSON can hold"):
-        rows_of([NewJob(data)])
+def test_data_that_json_cannot_hold_is_refused() -> None:
+    for data in ({1, 2}, float("nan"), {"a": object()}, b"x"):
+        with pytest.raises(OptionError, match="expected `data` to be a value that JSON can hold"):
+            rows_of([NewJob(data)])
 
 
 # chunks

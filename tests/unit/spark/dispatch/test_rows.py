@@ -7,28 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    ByteType,
-    CalendarIntervalType,
-    DataType,
-    DateType,
-    DayTimeIntervalType,
-    DecimalType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    MapType,
-    NullType,
-    ShortType,
-    StringType,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-    VariantType,
-)
+from pyspark.sql import types
+from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, NullType, StructType, VariantType
 
 from spark_bull.dialects.encode.codec import NAMES
 from spark_bull.dialects.registry import DIALECTS
@@ -39,14 +19,9 @@ from spark_bull.spark.dispatch import rows as rows_module
 from spark_bull.spark.dispatch.rows import RowPlan, plan_rows
 from spark_bull.spark.platform.arrow import to_arrow_schema
 
-STRING, INT, LONG, DOUBLE, BOOLEAN = StringType(), IntegerType(), LongType(), DoubleType(), BooleanType()
-TIMESTAMP, NTZ, DATE, BINARY, INTERVAL = (
-    TimestampType(),
-    TimestampNTZType(),
-    DateType(),
-    BinaryType(),
-    DayTimeIntervalType(),
-)
+STRING, INT, LONG, DOUBLE = types.StringType(), types.IntegerType(), types.LongType(), types.DoubleType()
+BOOLEAN, BINARY, INTERVAL = types.BooleanType(), types.BinaryType(), types.DayTimeIntervalType()
+TIMESTAMP, NTZ, DATE, BYTE = types.TimestampType(), types.TimestampNTZType(), types.DateType(), types.ByteType()
 
 
 def struct(**columns: DataType) -> StructType:
@@ -106,14 +81,14 @@ def test_a_column_of_the_wrong_type_is_refused(name: str, kinds: list[DataType])
         struct(data=struct(a=INT, b=ArrayType(MapType(STRING, DATE)))),
         struct(data=ArrayType(MapType(INT, TIMESTAMP))),
         struct(data=VariantType()),
-        struct(data=STRING, jobId=LONG, delay=INT, priority=ByteType(), attempts=ShortType(), timestamp=LONG),
+        struct(data=STRING, jobId=LONG, delay=INT, priority=BYTE, attempts=types.ShortType(), timestamp=LONG),
         struct(
             data=STRING, jobId=STRING, runAt=TIMESTAMP, timestamp=TIMESTAMP, priority=STRING, name=STRING, lifo=BOOLEAN
         ),
         struct(data=STRING, backoff=INT, removeOnComplete=BOOLEAN, removeOnFail=INT, opts=MapType(STRING, STRING)),
         struct(data=STRING, parent=struct(queue=STRING, id=LONG, onFailure=STRING)),
         struct(DATA=STRING, deduplication=STRING),
-        struct(data=STRING, deduplication=struct(id=LONG, ttl=INT, extend=BOOLEAN, deferrableBy=ByteType())),
+        struct(data=STRING, deduplication=struct(id=LONG, ttl=INT, extend=BOOLEAN, deferrableBy=BYTE)),
         struct(data=STRING, backoff=struct(type=STRING, delay=INT), removeOnFail=struct(age=INT), opts=struct(kl=INT)),
     ],
     ids=lambda schema: schema.simpleString(),
@@ -138,7 +113,7 @@ def test_every_property_can_be_a_column() -> None:
         (StructType(), "expected a column `data`, or columns that form the payload, got only: none"),
         (struct(data=ArrayType(NullType(), containsNull=False)), "cast VOID to a type"),
         (struct(data=MapType(STRING, NullType())), "cast intervals to a number or a string, and VOID to a type"),
-        (struct(data=ArrayType(CalendarIntervalType())), "types that Arrow supports"),
+        (struct(data=ArrayType(types.CalendarIntervalType())), "types that Arrow supports"),
     ],
     ids=lambda value: value.simpleString() if isinstance(value, StructType) else "",
 )
@@ -173,23 +148,16 @@ def test_unique_columns_can_be_beside_data_and_settings() -> None:
         (struct(a=INT, data=STRING), {"uniqueBy": "data"}, "unknown column `a`"),
         (struct(data=STRING, deduplication=STRING), {"uniqueBy": "data"}, "one of `uniqueBy` and a column `dedup"),
         (struct(a=INT), {"uniqueBy": "a", "deduplication": "x"}, "one of `uniqueBy` and an id in `deduplication`"),
-        (
-            struct(a=INT),
-            {"uniqueBy": "a", "uniqueForMs": "5", "deduplication": '{"ttl": 5}'},
-            "and `ttl` in `ded",
-        ),
+        (struct(a=INT), {"uniqueBy": "a", "uniqueForMs": "5", "deduplication": '{"ttl": 5}'}, "and `ttl` in `ded"),
         (struct(a=INT), {"uniqueForMs": "5"}, "expected deduplication ids, as option `uniqueForMs` is set"),
-        (
-            struct(a=INT),
-            {"deduplication": '{"ttl": 5}'},
-            "ids, as option `deduplication` is set",
-        ),
+        (struct(a=INT), {"deduplication": '{"ttl": 5}'}, "ids, as option `deduplication` is set"),
         (struct(a=INT), {"uniqueBy": "a", "uniqueForMs": "0"}, "`uniqueForMs` to be a positive integer, got: '0'"),
+        (struct(order=STRING), {"jobIdColumn": "oder"}, "columns in `jobIdColumn`, got no column `oder` (did you mean"),
+        (struct(order=DOUBLE), {"jobIdColumn": "order"}, "expected column `order` to be STRING, or an integer"),
+        (struct(data=STRING, order=STRING, jobId=STRING), {"jobIdColumn": "order"}, "and a column `jobId`, got both"),
     ],
 )
-def test_wrong_options_of_deduplication_ids_are_refused(
-    schema: StructType, options: dict[str, str], message: str
-) -> None:
+def test_wrong_columns_with_ids_are_refused(schema: StructType, options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as error:
         plan(schema, **options)
     assert message in str(error.value)
@@ -210,25 +178,6 @@ def test_the_column_with_the_ids_of_jobs_stays_in_the_payload() -> None:
     assert read(struct(jobId=LONG), [(7,)], jobIdColumn="jobId") == {"jobId": [7], "data": ['{"jobId":7}']}
     beside = read(struct(data=STRING, order=STRING, name=STRING), [("{}", "a-1", "send")], jobIdColumn="order")
     assert beside == {"jobId": ["a-1"], "data": ["{}"], "name": ["send"]}
-
-
-@pytest.mark.parametrize(
-    ("schema", "options", "message"),
-    [
-        (struct(order=STRING), {"jobIdColumn": "oder"}, "columns in `jobIdColumn`, got no column `oder` (did you mean"),
-        (struct(order=DOUBLE), {"jobIdColumn": "order"}, "expected column `order` to be STRING, or an integer"),
-        (struct(data=STRING, order=STRING, jobId=STRING), {"jobIdColumn": "order"}, "and a column `jobId`, got both"),
-        (
-            struct(order=STRING, jobId=STRING),
-            {"jobIdColumn": "order", "jobColumns": "jobId"},
-            "one of `jobIdColumn` and a column `jobId`",
-        ),
-    ],
-)
-def test_a_wrong_column_with_ids_is_refused(schema: StructType, options: dict[str, str], message: str) -> None:
-    with pytest.raises(OptionError) as error:
-        plan(schema, **options)
-    assert message in str(error.value)
 
 
 def test_integers_in_the_column_with_ids_are_refused_for_bullmq() -> None:

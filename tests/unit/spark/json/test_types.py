@@ -10,22 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    CalendarIntervalType,
-    CharType,
-    DataType,
-    DayTimeIntervalType,
-    LongType,
-    MapType,
-    NullType,
-    StringType,
-    StructType,
-    VarcharType,
-    VariantType,
-    VariantVal,
-    YearMonthIntervalType,
-)
+from pyspark.sql import types
+from pyspark.sql.types import ArrayType, DataType, LongType, MapType, NullType, StringType, StructType, VariantVal
 
 from spark_bull.errors import OptionError
 from spark_bull.spark.call.call import call_plan
@@ -59,8 +45,15 @@ VALUES: dict[str, tuple[str, Any]] = {
 }
 #: Types that JSON has no values of.
 OTHERS = (
-    *(YearMonthIntervalType(), DayTimeIntervalType(), CalendarIntervalType(), NullType(), CharType(3), VarcharType(3)),
-    *(MapType(LongType(), StringType()), ArrayType(NullType()), StructType().add("a", DayTimeIntervalType())),
+    *(
+        types.YearMonthIntervalType(),
+        types.DayTimeIntervalType(),
+        types.CalendarIntervalType(),
+        NullType(),
+        types.CharType(3),
+        types.VarcharType(3),
+    ),
+    *(MapType(LongType(), StringType()), ArrayType(NullType()), StructType().add("a", types.DayTimeIntervalType())),
 )
 
 
@@ -109,7 +102,7 @@ def test_all_that_reads_values_refuses_other_types(kind: DataType) -> None:
             refuse()
 
 
-VARIANT = to_arrow_type(VariantType())
+VARIANT = to_arrow_type(types.VariantType())
 
 
 @pytest.mark.parametrize(

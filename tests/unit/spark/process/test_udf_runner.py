@@ -146,7 +146,8 @@ class Counting:
 
 def test_the_set_up_of_a_udf_runs_once_for_all_chunks() -> None:
     function = Counting()
-    udf = UdfIterator(function)
+    udf = pickle.loads(pickle.dumps(UdfIterator(function)))
+    function = udf._function
     assert [values(udf(series(n, n + 1), 2)) for n in range(3)] == [[0, 10], [10, 20], [20, 30]]
     assert function.setups == 1
 
@@ -161,24 +162,22 @@ def test_a_udf_is_set_up_again_after_an_exception() -> None:
     assert function.setups == 2
 
 
-def test_a_udf_may_yield_a_batch_in_parts() -> None:
+def test_a_udf_may_yield_a_batch_in_parts_or_after_all_others_or_nothing() -> None:
     def by_row(batches: Iterator[pd.Series[int]]) -> Iterator[pd.Series[int]]:
         for batch in batches:
             for number in batch:
                 yield series(number)
 
-    udf = UdfIterator(by_row)
-    assert values(udf(series(1, 2, 3), 3)) == [1, 2, 3]
-    assert values(udf(series(4), 1)) == [4]
-
-
-def test_a_udf_that_reads_all_batches_first_gets_those_of_its_chunk() -> None:
     def in_one(batches: Iterator[pd.Series[int]]) -> Iterator[pd.Series[int]]:
         yield pd.concat(list(batches))
 
-    udf = UdfIterator(in_one)
-    assert values(udf(series(1, 2), 2)) == [1, 2]
-    assert values(udf(series(3), 1)) == [3]
+    def nothing(batches: Iterator[pd.Series[int]]) -> Iterator[pd.Series[int]]:
+        yield from ()
+
+    for function in (by_row, in_one, nothing):
+        udf = UdfIterator(function)
+        assert values(udf(series(1, 2, 3), 3)) == ([] if function is nothing else [1, 2, 3])
+        assert values(udf(series(4), 1)) == ([] if function is nothing else [4])
 
 
 def test_outputs_are_never_taken_for_those_of_a_later_batch() -> None:
@@ -191,19 +190,6 @@ def test_outputs_are_never_taken_for_those_of_a_later_batch() -> None:
     assert values(udf(series(1), 1)) == [1]
     with pytest.raises(ValueError, match="it yielded more"):
         udf(series(2), 1)
-
-
-def test_a_udf_that_yields_too_little_ends_its_call() -> None:
-    def nothing(batches: Iterator[pd.Series[int]]) -> Iterator[pd.Series[int]]:
-        yield from ()
-
-    udf = UdfIterator(nothing)
-    assert udf(series(1), 1) == []
-    assert udf(series(2), 1) == []
-
-
-def test_it_can_be_sent_to_executors() -> None:
-    assert values(pickle.loads(pickle.dumps(UdfIterator(Counting())))(series(1), 1)) == [10]
 
 
 Series = pd.Series

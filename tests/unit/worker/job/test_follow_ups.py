@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.errors import DialectError, JobTimeout, OptionError, SparkBullError
 from spark_bull.keys import QueueKeys
-from spark_bull.model.jobs import NewJob, RawJson
-from spark_bull.model.outcomes import MAX_FOLLOW_UPS, ClaimedJob, Failed, Outcomes, Retried
+from spark_bull.model.jobs import NewJob
+from spark_bull.model.outcomes import MAX_FOLLOW_UPS, ClaimedJob
 from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import QUEUE
 from spark_bull.queue.core.handle import QueueHandle
@@ -57,9 +57,6 @@ def test_an_invalid_follow_up_is_refused_and_forgotten(job: Any, more: dict[str,
     with pytest.raises(OptionError, match=message):
         running_job.then(job, **more)
     assert running_job.follow_ups == ()
-
-
-def test_a_property_that_the_dialect_lacks_is_refused() -> None:
     with pytest.raises(DialectError, match="bull-1"):
         running("bull-1").then(NewJob({}, priority=1))
 
@@ -89,24 +86,6 @@ def test_a_queue_of_another_slot_of_a_cluster_is_refused(prefix: str, queue: str
     # A queue that can be used is looked at in Redis, which cannot be reached here.
     assert isinstance(raised.value, OptionError) is refused
     assert ("hash tag {a}" in str(raised.value)) is refused
-
-
-def test_outcomes_without_follow_ups_do_not_mention_them() -> None:
-    outcomes = Outcomes("token")
-    outcomes.complete("7", "1")
-    assert "follow_ups" not in outcomes.packable()
-
-
-def test_only_follow_ups_that_belong_to_the_outcome_are_sent() -> None:
-    job = running()
-    job.then(NewJob(RawJson("1")))
-    job.then(NewJob(RawJson("2")), on="failure")
-    completed, failed, retried = (Outcomes("token", follow_ups=list(job.follow_ups)) for _ in range(3))
-    completed.complete("7", "1")
-    failed.add_failure(Failed("7", "bad", "[]", None, 1))
-    retried.add_failure(Retried("7", "bad", "[]", 0, lifo=False))
-    sent = [outcomes.packable().get("follow_ups") for outcomes in (completed, failed, retried)]
-    assert [[group["jobs"]["data"] for group in groups or ()] for groups in sent] == [[["1"]], [["2"]], []]
 
 
 @pytest.mark.parametrize("ends_in_time", [True, False])
