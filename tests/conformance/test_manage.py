@@ -574,13 +574,7 @@ def test_children_are_removed_with_their_parent(family: Family) -> None:
     assert "waiting" not in family.parents.event_names()
 
 
-def test_a_parent_can_be_removed_without_its_children(family: Family) -> None:
-    family.parents.queue.remove(family.parent, with_children=False)
-    assert family.parents.keys_of(family.parent) == set()
-    assert family.children.ids("wait") == family.ids
-
-
-def test_a_locked_child_prevents_the_removal_of_its_parent(family: Family) -> None:
+def test_a_locked_child_prevents_the_removal_of_its_parent_unless_it_is_removed_alone(family: Family) -> None:
     (grandchild,) = family.children.put("active")
     owner = Family(family.children, family.children, family.ids[0], [])
     owner.adopt([grandchild])
@@ -589,6 +583,9 @@ def test_a_locked_child_prevents_the_removal_of_its_parent(family: Family) -> No
     with pytest.raises(JobLocked, match=f"{family.children.key(grandchild)} is locked by a worker"):
         family.parents.queue.remove(family.parent)
     assert family.children.public() == before
+    family.parents.queue.remove(family.parent, with_children=False)
+    assert family.parents.keys_of(family.parent) == set()
+    assert family.children.ids("wait") == family.ids
 
 
 @pytest.mark.parametrize(
@@ -735,6 +732,16 @@ def test_locked_jobs_are_not_cleaned(bench: Bench) -> None:
     assert bench.ids("active") == held
 
 
+def test_a_large_set_is_cleaned_completely(make: Make) -> None:
+    bench = make(FLAVOURS[0], chunk_size=50)
+    ids = bench.put("completed", 1_500)
+    held = ids[::7]
+    for job_id in held:
+        bench.client.set(bench.key(f"{job_id}:lock"), "worker")
+    assert sorted(bench.queue.clean()) == sorted(set(ids) - set(held))
+    assert bench.ids("completed") == sorted(held)
+
+
 @each_dialect
 def test_remaining_jobs_keep_their_order(bench: Bench) -> None:
     random, now = Random(0), bench.handle.connection.now_ms()
@@ -751,16 +758,6 @@ def test_remaining_jobs_keep_their_order(bench: Bench) -> None:
             (goes if is_old else stays).append(job_id)
         assert sorted(bench.queue.clean(HOUR, state=state)) == sorted(goes)
         assert bench.ids(state) == (sorted(stays) if kind == "set" else stays)
-
-
-def test_a_large_set_is_cleaned_completely(make: Make) -> None:
-    bench = make(Flavour("bull-1"), chunk_size=50)
-    ids = bench.put("completed", 1_500)
-    held = ids[::7]
-    for job_id in held:
-        bench.client.set(bench.key(f"{job_id}:lock"), "worker")
-    assert sorted(bench.queue.clean()) == sorted(set(ids) - set(held))
-    assert bench.ids("completed") == sorted(held)
 
 
 @each_dialect
