@@ -18,7 +18,7 @@ OLDER = DIALECTS[:-1]
 #: Tests that see the first reply of scripts, too: only here is what BullMQ does once part of `make test`.
 ONCE = ("test_terms", "test_work")
 #: Tests that run each script of Bull 1: only here is it part of `make test`.
-BULL_1 = ("test_add", "test_damage", "test_manage", "test_read", "test_setup", "test_work")
+BULL_1 = ("test_add", "test_damage", "test_manage", "test_read", "test_results", "test_work")
 #: Tests whose scripts and Python are the same for all dialects: here Bull is not part of `make test`.
 ALIKE = (
     "test_byte_ids",
