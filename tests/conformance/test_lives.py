@@ -265,6 +265,15 @@ KNOWN_SEQUENCES: Sequences = {
             claim(1),
             settle(DONE, then=1),
         ],
+        **{
+            f"a job that came while another one was active {goes}": [
+                add(once("x", keepLastIfActive=True)),
+                claim(1),
+                add(job(), job(lifo=lifo, deduplication={"id": "x", "keepLastIfActive": True})),
+                settle(DONE),
+            ]
+            for goes, lifo in {"goes to the back": False, "goes to the front": True}.items()
+        },
         "jobs of one call replace and reschedule each other": [
             add(once("x", HOUR), once("x", 2 * HOUR, replace=True), once("x", replace=True)),
             add(once("y", HOUR), once("y", 3 * HOUR, reschedule=True), once("y", HOUR, reschedule=True)),

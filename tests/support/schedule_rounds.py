@@ -80,40 +80,34 @@ class Rounds:
             self.pair.node.call("invoke", queue=queue.name, method=method, args=list(args))
 
     def make(self, schedule: Schedule | None = None) -> None:
-        one = schedule or self.schedule
-        repeat = _at_moments(one)
-        if self._bullmq:
-            template = {"name": "task", "data": one.data, "opts": one.opts}
-            self.invoke("upsertJobScheduler", self.scheduler, repeat, template)
-        else:
-            pattern = {"cron": repeat.pop("pattern")} if "pattern" in repeat else {}
-            opts = {**one.opts, "repeat": {**repeat, **pattern}}
-            for queue in self.queues.values():
-                self.pair.node.call("add", queue=queue.name, jobs=[{"name": "task", "data": one.data, "opts": opts}])
+        """Node makes the job scheduler in both queues."""
+        for side in SIDES:
+            self._make_by_node(side, schedule or self.schedule)
 
     def make_one_each(self, schedule: Schedule | None = None) -> None:
         """Node makes the job scheduler in the left queue, we in the right one."""
         one = schedule or self.schedule
-        left, right = self.queues["left"], self.queues["right"]
+        self._make_by_node("left", one, jobId=self.scheduler)
         repeat = _at_moments(one)
-        if self._bullmq:
-            template = {"name": "task", "data": one.data, "opts": one.opts}
-            args = [self.scheduler, repeat, template]
-            self.pair.node.call("invoke", queue=left.name, method="upsertJobScheduler", args=args)
-        else:
-            named = {"cron" if name == "pattern" else name: value for name, value in repeat.items()}
-            opts = {**one.opts, "repeat": named, "jobId": self.scheduler}
-            self.pair.node.call("add", queue=left.name, jobs=[{"name": "task", "data": one.data, "opts": opts}])
         dates = {"start_date": repeat.pop("startDate", None), "end_date": repeat.pop("endDate", None)}
-        right.upsert_scheduler(self.scheduler, name="task", data=one.data, opts=one.opts, **repeat | one.ours, **dates)
+        given = {"name": "task", "data": one.data, "opts": one.opts, **repeat | one.ours, **dates}
+        self.queues["right"].upsert_scheduler(self.scheduler, **given)
+
+    def _make_by_node(self, side: str, one: Schedule, **bull_opts: str) -> None:
+        repeat, queue = _at_moments(one), self.queues[side].name
+        if self._bullmq:
+            args = [self.scheduler, repeat, {"name": "task", "data": one.data, "opts": one.opts}]
+            self.pair.node.call("invoke", queue=queue, method="upsertJobScheduler", args=args)
+        else:
+            opts = {**one.opts, "repeat": _as_in_bull(repeat), **bull_opts}
+            self.pair.node.call("add", queue=queue, jobs=[{"name": "task", "data": one.data, "opts": opts}])
 
     def remove_one_each(self, schedule: Schedule | None = None) -> None:
-        """Node removes the job scheduler of the left queue, we that of the right one."""
-        repeat = _at_moments(schedule or self.schedule)
-        named = {"cron" if name == "pattern" else name: value for name, value in repeat.items()}
+        """Node removes the job scheduler of the left queue, we the one of the right queue."""
         method, args = "removeJobScheduler", [self.scheduler]
         if not self._bullmq:
-            method, args = "removeRepeatable", ["task", {**named, "jobId": self.scheduler}]
+            repeat = _as_in_bull(_at_moments(schedule or self.schedule))
+            method, args = "removeRepeatable", ["task", {**repeat, "jobId": self.scheduler}]
         self.pair.node.call("invoke", queue=self.queues["left"].name, method=method, args=args)
         assert self.queues["right"].remove_scheduler(self.scheduler)
 
@@ -181,6 +175,10 @@ _MOMENTS: dict[str, Callable[[], Any]] = {
 def _at_moments(schedule: Schedule) -> dict[str, Any]:
     """The repeat options with times in place of the names of moments."""
     return {name: _MOMENTS.get(str(value), lambda value=value: value)() for name, value in schedule.repeat.items()}
+
+
+def _as_in_bull(repeat: dict[str, Any]) -> dict[str, Any]:
+    return {"cron" if name == "pattern" else name: value for name, value in repeat.items()}
 
 
 StartRounds = Callable[[Schedule], Rounds]
