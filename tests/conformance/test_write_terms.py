@@ -17,6 +17,7 @@ from spark_bull.model.jobs import FlowJob, NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.core.length_limit import LengthLimit
+from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, open_writes, recover, roll_forward
 from spark_bull.queue.process.claim import work
@@ -164,6 +165,7 @@ def test_an_exactly_once_write_is_registered_only_if_all_of_its_jobs_fit(opened:
 def test_jobs_of_a_registered_write_have_their_room(opened: Open) -> None:
     queue = opened()
     register_all(queue.handle, "w", [jobs_of(8)], 3, **LengthLimit(10, "fail").fields)
+    assert verbs.commit(queue.handle, "w", 0).position == 3
     with pytest.raises(QueueFull, match="has 8 of at most 10"):
         opened(max_length=10).add_many(jobs_of(3, 20))
     with pytest.raises(QueueFull, match="has 8 of at most 10"):
