@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import log
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,9 @@ from tests.proof.planted.errors import PACKAGE, Planted
 from tests.support.lua_scripts import SCRIPTS
 
 #: How many tests for an error are one test with other parameters, unless there are too few others.
-MOST_ALIKE: Final = 4
+MOST_ALIKE: Final = 2
+#: With fewer tests that run what is altered, those that may run it in other processes are added.
+FEW: Final = 8
 #: Tests whose functions run in other processes, which are not recorded.
 ELSEWHERE: Final = ("tests/spark/", "tests/faults/")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -52,11 +55,12 @@ def tests_of(error: Planted, tests: Sequence[Test], most: int, most_s: float) ->
     altered = _scripts_with(error.file) if error.file.endswith(".lua") else _functions_with(error)
     # A function that other processes run, and few tests here.
     nearby = [one for one in tests if one.ran & altered]
-    others = [one for one in tests if one.id.startswith(ELSEWHERE)] if len(nearby) < MOST_ALIKE else []
-    words = _stems(f"{error.error} {error.file}")
+    others = [one for one in tests if one.id.startswith(ELSEWHERE)] if len(nearby) < FEW else []
+    words, weights = _stems(f"{error.error} {error.file}"), _weights(tuple(one.id for one in tests))
 
-    def order(one: Test) -> tuple[bool, int, float]:
-        return not one.ran & altered, -len(words & _stems(one.id)), one.s * len(one.ran)
+    def order(one: Test) -> tuple[float, float]:
+        likeness = sum(weights[word] for word in words & _stems(one.id))
+        return -likeness, one.s * len(one.ran)
 
     return _at_most(sorted({*nearby, *others}, key=order), most, most_s)
 
@@ -76,9 +80,17 @@ def _at_most(tests: Sequence[Test], most: int, most_s: float) -> list[Test]:
     return chosen
 
 
-def _stems(text: str) -> set[str]:
+@cache
+def _weights(texts: tuple[str, ...]) -> dict[str, float]:
+    """The weights of words: a word of few tests says more than one of many."""
+    found = Counter(word for text in texts for word in _stems(text))
+    return {word: log(len(texts) / count) for word, count in found.items()}
+
+
+@cache
+def _stems(text: str) -> frozenset[str]:
     """The beginnings of the words of a text."""
-    return {word[:5] for word in re.findall("[a-z]{3,}", text.lower())} - {"test", "tests", "the", "that", "and", "job"}
+    return frozenset(word[:5] for word in re.findall("[a-z]{3,}", text.lower()))
 
 
 @cache
