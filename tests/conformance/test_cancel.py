@@ -31,7 +31,11 @@ from tests.support.worker import OurWorker
 StartNode = Callable[..., NodePeer]
 
 each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
-each_kind = pytest.mark.parametrize("kind", ["thread", "coroutine", "chunk"])
+each_combination = pytest.mark.parametrize(
+    ("queue", "kind"),
+    [("bull-1", "thread"), ("bull", "chunk"), *(("bullmq", kind) for kind in ("thread", "coroutine", "chunk"))],
+    indirect=["queue"],
+)
 
 
 @pytest.fixture(params=["bullmq"])
@@ -89,8 +93,7 @@ def failed_reasons(queue: BullQueue) -> dict[str, str | None]:
     return {job.id: job.failed_reason for job in queue.page("failed")}
 
 
-@each_kind
-@each_dialect
+@each_combination
 def test_a_job_that_is_cancelled_is_interrupted_and_fails_without_a_further_attempt(
     queue: BullQueue, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,8 +185,9 @@ def test_a_job_that_has_not_started_fails_when_the_rest_of_its_chunk_goes_back(
     assert queue.counts()["completed"] == 1
 
 
-@pytest.mark.parametrize("kind", ["thread", "coroutine"])
-@each_dialect
+@pytest.mark.parametrize(
+    ("queue", "kind"), [("bull", "coroutine"), ("bullmq", "thread"), ("bullmq", "coroutine")], indirect=["queue"]
+)
 def test_a_stalled_job_that_waits_to_run_alone_is_cancelled_before_it_starts(
     queue: BullQueue, client: Redis, kind: str
 ) -> None:
@@ -227,8 +231,7 @@ def sleeping_udf(kind: str, calls: list[list[int]]) -> UdfRunner:
     return UdfRunner(function, kind, pa.struct([("n", pa.int64())]), pa.int64())
 
 
-@pytest.mark.parametrize("kind", ["pandas", "arrow"])
-@each_dialect
+@pytest.mark.parametrize(("queue", "kind"), [("bull", "pandas"), ("bullmq", "arrow")], indirect=["queue"])
 def test_a_udf_is_interrupted_and_called_again_without_the_cancelled_job(queue: BullQueue, kind: str) -> None:
     ids = queue.add_many(NewJob({"n": n}) for n in range(1, 7)).ids
     calls: list[list[int]] = []
@@ -337,8 +340,7 @@ def test_a_cancelled_job_is_not_delayed_by_what_its_processor_raises(queue: Bull
     assert failed_reasons(queue) == {job_id: "cancelled"}
 
 
-@each_kind
-@each_dialect
+@each_combination
 def test_a_request_does_not_apply_to_a_later_attempt(
     queue: BullQueue, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,8 +26,12 @@ from tests.support.worker import OurWorker
 
 HOUR_MS = 3_600_000
 
-each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
 each_kind = pytest.mark.parametrize("kind", ["threads", "coroutines"])
+each_combination = pytest.mark.parametrize(
+    ("queue", "kind"),
+    [("bull-1", "threads"), ("bull", "coroutines"), ("bullmq", "threads"), ("bullmq", "coroutines")],
+    indirect=["queue"],
+)
 
 
 @pytest.fixture(params=["bullmq"])
@@ -107,8 +111,7 @@ def until(condition: Callable[[], object], what: str) -> None:
     wait_until(condition, what)
 
 
-@each_kind
-@each_dialect
+@each_combination
 def test_each_job_is_settled_when_it_ends_and_its_place_is_filled(queue: BullQueue, kind: str) -> None:
     gate = Gate()
     ids = add(queue, 6)
@@ -148,8 +151,7 @@ def test_no_script_settles_more_jobs_than_a_chunk_when_many_end_at_the_same_time
     assert max(script.commands for script in scripts) < 2 * settled[0].commands
 
 
-@each_kind
-@each_dialect
+@each_combination
 def test_jobs_that_arrive_while_others_run_start_at_once(queue: BullQueue, kind: str) -> None:
     gate = Gate()
     with OurWorker(queue.handle, gate.processor(kind), concurrency=3):
@@ -335,8 +337,7 @@ def add_stalled(queue: BullQueue, client: Redis, *names: int) -> None:
         rescued += rescue(handle).stalled
 
 
-@each_kind
-@each_dialect
+@each_combination
 def test_a_job_that_stalled_before_runs_alone(queue: BullQueue, client: Redis, kind: str) -> None:
     gate = Gate()
     add_stalled(queue, client, 1, 2)
@@ -391,8 +392,7 @@ def test_the_result_of_a_run_that_lost_its_lock_is_dropped_when_the_slot_claims_
     assert runs == [0, 1]
 
 
-@each_kind
-@each_dialect
+@each_combination
 def test_a_stop_lets_running_jobs_end_and_gives_back_those_that_have_not_started(
     queue: BullQueue, client: Redis, kind: str
 ) -> None:
@@ -409,8 +409,7 @@ def test_a_stop_lets_running_jobs_end_and_gives_back_those_that_have_not_started
     assert queue.counts()["wait"] == 1
 
 
-@each_kind
-@each_dialect
+@each_combination
 def test_a_paused_worker_claims_nothing_and_goes_on_when_it_is_resumed(queue: BullQueue, kind: str) -> None:
     gate = Gate()
     gate.open(*range(10))
@@ -461,19 +460,12 @@ async def with_prefix(prefix: str, job: RunningJob) -> str:
     return f"{prefix} {job.data['n']}"
 
 
-@pytest.mark.parametrize(
-    ("processor", "expected"),
-    [
-        (Caller(), "object 0"),
-        (Caller().method, "method 0"),
-        (functools.partial(with_prefix, "partial"), "partial 0"),
-    ],
-)
-def test_whatever_returns_a_coroutine_is_awaited(queue: BullQueue, processor: JobFunction, expected: str) -> None:
-    add(queue, 1)
-    with OurWorker(queue.handle, processor):
-        until(lambda: queue.counts()["completed"] == 1, "the job")
-    assert [job.returnvalue for job in queue.page("completed")] == [expected]
+def test_whatever_returns_a_coroutine_is_awaited(queue: BullQueue) -> None:
+    ways = {"object": Caller(), "method": Caller().method, "partial": functools.partial(with_prefix, "partial")}
+    queue.add_many([NewJob({"n": 0}, name=name) for name in ways])
+    with OurWorker(queue.handle, ways, concurrency=2):
+        until(lambda: queue.counts()["completed"] == 3, "the jobs")
+    assert {job.name: job.returnvalue for job in queue.page("completed")} == {name: f"{name} 0" for name in ways}
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
@@ -512,11 +504,10 @@ def queues(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Itera
         queue.close()
 
 
-each_pair = pytest.mark.parametrize("queues", ["bull-1", "bull", "bullmq"], indirect=True)
+each_pair = pytest.mark.parametrize("queues", ["bull", "bullmq"], indirect=True)
 
 
-@each_pair
-@pytest.mark.parametrize("concurrency", [1, 2])
+@pytest.mark.parametrize(("queues", "concurrency"), [("bull-1", 1), ("bull", 2), ("bullmq", 2)], indirect=["queues"])
 def test_jobs_of_the_first_queue_are_claimed_before_those_of_the_others(
     queues: list[BullQueue], concurrency: int
 ) -> None:
@@ -538,8 +529,7 @@ def test_jobs_of_the_first_queue_are_claimed_before_those_of_the_others(
     assert {order.index(n) for n in (10, 11, 12)} == {concurrency, concurrency + 1, concurrency + 2}
 
 
-@each_pair
-@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize(("queues", "concurrency"), [("bull-1", 3), ("bull", 1), ("bullmq", 3)], indirect=["queues"])
 def test_a_slot_waits_for_all_its_queues_at_once(queues: list[BullQueue], concurrency: int) -> None:
     with OurWorker([queue.handle for queue in queues], lambda job: job.queue, concurrency=concurrency) as worker:
         for round_ in range(2):

@@ -70,7 +70,11 @@ def in_kind(kind: str, function: Callable[[RunningJob], Any]) -> JobFunction:
     return coroutine if kind == "coroutine" else function
 
 
-@pytest.mark.parametrize("kind", ["main thread", "threads", "coroutine"])
+@pytest.mark.parametrize(
+    ("bench", "kind"),
+    [("bull-1", "main thread"), ("bull", "threads"), ("bullmq", "main thread"), ("bullmq", "coroutine")],
+    indirect=["bench"],
+)
 def test_a_processor_adds_jobs_to_its_own_queue_and_to_another_one(bench: WorkBench, kind: str) -> None:
     def processor(job: RunningJob) -> Any:
         if "of" not in job.data:
@@ -327,8 +331,7 @@ def pause(bench: WorkBench, queue: BullQueue) -> None:
     queue.pause()
 
 
-@pytest.mark.parametrize("prepare", [leave_alone, use, pause])
-@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize(("prepare", "at_once"), [(leave_alone, False), (use, True), (pause, False)])
 def test_follow_ups_leave_the_same_keys_as_jobs_that_are_added(
     bench: WorkBench, prepare: Callable[[WorkBench, BullQueue], None], at_once: bool
 ) -> None:
@@ -379,7 +382,7 @@ def test_follow_ups_of_a_paused_queue_wait_where_its_version_keeps_them(bench: W
 # bounds
 
 
-@pytest.mark.parametrize("concurrency", [1, 5])
+@pytest.mark.parametrize(("bench", "concurrency"), [("bull", 1), ("bullmq", 5)], indirect=["bench"])
 def test_a_worker_settles_many_follow_ups_in_several_calls(
     bench: WorkBench, monkeypatch: pytest.MonkeyPatch, concurrency: int
 ) -> None:
@@ -536,6 +539,7 @@ def test_a_row_that_fails_for_good_has_the_follow_ups_of_a_failure(bench: WorkBe
     assert payloads(bench.queue) == ["failure"]
 
 
+@only_bullmq
 @pytest.mark.parametrize(
     ("fields", "bad", "reason"),
     [
@@ -604,9 +608,8 @@ def test_rows_with_many_follow_ups_are_settled_in_several_calls(bench: WorkBench
     assert Counter(payloads(bench.queue)) == {1: MAX_FOLLOW_UPS, 3: 1, 4: MAX_FOLLOW_UPS}
 
 
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
+def test_a_column_of_a_wrong_type_is_refused_before_any_task(redis_url: str) -> None:
+    wrong: list[tuple[DataType, str]] = [
         (TEXT, "expected column `then` to be ARRAY<STRUCT<data, …>>, got: STRING"),
         (ArrayType(TEXT), "expected column `then` to be ARRAY<STRUCT<data, …>>, got: ARRAY<STRING>"),
         (ArrayType(struct(queue=TEXT)), "column `then`: expected a field `data`, got: `queue`"),
@@ -619,9 +622,8 @@ def test_rows_with_many_follow_ups_are_settled_in_several_calls(bench: WorkBench
             r"column `then`: unknown column `dealy` \(did you mean `delay`",
         ),
         (ArrayType(struct(data=TEXT, delay=TEXT)), "column `then`: expected column `delay` to be an integer"),
-    ],
-)
-def test_a_column_of_a_wrong_type_is_refused_before_any_task(redis_url: str, kind: DataType, message: str) -> None:
-    schema = struct(id=TEXT, token=TEXT, returnvalue=TEXT, then=kind)
-    with pytest.raises(OptionError, match=message):
-        plan_settle({"url": redis_url, "queue": "q", "protocol": "bullmq"}, schema)
+    ]
+    for kind, message in wrong:
+        schema = struct(id=TEXT, token=TEXT, returnvalue=TEXT, then=kind)
+        with pytest.raises(OptionError, match=message):
+            plan_settle({"url": redis_url, "queue": "q", "protocol": "bullmq"}, schema)

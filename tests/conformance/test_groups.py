@@ -620,8 +620,7 @@ def all_completed(queue: BullQueue, count: int) -> Callable[[], bool]:
     return lambda: queue.counts()["completed"] == count
 
 
-@each_dialect
-@pytest.mark.parametrize("concurrency", [1, 8])
+@pytest.mark.parametrize(("queue", "concurrency"), [("bull-1", 8), ("bull", 1), ("bullmq", 8)], indirect=["queue"])
 def test_the_limit_holds_over_two_workers(queue: BullQueue, redis_url: str, prefix: str, concurrency: int) -> None:
     add(queue, ["a", "a", "a", "b"] * 20)
     watch = Watch()
@@ -673,8 +672,7 @@ def test_no_more_jobs_start_in_a_period_than_the_limit_by_the_clock_of_redis(
         assert count <= 3, starts
 
 
-@each_dialect
-@pytest.mark.parametrize("concurrency", [1, 4])
+@pytest.mark.parametrize(("queue", "concurrency"), [("bull-1", 1), ("bull", 4), ("bullmq", 4)], indirect=["queue"])
 def test_a_worker_continues_with_a_group_when_its_period_is_over(queue: BullQueue, concurrency: int) -> None:
     """Without a promoter, and long before the delayed jobs are due."""
     add(queue, ["a"] * 9 + ["b"] * 2)
@@ -703,9 +701,8 @@ def test_a_node_worker_promotes_and_processes_what_was_delayed(
 # the option
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_invalid_limits_of_groups_are_refused() -> None:
+    values: list[Any] = [
         {"concurrency": 2},
         {"by": "", "concurrency": 2},
         {"by": "a..b", "concurrency": 2},
@@ -717,11 +714,10 @@ def test_a_node_worker_promotes_and_processes_what_was_delayed(
         {"by": "tenant", "max": 1.5, "duration_ms": 1000},
         {"by": "tenant", "concurrency": 2, "other": 1},
         "tenant",
-    ],
-)
-def test_invalid_limits_of_groups_are_refused(value: Any) -> None:
-    with pytest.raises(OptionError, match=r"expected `group` to be an object such as .*, got: "):
-        parse_arguments({"group": value}, WORK)
+    ]
+    for value in values:
+        with pytest.raises(OptionError, match=r"expected `group` to be an object such as .*, got: "):
+            parse_arguments({"group": value}, WORK)
 
 
 def test_limits_of_groups_are_parsed() -> None:

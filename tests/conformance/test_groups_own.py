@@ -34,7 +34,7 @@ from tests.support.groups import (
     settings,
 )
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench, completed
+from tests.support.work_bench import WorkBench, completed, only_bullmq
 from tests.support.worker import OurWorker
 
 UNLIMITED = GroupLimits("tenant")
@@ -110,6 +110,7 @@ def test_limits_that_are_not_named_stay(bench: WorkBench) -> None:
     assert bench.client.exists(bench.key("group_own")) == 0
 
 
+@only_bullmq
 @pytest.mark.parametrize(
     ("given", "why"),
     [
@@ -355,7 +356,7 @@ def test_names_of_groups_are_any_texts_and_numbers(bench: WorkBench) -> None:
 # any mix
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 4))])
 def test_in_any_mix_of_claims_outcomes_losses_pauses_rests_and_limits_these_hold_and_all_jobs_end(
     bench: WorkBench, seed: int
 ) -> None:

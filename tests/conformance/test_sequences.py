@@ -165,7 +165,6 @@ def test_entries_of_sequences_that_have_ended_are_removed(bench: WorkBench, opti
     assert not bench.client.exists(tails)
 
 
-@pytest.mark.parametrize("twice", [pytest.param("once", marks=pytest.mark.soak), "twice"], indirect=True)
 @pytest.mark.parametrize("verb", ["drain", "clean"])
 def test_a_large_sequence_is_removed_with_its_first_job(bench: WorkBench, options: Any, verb: str) -> None:
     """There are more jobs than levels of calls in a script of Redis."""
@@ -192,22 +191,18 @@ def test_null_and_several_columns_are_keys_too(bench: WorkBench, options: Any) -
     assert len(bench.claim(100).jobs) == 3
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_a_wrong_option_is_an_error_before_anything_is_written(bench: WorkBench, options: Any) -> None:
+    wrong = [
         ({"sequenceBy": "kee"}, r"the columns in `sequenceBy`, got no column `kee` \(did you mean `key`"),
         ({"delivery": "at-least-once"}, "expected `delivery` to be exactly-once with `sequenceBy`"),
         ({"onFinish": "{}"}, "expected one of `onFinish` and `sequenceBy`"),
         ({"onFailure": "wait"}, "expected `onFailure` to be ignore or fail with `sequenceBy`, got: 'wait'"),
         ({"uniqueBy": "n"}, "expected one of `sequenceBy` and `uniqueBy`"),
         ({"deduplication": "x"}, "expected one of `sequenceBy` and `deduplication`"),
-    ],
-)
-def test_a_wrong_option_is_an_error_before_anything_is_written(
-    bench: WorkBench, options: Any, given: dict[str, str], message: str
-) -> None:
-    with pytest.raises(OptionError, match=message):
-        Sink(options(**given), ROWS)
+    ]
+    for given, message in wrong:
+        with pytest.raises(OptionError, match=message):
+            Sink(options(**given), ROWS)
     assert not list(bench.client.scan_iter(match=f"{bench.handle.keys.prefix}:*"))
 
 
@@ -235,7 +230,7 @@ def test_a_row_with_a_failure_policy_is_an_error(bench: WorkBench, options: Any,
     assert bench.counts() == {}
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bull"])
+@pytest.mark.parametrize("protocol", ["bull"])
 def test_jobs_of_bull_have_no_sequences(bench: WorkBench, options: Any, redis_url: str, protocol: str) -> None:
     with pytest.raises(DialectError, match="expected no `sequenceBy`"):
         Sink(options(protocol=protocol), ROWS)

@@ -154,7 +154,7 @@ def test_a_queue_without_a_tracer_adds_jobs_without_a_context(redis_url: str, pr
         assert "tm" not in opts(queue, queue.add({}))
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bull"])
+@pytest.mark.parametrize("protocol", ["bull"])
 def test_jobs_of_bull_carry_no_context(redis_url: str, prefix: str, protocol: str, recorder: Recorder) -> None:
     refusal = f"expected no `telemetry` or `tracer`: jobs of {protocol} carry no trace context; leave it out"
     with pytest.raises(DialectError, match=refusal):
@@ -219,12 +219,17 @@ def test_an_attempt_that_fails_has_its_error_and_each_attempt_a_span(
     assert (second.attributes or {})["bullmq.job.attempts.made"] == 2
 
 
-@each_way
 @pytest.mark.parametrize(
-    "error", [DelayedError(HOUR_MS), RateLimitError(HOUR_MS), ReturnedError(), WaitingForChildren()]
+    ("error", "way"),
+    [
+        (DelayedError(HOUR_MS), "one by one"),
+        (RateLimitError(HOUR_MS), "threads"),
+        (ReturnedError(), "coroutines"),
+        (WaitingForChildren(), "one by one"),
+    ],
 )
 def test_a_job_that_is_put_back_has_not_failed(
-    queue: BullQueue, recorder: Recorder, way: str, error: Exception
+    queue: BullQueue, recorder: Recorder, error: Exception, way: str
 ) -> None:
     def processor(job: RunningJob) -> None:
         raise error
@@ -271,20 +276,22 @@ def test_jobs_that_a_processor_adds_carry_the_context_of_its_span(
     assert parent_of(attempts["next"]) == ids_of(first)
 
 
-@pytest.mark.parametrize("protocol", ["bull-1", "bull"])
-def test_follow_ups_of_bull_carry_no_context(recorder: Recorder, redis_url: str, prefix: str, protocol: str) -> None:
+def test_attempts_of_jobs_of_bull_begin_a_trace_and_their_follow_ups_carry_no_context(
+    recorder: Recorder, redis_url: str, prefix: str
+) -> None:
     def processor(job: RunningJob) -> None:
         job.then(NewJob({}), queue="next")
 
     with (
-        BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as plain,
-        BullQueue("next", url=redis_url, prefix=prefix, protocol=protocol) as following,
+        BullQueue("q", url=redis_url, prefix=prefix, protocol="bull") as plain,
+        BullQueue("next", url=redis_url, prefix=prefix, protocol="bull") as following,
     ):
         plain.add({})
         with worker(plain, processor, "one by one", recorder.tracer):
             wait_until(lambda: plain.counts()["completed"] == 1, "the job")
         (job,) = following.page("wait")
         assert "tm" not in job.opts
+    assert recorder.named("process q").parent is None
 
 
 def test_jobs_that_an_untraced_worker_adds_carry_no_context(queue: BullQueue) -> None:
@@ -298,24 +305,15 @@ def test_jobs_that_an_untraced_worker_adds_carry_no_context(queue: BullQueue) ->
     assert "tm" not in opts(queue, "next")
 
 
-@pytest.mark.parametrize("carried", [None, "not JSON", "[]", "{}", '{"traceparent":7}', 7])
 def test_a_job_without_a_context_or_with_a_damaged_one_begins_a_trace(
-    queue: BullQueue, recorder: Recorder, redis_url: str, prefix: str, carried: object
+    queue: BullQueue, recorder: Recorder, redis_url: str, prefix: str
 ) -> None:
+    carried: list[object] = ["not JSON", "[]", "{}", '{"traceparent":7}', 7]
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as plain:
-        plain.add({}, opts={} if carried is None else {"telemetry": {"metadata": carried}})
+        plain.add_many([NewJob({}), *(NewJob({}, opts={"telemetry": {"metadata": one}}) for one in carried)])
     with worker(queue, lambda job: None, "one by one", recorder.tracer):
-        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
-    assert recorder.named("process q").parent is None
-
-
-@pytest.mark.parametrize("protocol", ["bull-1", "bull"])
-def test_attempts_of_jobs_of_bull_begin_a_trace(redis_url: str, prefix: str, recorder: Recorder, protocol: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
-        queue.add({})
-        with worker(queue, lambda job: None, "one by one", recorder.tracer):
-            wait_until(lambda: queue.counts()["completed"] == 1, "the job")
-    assert recorder.named("process q").parent is None
+        wait_until(lambda: queue.counts()["completed"] == 6, "the jobs")
+    assert [span.parent for span in recorder.spans if span.name == "process q"] == [None] * 6
 
 
 def test_a_slot_calls_the_function_of_its_tracer_once_and_exports_its_spans_when_it_ends(queue: BullQueue) -> None:
@@ -447,7 +445,7 @@ def test_jobs_that_a_batch_puts_back_have_not_failed(queue: BullQueue, recorder:
     assert (span.status.status_code, list(span.events)) == (StatusCode.UNSET, [])
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", ["start_span", "end", "set_status", "add_event", "extract"])
 def test_an_error_of_the_tracer_changes_no_outcome_of_a_batch(
     queue: BullQueue, recorder: Recorder, broken: Tracer, step: str
 ) -> None:
@@ -459,8 +457,9 @@ def test_an_error_of_the_tracer_changes_no_outcome_of_a_batch(
 # errors of OpenTelemetry
 
 
-@each_way
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("step", "way"), [*((step, "one by one") for step in STEPS), ("start_span", "threads"), ("end", "coroutines")]
+)
 def test_an_error_of_the_tracer_is_logged_once_and_changes_no_outcome(
     queue: BullQueue, broken: Tracer, way: str, caplog: pytest.LogCaptureFixture
 ) -> None:
