@@ -24,7 +24,7 @@ from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.worker.job.job_runner import FunctionRunner
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot import cancel_reader, chunk_loop
-from tests.support.node import PEERS, NodePeer, Peer
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -406,9 +406,7 @@ def test_only_active_jobs_of_our_workers_are_cancelled(queue: BullQueue, client:
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize(
-    "peer", [p for p in PEERS if p.alias in ("bull-1.1.3", "bull-4.16.5", "bullmq-6.7.0")], ids=str
-)
+@each_peer_of("bull-4.16.5", "bullmq-6.7.0")
 def test_a_job_of_a_node_worker_is_refused(node: StartNode, redis_url: str, prefix: str, peer: Peer) -> None:
     worker = node(peer.alias, prefix=prefix)
     name = f"held-{prefix}"

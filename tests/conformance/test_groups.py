@@ -46,7 +46,7 @@ from tests.support.groups import (
     rescue_all,
     settings,
 )
-from tests.support.node import PEERS, NodePeer, Peer
+from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS, WorkBench, completed, not_bull_1
 from tests.support.worker import OurWorker
@@ -683,7 +683,7 @@ def test_a_worker_continues_with_a_group_when_its_period_is_over(queue: BullQueu
     assert max(watch.most.values()) <= 2, watch.most
 
 
-@pytest.mark.parametrize("peer", [peer for peer in PEERS if peer.alias != "bull-1.0.0"], ids=str)
+@each_peer_of("bull-1.1.3", "bull", "bullmq")
 def test_a_node_worker_promotes_and_processes_what_was_delayed(
     peer: Peer, node: Callable[..., NodePeer], redis_url: str, prefix: str
 ) -> None:
