@@ -22,11 +22,8 @@ BULL_1 = ("test_add", "test_damage", "test_manage", "test_read", "test_results",
 #: Tests whose scripts and Python are the same for all dialects: here Bull is not part of `make test`.
 ALIKE = (
     "test_byte_ids",
-    "test_calls",
     "test_cancel",
     "test_concurrency",
-    "test_groups_own",
-    "test_guards",
     "test_long_jobs",
     "test_otel_metrics",
     "test_processors",

@@ -35,7 +35,7 @@ def recorder() -> MetricRecorder:
     return MetricRecorder()
 
 
-@pytest.fixture(params=["bull-1", "bull", "bullmq"])
+@pytest.fixture(params=["bullmq"])
 def queue(redis_url: str, prefix: str, request: pytest.FixtureRequest) -> Iterator[BullQueue]:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
         yield queue
@@ -56,7 +56,11 @@ def fails_if_odd(job: RunningJob) -> None:
         raise ValueError("an odd number")
 
 
-@pytest.mark.parametrize("kind", ["one by one", "threads", "UDF"])
+@pytest.mark.parametrize(
+    ("queue", "kind"),
+    [("bull-1", "UDF"), ("bull", "threads"), ("bullmq", "one by one"), ("bullmq", "threads"), ("bullmq", "UDF")],
+    indirect=["queue"],
+)
 def test_jobs_of_each_dialect_are_counted_by_queue_name_and_state(
     queue: BullQueue, recorder: MetricRecorder, kind: str
 ) -> None:
@@ -71,7 +75,6 @@ def test_jobs_of_each_dialect_are_counted_by_queue_name_and_state(
     assert recorder.values(COMPLETED, "bullmq.queue.name") == {"q": 3}
 
 
-@pytest.mark.parametrize("queue", ["bullmq"], indirect=True)
 def test_a_parent_that_cannot_complete_is_counted_as_what_becomes_of_it(
     queue: BullQueue, recorder: MetricRecorder
 ) -> None:
