@@ -17,7 +17,6 @@ import redis
 
 from spark_bull.embedded.redis import COMPACT_SETTING, COMPACT_UP_TO, EmbeddedRedis, redis_server
 from spark_bull.errors import SparkBullError
-from spark_bull.queue.bull_queue import BullQueue
 from tests.support.network import BUS_DISTANCE, own_ports
 from tests.support.wait import wait_until
 
@@ -57,12 +56,6 @@ def test_hashes_with_long_fields_are_compact_unless_the_user_says_otherwise() ->
     ]:
         with EmbeddedRedis(config) as server, client_of(server) as client:
             assert client.config_get(COMPACT_SETTING)[COMPACT_SETTING] == limit
-
-
-def test_a_job_of_a_long_payload_is_compact(server: EmbeddedRedis) -> None:
-    with client_of(server) as client, BullQueue("mail", url=server.url) as queue:
-        job_id = queue.add({"text": "x" * 900})
-        assert client.object("encoding", queue.handle.keys.job(job_id)) in ("ziplist", "listpack")
 
 
 def test_stop_ends_the_process_and_its_guard_removes_the_folder_and_may_be_repeated() -> None:

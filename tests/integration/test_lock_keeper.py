@@ -43,6 +43,20 @@ def lost_locks_logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str
     return lambda: [text for record in caplog.records if "lost its lock" in (text := record.getMessage())]
 
 
+@pytest.fixture
+def extended(queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The jobs whose locks are extended, and by how many ms."""
+    found: list[tuple[str, int]] = []
+
+    def extend_noted(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:
+        if is_of(queue, handle):
+            found.extend((job_id, lock_ms) for job_id in job_ids)
+        return extend(handle, token, job_ids, lock_ms)
+
+    monkeypatch.setattr(lock_keeper, "extend", extend_noted)
+    return found
+
+
 def waits_for(event: Event, what: str) -> None:
     assert event.wait(PATIENCE_S), f"expected {what}"
 
@@ -145,41 +159,25 @@ def test_a_job_whose_lock_is_lost_is_logged_and_skipped(
     assert f"job {others[0]} lost its lock" in lost_locks_logged()[0]
 
 
-def test_a_lock_is_extended_by_the_duration_that_its_job_has(queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    extended: dict[str, int] = {}
-
-    def extend_noted(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:
-        if is_of(queue, handle):
-            extended.update(dict.fromkeys(job_ids, lock_ms))
-        return extend(handle, token, job_ids, lock_ms)
-
-    monkeypatch.setattr(lock_keeper, "extend", extend_noted)
+def test_a_lock_is_extended_by_the_duration_that_its_job_has(queue: BullQueue, extended: list[tuple[str, int]]) -> None:
     own, plain = queue.add_many([NewJob({}, lock_ms=OWN_MS), NewJob({})]).ids
 
     def processor(job: RunningJob) -> None:
-        wait_until(lambda: job.id in extended, "the lock to be extended")
+        wait_until(lambda: job.id in dict(extended), "the lock to be extended")
 
     with OurWorker(queue.handle, processor, chunk_size=2, lock_ms=LOCK_MS):
         wait_until(lambda: queue.counts()["completed"] == 2, "both jobs to complete")
-    assert extended == {own: OWN_MS, plain: LOCK_MS}
+    assert dict(extended) == {own: OWN_MS, plain: LOCK_MS}
 
 
 def test_a_claiming_query_extends_a_lock_by_the_duration_that_its_job_has(
-    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+    queue: BullQueue, extended: list[tuple[str, int]]
 ) -> None:
-    extended: dict[str, int] = {}
-
-    def extend_noted(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:
-        if is_of(queue, handle):
-            extended.update(dict.fromkeys(job_ids, lock_ms))
-        return extend(handle, token, job_ids, lock_ms)
-
-    monkeypatch.setattr(lock_keeper, "extend", extend_noted)
     own, plain = queue.add_many([NewJob({}, lock_ms=OWN_MS), NewJob({})]).ids
     claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
     assert claiming.claim(10) == 2
     wait_until(lambda: len(extended) == 2, "the locks to be extended")
-    assert extended == {own: OWN_MS, plain: LOCK_MS}
+    assert dict(extended) == {own: OWN_MS, plain: LOCK_MS}
 
 
 def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_the_last(
@@ -221,16 +219,8 @@ def test_a_batch_that_could_begin_has_the_jobs_that_were_claimed_ahead_until_the
 
 
 def test_the_locks_of_jobs_that_their_batch_has_settled_are_left_alone(
-    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+    queue: BullQueue, extended: list[tuple[str, int]]
 ) -> None:
-    looked_at: list[str] = []
-
-    def extend_noted(handle: QueueHandle, token: str, job_ids: Sequence[str], lock_ms: int) -> list[str]:
-        if is_of(queue, handle):
-            looked_at.extend(job_ids)
-        return extend(handle, token, job_ids, lock_ms)
-
-    monkeypatch.setattr(lock_keeper, "extend", extend_noted)
     first, *others = queue.add_many([NewJob({})] * 4).ids
     ledger, settings = ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS)
     claiming = Claimer(ledger, settings, 1, settled_in_batch=True)
@@ -241,7 +231,7 @@ def test_the_locks_of_jobs_that_their_batch_has_settled_are_left_alone(
     # The first job, which its batch has returned, is in the second batch again.
     claiming.release_before(2)
     assert claiming.held() == 2
-    assert sorted(looked_at) == sorted([first, others[1]])
+    assert sorted(job_id for job_id, _ in extended) == sorted([first, others[1]])
 
 
 def test_the_locks_of_jobs_that_outlast_their_batch_are_extended(queue: BullQueue) -> None:

@@ -27,11 +27,10 @@ from spark_bull.queue.core.handle import opening
 from spark_bull.queue.monitor.stats import computing
 from spark_bull.spark.inspect.source import batch_reader
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.store import steps
 from spark_bull.store.client import RetryingClient
 from spark_bull.store.connection import Command, Connection
 from spark_bull.store.settings import settings_of
-from spark_bull.store.steps import TOGETHER, LargeStep, Steps, run, run_all, run_together
+from spark_bull.store.steps import TOGETHER, Steps, run, run_all, run_together
 from spark_bull.web import queue_access, scans
 from spark_bull.web.page import all_jobs
 from tests.support.wait import wait_until
@@ -315,43 +314,3 @@ def test_each_of_several_reads_gets_its_replies_and_its_error(connection: Connec
     assert run_together(connection, []) == []
     with pytest.raises(DialectError, match="twelve"):
         run(connection, doubled(keys[2], 0))
-
-
-def growing(key: str, times: int) -> Steps[int]:
-    """Adds to a number, with round trips of its own."""
-    (value,) = yield [("GET", key)]
-    for _ in range(times):
-        (value,) = yield LargeStep([("INCR", key)])
-    return int(value)
-
-
-def test_the_first_reads_end_when_time_is_over(
-    connection: Connection, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for in_time in [0, 1, 7, 12]:
-        keys = [f"{prefix}:{n}" for n in range(4)]
-        connection.pipeline([("SET", key, 0) for key in keys])
-        passed = iter(range(1_000))
-        monkeypatch.setattr(steps, "monotonic_s", partial(next, passed))
-        found = run_together(connection, [growing(key, 3) for key in keys], until_s=in_time)
-        assert found == [3] * len(found)
-        # The first read ends in any case; each of the others takes a look at the clock per step.
-        assert len(found) == max(1, min(4, 1 + in_time // 3))
-
-
-def test_no_read_goes_on_without_redis(prefix: str) -> None:
-    options = parse_options({"url": "redis://localhost:1/0", "retry_ms": "0"}, QUEUE)
-    with pytest.raises(ConnectionLost):
-        run_together(Connection(settings_of(options)), [doubled(f"{prefix}:{n}", 1) for n in range(3)])
-
-
-def test_statistics_of_several_queues_are_those_of_each(names: Sequence[str], redis_url: str, prefix: str) -> None:
-    for name in names[:3]:
-        with BullQueue(name, url=redis_url, prefix=prefix) as queue:
-            queue.add_many(NewJob({}, "send") for _ in range(int(name[1:]) + 1))
-    with serving(url=redis_url, prefix=prefix, queues=tuple(names[:3])) as web:
-        found = web.get("/stats")["stats"]
-        assert [one["jobs"]["wait"] for one in found] == [1, 2, 3]
-        for one in found:
-            alone = web.get(f"/queues/{one['queue']}/stats")["stats"][0]
-            assert (one["jobs"], one["name"]) == (alone["jobs"], alone["name"])

@@ -193,21 +193,6 @@ def test_the_page_follows_the_queue(browser: Browser, site: Site) -> None:
     browser.errors()
 
 
-def test_buttons_work_without_scripts(browser: Browser, site: Site) -> None:
-    queue = site.queue("plain")
-    queue.add({}, job_id="one")
-    queue.fail("one", "no route to host")
-    browser.use_scripts(False)
-    browser.open("/queues/plain?state=failed")
-    browser.find("#pause").click()
-    assert "plain is paused" in browser.find("#notice").text
-    assert queue.is_paused()
-    browser.find("a[aria-label='Remove job one']").click()
-    browser.find(".ask button.primary").click()
-    assert "Job one was removed" in browser.find("#notice").text
-    assert queue.job("one") is None
-
-
 def test_legends_show_the_newest_numbers_before_anyone_points_at_a_chart(browser: Browser, site: Site) -> None:
     queue = site.queue("legend")
     queue.add_many(NewJob({"n": n}) for n in range(3))
