@@ -259,6 +259,8 @@ def test_a_node_that_is_away_hides_no_queue_of_the_others() -> None:
         # Its map is read from a node that answers, although the address is that of the lost one.
         found = BullQueue(next(name for name in NAMES if name not in lost), url=f"{away.url[:-2]},{cluster.url[8:]}")
         assert found.counts()["wait"] == 1
+        with pytest.raises(RedisUnavailable, match=rf"connecting to 127\.0\.0\.1:{away.port}\b"):
+            find_queues(connection(cluster.url, retry_ms=0), "bull")
 
 
 def _opened(options: Options, name: str) -> Steps[str]:
@@ -327,11 +329,3 @@ def test_a_frozen_node_is_named_and_stops_no_call_to_the_others() -> None:
         finally:
             os.kill(frozen.pid, signal.SIGCONT)
         assert find_queues(connection(cluster.url), "bull") == NAMES
-
-
-def test_a_glob_names_the_node_that_is_away() -> None:
-    with RedisCluster(3, config={"cluster-require-full-coverage": "no"}) as cluster:
-        away = cluster.primaries[2]
-        away.kill()
-        with pytest.raises(RedisUnavailable, match=rf"connecting to 127\.0\.0\.1:{away.port}\b"):
-            find_queues(connection(cluster.url, retry_ms=0), "bull")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,11 +18,18 @@ from spark_bull.options.table import QUEUE
 from spark_bull.queue.monitor.find import find_queues
 from spark_bull.store.connection import Connection
 from spark_bull.store.settings import RedisSettings, settings_of
-from tests.support.redis_servers import sentinels
+from tests.support.redis_servers import Sentinels, sentinels
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 SECRET = "s3cret"
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentinels]:
+    """For tests that leave them as they are."""
+    with sentinels(tmp_path_factory.mktemp("sentinels")) as servers:
+        yield servers
 
 
 def test_writers_workers_and_promoters_follow_the_primary(tmp_path: Path) -> None:
@@ -58,13 +65,12 @@ def test_a_primary_that_becomes_a_replica_is_left_at_once(tmp_path: Path) -> Non
         wait_until(lambda: queue.counts()["completed"] == 2, "the job of the new primary")
 
 
-def test_the_address_that_sentinels_announce_can_be_mapped(tmp_path: Path) -> None:
-    with sentinels(tmp_path) as servers:
-        announced = f"127.0.0.1:{servers.primary.port}"
-        with pytest.raises(ConnectionLost, match=f"127.0.0.1:1, to which `addressMap` maps {announced}, .*got none: "):
-            BullQueue("mail", url=servers.url, address_map={announced: "127.0.0.1:1"}, retry_ms=0)
-        with BullQueue("mail", url=servers.url, address_map={announced: "localhost"}) as queue:
-            assert queue.add({}) == "1"
+def test_the_address_that_sentinels_announce_can_be_mapped(servers: Sentinels) -> None:
+    announced = f"127.0.0.1:{servers.primary.port}"
+    with pytest.raises(ConnectionLost, match=f"127.0.0.1:1, to which `addressMap` maps {announced}, .*got none: "):
+        BullQueue("mail", url=servers.url, address_map={announced: "127.0.0.1:1"}, retry_ms=0)
+    with BullQueue("mail", url=servers.url, address_map={announced: "localhost"}) as queue:
+        assert queue.add({}) == "1"
 
 
 @pytest.mark.parametrize("kind", ["sentinel", "list"])
@@ -133,36 +139,33 @@ def test_a_user_of_sentinels_needs_only_the_documented_rights(tmp_path: Path) ->
             BullQueue("mail", url=servers.url, redis=own, retry_ms=0)
 
 
-def test_a_name_that_the_sentinels_do_not_watch_is_refused_at_once(tmp_path: Path) -> None:
-    with sentinels(tmp_path) as servers:
-        url = servers.url.replace(f"/{servers.NAME}/", "/other/")
-        with pytest.raises(ConnectionLost, match="to watch a primary named 'other', they watch: main"):
-            BullQueue("mail", url=url)
+def test_a_name_that_the_sentinels_do_not_watch_is_refused_at_once(servers: Sentinels) -> None:
+    url = servers.url.replace(f"/{servers.NAME}/", "/other/")
+    with pytest.raises(ConnectionLost, match="to watch a primary named 'other', they watch: main"):
+        BullQueue("mail", url=url)
 
 
-def test_one_sentinel_that_answers_is_enough(tmp_path: Path) -> None:
-    with sentinels(tmp_path) as servers:
-        place = f"127.0.0.1:{servers.sentinel.port}"
-        url = servers.url.replace(place, f"127.0.0.1:1,{place}")
-        assert BullQueue("mail", url=url).add({}) == "1"
+def test_one_sentinel_that_answers_is_enough(servers: Sentinels) -> None:
+    place = f"127.0.0.1:{servers.sentinel.port}"
+    url = servers.url.replace(place, f"127.0.0.1:1,{place}")
+    assert BullQueue("one", url=url).add({}) == "1"
 
 
 def test_the_address_of_a_sentinel_is_refused_with_the_url_to_use(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    servers: Sentinels, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with sentinels(tmp_path) as servers:
-        server = Connection(RedisSettings(servers.sentinel.url, retry_ms=0))
-        said = rf"is a Redis Sentinel.*`url`: redis\+sentinel://127\.0\.0\.1:{servers.sentinel.port}/main "
-        for ask in (
-            lambda: BullQueue("mail", url=servers.sentinel.url),
-            lambda: server.call("GET", "bull:mail:id"),
-            lambda: server.replies([("GET", "bull:mail:id")]),
-            lambda: find_queues(server, "bull"),
-            lambda: server.check("bull", ["mail"], write=True),
-        ):
-            with pytest.raises(ConnectionLost, match=said):
-                ask()
-        assert main(["--url", servers.sentinel.url, "doctor"]) == 2
+    server = Connection(RedisSettings(servers.sentinel.url, retry_ms=0))
+    said = rf"is a Redis Sentinel.*`url`: redis\+sentinel://127\.0\.0\.1:{servers.sentinel.port}/main "
+    for ask in (
+        lambda: BullQueue("mail", url=servers.sentinel.url),
+        lambda: server.call("GET", "bull:mail:id"),
+        lambda: server.replies([("GET", "bull:mail:id")]),
+        lambda: find_queues(server, "bull"),
+        lambda: server.check("bull", ["mail"], write=True),
+    ):
+        with pytest.raises(ConnectionLost, match=said):
+            ask()
+    assert main(["--url", servers.sentinel.url, "doctor"]) == 2
     assert "is a Redis Sentinel, which holds no queues" in capsys.readouterr().out
 
 

@@ -41,6 +41,7 @@ const forMice = all.filter(
     (e) => getComputedStyle(e).cursor === "pointer" && !e.closest(keys) && !e.querySelector(keys));
 return [...controls.filter(isMissed), ...forMice].map((e) => e.outerHTML.slice(0, 200))"""
 
+LESS_MOTION = {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
 #: What moves.
 MOVING = """return [...document.querySelectorAll("*")].filter((e) => {
     const {transitionDuration, animationName, scrollBehavior} = getComputedStyle(e);
@@ -48,9 +49,11 @@ MOVING = """return [...document.querySelectorAll("*")].filter((e) => {
 }).map((e) => e.outerHTML.slice(0, 200))"""
 
 
-def test_each_view_passes_axe(visitor: Browser, site: Site) -> None:
+def test_each_view_passes_axe_can_be_used_by_keys_and_rests_for_those_who_want_less_motion(
+    visitor: Browser, site: Site
+) -> None:
     fill(site)
-    found = {}
+    found: dict[tuple[str, str], object] = {}
 
     def examine(name: str) -> None:
         for theme in ("light", "dark"):
@@ -63,11 +66,14 @@ def test_each_view_passes_axe(visitor: Browser, site: Site) -> None:
     for name, path in {**VIEWS, "missing": "/queues/missing"}.items():
         open_view(visitor, path)
         examine(name)
+        found[name, "out of reach of keys"] = visitor.driver.execute_script(UNREACHABLE)
+        visitor.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", LESS_MOTION)
+        found[name, "moving"] = visitor.driver.execute_script(MOVING)
     open_view(visitor, VIEWS["queue"])
     visitor.click("a[aria-label='Remove job report-5']")
     visitor.find("dialog")
     examine("dialog")
-    assert {view: rules for view, rules in found.items() if rules} == {}
+    assert {view: wrong for view, wrong in found.items() if wrong} == {}
     # That of the page of a queue that is missing.
     assert all("404" in error for error in visitor.errors())
 
@@ -88,15 +94,6 @@ def test_each_view_can_be_magnified(browser: Browser, site: Site) -> None:
     assert wrong == []
 
 
-def test_each_control_can_be_reached_by_keys(browser: Browser, site: Site) -> None:
-    fill(site)
-    found = {}
-    for name, path in VIEWS.items():
-        open_view(browser, path)
-        found[name] = browser.driver.execute_script(UNREACHABLE)
-    assert {name: missed for name, missed in found.items() if missed} == {}
-
-
 def test_keys_hide_and_show_a_line_of_a_chart(browser: Browser, site: Site) -> None:
     fill(site)
     open_view(browser, VIEWS["queue"])
@@ -107,14 +104,3 @@ def test_keys_hide_and_show_a_line_of_a_chart(browser: Browser, site: Site) -> N
         browser.press(key)
         wait_until(lambda pressed=pressed: browser.count(f"{label}[aria-pressed={pressed}]:focus"), "the other state")  # type: ignore[misc]
         assert (browser.count(".u-series.u-off") == 1) is (pressed == "false")
-
-
-def test_nothing_moves_for_those_who_want_less_motion(browser: Browser, site: Site) -> None:
-    fill(site)
-    reduced = {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
-    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", reduced)
-    found = {}
-    for name, path in VIEWS.items():
-        open_view(browser, path)
-        found[name] = browser.driver.execute_script(MOVING)
-    assert {name: moving for name, moving in found.items() if moving} == {}
