@@ -14,7 +14,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.collecting_driver import CollectingDriver, collect_all
+from tests.support.drivers import DriverProcess, collect_all, driver
 from tests.support.dump import escaped
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -65,7 +65,7 @@ class Fed:
         return Counter(map(tuple, rows.collect()))
 
 
-def kill_on_the_way(driver: CollectingDriver, collected: list[Fed]) -> None:
+def kill_on_the_way(driver: DriverProcess, collected: list[Fed]) -> None:
     """Kills a driver once it has started, or committed, a batch of each of its queues; more jobs come all the time."""
     since = [fed.progress() for fed in collected]
 
@@ -117,7 +117,7 @@ def test_kills_of_the_driver_lose_no_result_and_repeat_none(
             if hit and number >= kills:
                 break
             of_both = plan({"processingTime": "0 seconds"}, maxJobsPerTrigger="20", rowsPerPartition="10")
-            with CollectingDriver(tmp_path / "log", **of_both) as running:
+            with driver(tmp_path / "log", "collect", **of_both) as running:
                 kill_on_the_way(running, both)
             hit += sum(fed.under_way() for fed in both)
         assert hit, "the kills came between batches"

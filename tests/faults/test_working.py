@@ -20,7 +20,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
 from spark_bull.worker.job.running_job import RunningJob
 from tests.spark.conftest import Bull
-from tests.support.following_driver import FollowingDriver, following_worker
+from tests.support.drivers import driver, following_worker
 from tests.support.forked_process import ForkedProcess
 from tests.support.killed_workers import work_on_groups, work_with_follow_ups
 from tests.support.network import losing_proxy
@@ -271,10 +271,10 @@ def test_a_killed_driver_of_a_stream_loses_no_follow_ups_and_repeats_none(
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     checkpoint = str(tmp_path / "checkpoint")
     queue.add_many(NewJob({"n": n}) for n in range(count))
-    with FollowingDriver(tmp_path / "log", **options, checkpoint=checkpoint) as driver:
+    with driver(tmp_path / "log", "follow", **options, checkpoint=checkpoint) as running:
 
         def has_begun() -> bool:
-            driver.check()
+            running.check()
             return queue.counts()["completed"] >= count // 3
 
         wait_until(has_begun, "some jobs to complete")

@@ -17,7 +17,7 @@ from tests.proof.producers import Place
 from tests.proof.soak.memory import GROWN_UP_S, JVM_GROWN_UP_S, Process, Size, processes
 from tests.proof.soak.programs import ALL_QUEUES
 from tests.proof.soak.spark import NOT_FOR_NODE
-from tests.support.driver_process import DriverProcess
+from tests.support.drivers import DriverProcess
 from tests.support.node import NodePeer
 
 _STALLED = {"stalledInterval": 1_000, "maxStalledCount": 1_000, "lockDuration": 10_000}
