@@ -22,8 +22,8 @@ from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, open_writes, recover, roll_forward
 from spark_bull.queue.process.claim import work
 from spark_bull.worker.job.running_job import RunningJob
+from tests.support.forked_programs import write_jobs, writing_processes
 from tests.support.jobs import HOUR
-from tests.support.room_writer import processes, write_jobs
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all, stage_all
@@ -235,7 +235,7 @@ once = pytest.mark.parametrize("twice", ["only once"], indirect=True)
 
 @pytest.fixture(scope="module")
 def writers() -> Iterator[ProcessPoolExecutor]:
-    with processes(4) as pool:
+    with writing_processes(4) as pool:
         yield pool
 
 

@@ -11,7 +11,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.queue.process.claim import rescue
-from tests.support import terminated_slot
+from tests.support import forked_programs
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -28,7 +28,7 @@ def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterat
 
 def starts(client: Redis, prefix: str) -> dict[str, int]:
     """How often each job has started."""
-    return {job_id.decode(): int(count) for job_id, count in client.hgetall(terminated_slot.starts_key(prefix)).items()}
+    return {job_id.decode(): int(count) for job_id, count in client.hgetall(forked_programs.starts_key(prefix)).items()}
 
 
 def finished(queue: BullQueue) -> int:
@@ -54,13 +54,13 @@ def kill_often(queue: BullQueue, client: Redis, redis_url: str, prefix: str, kil
         ids += queue.add_many(NewJob({"n": n}) for n in range(JOBS_PER_KILL)).ids
         goal = finished(queue) + random.randrange(1, 400)
         concurrency = random.choice(CONCURRENCIES)
-        with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
+        with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
             wait_until(lambda goal=goal: finished(queue) >= goal, "the slot to be busy")  # type: ignore[misc]
             process.send_signal(signal.SIGKILL)
             assert process.wait(PATIENCE_S) == -signal.SIGKILL
         rescue_all(queue, client)
     with OurWorker(
-        queue.handle, lambda job: client.hincrby(terminated_slot.starts_key(prefix), job.id), chunk_size=200
+        queue.handle, lambda job: client.hincrby(forked_programs.starts_key(prefix), job.id), chunk_size=200
     ):
         wait_until(lambda: finished(queue) == len(ids), "another worker to process the rest")
     started = starts(client, prefix)
@@ -83,7 +83,7 @@ def test_jobs_that_have_begun_fail_when_their_process_is_to_end(
     queue: BullQueue, redis_url: str, prefix: str, concurrency: int
 ) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(3))
-    with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency) as process:
+    with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency) as process:
 
         def started() -> bool:
             jobs = queue.page("active")

@@ -12,7 +12,7 @@ import pytest
 
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support import dying_write
+from tests.support import forked_programs
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -69,8 +69,8 @@ def crash_and_repeat(batch: Batch, version: int, jobs: int, call: int, when: str
     """A write is killed, and then repeated, as a scheduler does. Returns whether it was killed."""
     options = {**batch.options, "txnVersion": str(version)}
     before = len(batch.reports)
-    was_killed = dying_write.run(options, jobs, call, when) == -signal.SIGKILL
-    dying_write.write(options, jobs)
+    was_killed = forked_programs.write_and_die(options, jobs, call, when) == -signal.SIGKILL
+    forked_programs.write_rows(options, jobs)
     wait_until(lambda: len(batch.reports) > before, f"the callback of a write that was killed {when} call {call}")
     wait_until(lambda: batch.queues[1].counts()["completed"] == before + 1, "the callback to end")
     ended, added = batch.reports[-1]

@@ -20,9 +20,8 @@ from spark_bull.queue.dispatch.writes import recover
 from spark_bull.services import recovery
 from spark_bull.services.promoter import Promoter
 from spark_bull.store.together import TOGETHER
-from tests.support import dying_write
-from tests.support.forked_process import ForkedProcess
-from tests.support.room_writer import write_jobs
+from tests.support import forked_programs
+from tests.support.forked_programs import ForkedProcess, write_jobs
 from tests.support.sink import Sink
 from tests.support.wait import wait_until
 from tests.support.writes import register_all
@@ -49,8 +48,8 @@ def options_of(queue: BullQueue, redis_url: str, when_full: str, version: int) -
 
 def kill_and_repeat(options: dict[str, str], call: int, when: str) -> bool:
     """A write is killed, and then repeated, as a scheduler does. Returns whether it was killed."""
-    was_killed = dying_write.run(options, JOBS, call, when) == -signal.SIGKILL
-    dying_write.write(options, JOBS)
+    was_killed = forked_programs.write_and_die(options, JOBS, call, when) == -signal.SIGKILL
+    forked_programs.write_rows(options, JOBS)
     return was_killed
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from spark_bull import BullQueue, NewJob, SparkBullError
 from spark_bull.queue.dispatch.writes import recover
-from tests.support import dying_write
+from tests.support import forked_programs
 from tests.support.sink import ManageSink
 
 JOBS, CHUNK = 20, 4
@@ -55,7 +55,7 @@ def test_each_change_of_a_killed_driver_is_made_once(
     queue: BullQueue, options: dict[str, str], redis_url: str, prefix: str, call: int, when: str
 ) -> None:
     fill(queue)
-    assert dying_write.run(options, JOBS, call, when) == -signal.SIGKILL
+    assert forked_programs.write_and_die(options, JOBS, call, when) == -signal.SIGKILL
     was_registered = (call, when) != (REGISTERS, "before")
     with BullQueue("later", url=redis_url, prefix=prefix, protocol=queue.protocol) as other:
         if was_registered:
@@ -71,7 +71,7 @@ def test_each_change_of_a_killed_driver_is_made_once(
             assert queue.writes() == []
             assert recover(queue.handle) == []
             assert queue.counts()["wait"] == JOBS - 2
-        dying_write.write(options, JOBS)
+        forked_programs.write_rows(options, JOBS)
         if was_registered:
             assert (queue.counts()["wait"], other.counts()["wait"]) == (5, JOBS - 7)
         else:
@@ -83,8 +83,8 @@ def test_a_file_of_outcomes_that_can_not_be_written_is_an_error_after_the_change
 ) -> None:
     fill(queue)
     path = tmp_path / "outcomes"
-    sink = ManageSink({**options, "resultPath": str(path)}, dying_write.CHANGES)
-    for rows in dying_write.changes_of(JOBS):
+    sink = ManageSink({**options, "resultPath": str(path)}, forked_programs.CHANGES)
+    for rows in forked_programs.changes_of_tasks(JOBS):
         sink.task(rows)
     path.rmdir()
     path.write_text("in the way")

@@ -33,9 +33,9 @@ from spark_bull.spark.dispatch.sink import write_steps
 from spark_bull.spark.staging import commit
 from spark_bull.spark.staging.sink import BatchSink
 from tests.spark.conftest import Bull
-from tests.support import dying_commit
+from tests.support import forked_programs
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
-from tests.support.dying_commit import partitions_of
+from tests.support.forked_programs import partitions_of
 from tests.support.network import losing_proxy
 from tests.support.wait import wait_until
 from tests.support.writes import register_all, stage_all
@@ -67,7 +67,9 @@ class Pair:
 
     def write_and_die(self, seed: int, count: int, chunk_size: int, die_at: str) -> int:
         queue = self.name("disturbed")
-        return dying_commit.run(self.url, self.prefix, queue, self.dialect, seed, count, chunk_size, die_at)
+        return forked_programs.commit_and_die(
+            self.url, self.prefix, queue, self.dialect, seed, count, chunk_size, die_at
+        )
 
     def write_undisturbed(self, seed: int, count: int, chunk_size: int) -> WriteRecord:
         with self.open("undisturbed") as queue:

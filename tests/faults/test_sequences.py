@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support import dying_write
+from tests.support import forked_programs
 from tests.support.sequences import orders
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -28,9 +28,9 @@ def test_the_order_is_kept_when_writes_are_killed_and_repeated(
         with OurWorker(queue.handle, lambda job: None, concurrency=4):
             for version, call in enumerate(range(1, CALLS, 4)):
                 given = {**options, "txnAppId": "app", "txnVersion": str(version)}
-                killed.append(dying_write.run(given, JOBS, call, when) == -signal.SIGKILL)
-                dying_write.write(given, JOBS)
-                for rows in dying_write.rows_of(JOBS):
+                killed.append(forked_programs.write_and_die(given, JOBS, call, when) == -signal.SIGKILL)
+                forked_programs.write_rows(given, JOBS)
+                for rows in forked_programs.rows_of_tasks(JOBS):
                     for row in rows:
                         expected[row["key"]].append(row["n"])
             wait_until(lambda: queue.counts()["completed"] == JOBS * len(killed), "all jobs")

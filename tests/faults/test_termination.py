@@ -12,7 +12,7 @@ from redis import Redis
 from spark_bull import BullQueue, Job, NewJob
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot.status import latest, slots_of
-from tests.support import terminated_slot
+from tests.support import forked_programs
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -34,8 +34,8 @@ def test_jobs_that_have_ended_are_settled_although_the_slot_has_not_taken_their_
     queue: BullQueue, redis_url: str, prefix: str, client: Redis
 ) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(JOBS))
-    with terminated_slot.start(redis_url, prefix, queue.protocol, JOBS, "unread") as process:
-        wait_until(lambda: client.get(terminated_slot.ended_key(prefix)) == b"3", "all jobs to end")
+    with forked_programs.start_slot(redis_url, prefix, queue.protocol, JOBS, "unread") as process:
+        wait_until(lambda: client.get(forked_programs.ended_key(prefix)) == b"3", "all jobs to end")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
     assert queue.counts()["completed"] == JOBS
@@ -48,7 +48,7 @@ def test_a_slot_returns_its_jobs_when_its_process_is_to_end(
     queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int, number: signal.Signals
 ) -> None:
     ids = queue.add_many(NewJob({"n": n}) for n in range(JOBS)).ids
-    with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency) as process:
+    with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency) as process:
 
         def started() -> bool:
             jobs = queue.page("active")
@@ -79,7 +79,7 @@ def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
         # More than a slot ends until it gets the signal.
         ids += queue.add_many(NewJob({"n": n}) for n in range(more)).ids
         before = queue.counts()["completed"]
-        with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
+        with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
             wait_until(lambda before=before: queue.counts()["completed"] >= before + 50, "the slot to be busy")  # type: ignore[misc]
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
@@ -90,11 +90,11 @@ def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
     waiting = queue.page("wait")
     assert waiting, "expected jobs to be left: add more of them"
     with OurWorker(
-        queue.handle, lambda job: client.hincrby(terminated_slot.starts_key(prefix), job.id), chunk_size=200
+        queue.handle, lambda job: client.hincrby(forked_programs.starts_key(prefix), job.id), chunk_size=200
     ):
         wait_until(lambda: queue.counts()["completed"] == len(ids), "another worker to process the rest")
     starts = {
-        job_id.decode(): int(count) for job_id, count in client.hgetall(terminated_slot.starts_key(prefix)).items()
+        job_id.decode(): int(count) for job_id, count in client.hgetall(forked_programs.starts_key(prefix)).items()
     }
     assert set(starts) == set(ids)
     # Those whose function had begun when the process got the signal.
@@ -114,7 +114,7 @@ def test_a_job_whose_process_always_gets_sigterm_fails_and_all_others_complete(
 ) -> None:
     before, behind = 20, 400
     queue.add_many(NewJob({"n": n}) for n in range(before))
-    poison = queue.add(terminated_slot.POISON)
+    poison = queue.add(forked_programs.POISON)
     queue.add_many(NewJob({"n": n}) for n in range(before, before + behind))
 
     def is_over() -> bool:
@@ -123,7 +123,7 @@ def test_a_job_whose_process_always_gets_sigterm_fails_and_all_others_complete(
 
     ended = 0
     while not is_over():
-        with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, kind) as process:
+        with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, kind) as process:
             wait_until(lambda p=process: is_over() or p.wait(0) is not None, "the process or all jobs to end")  # type: ignore[misc]
             ended += process.wait(0) == 128 + signal.SIGTERM
     counts = queue.counts()
@@ -132,9 +132,9 @@ def test_a_job_whose_process_always_gets_sigterm_fails_and_all_others_complete(
     assert (failed.id, failed.failed_reason) == (poison, "job stalled more than allowable limit")
     # By default, a job may stall once: the second stall fails it.
     assert (ended, failed.stalled_counter) == (2, 2)
-    assert int(client.hget(terminated_slot.starts_key(prefix), poison) or 0) == 2
+    assert int(client.hget(forked_programs.starts_key(prefix), poison) or 0) == 2
     if kind == "poison":
-        started = client.hgetall(terminated_slot.starts_key(prefix)).values()
+        started = client.hgetall(forked_programs.starts_key(prefix)).values()
         # Jobs of the same claim that had not started were given back unharmed, and started once.
         assert sum(map(int, started)) <= before + behind + 2 + concurrency
         assert sum(job.stalled_counter for job in queue.page("completed")) < concurrency
@@ -175,12 +175,12 @@ def test_a_slot_returns_its_jobs_and_then_closes_its_state_when_its_process_is_t
     queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int, kind: str, name: str
 ) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(JOBS))
-    with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, kind) as process:
+    with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, kind) as process:
         wait_until(lambda: any(job.parsed("progress") == 1 for job in queue.page("active")), "a job to start")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
     assert (queue.counts()["wait"], queue.counts()["active"]) == (JOBS, 0)
-    assert client.lrange(terminated_slot.closed_key(prefix), 0, -1) == [name.encode()]
+    assert client.lrange(forked_programs.closed_key(prefix), 0, -1) == [name.encode()]
 
 
 @pytest.mark.parametrize("concurrency", [1, JOBS])
@@ -188,7 +188,7 @@ def test_a_signal_to_a_process_that_a_processor_has_forked_ends_only_that_proces
     queue: BullQueue, redis_url: str, prefix: str, concurrency: int
 ) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(JOBS))
-    with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, "forking") as process:
+    with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, "forking") as process:
         wait_until(lambda: not queue.counts()["wait"] + queue.counts()["active"], "the jobs to end, or their slot")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
@@ -200,9 +200,9 @@ def test_a_signal_to_a_process_that_a_processor_has_forked_ends_only_that_proces
 def test_a_process_that_a_processor_has_forked_ends_when_it_leaves_the_processor(
     queue: BullQueue, client: Redis, redis_url: str, prefix: str, concurrency: int, kind: str
 ) -> None:
-    leaving = terminated_slot.LEAVING
+    leaving = forked_programs.LEAVING
     queue.add_many(NewJob({"n": n}) for n in range(len(leaving)))
-    with terminated_slot.start(redis_url, prefix, queue.protocol, concurrency, kind):
+    with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, kind):
         wait_until(lambda: queue.counts()["completed"] == len(leaving), "the jobs to complete")
     assert [job.parsed("returnvalue") for job in by_n(queue)] == [status for _, status in leaving]
-    assert client.hvals(terminated_slot.starts_key(prefix)) == [b"1"] * len(leaving)
+    assert client.hvals(forked_programs.starts_key(prefix)) == [b"1"] * len(leaving)

@@ -21,8 +21,7 @@ from spark_bull.queue.process.claim import work
 from spark_bull.worker.job.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.drivers import driver, following_worker
-from tests.support.forked_process import ForkedProcess
-from tests.support.killed_workers import work_on_groups, work_with_follow_ups
+from tests.support.forked_programs import ForkedProcess, work_on_groups, work_with_follow_ups
 from tests.support.network import losing_proxy
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until

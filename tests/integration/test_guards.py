@@ -12,8 +12,8 @@ from redis import Redis
 from spark_bull import BullQueue, Guard, LocalWorker, Promoter
 from spark_bull.cli.main import main, parser
 from spark_bull.errors import OptionError
-from tests.support import guarding
-from tests.support.forked_process import ForkedProcess
+from tests.support import forked_programs
+from tests.support.forked_programs import ForkedProcess
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
 
@@ -63,7 +63,7 @@ def test_another_promoter_resumes_the_queue_of_one_that_was_killed(
     bench: WorkBench, redis_url: str, prefix: str
 ) -> None:
     guard = Guard("q", CONDITION, resume_after_s=3)
-    with ForkedProcess(guarding.run, redis_url, prefix, guard) as promoter:
+    with ForkedProcess(forked_programs.promote_guarded, redis_url, prefix, guard) as promoter:
         fail_jobs(bench, guard)
         wait_until(bench.queue.is_paused, "the guard to pause the queue")
         promoter.send_signal(signal.SIGKILL)
@@ -103,7 +103,7 @@ def test_a_worker_of_the_command_runs_the_guards_of_its_queues(bench: WorkBench,
     # Parses its job as a text, and so fails.
     given = ["work", "--local", "--queue", "p,q", "--processor", "json:loads", "--guard", CONDITION]
     given += ["--resume-after", "2m", "--url", redis_url, "--prefix", prefix]
-    with ForkedProcess(guarding.command, given) as worker:
+    with ForkedProcess(forked_programs.run_command, given) as worker:
         guard = bench.handle.keys.guard(Guard("q", CONDITION, 120.0).id)
         wait_until(lambda: bench.client.exists(guard), "the guard to look")
         bench.add(5)

@@ -10,9 +10,8 @@ from redis import Redis
 
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.services.promoter import Promoter
-from tests.support.forked_process import ForkedProcess
+from tests.support.forked_programs import ForkedProcess, promote_stalled, work_slowly
 from tests.support.graphs import check_order, graph_sink, random_graph, rows_of
-from tests.support.killed_workers import promote, work
 from tests.support.node import PEERS, NodePeer, Peer, each_peer_of
 from tests.support.sequences import keep_events
 from tests.support.wait import wait_until
@@ -67,7 +66,7 @@ def run_graph(client: Redis, url: str, prefix: str, node: StartNode, peer: Peer,
     with BullQueue("q", url=url, prefix=prefix) as queue:
         for part in range(1, 5):
             theirs = node(peer.alias, prefix=prefix, alone=True)
-            with ForkedProcess(promote, url, prefix), ForkedProcess(work, url, prefix):
+            with ForkedProcess(promote_stalled, url, prefix), ForkedProcess(work_slowly, url, prefix):
                 theirs.call("process", queue="q", concurrency=4)
                 keep_events(client, queue, 100 * jobs)
                 # Node's worker looks for stalled jobs when it starts, and nobody does for 30 s after it.

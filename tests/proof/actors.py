@@ -17,7 +17,7 @@ from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.services.collector import Collector
 from spark_bull.worker.job.running_job import RunningJob
 from tests.proof.producers import PRODUCERS, RETRY_MS, WORKED, Place
-from tests.support.forked_process import CONTEXT
+from tests.support.forked_programs import CONTEXT
 from tests.support.worker import OurWorker
 
 CONTEXT.set_forkserver_preload(["tests.proof.actors"])

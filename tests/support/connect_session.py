@@ -18,7 +18,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 import spark_bull
-from tests.support.forked_process import CONTEXT
+from tests.support.forked_programs import CONTEXT
 from tests.support.jvm import DRIVER_OPTIONS
 from tests.support.wait import PATIENCE_S, wait_until
 

@@ -1,0 +1,444 @@
+"""Python processes forked from one that has imported their modules, and the programs that tests run in them.
+
+Python and these imports take more CPU to start than what the processes do. Most kill themselves, or are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from itertools import count
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event
+from random import Random
+from typing import Any
+
+from pyspark.sql.types import IntegerType, StringType, StructType
+from redis import Redis
+
+from spark_bull.cli.main import main
+from spark_bull.errors import QueueFull
+from spark_bull.model.group_limits import GroupLimits
+from spark_bull.model.guards import Guard
+from spark_bull.model.jobs import NewJob
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.core.length_limit import LengthLimit
+from spark_bull.queue.dispatch.registration import register
+from spark_bull.queue.dispatch.writes import roll_forward
+from spark_bull.services.promoter import Promoter
+from spark_bull.store.connection import Command, Connection
+from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction, Result, Runner
+from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.worker.slot.concurrent_loop import ConcurrentLoop
+from spark_bull.worker.slot.slot import loop_of
+from spark_bull.worker.slot.slot_loop import Event as LoopEvent
+from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
+from spark_bull.worker.slot.slot_state import Setup
+from tests.support.jobs import new_job_arguments, random_jobs
+from tests.support.sink import ManageSink, Sink
+from tests.support.worker import OurWorker
+from tests.support.writes import stage_all
+
+CONTEXT = get_context("forkserver")
+CONTEXT.set_forkserver_preload([__name__])
+
+
+class ForkedProcess:
+    """Runs a function of a module of tests/support; it is killed at the end of the block, if it still runs."""
+
+    def __init__(self, run: Callable[..., object], *arguments: Any) -> None:
+        self._process = CONTEXT.Process(target=run, args=arguments)
+        self._process.start()
+
+    def send_signal(self, number: int) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """The exit status, or minus the signal that ended the process; None if it runs longer than `timeout`, s."""
+        self._process.join(timeout)
+        return self._process.exitcode
+
+    def __enter__(self) -> ForkedProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def exit_code(run: Callable[..., object], *arguments: Any) -> int:
+    """Runs the function to its end; returns the exit status, or minus the signal that ended it."""
+    code = ForkedProcess(run, *arguments).wait()
+    assert code is not None
+    return code
+
+
+def work_on_groups(url: str, prefix: str, protocol: str) -> None:
+    """Starts two jobs of each tenant, which do not end."""
+    forever, limits = threading.Event(), GroupLimits("tenant", concurrency=2)
+    with (
+        BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue,
+        OurWorker(queue.handle, lambda job: forever.wait(), concurrency=8, lock_ms=1_000, group=limits),
+    ):
+        forever.wait()
+
+
+def work_with_follow_ups(url: str, prefix: str, protocol: str, concurrency: int) -> None:
+    """Each job has a follow-up in another queue and one in its own."""
+
+    def processor(job: RunningJob) -> None:
+        if "of" not in job.data:
+            job.then(NewJob({"of": job.data["n"]}))
+            job.then(NewJob({"of": job.data["n"]}), queue="next")
+            time.sleep(0.002)
+
+    with (
+        BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue,
+        OurWorker(queue.handle, processor, chunk_size=10, concurrency=concurrency, lock_ms=500),
+    ):
+        threading.Event().wait()
+
+
+def work_slowly(url: str, prefix: str) -> None:
+    """Completes each job after 1 ms."""
+    with (
+        BullQueue("q", url=url, prefix=prefix) as queue,
+        OurWorker(queue.handle, lambda job: time.sleep(0.001), chunk_size=5, lock_ms=500),
+    ):
+        threading.Event().wait()
+
+
+def promote_stalled(url: str, prefix: str) -> None:
+    """Promotes jobs, and rescues stalled ones, however often they have stalled."""
+    with Promoter(url, queues=["q"], prefix=prefix, check_ms=500, max_stalled=1_000):
+        threading.Event().wait()
+
+
+def promote_guarded(url: str, prefix: str, guard: Guard) -> None:
+    with Promoter(url, ["q"], prefix=prefix, guards=guard) as promoter:
+        promoter.await_termination()
+
+
+def run_command(arguments: Sequence[str]) -> None:
+    sys.exit(main(arguments))
+
+
+ROWS = StructType().add("n", IntegerType()).add("key", StringType())
+CHANGES = StructType().add("id", StringType()).add("data", StringType())
+TASKS = 2
+KEYS = 3
+
+
+def rows_of_tasks(jobs: int) -> list[list[dict[str, Any]]]:
+    """The rows of each task."""
+    return [[{"n": n, "key": f"key-{n % KEYS}"} for n in range(first, jobs, TASKS)] for first in range(TASKS)]
+
+
+def changes_of_tasks(jobs: int) -> list[list[dict[str, Any]]]:
+    """The changes of each task."""
+    return [[{"id": f"key-{n}", "data": f'{{"n": {n}}}'} for n in range(first, jobs, TASKS)] for first in range(TASKS)]
+
+
+def write_rows(options: dict[str, str], jobs: int) -> None:
+    """Writes the jobs in two tasks; with the option `mode` = manage, changes the jobs `key-<number>`."""
+    is_managed = options.get("mode") == "manage"
+    sink = ManageSink(options, CHANGES) if is_managed else Sink(options, ROWS)
+    for rows in changes_of_tasks(jobs) if is_managed else rows_of_tasks(jobs):
+        sink.task(rows)
+    sink.commit()
+
+
+def write_and_die(options: dict[str, str], jobs: int, call: int, when: str) -> int:
+    """Writes or changes the jobs in a separate process; returns its exit code."""
+    return exit_code(_write_and_die, options, jobs, call, when)
+
+
+def _write_and_die(options: dict[str, str], jobs: int, call: int, when: str) -> None:
+    die_at(call, when)
+    write_rows(options, jobs)
+
+
+def die_at(number: int, when: str) -> None:
+    """Lets the process die at its call of a script with this number; those of a pipeline count one by one."""
+    script, pipeline, calls = Connection.script, Connection.pipeline, count(1)
+
+    def dying(self: Connection, *call: Any) -> Any:
+        is_last = next(calls) == number
+        if is_last and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        reply = script(self, *call)
+        if is_last:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return reply
+
+    def dying_in_a_pipeline(self: Connection, commands: Sequence[Command], *what: str) -> list[Any]:
+        for at, command in enumerate(commands):
+            if command[0] == "EVAL" and next(calls) == number:
+                pipeline(self, commands[: at + (when == "after")])
+                os.kill(os.getpid(), signal.SIGKILL)
+        return pipeline(self, commands, *what)
+
+    Connection.script = dying  # type: ignore[method-assign]
+    Connection.pipeline = dying_in_a_pipeline  # type: ignore[method-assign]
+
+
+#: Its jobs are stalled soon after it has died.
+_LOCK_MS = 1_000
+
+
+def work_and_die(url: str, prefix: str, dialect: str, call: int, when: str) -> int:
+    """Works on the queue `q` in a separate process; returns its exit code."""
+    return exit_code(_work_and_die, url, prefix, dialect, call, when)
+
+
+def _work_and_die(url: str, prefix: str, dialect: str, call: int, when: str) -> None:
+    worker = OurWorker(BullQueue("q", url=url, prefix=prefix, protocol=dialect).handle, chunk_size=7, lock_ms=_LOCK_MS)
+    die_at(call, when)
+    worker.loop.run()
+
+
+#: The timestamp of all jobs, in the past, so that two writes of the same jobs are equal.
+_NOW = 1_700_000_000_000
+
+
+def partitions_of(seed: int, count: int, dialect: str) -> list[list[NewJob]]:
+    """The same jobs for the same seed, in three partitions, one of which is empty."""
+    jobs = random_jobs(Random(seed), dialect, count, custom_ids=True, big=False, now=_NOW)
+    made = [NewJob(**{"timestamp": _NOW, **new_job_arguments(job)}) for job in jobs]
+    third = count // 3
+    return [made[:third], [], made[third:]]
+
+
+def _commit_jobs(queue: BullQueue, seed: int, count: int, chunk_size: int, die_at: str) -> None:
+    def die_if(point: str) -> None:
+        if point == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    write_id = f"write-{seed}"
+    plan = stage_all(queue.handle, write_id, partitions_of(seed, count, queue.protocol), chunk_size)
+    die_if("staged")
+    register(write_id, [plan], None)
+    die_if("0")
+    commits = iter(range(1, sys.maxsize))
+    roll_forward(queue.handle, write_id, lambda done, total: die_if(str(next(commits))))
+
+
+def commit_and_die(
+    url: str, prefix: str, queue: str, dialect: str, seed: int, count: int, chunk_size: int, point: str
+) -> int:
+    """Writes jobs exactly once in a process that kills itself at a point; returns its exit code.
+
+    point: "staged", or the number of commits after which to die; 0: right after the write was registered.
+    """
+    return exit_code(_commit_and_die, url, prefix, queue, dialect, seed, count, chunk_size, point)
+
+
+def _commit_and_die(
+    url: str, prefix: str, name: str, dialect: str, seed: int, count: int, chunk_size: int, point: str
+) -> None:
+    with BullQueue(name, url=url, prefix=prefix, protocol=dialect) as queue:
+        _commit_jobs(queue, seed, count, chunk_size, point)
+
+
+_CHUNK = 50
+
+
+def _add_chunks(queue: BullQueue, jobs: list[NewJob]) -> int:
+    """Adds chunk after chunk; returns the number of added jobs."""
+    added = 0
+    for first in range(0, len(jobs), _CHUNK):
+        try:
+            added += queue.add_many(jobs[first : first + _CHUNK]).added
+        except QueueFull:
+            break
+    return added
+
+
+def _write_once(queue: BullQueue, writer: str, jobs: list[NewJob], limit: LengthLimit) -> int:
+    """Adds the jobs as the sink does, exactly once."""
+    write_id = f"write-{writer}"
+    try:
+        register(write_id, [stage_all(queue.handle, write_id, [jobs], _CHUNK, **limit.fields)], None)
+    except QueueFull:
+        return 0
+    return roll_forward(queue.handle, write_id).added
+
+
+def write_jobs(options: dict[str, Any], name: str, writer: str, number: int, how: str) -> int:
+    """Writes jobs with the ids `<writer>-<number>`, `direct` or `staged`; returns how many have been added."""
+    with BullQueue(name, **options) as queue:
+        jobs = [NewJob({"n": n}, job_id=f"{writer}-{n}") for n in range(number)]
+        if how == "direct":
+            return _add_chunks(queue, jobs)
+        return _write_once(queue, writer, jobs, LengthLimit(options["max_length"], options["when_full"]))
+
+
+@contextmanager
+def writing_processes(number: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that run `write_jobs`."""
+    with ProcessPoolExecutor(number, mp_context=CONTEXT) as pool:
+        yield pool
+
+
+#: The payload of the job, with the kinds poison and chunk, that sends SIGTERM to its process.
+POISON = {"n": "poison"}
+#: How processes that jobs of the kind leaving fork leave their processor, by `n`, and their status.
+LEAVING: Sequence[tuple[BaseException | None, int]] = (
+    (None, 0),
+    (SystemExit(), 0),
+    (SystemExit(3), 3),
+    (ValueError("of a fork"), 1),
+)
+
+
+class ChunkRunner(Runner):
+    """Calls a function for all jobs of a chunk, then yields their results, as the runner of a UDF does."""
+
+    one_by_one = False
+    may_end_process = True
+
+    def __init__(self, function: Callable[[RunningJob], None]) -> None:
+        self._function = function
+
+    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
+        for job in jobs:
+            job.begin(0)
+        for job in jobs:
+            self._function(job)
+        yield [Result(job, None, None) for job in jobs]
+
+    def interrupt(self, job: RunningJob) -> None:
+        """No job of these tests is cancelled."""
+
+
+def start_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str = "endless") -> ForkedProcess:
+    """Starts a slot of a worker for the queue `q`, whose jobs report progress 1 when they start.
+
+    endless: jobs do not end by themselves. brief: they end at once, and count how often they have started. state: as
+    endless, with a state that is appended to a list when it is closed. poison: as brief, but for the payloads POISON
+    and ENDLESS; chunk: the same with one call for the whole chunk, as of a UDF. forking: each job forks a process, ends
+    it with SIGTERM, and returns its status. leaving: each job counts its start, forks a process that leaves the
+    processor as LEAVING says for its payload, and returns its status. unread: as brief, in a slot whose loop is too
+    late to take the result of any job.
+    """
+    return ForkedProcess(_run_slot, url, prefix, dialect, concurrency, kind)
+
+
+def starts_key(prefix: str) -> str:
+    """The key of how often jobs have started."""
+    return f"{prefix}:starts"
+
+
+def closed_key(prefix: str) -> str:
+    """The key of the states that were closed."""
+    return f"{prefix}:closed"
+
+
+def ended_key(prefix: str) -> str:
+    """The key of the number of results that the loop of kind `unread` does not take."""
+    return f"{prefix}:ended"
+
+
+def _outlast_parent(has_begun: Event) -> None:
+    has_begun.set()
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+
+
+def _take_no_results(redis: Redis, key: str) -> None:
+    """Lets the loop of this process stand still at its first event; counts the results that are posted to it."""
+    post = ConcurrentLoop._post
+
+    def counting(loop: ConcurrentLoop, event: LoopEvent) -> None:
+        post(loop, event)
+        redis.incr(key)
+
+    ConcurrentLoop._post = counting  # type: ignore[method-assign]
+    ConcurrentLoop._take = lambda *_: threading.Event().wait()  # type: ignore[method-assign, assignment, return-value]
+
+
+def _run_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> None:
+    # Tests that nohup runs ignore SIGHUP, and so would this process.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    handle = BullQueue("q", url=url, prefix=prefix, protocol=dialect).handle
+    settings = ClaimSettings("slot", lock_ms=3_600_000, control=handle.keys.control("slot"))
+    redis = Redis.from_url(url)
+    if kind == "unread":
+        _take_no_results(redis, ended_key(prefix))
+
+    def endless(job: RunningJob) -> None:
+        job.update_progress(1)
+        time.sleep(3_600)
+
+    async def endless_in_loop(job: RunningJob) -> None:
+        job.update_progress(1)
+        await asyncio.sleep(3_600)
+
+    def brief(job: RunningJob) -> None:
+        redis.hincrby(starts_key(prefix), job.id)
+
+    def poison(job: RunningJob) -> None:
+        brief(job)
+        if job.data == POISON:
+            os.kill(os.getpid(), signal.SIGTERM)
+            endless(job)
+
+    def forking(job: RunningJob) -> int | None:
+        context = multiprocessing.get_context("fork")
+        has_begun = context.Event()
+        child = context.Process(target=_outlast_parent, args=[has_begun])
+        child.start()
+        has_begun.wait()
+        child.terminate()
+        child.join()
+        return child.exitcode
+
+    def state() -> Iterator[str]:
+        yield "open"
+        redis.rpush(closed_key(prefix), "plain")
+
+    def leaving(job: RunningJob) -> int:
+        brief(job)
+        forked = os.fork()
+        if forked:
+            return os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])
+        error, _ = LEAVING[job.data["n"]]
+        if error is not None:
+            raise error
+        return -1
+
+    async def leaving_in_loop(job: RunningJob) -> int:
+        return leaving(job)
+
+    @asynccontextmanager
+    async def state_in_loop() -> AsyncIterator[str]:
+        yield "open"
+        redis.rpush(closed_key(prefix), "asynchronous")
+
+    processors: dict[str, tuple[JobFunction, Setup | None]] = {
+        "endless": (endless, None),
+        "brief": (brief, None),
+        "poison": (poison, None),
+        "chunk": (poison, None),
+        "forking": (forking, None),
+        "leaving": (leaving, None),
+        "leaving, coroutine": (leaving_in_loop, None),
+        "unread": (brief, None),
+        "state": (endless, state),
+        "state, coroutine": (endless_in_loop, state_in_loop),
+    }
+    processor, setup = processors[kind]
+    queues = (SlotQueuePlan(handle, settings),)
+    runner: Runner = ChunkRunner(processor) if kind == "chunk" else FunctionRunner(processor)
+    plan = SlotPlan(queues, "slot", runner, chunk_size=200, concurrency=concurrency, setup=setup)
+    loop_of(plan, 0).run()
