@@ -25,11 +25,9 @@ from redis.exceptions import MovedError
 
 from spark_bull.embedded import redis as embedded_redis
 from spark_bull.embedded.redis import EmbeddedRedis
-from tests.support.bare_python import bare_python
 from tests.support.dealing import deal
 from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE, fork_server
-from tests.support.jvm import DRIVER_OPTIONS, LAUNCHER_OPTIONS
 from tests.support.network import own_ports
 from tests.support.node import GRACE_S, NODE_DIRECTORY, NodePeer, NodeProcess, Peer
 from tests.support.redis_servers import (
@@ -42,6 +40,7 @@ from tests.support.redis_servers import (
     rules,
     sentinels,
 )
+from tests.support.spark_submit import DRIVER_OPTIONS, LAUNCHER_OPTIONS, bare_python
 from tests.support.wait import wait_until
 from tools.build_zip import build
 

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.python_streaming_source_runner import (
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.spark.schemas import CLAIM_SCHEMA
-from tests.support.bare_python import bare_environment
+from tests.support.spark_submit import bare_environment
 from tools.build_zip import ROOT
 
 SENDER = """

@@ -27,8 +27,7 @@ from spark_bull.process.local_worker import LocalWorker
 from spark_bull.process.program import run as run_worker
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.worker.slot.status import WorkerStatus
-from tests.support.jvm import CONF_ARGUMENTS
-from tests.support.spark_submit import COMMAND
+from tests.support.spark_submit import COMMAND, CONF_ARGUMENTS
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
 

@@ -20,12 +20,11 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
-from tests.support.bare_python import bare_environment
 from tests.support.dump import escaped
 from tests.support.finisher import Finisher
 from tests.support.fork_server import VARIABLE
-from tests.support.spark_submit import SparkSubmit, SubmittedDriver
-from tests.support.two_hosts import HOSTS
+from tests.support.script_runner import HOSTS
+from tests.support.spark_submit import SparkSubmit, SubmittedDriver, bare_environment
 from tests.support.wait import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +76,7 @@ EARLY = """
 import sys
 import time
 from spark_bull import Worker
-from two_hosts import session
+from script_runner import session
 
 url, prefix = sys.argv[1:]
 options = {"url": url, "prefix": prefix, "protocol": "bullmq"}
@@ -104,7 +103,7 @@ import socket
 import sys
 from spark_bull import Worker, WorkerFailed
 from spark_bull.spark.process import reach_watch
-from two_hosts import session
+from script_runner import session
 
 url, name = sys.argv[1:]
 reach_watch.PATIENCE_S = 0
@@ -146,7 +145,7 @@ import time
 from pathlib import Path
 from pyspark import TaskContext
 from spark_bull import register
-from two_hosts import session
+from script_runner import session
 
 url, prefix, folder = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 spark = session()
@@ -197,7 +196,7 @@ import os
 import sys
 import time
 from spark_bull import Worker
-from two_hosts import session
+from script_runner import session
 
 url, prefix, folder, lock_ms, jobs = sys.argv[1:]
 

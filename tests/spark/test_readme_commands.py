@@ -22,7 +22,6 @@ from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import COLLECT, READ, WORK, WRITE
 from spark_bull.web.settings import READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE
-from tests.support.jvm import DRIVER_OPTIONS, LOG_OPTION
 from tests.support.node import NODE_DIRECTORY
 from tests.support.readme import (
     BLOCKS,
@@ -39,7 +38,7 @@ from tests.support.readme import (
 )
 from tests.support.redis_servers import rules
 from tests.support.snippets import Block
-from tests.support.spark_submit import COMMAND
+from tests.support.spark_submit import COMMAND, DRIVER_OPTIONS, LOG_OPTION
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.web import WRITE_TOKEN, serving
 

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 import spark_bull
 from tests.support.forked_programs import CONTEXT
-from tests.support.jvm import DRIVER_OPTIONS
+from tests.support.spark_submit import DRIVER_OPTIONS
 from tests.support.wait import PATIENCE_S, wait_until
 
 _STARTED: Final = re.compile(r"Spark Connect server started at: \S+:(\d+)")
