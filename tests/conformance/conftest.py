@@ -10,9 +10,8 @@ import pytest
 from redis import Redis
 
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support.filled import Filled
-from tests.support.sending import send_scripts_twice
-from tests.support.work_bench import DIALECTS, WorkBench
+from tests.support.traffic import send_scripts_twice
+from tests.support.work_bench import DIALECTS, Filled, WorkBench
 
 OLDER = DIALECTS[:-1]
 #: Files, and single tests, that see the first reply of scripts: only here is what BullMQ does once part of `make test`.

@@ -21,8 +21,8 @@ from spark_bull.queue.process.service_verbs import promote_due
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.store.steps import run
-from tests.support.finisher import discover_all
 from tests.support.wait import wait_until
+from tests.support.work_bench import discover_all
 from tests.support.worker import OurWorker
 
 #: Ids that are no UTF-8: no character, half of one, a surrogate, an overlong one.

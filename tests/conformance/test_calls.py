@@ -21,7 +21,7 @@ from spark_bull.queue.call.sweep import sweep
 from spark_bull.queue.call.verbs import CALL_LEASE_MS
 from spark_bull.queue.core.handle import QueueHandle
 from spark_bull.worker.job.job_options import keep_of
-from tests.support.script_work import script_work
+from tests.support.traffic import script_work
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed
 

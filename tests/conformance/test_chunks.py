@@ -25,7 +25,7 @@ from spark_bull.worker.slot.failures import Failures
 from spark_bull.worker.slot.slot_queue import SlotQueue
 from spark_bull.worker.slot.slot_stats import SlotStats
 from spark_bull.worker.slot.unsettled import SCRIPT_JOBS
-from tests.support.script_work import script_work
+from tests.support.traffic import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

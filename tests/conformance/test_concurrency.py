@@ -20,7 +20,7 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import rescue, work
 from spark_bull.worker.job.job_runner import JobFunction
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.script_work import script_work
+from tests.support.traffic import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

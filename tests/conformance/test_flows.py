@@ -15,7 +15,7 @@ from spark_bull.errors import DialectError, OptionError, ParentError
 from spark_bull.model.jobs import AddedFlow, FlowJob
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support.dump import PRIVATE, dump
-from tests.support.sending import send_scripts_twice
+from tests.support.traffic import send_scripts_twice
 
 QUEUES = ("books", "pages", "words")
 

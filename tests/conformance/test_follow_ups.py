@@ -29,7 +29,7 @@ from spark_bull.worker.job.job_runner import JobFunction, Result
 from spark_bull.worker.job.outcome_policy import OutcomePolicy
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.dump import difference, dump, normalise, normalise_messages, window
-from tests.support.pubsub import published
+from tests.support.traffic import published
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, not_bull_1, only_bullmq
 from tests.support.worker import OurWorker

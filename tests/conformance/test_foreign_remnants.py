@@ -26,9 +26,8 @@ from spark_bull.spark.collect.stream import check_servers
 from spark_bull.spark.staging.plan import check_write
 from spark_bull.store import eviction
 from tests.support.damage import NO_PAYLOAD
-from tests.support.finisher import Finisher, column, discover_all
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench
+from tests.support.work_bench import Finisher, WorkBench, column, discover_all
 from tests.support.worker import OurWorker
 
 REMNANTS = ({"failedReason": "boom"}, {"atm": "1"}, {"ats": "2", "processedOn": "5"}, {"attemptsMade": "3"})

@@ -25,11 +25,10 @@ from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.well_formed import well_formed_json
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.finisher import discover_all
 from tests.support.groups import add, claim, ids_of
 from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.wait import wait_until
-from tests.support.work_bench import WorkBench
+from tests.support.work_bench import WorkBench, discover_all
 from tests.support.worker import OurWorker
 
 HALF, SHOWN, WHOLE = "half \ud83c", "half \ufffd", "whole \U0001f389"

@@ -25,8 +25,7 @@ from spark_bull.queue.manage import manage, verbs
 from spark_bull.queue.process.claim import work
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
-from tests.support.pubsub import published
-from tests.support.sending import send_scripts_twice
+from tests.support.traffic import published, send_scripts_twice
 from tests.support.writes import register_all
 
 LONG_AGO = 1_600_000_000_000

@@ -24,7 +24,7 @@ from spark_bull.queue.dispatch.writes import roll_forward
 from tests.support.dump import Dump, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR, Job, job_lists, new_job_arguments, random_jobs
 from tests.support.node import NodePeer, Peer, each_peer_of
-from tests.support.pubsub import Message, published
+from tests.support.traffic import Message, published
 from tests.support.writes import register_all
 
 SHOWN = 25

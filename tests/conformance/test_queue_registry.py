@@ -12,8 +12,7 @@ from spark_bull.queue.core import queue_registry as registry
 from spark_bull.queue.core.queue_registry import FORGET_MS, forget_gone, noted_queues
 from spark_bull.queue.monitor.find import find_queues, select_queues
 from spark_bull.store.connection import Connection
-from tests.support.filled import Filled
-from tests.support.work_bench import DIALECTS, WorkBench, completed, not_bull_1
+from tests.support.work_bench import DIALECTS, Filled, WorkBench, completed, not_bull_1
 
 #: Scripts that look at all keys, or commands that do so.
 SCANS = ("cmdstat_scan", "cmdstat_keys")

@@ -21,9 +21,9 @@ from spark_bull.queue.jobs import read
 from spark_bull.queue.jobs.read import CHUNKS_PER_CALL, read_ids, read_jobs
 from spark_bull.queue.monitor.activity import activity
 from spark_bull.queue.monitor.find import describe, find_queues, select_queues
-from tests.support.filled import NOW, Filled
 from tests.support.jobs import HOUR
-from tests.support.script_work import script_work
+from tests.support.traffic import script_work
+from tests.support.work_bench import NOW, Filled
 
 only_bullmq = pytest.mark.parametrize("filled", ["bullmq"], indirect=True)
 #: Only Bull 1 has sets of jobs; the keys of Bull are of the types of BullMQ.

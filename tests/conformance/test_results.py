@@ -18,10 +18,9 @@ from spark_bull.queue.core.handle import CHUNK_SIZE
 from spark_bull.queue.core.job_fields import FIRST, MAX_BYTES
 from spark_bull.queue.core.report import add_log
 from tests.support.dump import dump
-from tests.support.finisher import AT_ONCE, Finisher, column, discover_all, entries, of
-from tests.support.script_work import script_work
+from tests.support.traffic import script_work
 from tests.support.wait import wait_until
-from tests.support.work_bench import completed
+from tests.support.work_bench import AT_ONCE, Finisher, column, completed, discover_all, entries, of
 
 DIALECTS = ("bull-1", "bull", "bullmq")
 #: A short look-back window that a test can wait for, ms.

@@ -18,8 +18,8 @@ from spark_bull.model.outcomes import Keep
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.collect.result_ledger import STATES, ResultLedger
 from spark_bull.queue.core.discovery import EVERYTHING, Horizon
-from tests.support.finisher import AT_ONCE, Entry, Finisher, discover_all, entries
 from tests.support.wait import wait_until
+from tests.support.work_bench import AT_ONCE, Entry, Finisher, discover_all, entries
 
 #: So short that jobs are discovered inside the window, at its end, and after it.
 LOOKBACK_MS = 100

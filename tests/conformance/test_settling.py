@@ -9,7 +9,7 @@ import pytest
 from spark_bull.queue.process.claim import rescue
 from spark_bull.queue.process.service_verbs import promote_due
 from tests.support.claiming_query import ClaimingQuery
-from tests.support.script_work import script_work
+from tests.support.traffic import script_work
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench
 

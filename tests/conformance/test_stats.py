@@ -17,10 +17,10 @@ from spark_bull.queue.jobs.read import MAX_IDS
 from spark_bull.queue.monitor.stats import computing
 from spark_bull.store.connection import ms_of
 from spark_bull.store.steps import Steps, run
-from tests.support.filled import NOW, Filled
 from tests.support.jobs import HOUR
-from tests.support.script_work import script_work
+from tests.support.traffic import script_work
 from tests.support.wait import wait_until
+from tests.support.work_bench import NOW, Filled
 
 T = TypeVar("T")
 MINUTE = 60_000

@@ -18,7 +18,7 @@ from spark_bull.services.promoter import Promoter
 from tests.support.jobs import HOUR
 from tests.support.node import NEWEST, PEERS, NodePeer, Peer, each_peer_of
 from tests.support.pair import Pair, job, settled
-from tests.support.pubsub import published
+from tests.support.traffic import published
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

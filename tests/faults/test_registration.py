@@ -25,10 +25,9 @@ from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, StagedPart, discard, stage_chunks
 from spark_bull.queue.shards.layout import shard_names
 from spark_bull.store.connection import Connection
-from tests.support.calls import Died, calls_of_scripts
 from tests.support.redis_servers import RedisCluster
-from tests.support.script_work import script_work
 from tests.support.sink import Sink
+from tests.support.traffic import Died, calls_of_scripts, script_work
 from tests.support.wait import wait_until
 from tests.support.writes import DAY_MS, stage_all
 

@@ -19,7 +19,7 @@ from spark_bull.services.collector import Collector, shares
 from spark_bull.services.event_reader import EventReader
 from spark_bull.spark.collect.stream import ResultReader
 from spark_bull.spark.schemas import SCHEMAS
-from tests.support.damaged_keys import DamagedKey
+from tests.support.damage import DamagedKey
 from tests.support.redis_servers import become_cluster
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed

@@ -11,7 +11,7 @@ from redis import Redis
 from tests.support.dump import difference, dump, is_job, normalise, normalise_messages, window
 from tests.support.jobs import random_jobs
 from tests.support.node import PEERS, NodePeer, Peer
-from tests.support.pubsub import published
+from tests.support.traffic import published
 
 Start = Callable[..., NodePeer]
 #: The last peer of each dialect.

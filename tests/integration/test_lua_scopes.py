@@ -6,8 +6,7 @@ from redis import Redis
 
 from spark_bull.dialects.registry import DIALECTS
 from spark_bull.store.scripts import assemble, key_types, load
-from tests.support.lua_bytecode import compiled
-from tests.support.lua_scripts import FILES, SCRIPT_FILES, SCRIPTS, includes_of, text_of
+from tests.support.lua_scripts import FILES, SCRIPT_FILES, SCRIPTS, compiled, includes_of, text_of
 
 #: Lua allows 200 local variables and 60 upvalues per function.
 MOST_LOCALS = 150

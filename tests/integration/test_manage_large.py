@@ -20,7 +20,7 @@ from spark_bull.queue.core.handle import CHUNK_SIZE, MOVE_SIZE, REMOVE_SIZE
 from spark_bull.queue.core.other_queue import touched_keys
 from spark_bull.queue.manage import verbs
 from spark_bull.queue.manage.changes import change_chunks
-from tests.support.script_work import script_work
+from tests.support.traffic import script_work
 
 JOBS = 20_000
 #: Maximum number of elements (keys, fields, ids) that a script names or reads per job of a chunk.

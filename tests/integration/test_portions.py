@@ -15,7 +15,7 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.jobs.portions import MAX_EXAMINED, MAX_SCRIPTS, JobFilter, Place, read_portion
 from spark_bull.queue.jobs.read import MAX_IDS
-from tests.support.script_work import script_work
+from tests.support.traffic import script_work
 from tests.support.web import READING, serving
 from tests.support.work_bench import WorkBench, completed, only_bullmq
 

@@ -19,7 +19,7 @@ from spark_bull.queue.core.handle import CHUNK_SIZE
 from spark_bull.queue.dispatch.callbacks import Callback, CallbackJob, open_callback
 from spark_bull.queue.process.service_verbs import promote_due
 from tests.support.redis_servers import become_cluster
-from tests.support.script_work import script_work
+from tests.support.traffic import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.writes import register_all
 

@@ -19,7 +19,7 @@ from redis import Redis
 from spark_bull.errors import SparkBullError
 from spark_bull.queue.core import handle
 from spark_bull.store.connection import Connection
-from tests.support.calls import Died
+from tests.support.traffic import Died
 
 #: What differs between two runs of one order: times, also packed ones, ids of events, and random ids.
 _VARYING = re.compile(

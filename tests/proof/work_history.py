@@ -19,8 +19,8 @@ from spark_bull.queue.collect.result_ledger import ResultLedger
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process import claim as claims
 from tests.proof.history import History, Op, rows_by_state, rows_of
-from tests.support.calls import Died, calls_of_scripts
-from tests.support.finisher import discover_all, entries
+from tests.support.traffic import Died, calls_of_scripts
+from tests.support.work_bench import discover_all, entries
 
 #: Locks end only when a history says so.
 LOCK_MS = 3_600_000

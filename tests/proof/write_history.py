@@ -20,7 +20,7 @@ from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, d
 from spark_bull.store.connection import Connection
 from tests.proof.altered_scripts import CLOCK
 from tests.proof.history import History, Op, rows_by_state
-from tests.support.calls import Act, Died, calls_of_scripts
+from tests.support.traffic import Act, Died, calls_of_scripts
 from tests.support.writes import DAY_MS, stage_all
 
 QUEUES = ("a", "b")

@@ -21,11 +21,11 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from tests.support.dump import escaped
-from tests.support.finisher import Finisher
 from tests.support.fork_server import VARIABLE
 from tests.support.script_runner import HOSTS
 from tests.support.spark_submit import SparkSubmit, SubmittedDriver, bare_environment
 from tests.support.wait import wait_until
+from tests.support.work_bench import Finisher
 
 ROOT = Path(__file__).parents[2]
 EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"

@@ -38,7 +38,7 @@ from spark_bull.services.loss_check import LOOK_S
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.worker.slot.failures import MOST
 from spark_bull.worker.slot.job_wait import IDLE_S
-from tests.support.damaged_keys import DamagedKey
+from tests.support.damage import DamagedKey
 from tests.support.interrupt import interrupt_in
 from tests.support.wait import PATIENCE_S, wait_until
 

@@ -17,8 +17,8 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
-from tests.support.finisher import Finisher
 from tests.support.snippets import Block, blocks
+from tests.support.work_bench import Finisher
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))

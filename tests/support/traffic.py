@@ -1,18 +1,70 @@
-"""The work of scripts inside Redis, as counts of commands and elements, which do not depend on the machine."""
+"""What goes between the package and Redis: calls of scripts, commands inside scripts, and published messages."""
 
 from __future__ import annotations
 
 import re
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
+import pytest
 from redis import Redis
 
+from spark_bull.store.connection import Command, Connection
+from tests.support.dump import escaped
 from tests.support.wait import PATIENCE_S, wait_until
+
+#: `act(name, call)` decides what becomes of a call of the script `name`.
+Act = Callable[[str, Callable[[], Any]], Any]
+
+
+class Died(BaseException):
+    """The process has died."""
+
+
+@contextmanager
+def calls_of_scripts(act: Act) -> Iterator[None]:
+    script, pipeline = Connection.script, Connection.pipeline
+
+    def acting(self: Connection, name: str, *rest: Any) -> Any:
+        return act(name, lambda: script(self, name, *rest))
+
+    def acting_together(self: Connection, commands: Sequence[Command], what: str = "") -> Any:
+        def call() -> Any:
+            return pipeline(self, commands, what)
+
+        name = re.fullmatch("script `(.+)`", what)
+        return act(name[1], call) if name else call()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "script", acting)
+        patch.setattr(Connection, "pipeline", acting_together)
+        yield
+
+
+def send_scripts_twice(monkeypatch: pytest.MonkeyPatch, *, alike: bool = False) -> list[str]:
+    """Each script is sent again after its reply, with the same keys and arguments; the second reply counts.
+
+    alike: it must equal the first one, except that of `work`, which tells the time. Returns the names of the scripts
+    that are sent from now on, without repetitions.
+    """
+    script = Connection.script
+    names: list[str] = []
+
+    def twice(self: Connection, name: str, *call: Any) -> Any:
+        names.append(name)
+        first, second = script(self, name, *call), script(self, name, *call)
+        assert not alike or first == second or name.endswith("/work"), f"{name} replied {first!r}, then {second!r}"
+        return second
+
+    monkeypatch.setattr(Connection, "script", twice)
+    return names
+
 
 _WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 _SCRIPTS = (b"EVAL", b"EVALSHA")
@@ -97,3 +149,28 @@ def _span(first: bytes, last: bytes) -> float:
     """The maximum number of elements of a range; a range to the end of the key has no bound."""
     start, stop = int(first), int(last)
     return max(0, stop - start + 1) if (start < 0) == (stop < 0) else float("inf")
+
+
+Message = tuple[str, str]
+
+
+@contextmanager
+def published(client: Redis, prefix: str, queue: str) -> Iterator[list[Message]]:
+    """Collect (channel, message) of one queue; the list is complete when the block is left.
+
+    Bull 1 publishes to `<event>@<queue>`, outside every prefix.
+    """
+    messages: list[Message] = []
+    sentinel = f"{prefix}:{queue}:sentinel:{uuid.uuid4()}"
+    with client.pubsub() as subscription:
+        subscription.psubscribe(f"{escaped(prefix)}:{escaped(queue)}:*", f"*@{escaped(queue)}")
+        for _ in range(2):
+            subscription.get_message(timeout=PATIENCE_S)
+        yield messages
+        client.publish(sentinel, b"")
+        for message in subscription.listen():
+            channel = message["channel"].decode()
+            if channel == sentinel:
+                return
+            if message["type"] == "pmessage":
+                messages.append((channel, message["data"].decode()))
