@@ -15,7 +15,7 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.writes import Identity
 from spark_bull.spark.staging import commit
-from tests.support.sink import Sink
+from tests.support.without_spark import Sink
 from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
 
 pytestmark = only_bullmq

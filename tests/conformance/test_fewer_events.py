@@ -17,7 +17,7 @@ from spark_bull.queue.core.verbs import progress
 from spark_bull.queue.dispatch.writes import roll_forward
 from spark_bull.queue.process.verbs import stall
 from spark_bull.services import promoter
-from tests.support.graphs import graph_sink, rows_of
+from tests.support.job_order import graph_sink, rows_of
 from tests.support.traffic import published
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import DIALECTS, WorkBench

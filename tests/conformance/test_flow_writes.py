@@ -19,7 +19,7 @@ from spark_bull.queue.dispatch.flows import TOUCHED
 from spark_bull.queue.dispatch.registration import register
 from spark_bull.queue.dispatch.writes import Identity, open_writes, recover
 from tests.support.dump import PRIVATE, dump
-from tests.support.sink import Sink
+from tests.support.without_spark import Sink
 
 QUEUES = ("books", "pages", "words")
 each_delivery = pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])

@@ -14,10 +14,9 @@ from spark_bull.queue.dispatch.writes import Identity, recover
 from spark_bull.queue.process.service_verbs import promote_due
 from spark_bull.services.promoter import Promoter
 from spark_bull.spark.dispatch.depends_on import with_graph
-from tests.support.graphs import ROWS, check_order, graph_sink, random_graph, rows_of
-from tests.support.sequences import keep_events
-from tests.support.sink import Sink
+from tests.support.job_order import ROWS, check_order, graph_sink, keep_events, random_graph, rows_of
 from tests.support.wait import wait_until
+from tests.support.without_spark import Sink
 from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
 from tests.support.worker import OurWorker
 

@@ -14,8 +14,8 @@ from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 from spark_bull.errors import DialectError, OptionError
 from spark_bull.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support.sink import Sink
 from tests.support.traffic import script_work
+from tests.support.without_spark import Sink
 from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq
 
 pytestmark = only_bullmq

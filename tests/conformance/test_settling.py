@@ -8,9 +8,9 @@ import pytest
 
 from spark_bull.queue.process.claim import rescue
 from spark_bull.queue.process.service_verbs import promote_due
-from tests.support.claiming_query import ClaimingQuery
 from tests.support.traffic import script_work
 from tests.support.wait import wait_until
+from tests.support.without_spark import ClaimingQuery
 from tests.support.work_bench import WorkBench
 
 #: Columns after which a job runs again.

@@ -14,7 +14,7 @@ from spark_bull.dialects.fields import STALLED_PRESET
 from spark_bull.errors import OptionError
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.spark.dispatch.sink import write_steps
-from tests.support.sink import Sink
+from tests.support.without_spark import Sink
 
 HOUR_MS = 3_600_000
 LATER = datetime(2035, 1, 1, tzinfo=timezone.utc)

@@ -36,9 +36,9 @@ from spark_bull.worker.claims import damage
 from spark_bull.worker.claims.lock_keeper import LockKeeper
 from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot import chunk_loop, job_wait
-from tests.support.claiming_query import ClaimingQuery
 from tests.support.damage import DamagedKey, key_types, wrong_types
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.without_spark import ClaimingQuery
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all
 

@@ -25,8 +25,8 @@ from spark_bull.services.collector import Collector
 from spark_bull.spark.staging import commit
 from tests.spark.conftest import Files
 from tests.support.redis_servers import RedisCluster
-from tests.support.sink import ManageSink, ScheduleSink, Sink
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.without_spark import ManageSink, ScheduleSink, Sink
 from tests.support.work_bench import CLAIM_SETTINGS, completed, entries
 from tests.support.writes import register_all
 

@@ -22,8 +22,8 @@ from spark_bull.services.promoter import Promoter
 from spark_bull.store.together import TOGETHER
 from tests.support import forked_programs
 from tests.support.forked_programs import ForkedProcess, write_jobs
-from tests.support.sink import Sink
 from tests.support.wait import wait_until
+from tests.support.without_spark import Sink
 from tests.support.writes import register_all
 
 JOBS, MAX_LENGTH, CHUNK = 20, 12, 4

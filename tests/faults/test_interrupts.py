@@ -27,7 +27,7 @@ PROGRAM = """
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
     from spark_bull import Worker
-    from tests.support.interrupt import call_in
+    from tests.support.wait import call_in
 
     url, prefix, engine, checkpoint, started = sys.argv[1:]
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()

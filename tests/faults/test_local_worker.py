@@ -15,9 +15,9 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.process import slot_group
 from spark_bull.process.local_worker import LocalWorker
 from spark_bull.queue.bull_queue import BullQueue
-from tests.support.local_jobs import fail_to_set_up, hold
-from tests.support.running_command import running_command
+from tests.support.commands import running_command
 from tests.support.wait import wait_until
+from tests.support.worker import fail_to_set_up, hold
 
 #: Locks do not expire while a busy machine lets a process wait.
 LOCK_MS = 3_600_000
@@ -79,7 +79,7 @@ def test_a_program_finishes_its_jobs_when_it_is_interrupted(
 ) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many(NewJob({}) for _ in range(3))
-        given = ["--queue", "q", "--processor", "tests.support.local_jobs:hold", "--url", redis_url]
+        given = ["--queue", "q", "--processor", "tests.support.worker:hold", "--url", redis_url]
         options = ["--option", f"prefix={prefix}", "--option", "chunk_size=1", "--slots", "2", "--stop-timeout", "5m"]
         with running_command("work", "--local", *kind, *given, *options) as command:
             wait_until(lambda: len(holders(queue)) == 2, "both slots to hold jobs")
@@ -106,7 +106,7 @@ def test_a_worker_returns_jobs_that_do_not_end_in_time(redis_url: str, prefix: s
 def test_processes_end_when_their_program_is_killed(redis_url: str, prefix: str) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add({})
-        given = ["--queue", "q", "--processor", "tests.support.local_jobs:hold", "--url", redis_url]
+        given = ["--queue", "q", "--processor", "tests.support.worker:hold", "--url", redis_url]
         with running_command("work", "--local", "--processes", *given, "--option", f"prefix={prefix}") as command:
             wait_until(lambda: holders(queue), "the job to run")
             command.send(signal.SIGKILL)

@@ -11,7 +11,7 @@ import pytest
 from spark_bull import BullQueue, NewJob, SparkBullError
 from spark_bull.queue.dispatch.writes import recover
 from tests.support import forked_programs
-from tests.support.sink import ManageSink
+from tests.support.without_spark import ManageSink
 
 JOBS, CHUNK = 20, 4
 #: Two tasks stage JOBS / CHUNK + 1 chunks in as many calls; the next one registers the write.

@@ -26,9 +26,9 @@ from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, S
 from spark_bull.queue.shards.layout import shard_names
 from spark_bull.store.connection import Connection
 from tests.support.redis_servers import RedisCluster
-from tests.support.sink import Sink
 from tests.support.traffic import Died, calls_of_scripts, script_work
 from tests.support.wait import wait_until
+from tests.support.without_spark import Sink
 from tests.support.writes import DAY_MS, stage_all
 
 ROWS = StructType().add("n", IntegerType()).add("queue", StringType())

@@ -20,8 +20,8 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dispatch.writes import Identity
 from spark_bull.spark.staging import commit
-from tests.support.sink import Sink
 from tests.support.wait import wait_until
+from tests.support.without_spark import Sink
 
 ROWS = StructType().add("n", IntegerType())
 RETRY_MS = 100

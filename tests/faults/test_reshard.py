@@ -23,8 +23,8 @@ from spark_bull.queue.shards.reshard import Draining, reshard
 from spark_bull.store.connection import Connection
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.redis_servers import RedisCluster
-from tests.support.sink import Sink
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.without_spark import Sink
 from tests.support.worker import OurWorker
 
 ROWS = StructType().add("key", StringType()).add("n", IntegerType())

@@ -10,7 +10,7 @@ from redis import Redis
 
 from spark_bull.queue.bull_queue import BullQueue
 from tests.support import forked_programs
-from tests.support.sequences import orders
+from tests.support.job_order import orders
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

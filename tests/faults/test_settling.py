@@ -19,8 +19,8 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.queue.process.service_verbs import promote_due
-from tests.support.claiming_query import ClaimingQuery, Row
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.without_spark import ClaimingQuery, Row
 
 ROOT = Path(__file__).parents[2]
 OwnRedis = Callable[..., EmbeddedRedis]
@@ -31,7 +31,7 @@ SOON_MS, HOUR_MS = 600_000, 3_600_000
 KILLED_QUERY = """
 import json, os, signal, sys
 from spark_bull import BullQueue
-from tests.support.claiming_query import ClaimingQuery
+from tests.support.without_spark import ClaimingQuery
 
 url, prefix, protocol, options = sys.argv[1:]
 query = ClaimingQuery(BullQueue("q", url=url, prefix=prefix, protocol=protocol), **json.loads(options))

@@ -28,8 +28,8 @@ from spark_bull.worker.job.running_job import RunningJob
 from spark_bull.worker.slot import job_wait
 from tests.support.bad_input import ODD_TEXTS, each_number, texts, tried, values
 from tests.support.damage import MAKING, DamagedKey, key_types
-from tests.support.sink import Sink
 from tests.support.wait import wait_until
+from tests.support.without_spark import Sink
 from tests.support.worker import OurWorker
 
 PREFIX = "own"

@@ -32,8 +32,8 @@ from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
 from spark_bull.time_text import duration, relative, utc
 from spark_bull.worker.job.running_job import RunningJob
+from tests.support.commands import Shown, in_terminal
 from tests.support.groups import add
-from tests.support.terminal import Shown, in_terminal
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

@@ -14,7 +14,7 @@ from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.monitor.throughput import Look, look_at, throughput_of
-from tests.support.running_command import RunningCommand, running_command
+from tests.support.commands import RunningCommand, running_command
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

@@ -59,7 +59,7 @@ WITHOUT_MAIN_GUARD = """
 import sys
 from spark_bull import LocalWorker
 from spark_bull.process import slot_group
-from tests.support.local_jobs import hold
+from tests.support.worker import hold
 
 slot_group.MAX_FAILED_STARTS = 1
 with LocalWorker("q", hold, processes=True, url=sys.argv[1], prefix=sys.argv[2]) as worker:
@@ -160,7 +160,7 @@ def test_the_command_refuses_what_contradicts_local(redis_url: str, capsys: pyte
         (["--local", "--engine", "stream"], "`engine` has no effect without Spark"),
         (["--processes"], "`--processes` has no effect without --local"),
     ]:
-        command = ["work", "--queue", "q", "--processor", "tests.support.local_jobs:hold", "--url", redis_url, *given]
+        command = ["work", "--queue", "q", "--processor", "tests.support.worker:hold", "--url", redis_url, *given]
         assert main(command) != 0
         assert said in capsys.readouterr().err
 

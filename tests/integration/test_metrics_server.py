@@ -23,8 +23,8 @@ from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.model.jobs import NewJob
 from spark_bull.prometheus.families import FAMILIES
 from spark_bull.queue.bull_queue import BullQueue
+from tests.support.examples import BLOCKS, PAGES
 from tests.support.jobs import HOUR
-from tests.support.readme import BLOCKS, PAGES
 from tests.support.wait import PATIENCE_S, wait_until
 
 Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]

@@ -15,12 +15,12 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from tests.conftest import need
 from tests.integration.test_metrics_server import queries_for_keda, serving
-from tests.support.prometheus import RULES, Prometheus, is_installed, prometheus
+from tests.support.metrics import RULES, Prometheus, is_installed, prometheus
 from tests.support.wait import wait_until
 from tests.support.work_bench import Finisher
 from tests.unit.prometheus.test_metrics import queries
 
-TESTS = Path(__file__).parents[1] / "support" / "alerts.yml"
+TESTS = Path(__file__).with_name("alerts.yml")
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.replication import ReplicaTerms, check_replicas, wait_for_replicas
 from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.writes import Identity
-from tests.support.sink import ManageSink, ScheduleSink, Sink
 from tests.support.wait import wait_until
+from tests.support.without_spark import ManageSink, ScheduleSink, Sink
 
 ROWS = StructType().add("n", IntegerType())
 SCHEDULES = StructType().add("id", StringType()).add("every", LongType())

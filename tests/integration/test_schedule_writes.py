@@ -13,7 +13,7 @@ from spark_bull import BullQueue, ConnectionLost, OptionError
 from spark_bull.queue.dispatch import verbs
 from spark_bull.queue.dispatch.writes import Identity
 from tests.support.dump import Dump, difference, dump
-from tests.support.sink import ScheduleSink
+from tests.support.without_spark import ScheduleSink
 
 HOUR = 3_600_000
 SCHEMA = StructType(

@@ -16,8 +16,8 @@ from spark_bull.cli.shards import EACH, OWN, SEVERAL
 from spark_bull.queue.events.events import QueueEvents
 from spark_bull.services import queue_set
 from spark_bull.services.promoter import Promoter
-from tests.support.sink import Sink
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.without_spark import Sink
 
 SHARDS = 3
 

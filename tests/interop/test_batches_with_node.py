@@ -13,10 +13,10 @@ from spark_bull.dialects.parents import ON_FAILURE
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.node import NodePeer, each_peer_of
-from tests.support.sink import Sink
 from tests.support.steps import Steps
 from tests.support.two_sides import Answers
 from tests.support.wait import wait_until
+from tests.support.without_spark import Sink
 from tests.support.worker import OurWorker
 
 ROWS = StructType().add("$behaviour", StringType())

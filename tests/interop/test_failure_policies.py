@@ -21,8 +21,8 @@ from tests.support.dump import Dump, Key, Window, difference, dump
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.pair import comparable
-from tests.support.stream_worker import OurStream
 from tests.support.wait import wait_until
+from tests.support.without_spark import OurStream
 from tests.support.worker import OurWorker
 
 Flow = dict[str, Any]

@@ -11,9 +11,8 @@ from redis import Redis
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.services.promoter import Promoter
 from tests.support.forked_programs import ForkedProcess, promote_stalled, work_slowly
-from tests.support.graphs import check_order, graph_sink, random_graph, rows_of
+from tests.support.job_order import check_order, graph_sink, keep_events, random_graph, rows_of
 from tests.support.node import PEERS, NodePeer, Peer, each_peer_of
-from tests.support.sequences import keep_events
 from tests.support.wait import wait_until
 
 StartNode = Callable[..., NodePeer]

@@ -12,10 +12,10 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
 from spark_bull.queue.bull_queue import BullQueue
+from tests.support.job_order import keep_events, orders
 from tests.support.node import PEERS, NodePeer, Peer, each_peer_of
-from tests.support.sequences import keep_events, orders
-from tests.support.sink import Sink
 from tests.support.wait import wait_until
+from tests.support.without_spark import Sink
 from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]

@@ -21,7 +21,7 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.dispatch.writes import Identity
-from tests.support.sink import ManageSink, ScheduleSink, Sink
+from tests.support.without_spark import ManageSink, ScheduleSink, Sink
 
 ROWS_PER_VERSION = 6
 TASKS = 2

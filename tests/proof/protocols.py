@@ -34,7 +34,7 @@ from spark_bull.queue.process import claim as claims
 from spark_bull.spark.staging import commit
 from tests.proof.history import rows_by_state
 from tests.proof.orders import Order, Setting
-from tests.support.sink import ManageSink, ScheduleSink
+from tests.support.without_spark import ManageSink, ScheduleSink
 from tests.support.work_bench import discover_all, entries
 from tests.support.writes import DAY_MS, stage
 

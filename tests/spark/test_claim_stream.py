@@ -22,8 +22,8 @@ from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.process import claim_stream
 from spark_bull.spark.process.claim_stream import ClaimReader, claim_reader
 from spark_bull.worker.claims import batch_size
-from tests.support.claiming_query import ClaimingQuery
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.without_spark import ClaimingQuery
 
 HOUR_MS = 3_600_000
 

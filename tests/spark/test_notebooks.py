@@ -10,9 +10,9 @@ import pytest
 
 from spark_bull.cli import main
 from tests.conftest import need
+from tests.support.examples import NOTEBOOKS, missing_in_notebook
 from tests.support.fork_server import VARIABLE
 from tests.support.node import NODE_DIRECTORY
-from tests.support.notebooks import NOTEBOOKS, missing_in
 from tests.support.wait import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_every_cell_runs_and_prints_the_expected_output(kernel: KernelManager, c
     NotebookClient(notebook, km=kernel, timeout=int(PATIENCE_S)).execute()
     first, *cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count - first.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-    assert not missing_in(path, cells)
+    assert not missing_in_notebook(path, cells)
 
 
 PROGRESS = """

@@ -16,8 +16,17 @@ from pyspark.sql import SparkSession
 from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.process.base_worker import BaseWorker
 from spark_bull.spark.platform.query_start import MAX_ATTEMPTS, is_late, start_query
-from tests.support.readme import SHOWN_FOLDER, SHOWN_URL, case_of, give_address, is_done, missing_in, of, prepare
-from tests.support.snippets import Block
+from tests.support.examples import (
+    SHOWN_FOLDER,
+    SHOWN_URL,
+    Block,
+    case_of,
+    give_address,
+    is_done,
+    missing_in,
+    of,
+    prepare,
+)
 from tests.support.wait import wait_until
 
 

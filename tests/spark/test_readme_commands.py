@@ -1,5 +1,5 @@
 """Every block of commands or JavaScript of README and docs runs as printed, alone; only the address of Redis and the
-folders are replaced. Those that tests.support.readme.NOT_RUN names are parsed, or checked in another way."""
+folders are replaced. Those that tests.support.examples.NOT_RUN names are parsed, or checked in another way."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from spark_bull.embedded.redis import EmbeddedRedis
 from spark_bull.options.parse import parse_options
 from spark_bull.options.table import COLLECT, READ, WORK, WRITE
 from spark_bull.web.settings import READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE
-from tests.support.node import NODE_DIRECTORY
-from tests.support.readme import (
+from tests.support.examples import (
     BLOCKS,
     ROOT,
     SHOWN_FOLDER,
     SHOWN_URL,
+    Block,
     case_of,
     has_counts,
     is_done,
@@ -36,8 +36,8 @@ from tests.support.readme import (
     prepare,
     reason_not_to_run,
 )
+from tests.support.node import NODE_DIRECTORY
 from tests.support.redis_servers import rules
-from tests.support.snippets import Block
 from tests.support.spark_submit import COMMAND, DRIVER_OPTIONS, LOG_OPTION
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.web import WRITE_TOKEN, serving

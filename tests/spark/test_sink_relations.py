@@ -13,7 +13,7 @@ from redis import Redis
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.worker.job.running_job import RunningJob
 from tests.spark.conftest import Bull, Files
-from tests.support.sequences import orders
+from tests.support.job_order import orders
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

@@ -39,8 +39,7 @@ from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.worker.slot.failures import MOST
 from spark_bull.worker.slot.job_wait import IDLE_S
 from tests.support.damage import DamagedKey
-from tests.support.interrupt import interrupt_in
-from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.wait import PATIENCE_S, interrupt_in, wait_until
 
 Start = Callable[..., Worker]
 PEOPLE = "name STRING, age INT"

@@ -17,7 +17,7 @@ import spark_bull
 from spark_bull import BullQueue, Worker
 from spark_bull.cli.main import main
 from spark_bull.spark.platform.query_start import start_query
-from tests.support.readme import give_address
+from tests.support.examples import give_address
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(Path(spark_bull.__file__).parent)

@@ -43,7 +43,7 @@ from spark_bull.worker.slot.slot_loop import Event as LoopEvent
 from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.worker.slot.slot_state import Setup
 from tests.support.jobs import new_job_arguments, random_jobs
-from tests.support.sink import ManageSink, Sink
+from tests.support.without_spark import ManageSink, Sink
 from tests.support.worker import OurWorker
 from tests.support.writes import stage_all
 

@@ -1,10 +1,15 @@
-"""Waiting for effects of other threads, processes or servers."""
+"""Waiting for effects of other threads, processes or servers, and acting while another thread waits."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from inspect import unwrap
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -23,3 +28,25 @@ def wait_until(condition: Callable[[], T], what: str, timeout: float = PATIENCE_
             raise AssertionError(f"waited {timeout:g} s for {what}; last seen: {found!r}")
         time.sleep(min(max(waited / 20, OFTEN_S), SELDOM_S))
     return found
+
+
+def interrupt_in(function: Callable[..., Any]) -> None:
+    """Sends SIGINT, from another thread, once the calling thread is in this function."""
+    call_in(function, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+
+def call_in(function: Callable[..., Any], act: Callable[[], object]) -> None:
+    """Calls `act`, in another thread, once the calling thread is in this function."""
+    waiting = threading.get_ident()
+
+    def is_in_function() -> bool:
+        frame = sys._current_frames().get(waiting)
+        while frame is not None and frame.f_code is not unwrap(function).__code__:
+            frame = frame.f_back
+        return frame is not None
+
+    def wait_and_act() -> None:
+        wait_until(is_in_function, "the main thread to be in the function")
+        act()
+
+    threading.Thread(target=wait_and_act, daemon=True).start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -170,3 +171,16 @@ class OurWorker:
         assert not self._thread.is_alive(), "the worker didn't stop"
         if self.error is not None:
             raise self.error
+
+
+def hold(job: RunningJob) -> int:
+    """Reports its process as progress, and waits until the key `go` exists; an attempt after a stall does not wait."""
+    job.update_progress(os.getpid())
+    connection, keys = job.handle.connection, job.handle.keys
+    while not job.claimed.stalled_counter and not connection.call("EXISTS", f"{keys.base}go"):
+        time.sleep(0.02)
+    return os.getpid()
+
+
+def fail_to_set_up() -> None:
+    raise RuntimeError("no model")

@@ -21,13 +21,11 @@ from spark_bull.model.jobs import STATES
 from spark_bull.options.parse import scopes_of
 from spark_bull.queue.events.events import QueueEvents
 from spark_bull.worker.job.running_job import RunningJob
-from tests.support.notebooks import NOTEBOOKS
-from tests.support.readme import BLOCKS, CASES, NOT_RUN, PAGES, ROOT, reason_not_to_run
-from tests.support.snippets import calls, loose_code
+from tests.support.examples import BLOCKS, CASES, NOT_RUN, NOTEBOOKS, PAGES, ROOT, calls, loose_code, reason_not_to_run
 
 
 def test_every_block_runs_or_has_a_reason_not_to() -> None:
-    """A new block needs a case in tests/support/readme.py, or a reason."""
+    """A new block needs a case in tests/support/examples.py, or a reason."""
     chosen = {str(block): [text for text in (*CASES, *NOT_RUN) if text in block.text] for block in BLOCKS}
     assert [block for block, texts in chosen.items() if len(texts) != 1] == []
     used = Counter(text for texts in chosen.values() for text in texts)

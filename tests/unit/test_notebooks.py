@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_bull.cli import main
-from tests.support.notebooks import NOTEBOOKS, PRINTED, missing_in
+from tests.support.examples import NOTEBOOKS, PRINTED, missing_in_notebook
 
 ROOT = Path(__file__).parents[2]
 #: Of a chart, bytes.
@@ -36,7 +36,7 @@ def test_every_notebook_has_the_expected_output_of_one_run() -> None:
         cells = code_cells(path)
         counts = [cell["execution_count"] for cell in cells]
         assert counts == list(range(1, len(cells) + 1)), f"{path.stem}: run `make notebooks`"
-        assert not missing_in(path, cells)
+        assert not missing_in_notebook(path, cells)
 
 
 def test_every_notebook_has_a_chart_and_all_are_small() -> None:

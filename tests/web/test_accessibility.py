@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from tests.support.axe import violations
-from tests.support.browser import DESKTOP, Browser
+from tests.support.browser import DESKTOP, Browser, violations
 from tests.support.wait import wait_until
 from tests.support.web import WRITE_TOKEN
 from tests.web.conftest import Site

@@ -8,8 +8,7 @@ import pytest
 
 from spark_bull.services.service import Service
 from spark_bull.threads import DaemonThread
-from tests.support.interrupt import interrupt_in
-from tests.support.wait import PATIENCE_S
+from tests.support.wait import PATIENCE_S, interrupt_in
 
 
 class OneRound(Service):

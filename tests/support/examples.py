@@ -1,8 +1,11 @@
-"""The code blocks of README and docs: what each needs before it runs, and its expected effects."""
+"""Code of the documentation: blocks of pages and notebooks, what they need, and their expected effects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,8 +20,48 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
 from spark_bull.queue.process.claim import work
-from tests.support.snippets import Block, blocks
 from tests.support.work_bench import Finisher
+
+#: The one form of a block: three backticks and a language, from the start of the line.
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of a page: the page's name, the block's language and text, and the line where it begins."""
+
+    page: str
+    language: str
+    text: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.language} at line {self.line} of {self.page}"
+
+
+def loose_code(text: str) -> list[str]:
+    """The first lines of code in another form than that of a block: other fences, and indented lines."""
+    rest = _BLOCK.sub("\n", text)
+    return re.findall(r"^[ \t]*(?:```|~~~).*$", rest, re.MULTILINE) + re.findall(
+        r"(?<=\n\n)(?: {4}|\t)\S.*$", rest, re.MULTILINE
+    )
+
+
+def calls(text: str) -> list[ast.Call]:
+    """The calls of Python in the text of a page, outside its blocks; … stands for any argument."""
+    found = []
+    for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", _BLOCK.sub("", text)):
+        with suppress(SyntaxError):
+            parsed = ast.parse(code.replace("…", "..."))
+            found += [node for node in ast.walk(parsed) if isinstance(node, ast.Call)]
+    return found
+
+
+def blocks(page: Path, root: Path) -> list[Block]:
+    """The fenced blocks of a Markdown page; the name of the page is its path relative to `root`."""
+    text, name = page.read_text(encoding="utf-8"), page.relative_to(root).as_posix()
+    return [Block(name, found[1], found[2], text.count("\n", 0, found.start()) + 2) for found in _BLOCK.finditer(text)]
+
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -358,3 +401,68 @@ def has_counts(case: Case, url: str) -> bool:
 def missing_in(printed: str, case: Case) -> list[str]:
     """The expected texts that were not printed."""
     return [text for text in case.prints if text not in printed.replace(" ", "")]
+
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+#: The texts that each notebook prints, in this order and without spaces.
+PRINTED = {
+    "01_dispatch_and_read": (
+        "|mail|wait|900|",
+        "|mail|delayed|100|",
+        '|1|delayed|welcome|{"id":0,"name":"customer-0"}|',
+        '|2|wait|welcome|{"id":1,"name":"customer-1"}|NULL|',
+        "|100|20",
+        "600newslettersaredelayed",
+        "|finished|1000|1000|NULL|NULL|",
+        "|finished|10|10|nightly|1|",
+        "1011{'wait':909,'active':0,'delayed':101,'prioritized':1",
+    ),
+    "02_workers_with_udfs": (
+        "{'completed':1000}",
+        "10.52['priced7']",
+        "['0','1']1000",
+        "{'completed':3,'failed':1}",
+        "(-1,",
+        "noroot",
+        "{'completed':2,'failed':1}",
+        '|1|completed|{"converted":0}|NULL|',
+        '|2|completed|{"converted":11}|NULL|',
+        "|3|failed|NULL|unknowncurrency|",
+        "promoted=1",
+    ),
+    "03_talking_to_node": ("Nodeisthere", "|completed|196|2611700|", "Idonotlike50", "timesof200jobs"),
+    "04_dead_letter_queue": (
+        "100completed,200failed",
+        "|noaddress|100|",
+        "|nosuchhost:exmaple.org|100|",
+        "|finished|100|100|0|0|0|",
+        "|finished|100|100|0|0|0|",
+        "{'completed':200}",
+        "100waitforanaddress",
+    ),
+    "05_lakehouse": (
+        "2processesofworkerswerekilled,6queries",
+        "rowsin900",
+        "jobsadded900",
+        "outcomes900",
+        "rowsinthetable900",
+        "differentrows900",
+    ),
+}
+
+
+def missing_in_notebook(path: Path, cells: Sequence[Mapping[str, Any]]) -> str:
+    """The first expected text that these cells of a notebook have not printed, after those before it; "" if none."""
+    printed = "".join(printed_by(cell) for cell in cells)
+    place = 0
+    for text in PRINTED[path.stem]:
+        if text not in printed[place:]:
+            return f"{text} is not in:\n{printed[place:]}"
+        place = printed.index(text, place)
+    return ""
+
+
+def printed_by(cell: Mapping[str, Any]) -> str:
+    """The output of a cell without spaces."""
+    outputs = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell["outputs"]]
+    return "".join("".join(text) for text in outputs).replace(" ", "")

@@ -1,0 +1,217 @@
+"""Parts of the data source without a Spark session: sinks, a query that claims, and the engine stream."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from spark_bull.dialects.base import json_text
+from spark_bull.errors import UnrecoverableError
+from spark_bull.model.outcomes import ClaimedJob
+from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.queue.core.claim_settings import ClaimSettings
+from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.queue.process.claim import unpack_claimed
+from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.spark.dispatch.sink import write_steps
+from spark_bull.spark.manage.sink import manage_steps
+from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.process.claim_batch import claim_batch
+from spark_bull.spark.process.claim_stream import claim_reader
+from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
+from spark_bull.spark.process.settle.plan import plan_settle
+from spark_bull.spark.process.settle.task import settle_task
+from spark_bull.spark.schedule.sink import schedule_steps
+from spark_bull.spark.staging import attempt
+from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.sink import BatchSink
+from spark_bull.worker.job.job_runner import JobFunction
+from spark_bull.worker.job.running_job import RunningJob
+from tests.support.wait import PATIENCE_S
+from tests.support.worker import behave
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The context of an attempt of a task."""
+
+    number: int
+    attempt: int = 0
+    batch: Identity | None = None
+
+    def get(self) -> _Task:
+        return self
+
+    def partitionId(self) -> int:
+        return self.number
+
+    def taskAttemptId(self) -> int:
+        return self.attempt
+
+    def getLocalProperty(self, name: str) -> str | None:
+        if self.batch is None:
+            return None
+        return {"sql.streaming.queryId": self.batch.app_id, "streaming.sql.batchId": str(self.batch.version)}[name]
+
+
+@dataclass
+class Sink:
+    """A write, by default a batch; `batch`: the identity of a micro-batch."""
+
+    options: dict[str, str]
+    schema: StructType
+    batch: Identity | None = None
+    messages: list[Written] = field(default_factory=list)
+    attempts: Iterator[int] = field(default_factory=count)
+    make_steps = staticmethod(write_steps)
+
+    def __post_init__(self) -> None:
+        steps: Any = self.make_steps(self.options, self.schema, False, is_stream=self.batch is not None)
+        self.steps = steps
+        self.plan = steps.plan
+
+    def task(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Runs the next task of the write."""
+        self.messages.append(self.attempt(rows))
+
+    def attempt(self, rows: Sequence[dict[str, Any]]) -> Written:
+        """Runs an attempt of the next task; Spark does not get its message."""
+        batch = pa.RecordBatch.from_pylist(list(rows), schema=to_arrow_schema(self.schema))
+        with patch.object(attempt, "TaskContext", _Task(len(self.messages), next(self.attempts), self.batch)):
+            message: Written = BatchSink(self.steps).write(iter([batch]))
+            return message
+
+    def commit(self) -> None:
+        BatchSink(self.steps).commit([*self.messages])
+
+    def abort(self) -> None:
+        BatchSink(self.steps).abort([*self.messages])
+
+
+class ScheduleSink(Sink):
+    make_steps = staticmethod(schedule_steps)
+
+
+class ManageSink(Sink):
+    make_steps = staticmethod(manage_steps)
+
+
+Row = dict[str, Any]
+_COLUMNS = StructType(
+    [StructField(name, StringType()) for name in ("id", "token", "returnvalue", "error")]
+    + [StructField(name, LongType()) for name in ("delay", "rateLimit", "groupRateLimit")]
+)
+
+
+class ClaimingQuery:
+    """Claims the jobs of a queue, batch by batch. `options`: further ones of the claim."""
+
+    def __init__(self, queue: BullQueue, **options: Any) -> None:
+        settings = queue.handle.connection.settings
+        place = {"url": settings.url, "prefix": queue.handle.keys.prefix, "queue": queue.name}
+        self._options = place | {"protocol": queue.protocol}
+        self._more = {name: str(value) for name, value in options.items()}
+        self._plan = plan_settle(self._options, _COLUMNS)
+        self.reader = claim_reader(self._options | self._more)
+        #: Offsets of the last batch.
+        self.start = self.end = self.reader.initialOffset()
+
+    def batch(self) -> list[Row]:
+        """The rows of the next batch."""
+        self.reader.commit(self.end)
+        self.start, self.end = self.end, self.reader.latestOffset(self.end, self.reader.getDefaultReadLimit())
+        return self._rows()
+
+    def restart(self) -> list[Row]:
+        """Restarts the query from its checkpoint, which repeats the last batch; returns its rows."""
+        self.close()
+        self.reader = claim_reader(self._options | self._more)
+        return self._rows()
+
+    def close(self) -> None:
+        """Ends what in Spark ends with a process: the thread that extends locks, and a call that claims ahead."""
+        if (claimer := self.reader._claimer) is not None:
+            claimer._keeper.__exit__()
+            claimer.end()
+
+    def _rows(self) -> list[Row]:
+        parts = self.reader.partitions(self.start, self.end)
+        return [row for part in parts for batch in self.reader.read(part) for row in batch.to_pylist()]
+
+    def settle(self, *rows: Row) -> Counter[str]:
+        """Settles rows in one task; returns the number of jobs by what became of them."""
+        columns = {name: [row.get(name) for row in rows] for name in _COLUMNS.names}
+        return +Counter(settle_task(self._plan, iter([pa.RecordBatch.from_pydict(columns)])).counts)
+
+
+_SCHEMA = StructType([StructField(name, StringType()) for name in ("id", "token", "returnvalue")] + [*ERROR_SCHEMA])
+_ARROW = to_arrow_schema(_SCHEMA)
+#: How long an empty queue is left alone. Seconds.
+_PAUSE_S = 0.05
+
+
+class OurStream:
+    """Processes a queue until the block is left."""
+
+    def __init__(self, handle: QueueHandle, processor: JobFunction = behave) -> None:
+        self._handle = handle
+        self._processor = processor
+        self._reader = uuid4().hex[:8]
+        self._ledger = ClaimLedger(handle, self._reader)
+        options = {
+            "url": str(handle.connection.settings.url),
+            "prefix": handle.keys.prefix,
+            "queue": handle.keys.queue,
+            "protocol": handle.dialect.name,
+        }
+        self._plan = plan_settle(options, _SCHEMA)
+        self._stopping = threading.Event()
+        self._errors: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> OurStream:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive(), "the stream didn't stop"
+        for error in self._errors:
+            raise error
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                portions = [taken.portion for taken in self._ledger.claim(ClaimSettings(self._reader), 10) if taken.ids]
+                for portion in portions:
+                    claimed = unpack_claimed(portion.packed)
+                    rows = claim_batch(self._handle, portion.token, claimed).to_pylist()
+                    settle_task(self._plan, iter([pa.RecordBatch.from_pylist(list(self._outcomes(rows)), _ARROW)]))
+                if not portions:
+                    self._stopping.wait(_PAUSE_S)
+        except BaseException as error:
+            self._errors.append(error)
+
+    def _outcomes(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for row in rows:
+            yield {"id": row["id"], "token": row["token"], **self._outcome(row)}
+
+    def _outcome(self, row: dict[str, Any]) -> dict[str, Any]:
+        claimed = ClaimedJob(row["id"], data=row["data"], opts=row["opts"], attempts_made=row["attemptsMade"])
+        try:
+            if row["deferredFailure"] is not None:
+                raise UnrecoverableError(row["deferredFailure"])
+            return {"returnvalue": json_text("returnvalue", self._processor(RunningJob(claimed, self._handle)))}
+        except Exception as error:
+            return error_columns(error)
