@@ -130,15 +130,13 @@ def test_a_payload_of_a_shard_opens_in_another_one_and_in_no_other_queue_or_fiel
             policy.opened(MAIL, "returnvalue", "7", kept)
 
 
-@pytest.mark.parametrize(
-    "path", ["../../etc/passwd", "bull/mail/../x", "bull/news/" + "0" * 64, "/etc/passwd", 7, None]
-)
-def test_a_path_outside_of_the_folder_of_the_queue_is_not_read(path: object, root: str) -> None:
-    forged = json.dumps({"$stored": {"v": 1, "path": path, "size": 1, "sha256": "0" * 64}}, separators=(",", ":"))
+def test_a_path_outside_of_the_folder_of_the_queue_is_not_read(root: str) -> None:
     policy = PayloadPolicy((), root, 0)
-    with pytest.raises(PayloadUnreadable, match="be an object in the folder bull/mail/ of `offloadTo`, got path"):
-        policy.opened(MAIL, "data", "7", forged)
-    assert policy.paths(MAIL, [forged]) == set()
+    for path in ("../../etc/passwd", "bull/mail/../x", "bull/news/" + "0" * 64, "/etc/passwd", 7, None):
+        forged = json.dumps({"$stored": {"v": 1, "path": path, "size": 1, "sha256": "0" * 64}}, separators=(",", ":"))
+        with pytest.raises(PayloadUnreadable, match="be an object in the folder bull/mail/ of `offloadTo`, got path"):
+            policy.opened(MAIL, "data", "7", forged)
+        assert policy.paths(MAIL, [forged]) == set()
 
 
 def test_objects_that_are_gone_or_changed_are_named(root: str) -> None:

@@ -105,9 +105,8 @@ def test_all_that_reads_values_refuses_other_types(kind: DataType) -> None:
 VARIANT = to_arrow_type(types.VariantType())
 
 
-@pytest.mark.parametrize(
-    ("values", "ddl"),
-    [
+def test_the_type_of_values_is_inferred() -> None:
+    types: list[tuple[list[Any], str]] = [
         ([{"to": "ada", "n": 1}, {"n": 2.5, "ok": True}], "STRUCT<`to`: STRING, `n`: DOUBLE, `ok`: BOOLEAN>"),
         ([{"a": {"b": [1, None]}}, {"a": None}], "STRUCT<`a`: STRUCT<`b`: ARRAY<BIGINT>>>"),
         ([{"a": 1}, {"a": "x"}], "STRUCT<`a`: STRING>"),
@@ -116,13 +115,10 @@ VARIANT = to_arrow_type(types.VariantType())
         ([1, 2**63], "DOUBLE"),
         ([[1], {"a": 1}], "STRING"),
         ([True], "BOOLEAN"),
-    ],
-)
-def test_the_type_of_values_is_inferred(values: list[Any], ddl: str) -> None:
-    assert inferred(json.dumps(value) for value in values) == ddl
-
-
-def test_nothing_is_inferred_from_texts_that_are_not_json() -> None:
+    ]
+    for values, ddl in types:
+        assert inferred(json.dumps(value) for value in values) == ddl
+    # Texts that are not JSON.
     assert inferred([b"{", b"nope"]) is None
     assert inferred([b"{", b"1"]) == "BIGINT"
 
