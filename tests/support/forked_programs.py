@@ -324,8 +324,8 @@ def start_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str 
     """Starts a slot of a worker for the queue `q`, whose jobs report progress 1 when they start.
 
     endless: jobs do not end by themselves. brief: they end at once, and count how often they have started. state: as
-    endless, with a state that is appended to a list when it is closed. poison: as brief, but for the payloads POISON
-    and ENDLESS; chunk: the same with one call for the whole chunk, as of a UDF. forking: each job forks a process, ends
+    endless, with a state that is appended to a list when it is closed. poison: as brief, but for the payload POISON;
+    chunk: the same with one call for the whole chunk, as of a UDF. forking: each job forks a process, ends
     it with SIGTERM, and returns its status. leaving: each job counts its start, forks a process that leaves the
     processor as LEAVING says for its payload, and returns its status. unread: as brief, in a slot whose loop is too
     late to take the result of any job.
