@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import md5
 from typing import Any
 
 import pytest
@@ -27,7 +28,6 @@ from spark_bull.queue.schedule.schedulers import encoder_of, without_next_job
 from spark_bull.worker.claims.claimer import Claimer
 from tests.support.dump import Dump, difference, dump
 from tests.support.node import NodePeer, Peer, each_peer_of
-from tests.support.older_repeats import OlderJob, make_older
 from tests.support.pair import Pair
 from tests.support.schedule_rounds import (
     DAY,
@@ -42,6 +42,36 @@ from tests.support.schedule_rounds import (
 )
 from tests.support.wait import wait_until
 from tests.support.work_bench import CLAIM_SETTINGS
+
+#: Member, options of `repeat`, payload.
+OlderJob = tuple[str, dict[str, Any], dict[str, Any]]
+
+
+def make_older(client: Redis, handle: QueueHandle, job: OlderJob) -> str:
+    """Makes a repeatable job and its next job, whose id is returned."""
+    member, repeat, data = job
+    # Later, as a worker would start it at once.
+    due = (int(time.time() * 1000) // DAY + 1) * DAY
+    keys, name = handle.keys, member.split(":")[0]
+    own = repeat.get("key") or md5_of(f"{name}{repeat.get('jobId', '')}{md5_of(member)}")
+    job_id = f"repeat:{own}:{due}"
+    opts = {"repeat": {**repeat, "count": 1}, "prevMillis": due, "jobId": job_id, "delay": 5, "attempts": 0}
+    fields = {
+        "name": name,
+        "data": json.dumps(data, separators=(",", ":")),
+        "opts": json.dumps(opts),
+        "timestamp": 1,
+        "delay": 5,
+    }
+    client.hset(keys.job(job_id), mapping={**fields, "priority": 0, "rjk": member})
+    client.zadd(keys["delayed"], {job_id: due * 4096})
+    client.zadd(keys["repeats"], {member: due})
+    return job_id
+
+
+def md5_of(text: str) -> str:
+    return md5(text.encode()).hexdigest()
+
 
 StartNode = Callable[..., NodePeer]
 
