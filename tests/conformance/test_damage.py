@@ -17,6 +17,7 @@ from redis import Redis
 
 from spark_bull.errors import UnrecoverableError
 from spark_bull.model.jobs import NewJob
+from spark_bull.model.limiter import Limiter
 from spark_bull.model.outcomes import Outcomes
 from spark_bull.queue.bull_queue import BullQueue
 from spark_bull.queue.core.claim_settings import ClaimSettings
@@ -140,7 +141,7 @@ def test_a_damaged_job_does_not_affect_others(queue: BullQueue, damages: list[Da
     assert all(done[job_id].attempts_made in (0, 1) and ran[job_id] == 1 for job_id in jobs.healthy)
 
 
-@each_damage
+@each_dialect
 def test_a_damaged_job_passes_all_states_without_blocking_others(
     queue: BullQueue, damages: list[Damage], client: Redis
 ) -> None:
@@ -284,6 +285,17 @@ def test_a_queue_with_a_damaged_job_can_be_opened(queue: BullQueue, damages: lis
             with BullQueue("q", url=url, prefix=keys.prefix, protocol=protocol) as opened:
                 assert (opened.protocol, opened.counts()["wait"]) == (queue.protocol, len(ids)), damage
         client.delete(*client.scan_iter(match=f"{keys.base}*", count=1000))
+
+
+@pytest.mark.parametrize("queue", ALL, indirect=True)
+def test_damaged_limits_do_not_stop_a_slot_with_a_limiter(queue: BullQueue, client: Redis) -> None:
+    limited = ClaimSettings("slot", limiter=Limiter(100, 3_600_000))
+    for damage in QUEUE_DAMAGES:
+        if queue.protocol in damage.dialects:
+            job_id = queue.add({})
+            client.delete(queue.handle.keys["limiter"])
+            damage.apply(queue.handle, job_id)
+            assert [job.id for job in work(queue.handle, limited, None, 1).jobs] == [job_id], damage
 
 
 @pytest.mark.parametrize("queue", ALL, indirect=True)
