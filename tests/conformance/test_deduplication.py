@@ -118,7 +118,7 @@ def test_an_id_can_be_taken_for_as_long_as_its_job_is_delayed(once: Once) -> Non
     assert not once.add(3, {"id": "x", "ttl": HOUR}, delay=HOUR)
 
 
-@each_dialect
+@pytest.mark.parametrize("once", ["bull", "5", "6"], indirect=True)
 @pytest.mark.parametrize("removed", [False, True])
 def test_an_id_with_a_ttl_outlives_its_job(once: Once, removed: bool) -> None:
     rule = {"id": "x", "ttl": HOUR}

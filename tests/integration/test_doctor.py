@@ -484,7 +484,9 @@ def test_orphaned_jobs_are_removed_and_nothing_else(queue: BullQueue, client: Re
     client.rpush(keys.logs("job-1"), "a row")
     client.hset(keys.job("job-1"), "deid", "twin")
     client.set(keys.deduplication("twin"), "job-1")
+    client.hset(keys.job("job-4"), "deid", "taken")
     kept = {
+        keys.deduplication("taken"): lambda key: client.set(key, "job-2"),
         keys.base + "settings": lambda key: client.hset(key, "theme", "dark"),
         keys.base + "note": lambda key: client.set(key, "text"),
         keys["intake_closed"]: lambda key: client.set(key, 1),
