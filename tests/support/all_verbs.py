@@ -10,11 +10,12 @@ import sys
 import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.functions import pandas_udf
+from pyspark.sql.functions import pandas_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import LongType
 
 import spark_bull
@@ -23,12 +24,12 @@ from spark_bull.spark.programs.collect import Table, collect
 JOBS = 2_000
 
 
-@pandas_udf(LongType())
+@pandas_udf(LongType())  # type: ignore[untyped-decorator]
 def doubled(n: pd.Series) -> pd.Series:
     return 2 * n
 
 
-@pandas_udf(LongType())
+@pandas_udf(LongType())  # type: ignore[untyped-decorator]
 def doubled_time(at: pd.Series) -> pd.Series:
     return 2 * (at - pd.Timestamp(0, tz="UTC")) // pd.Timedelta(1, "s")
 
@@ -37,7 +38,7 @@ def doubled_rows(jobs: DataFrame) -> DataFrame:
     return jobs.select("queue", "id", "token", f.struct((2 * f.col("data.n")).alias("twice")).alias("returnvalue"))
 
 
-def process(spark: SparkSession, **worker: object) -> None:
+def process(spark: SparkSession, **worker: Any) -> None:
     with spark_bull.Worker(spark, slots=2, **worker) as running:
         while running.status().completed < JOBS:
             assert not running.await_termination(0.2), "the worker has ended"
@@ -84,7 +85,7 @@ def main(url: str, folder: Path) -> None:
     twice = f.coalesce(f.get_json_object("returnvalue", "$.twice"), "returnvalue").cast("long")
     ids = results.select("queue", "id").distinct().count()
     assert (results.count(), ids) == (found.jobs, found.jobs)
-    assert results.select(f.sum(twice)).first()[0] == 2 * sum(range(JOBS)) * len(queues)
+    assert results.select(f.sum(twice)).collect()[0][0] == 2 * sum(range(JOBS)) * len(queues)
     print("collect", flush=True)
     spark.stop()
 

@@ -187,8 +187,8 @@ def die_at(number: int, when: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
         return pipeline(self, commands, *what)
 
-    Connection.script = dying  # type: ignore[method-assign]
-    Connection.pipeline = dying_in_a_pipeline  # type: ignore[method-assign]
+    Connection.script = dying  # type: ignore[method-assign, assignment]
+    Connection.pipeline = dying_in_a_pipeline  # type: ignore[method-assign, assignment]
 
 
 #: Its jobs are stalled soon after it has died.
@@ -267,7 +267,8 @@ def _write_once(queue: BullQueue, writer: str, jobs: list[NewJob], limit: Length
     """Adds the jobs as the sink does, exactly once."""
     write_id = f"write-{writer}"
     try:
-        register(write_id, [stage_all(queue.handle, write_id, [jobs], _CHUNK, **limit.fields)], None)
+        fields: dict[str, Any] = {**limit.fields}
+        register(write_id, [stage_all(queue.handle, write_id, [jobs], _CHUNK, **fields)], None)
     except QueueFull:
         return 0
     return roll_forward(queue.handle, write_id).added
@@ -363,8 +364,8 @@ def _take_no_results(redis: Redis, key: str) -> None:
         post(loop, event)
         redis.incr(key)
 
-    ConcurrentLoop._post = counting  # type: ignore[method-assign]
-    ConcurrentLoop._take = lambda *_: threading.Event().wait()  # type: ignore[method-assign, assignment, return-value]
+    ConcurrentLoop._post = counting  # type: ignore[method-assign, assignment]
+    ConcurrentLoop._take = lambda *_: threading.Event().wait()  # type: ignore[method-assign, assignment]
 
 
 def _run_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> None:

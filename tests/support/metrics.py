@@ -59,7 +59,7 @@ def _exported(metric: Metric) -> Exported:
         }
         for point in metric.data.data_points
     ]
-    kind = kinds.get(type(metric.data), "sum")  # type: ignore[call-overload]
+    kind = kinds.get(type(metric.data), "sum")
     return {
         "name": metric.name,
         "unit": metric.unit,

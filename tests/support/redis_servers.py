@@ -267,7 +267,7 @@ def raw_slots(server: EmbeddedRedis) -> list[list[Any]]:
     """The ranges of slots that a node knows: first and last slot, and the nodes as host, port and id."""
     with Redis.from_url(server.url) as client:
         client.response_callbacks.pop("CLUSTER SLOTS", None)
-        return client.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-any-return]
+        return client.execute_command("CLUSTER", "SLOTS")
 
 
 class Sentinels:

@@ -34,6 +34,8 @@ def start_cluster() -> str:
     """Starts a master and a worker for each host; returns the URL for Spark."""
     SparkContext._ensure_initialized()
     java, gateway = SparkContext._jvm, SparkContext._gateway
+    assert java is not None
+    assert gateway is not None
     deploy, option = java.org.apache.spark.deploy, java.scala.Option.apply
     settings = java.org.apache.spark.SparkConf().set("spark.master.rest.enabled", "false")
     master = deploy.master.Master.startRpcEnvAndEndpoint(HOSTS[0], 0, 0, settings)
@@ -60,7 +62,7 @@ def run(script: str, *arguments: str) -> tuple[int, str]:
 
 def main(port: int) -> None:
     stop = SparkSession.stop
-    SparkSession.stop = lambda _: None  # type: ignore[method-assign]
+    SparkSession.stop = lambda _: None  # type: ignore[method-assign, assignment]
     with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rw") as lines:
         for line in lines:
             print(json.dumps(run(*json.loads(line))), file=lines, flush=True)

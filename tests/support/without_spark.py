@@ -99,11 +99,11 @@ class Sink:
 
 
 class ScheduleSink(Sink):
-    make_steps = staticmethod(schedule_steps)
+    make_steps = staticmethod(schedule_steps)  # type: ignore[assignment]
 
 
 class ManageSink(Sink):
-    make_steps = staticmethod(manage_steps)
+    make_steps = staticmethod(manage_steps)  # type: ignore[assignment]
 
 
 Row = dict[str, Any]
@@ -151,7 +151,8 @@ class ClaimingQuery:
     def settle(self, *rows: Row) -> Counter[str]:
         """Settles rows in one task; returns the number of jobs by what became of them."""
         columns = {name: [row.get(name) for row in rows] for name in _COLUMNS.names}
-        return +Counter(settle_task(self._plan, iter([pa.RecordBatch.from_pydict(columns)])).counts)
+        counts = settle_task(self._plan, iter([pa.RecordBatch.from_pydict(columns)])).counts
+        return +Counter({str(name): number for name, number in counts.items()})
 
 
 _SCHEMA = StructType([StructField(name, StringType()) for name in ("id", "token", "returnvalue")] + [*ERROR_SCHEMA])
