@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from spark_bull.keys import QUEUE_SIGNS, SEGMENTS, QueueKeys, hash_tag, queue_of
+from spark_bull.keys import QUEUE_SIGNS, SEGMENTS, QueueKeys, hash_tag, literal_glob, queue_of
 from spark_bull.well_formed import well_formed, well_formed_json
 
 KEYS = QueueKeys("mail", "bull")
@@ -52,6 +52,10 @@ def test_no_two_names_give_the_same_key() -> None:
 def test_the_queue_name_is_parsed_from_its_keys(prefix: str, queue: str, sign: str) -> None:
     assume(":spark:" not in queue)
     assert queue_of(f"{prefix}:{queue}:{sign}", prefix) == queue
+
+
+def test_patterns_have_the_characters_of_names_as_they_are() -> None:
+    assert literal_glob(r"a*?[b]\c") == r"a\*\?\[b\]\\c"
 
 
 def test_other_keys_belong_to_no_queue() -> None:
