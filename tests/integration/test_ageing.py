@@ -12,6 +12,7 @@ from redis import Redis
 from spark_bull import BullQueue, NewJob, OptionError, Promoter
 from spark_bull.clock import epoch_ms
 from spark_bull.queue.process import service_verbs
+from spark_bull.services.ageing import Ageing
 from tests.support.wait import wait_until
 
 HOUR = 3_600_000
@@ -32,6 +33,11 @@ def aged(queue: BullQueue, **ageing: Any) -> int:
     settings = queue.handle.connection.settings
     promoter = Promoter(settings.url, ["q"], prefix=queue.handle.keys.prefix, rescue=False, ageing=ageing)
     return promoter.once().aged
+
+
+@pytest.mark.parametrize(("after_ms", "interval_s"), [(1, 1), (30_000, 3), (HOUR, 60)])
+def test_jobs_are_looked_at_ten_times_until_they_age(after_ms: int, interval_s: float) -> None:
+    assert Ageing(after_ms, priority=1).interval_s == interval_s
 
 
 def test_jobs_that_have_waited_for_long_get_a_higher_priority(queue: BullQueue) -> None:

@@ -32,5 +32,12 @@ def test_an_idle_slot_starts_a_job_and_stops_on_signals(
         assert worker.stats.completed == 2
 
 
+def test_an_idle_slot_wakes_when_the_next_job_is_due(redis_url: str, client: Redis, prefix: str) -> None:
+    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue, OurWorker(queue.handle) as worker:
+        wait_until(lambda: is_blocked(client, *worker.loop.clients), "the slot to wait")
+        queue.add({}, delay=700)
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
+
+
 def is_blocked(client: Redis, client_id: int = 0) -> bool:
     return any(one["id"] == str(client_id) and "b" in one["flags"] for one in client.client_list())

@@ -172,8 +172,10 @@ def test_a_rescuer_rescues_stalled_jobs(redis_url: str, prefix: str) -> None:
         queue.add({})
         keys = queue.handle.keys
         queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
-        with Rescuer(redis_url, ["q"], prefix=prefix, check_ms=100):
+        with Rescuer(redis_url, ["q"], prefix=prefix, check_ms=100, max_stalled=0):
             wait_until(lambda: queue.counts()["wait"] == 1, "the job to be rescued")
+        # The worker that claims it next fails it.
+        assert queue.handle.connection.call("HEXISTS", keys.job("1"), "defa") == 1
 
 
 def test_wrong_arguments_are_refused_by_the_constructor(redis_url: str) -> None:

@@ -34,6 +34,12 @@ def plan_of(queue: str | None) -> SettlePlan:
     return plan_columns(Options({"queue": queue}, frozenset(), {}, SETTLE), SCHEMA)
 
 
+def test_each_outcome_has_its_own_rule_for_what_is_kept() -> None:
+    rules = {"removeOnComplete": 1, "removeOnFail": 2}
+    policy = plan_columns(Options({"queue": "q", **rules}, frozenset(), {}, SETTLE), SCHEMA).policy
+    assert (policy.keep_completed, policy.keep_failed) == ({"count": 1}, {"count": 2})
+
+
 def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(SCHEMA))
 

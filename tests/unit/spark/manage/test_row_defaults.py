@@ -1,0 +1,34 @@
+"""Options are the defaults of columns: of changes of jobs, and of job schedulers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_bull.options.parse import parse_options
+from spark_bull.options.table import MANAGE, SCHEDULE
+from spark_bull.spark.manage.rows import plan_rows as plan_changes
+from spark_bull.spark.schedule.rows import plan_rows as plan_schedulers
+
+
+def schema(*names: str) -> StructType:
+    return StructType([StructField(name, StringType()) for name in names])
+
+
+def batch(**columns: list[str | None]) -> Any:
+    return pa.RecordBatch.from_pydict({name: pa.array(values, pa.string()) for name, values in columns.items()})
+
+
+def test_an_option_of_a_change_stands_in_for_a_null() -> None:
+    options = parse_options({"queue": "q", "mode": "manage", "action": "retry"}, MANAGE)
+    rows = plan_changes(schema("id", "action"), options).rows(batch(id=["1", "2"], action=["remove", None]), (0, 1))
+    assert rows == {"id": ["1", "2"], "action": ["remove", "retry"]}
+
+
+def test_the_time_zone_of_the_option_stands_in_for_a_null() -> None:
+    options = parse_options({"queue": "q", "mode": "schedule", "tz": "Asia/Tokyo"}, SCHEDULE)
+    plan = plan_schedulers(schema("id", "pattern", "tz"), options)
+    rows = plan.rows(batch(id=["a", "b"], pattern=["0 0 * * *"] * 2, tz=["UTC", None]), (0, 1))
+    assert [row["tz"] for row in rows] == ["UTC", "Asia/Tokyo"]
