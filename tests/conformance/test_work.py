@@ -35,6 +35,7 @@ from spark_bull.worker.claims.claimer import Claimer
 from spark_bull.worker.job.failure import failure
 from spark_bull.worker.job.job_options import keep_rule
 from tests.support.jobs import HOUR
+from tests.support.traffic import published
 from tests.support.wait import wait_until
 from tests.support.work_bench import CLAIM_SETTINGS, WorkBench, completed, failed_for, not_bull_1, only_bullmq
 
@@ -369,7 +370,10 @@ def test_a_retried_job_waits_again(bench: WorkBench, lifo: bool, next_one: str) 
 def test_a_retried_job_can_be_claimed_after_its_delay(bench: WorkBench) -> None:
     (job_id,) = bench.add()
     claim = bench.claim()
-    bench.work(Outcomes(claim.token, retried=[Retried(job_id, "bad", "[]", 50, False)]))
+    with published(bench.client, bench.handle.keys.prefix, bench.queue.name) as messages:
+        bench.work(Outcomes(claim.token, retried=[Retried(job_id, "bad", "[]", 50, False)]))
+    # Node's queues of Bull promote the job when it is due.
+    assert (bench.key("delayed") in [channel for channel, _ in messages]) is not bench.bullmq
     assert bench.counts() == {"delayed": 1}
     promote_when_due(bench)
     (job,) = bench.claim().jobs
@@ -401,6 +405,7 @@ def test_released_jobs_that_were_not_started_are_unchanged(bench: WorkBench) -> 
     ids = bench.add(3)
     before = [bench.client.hgetall(bench.handle.keys.job(job_id)) for job_id in ids]
     claim = bench.claim(claim_settings=ClaimSettings("slot", worker="somebody"))
+    assert {bench.field(job_id, "pb") for job_id in ids} == {"somebody" if bench.bullmq else None}
     assert bench.work(Outcomes(claim.token, unstarted=ids)).lost == []
     assert [bench.client.hgetall(bench.handle.keys.job(job_id)) for job_id in ids] == before
     assert [job.id for job in bench.claim().jobs] == ids
