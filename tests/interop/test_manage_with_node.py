@@ -61,14 +61,6 @@ def test_a_node_worker_respects_our_pause_and_resume(theirs: NodePeer, queue: Bu
 def test_an_idle_node_worker_wakes_for_jobs_that_we_promote_and_retry_also_after_a_delay(
     theirs: NodePeer, queue: BullQueue, peer: Peer
 ) -> None:
-    theirs.call("process", queue=queue.name)
-    failing, late = theirs.call("add", queue=queue.name, jobs=[job("fail"), job(delay=HOUR)])
-    ended(theirs, "failed", 1, queue)
-    queue.promote(late)
-    ended(theirs, "completed", 1, queue)
-    queue.retry(failing)
-    ended(theirs, "failed", 2, queue)
-    theirs.call("stop", queue=queue.name)
     # A job that we delay is one that Node can promote.
     (delayed,) = theirs.call("add", queue=queue.name, jobs=[job()])
     wait_until(lambda: queue.counts()["wait"] == 1, "the job to wait")
@@ -76,7 +68,13 @@ def test_an_idle_node_worker_wakes_for_jobs_that_we_promote_and_retry_also_after
     assert theirs.call("state", queue=queue.name, jobId=delayed) == "delayed"
     theirs.call("promote", queue=queue.name, jobId=delayed)
     theirs.call("process", queue=queue.name)
+    ended(theirs, "completed", 1, queue)
+    failing, late = theirs.call("add", queue=queue.name, jobs=[job("fail"), job(delay=HOUR)])
+    ended(theirs, "failed", 1, queue)
+    queue.promote(late)
     ended(theirs, "completed", 2, queue)
+    queue.retry(failing)
+    ended(theirs, "failed", 2, queue)
 
 
 @each_peer_of("bull-4", "bullmq")
