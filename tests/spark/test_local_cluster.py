@@ -68,7 +68,7 @@ def two_hosts(
     files = package_zip, folder / "my_jobs.py"
     submitted = SparkSubmit("local", folder, bare_environment(foreign_python), files, settings)
     with submitted.driver() as driver:
-        driver.run(script_of(folder, "from two_hosts import session\nsession()\n"))
+        driver.run(script_of(folder, "from script_runner import session\nsession()\n"))
         yield driver
 
 
