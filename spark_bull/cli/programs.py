@@ -136,8 +136,8 @@ def _report(args: Namespace) -> Output:
     with _session(args, args.queue) as spark:
         for frame in report(spark, options, args.query):
             if args.json:
-                for row in frame.toJSON().collect():
-                    print(row)
+                for row in frame.selectExpr("to_json(struct(*))").collect():
+                    print(row[0])
             else:
                 frame.show(1_000, truncate=False)
 
