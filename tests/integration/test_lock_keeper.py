@@ -251,3 +251,16 @@ def test_a_batch_ends_at_the_size_of_jobs_that_is_kept_in_memory(
     for start, claimed in ((0, 10), (10, 10), (20, 5)):
         assert claiming.claim(30) == claimed
         assert sum(portion.jobs for portion in claiming.portions(start, start + claimed)) == claimed
+
+
+def test_locks_are_extended_in_a_third_of_the_time_that_the_shortest_one_lasts(queue: BullQueue) -> None:
+    keeper, waits = lock_keeper.LockKeeper(queue.handle, 30_000), list[float | None]()
+
+    def wait(timeout: float | None) -> None:
+        waits.append(timeout)
+        keeper._is_over = len(waits) == 2
+        keeper.hold("token", ["a"], own_ms={"a": 3_000})
+
+    keeper._wake.wait = wait  # type: ignore[assignment, method-assign]
+    keeper._keep()
+    assert waits == [10, 1]

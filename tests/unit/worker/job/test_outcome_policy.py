@@ -33,7 +33,7 @@ from spark_bull.options.parse import parse_arguments
 from spark_bull.options.table import WORK
 from spark_bull.worker.job.ending import Ending, Stated, outcome_of
 from spark_bull.worker.job.failure import failure
-from spark_bull.worker.job.job_options import keep_of, keep_rule
+from spark_bull.worker.job.job_options import job_options, keep_of, keep_rule
 from spark_bull.worker.job.job_runner import JobExpired
 from spark_bull.worker.job.outcome_policy import NoReturnValue, returnvalue_text
 from spark_bull.worker.job.retry_rules import attempts_after
@@ -297,3 +297,8 @@ def test_a_rule_overrides_the_attempts_of_the_job_unless_it_runs_at_most_once() 
 def test_wrong_rules_are_refused(wrong: object) -> None:
     with pytest.raises(OptionError, match="expected `retry` to be names of error classes with numbers of attempts"):
         parse_arguments({"retry": wrong}, WORK)
+
+
+@pytest.mark.parametrize(("opts", "rows"), [('{"kl": 3}', 3), ('{"keepLogs": 2}', 2), ("{}", 0)])
+def test_the_options_of_a_job_limit_its_log(opts: str, rows: int) -> None:
+    assert job_options(opts).log_limit == rows
