@@ -252,9 +252,18 @@ def forked_python(python_forks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def node_packages() -> None:
     """Requires Node and its packages."""
+    need_node()
+
+
+def need_node() -> None:
     version = _node_version()
     need(version and version >= NODE_MAJOR, f"needs Node.js {NODE_MAJOR} or newer, found {version or 'none'}")
     need((NODE_DIRECTORY / "node_modules").is_dir(), "needs the Node packages: run `npm ci` in tests/node")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("interop"):
+        need_node()
 
 
 @pytest.fixture(scope="session")
