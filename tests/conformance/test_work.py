@@ -957,3 +957,14 @@ def test_a_claimed_job_names_its_parent(bench: WorkBench) -> None:
     bench.client.hset(bench.handle.keys.job(job_id), "parentKey", "bull:q:2")
     (job,) = bench.claim().jobs
     assert job.parent_key == "bull:q:2"
+
+
+@not_bull_1
+def test_each_minute_of_the_metrics_has_the_jobs_of_one(bench: WorkBench) -> None:
+    settings = ClaimSettings("slot", lock_ms=HOUR_MS, max_metrics=10)
+    for jobs in (2, 1, 3):
+        bench.add(jobs)
+        bench.work(completed(bench.claim(claim_settings=settings)), claim_settings=settings)
+        # The minute is over.
+        bench.client.hincrby(bench.key("metrics_completed"), "prevTS", -60_000)
+    assert bench.client.lrange(bench.key("metrics_completed_data"), 0, -1) == [b"1", b"2"]
