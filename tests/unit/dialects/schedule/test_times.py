@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_bull.dialects import bull
 from spark_bull.dialects.schedule import cron
 from spark_bull.dialects.schedule.cron import next_time
 from spark_bull.dialects.schedule.interval import interval_ms
@@ -152,3 +153,7 @@ def test_what_is_no_duration_is_returned_and_years_and_months_are_refused() -> N
             interval_ms("every", text)
     with pytest.raises(OptionError, match="expected `every` to be at most"):
         interval_ms("every", f"P{'9' * 30}D")
+
+
+def test_intervals_of_bull_begin_in_1970() -> None:
+    assert [bull._next_of({"every": 10}, now) for now in (25, 30)] == [30, 40]
