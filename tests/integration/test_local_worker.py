@@ -22,6 +22,7 @@ from spark_bull.model.jobs import NewJob
 from spark_bull.process.local_worker import LocalWorker
 from spark_bull.process.slot_engine import SlotEngine
 from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.services.promoter import Promoter
 from spark_bull.worker.job.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -195,3 +196,9 @@ def test_it_pauses_resumes_and_cancels_and_works_several_queues(redis_url: str, 
             assert {job.returnvalue for job in second.page("completed")} == {"hello ada", "hello alan"}
             assert str(worker.status()).startswith("running: 2 completed, 1 failed")
         assert worker.status().state == "stopped"
+
+
+def test_the_promoter_of_a_worker_has_its_arguments(redis_url: str, prefix: str) -> None:
+    worker = LocalWorker("q", of_a_job, url=redis_url, prefix=prefix, max_stalled=4, check_ms=5)
+    assert isinstance(worker._service, Promoter)
+    assert (worker._service._max_stalled, worker._service._check_ms) == (4, 5)
