@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from spark_bull.clock import monotonic_s
 from spark_bull.errors import IntakeClosed, OptionError
 from spark_bull.keys import QueueKeys
 from spark_bull.model.outcomes import Claim, Failed, Outcomes, Retried
@@ -428,6 +429,7 @@ def test_a_queue_without_workers_is_said(
 def test_a_call_that_has_waited_too_long_is_ended(bench: WorkBench, caller: Caller) -> None:
     flying = flight.Flight(caller, timeout_ms=1)
     flying.add(texts(300), range(300))
+    assert max(deadline for calls in flying._calls for _, deadline in calls.values()) <= monotonic_s() + 0.001
     ended = wait_until(flying.look, "the calls to be ended")
     assert len(ended) == 300
     reason = "timeout: the job has not ended within 1 ms; 0 workers are connected to queue q"
