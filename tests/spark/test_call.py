@@ -188,15 +188,15 @@ def test_a_limit_is_reached_before_the_other_jobs_end(bull: Bull, call: Call, qu
     over = threading.Event()
 
     def processor(job: RunningJob) -> str:
-        if job.data["id"] >= 300:
-            over.wait()
-        # Spark gets rows when Python has some of 64 KiB.
+        # Spark gets rows when Python has more of them, at least 64 KiB: some jobs have to end later.
+        over.wait(0.1 if job.data["id"] >= 300 else 0)
         return "x" * 1_000
 
     with OurWorker(queue.handle, processor, chunk_size=1, concurrency=1):
         frame = call(bull.spark.range(1_000).coalesce(1), in_flight=500)
         try:
             assert len(frame.limit(5).collect()) == 5
+            assert jobs(queue) > 0
         finally:
             over.set()
 
