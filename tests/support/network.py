@@ -157,13 +157,15 @@ class Authority:
         _openssl(
             *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"),
             *("-subj", f"/CN={name}", "-keyout", self._key, "-out", self.certificate),
+            # Python 3.13 wants them.
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
         )
 
     def signed(self, name: str, address: str = "IP:127.0.0.1") -> tuple[Path, Path]:
         """A certificate and its key. address: of the server that has it."""
         certificate, key, request = (self._folder / f"{name}.{kind}" for kind in ("crt", "key", "csr"))
         extensions = self._folder / f"{name}.ext"
-        extensions.write_text(f"subjectAltName={address}\n")
+        extensions.write_text(f"subjectAltName={address}\nauthorityKeyIdentifier=keyid\n")
         _openssl(
             *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
             *("-subj", f"/CN={name}", "-keyout", key, "-out", request),
