@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +110,17 @@ class Files:
         given = {"checkpointLocation": str(self.checkpoint), **options}
         writer = writer.options(**{name: str(value) for name, value in given.items()})
         writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)
+
+    def write_with_a_repetition(
+        self, size: int, rows: Callable[[], DataFrame], queue: str | None = "q", **options: object
+    ) -> None:
+        """Writes two batches of `size` rows each, then the second one again and a third one."""
+        self.put(*range(size))
+        self.put(*range(size, 2 * size))
+        self.write(rows(), queue, **options)
+        self.forget_last_commit()
+        self.put(*range(2 * size, 3 * size))
+        self.write(rows(), queue, **options)
 
     def forget_last_commit(self) -> None:
         """As if Spark had died after our commit and before its own: it repeats the last batch."""

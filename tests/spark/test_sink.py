@@ -411,15 +411,7 @@ def test_a_stream_without_a_data_column_sends_whole_rows(queue: Queue, files: Fi
 
 
 def test_a_repeated_batch_adds_nothing_also_to_several_queues(queue: Queue, files: Files) -> None:
-    def write() -> None:
-        files.write(files.rows().selectExpr(DATA, "concat('q', n % 2) AS queue"), None)
-
-    files.put(*range(100))
-    files.put(*range(100, 200))
-    write()
-    files.forget_last_commit()
-    files.put(*range(200, 300))
-    write()
+    files.write_with_a_repetition(100, lambda: files.rows().selectExpr(DATA, "concat('q', n % 2) AS queue"), None)
     for odd in range(2):
         assert sorted(numbers(queue(f"q{odd}").page("wait"))) == list(range(odd, 300, 2))
 

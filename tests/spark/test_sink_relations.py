@@ -84,16 +84,9 @@ def test_each_micro_batch_has_a_callback_also_if_it_is_repeated(
         values = job.children_values().values()
         found.append([len(values), sum(values)])
 
-    def write() -> None:
-        files.write(files.rows().repartition(2), onFinish=ON_FINISH, delivery=delivery)
-
     with OurWorker(queue.handle, lambda job: job.data["n"]), OurWorker(report.handle, add_up):
-        files.put(*range(10))
-        files.put(*range(10, 20))
-        write()
-        files.forget_last_commit()
-        files.put(*range(20, 30))
-        write()
+        options = {"onFinish": ON_FINISH, "delivery": delivery}
+        files.write_with_a_repetition(10, lambda: files.rows().repartition(2), **options)
         wait_until(lambda: report.counts()["completed"] == 3, "three callbacks")
         wait_until(lambda: queue.counts()["completed"] == 30, "all jobs")
     assert sorted(found) == [[10, 45], [10, 145], [10, 245]]
