@@ -16,7 +16,6 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -41,11 +40,9 @@ from tests.support.redis_servers import (
     sentinels,
 )
 from tests.support.spark_submit import DRIVER_OPTIONS, LAUNCHER_OPTIONS, bare_python
+from tests.support.steps import Steps
 from tests.support.wait import wait_until
 from tools.build_zip import build
-
-if TYPE_CHECKING:
-    from tests.support.steps import Steps
 
 NODE_MAJOR = 18
 #: Half an hour, and more than a test of job schedulers takes on a busy machine, in s.
@@ -305,8 +302,6 @@ def node(
 @pytest.fixture
 def steps(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str) -> Iterator[Steps]:
     """Node and we under two prefixes."""
-    from tests.support.steps import Steps
-
     prefixes = (f"{prefix}-left", f"{prefix}-ours")
     nodes = (node(peer.alias, prefix=prefixes[0]), node(peer.alias, prefix=prefixes[1]))
     with closing(Steps(peer, nodes, prefixes, client, redis_url)) as steps:

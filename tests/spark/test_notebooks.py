@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_bull.cli import main
-from tests.conftest import need
 from tests.support.examples import NOTEBOOKS, missing_in_notebook
 from tests.support.fork_server import VARIABLE
-from tests.support.node import NODE_DIRECTORY
 from tests.support.wait import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -45,11 +43,11 @@ def kernel(python_forks: Path) -> Iterator[KernelManager]:
 
 
 @each_notebook
+@pytest.mark.interop
 def test_every_cell_runs_and_prints_the_expected_output(kernel: KernelManager, copied: Path, path: Path) -> None:
     import nbformat
     from nbclient import NotebookClient
 
-    need((NODE_DIRECTORY / "node_modules").is_dir(), "needs the Node packages: run `npm ci` in tests/node")
     notebook = nbformat.read(copied / path.name, as_version=4)
     # Outside the checkout, it would install BullMQ.
     folder = path.parent if path.stem == "03_talking_to_node" else copied
