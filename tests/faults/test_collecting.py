@@ -25,7 +25,7 @@ KILLS, SOAK_KILLS, MORE_KILLS = 1, 40, 10
 DRIVER_S = 600
 #: Number of jobs that are added at a time.
 ENOUGH = 100
-#: One job out of so many fails.
+#: One job in each group of this size fails.
 FAILS_EACH = 20
 
 

@@ -35,7 +35,7 @@ def queue(peer: Peer, redis_url: str, prefix: str) -> Iterator[BullQueue]:
 
 
 def ended(theirs: NodePeer, event: str, count: int, queue: BullQueue) -> list[Any]:
-    """The ids of the jobs whose end Node's worker of this queue has reported, when there are so many."""
+    """Waits until Node's worker of this queue has reported `count` ends of jobs; returns the ids of these jobs."""
     return [one["jobId"] for one in theirs.wait_for_events(event, count, source="worker", queue=queue.name)]
 
 

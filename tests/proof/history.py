@@ -240,7 +240,7 @@ def rows_of(client: Redis, handle: QueueHandle, ids: Sequence[bytes]) -> list[st
 
 
 def rows_by_state(client: Redis, handle: QueueHandle) -> dict[str, list[str]]:
-    """The rows of each state that has jobs; those of lists in the order in which they will start."""
+    """The rows of each state that has jobs; the rows of a list are in the order in which they will start."""
     rows = {}
     for name, state in handle.dialect.states.items():
         key = handle.keys[state.key]

@@ -2,7 +2,7 @@
 
 A worker that starts before the executors gets its slots when they are there. Nothing of the package is installed on the
 executors: --py-files sends the file that `make zip` builds. Speculation is on. The scripts of a cluster run in one
-driver, since each start takes several JVMs, also those of jobs/; test_readme_commands.py submits two by themselves.
+driver, also the scripts of jobs/, since each start takes several JVMs; test_readme_commands.py submits two alone.
 """
 
 from __future__ import annotations

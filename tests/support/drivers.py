@@ -43,7 +43,7 @@ class DriverProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is that of the session of all its processes."""
+        """Its process id, which is also the id of the session of all its processes."""
         return self._process.pid
 
     @property

@@ -40,7 +40,7 @@ class Block:
 
 
 def loose_code(text: str) -> list[str]:
-    """The first lines of code in another form than that of a block: other fences, and indented lines."""
+    """The first lines of code that is no block of the form above: other fences, and indented lines."""
     rest = _BLOCK.sub("\n", text)
     return re.findall(r"^[ \t]*(?:```|~~~).*$", rest, re.MULTILINE) + re.findall(
         r"(?<=\n\n)(?: {4}|\t)\S.*$", rest, re.MULTILINE

@@ -168,7 +168,7 @@ def _write_and_die(options: dict[str, str], jobs: int, call: int, when: str) -> 
 
 
 def die_at(number: int, when: str) -> None:
-    """Lets the process die at its call of a script with this number; those of a pipeline count one by one."""
+    """Lets the process die at its call of a script with this number; the calls of a pipeline count one by one."""
     script, pipeline, calls = Connection.script, Connection.pipeline, count(1)
 
     def dying(self: Connection, *call: Any) -> Any:

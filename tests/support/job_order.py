@@ -64,7 +64,7 @@ def check_order(client: Redis, queue: BullQueue, graph: Mapping[str, Sequence[st
 
 
 def keep_events(client: Redis, queue: BullQueue, count: int) -> None:
-    """Lets the queue keep so many events. A Node queue that is opened later sets the default again."""
+    """Lets the queue keep `count` events. A Node queue that is opened later sets the default again."""
     client.hset(queue.handle.keys["meta"], "opts.maxLenEvents", count)
 
 

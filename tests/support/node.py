@@ -205,7 +205,7 @@ GRACE_S = 5
 class NodePeer:
     """A Node library with queues, workers and connections of its own, all its queues under one prefix.
 
-    Commands and events are those of tests/node/peer.js:
+    tests/node/peer.js defines the commands and events:
 
         peer.call("add", queue="mail", jobs=[{"name": "send", "data": {}, "opts": {}}])
         peer.call("process", queue="mail", concurrency=4)
@@ -253,7 +253,7 @@ class NodePeer:
         return event
 
     def wait_for_events(self, event: str, count: int, timeout: float = PATIENCE_S, **fields: Any) -> list[Event]:
-        """Waits for so many events of one kind, and returns them."""
+        """Waits for `count` events of one kind, and returns them."""
         self._process.wait(lambda: len(self.events(event, **fields)) >= count or not self.alive, timeout)
         heard = self.events(event, **fields)
         if len(heard) < count:

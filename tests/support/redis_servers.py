@@ -20,7 +20,7 @@ from tests.support.wait import wait_until
 
 USER: Final = "spark"
 PASSWORD: Final = "secret"
-#: Rights that are needed beside those of verbs.
+#: Rights that are needed beside the rights of verbs.
 _PLACES: Final = frozenset({"cluster", "sentinel"})
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "access.md"
 

@@ -57,8 +57,8 @@ _TELLING = ("PYTHONPATH", "SPARK_CONF_DIR", "PYSPARK_DRIVER_PYTHON")
 def bare_python(folder: Path) -> Path:
     """Creates a virtual environment in the folder, and returns its interpreter.
 
-    The packages of this Python are on its path, but Python does not read .pth files there, such as that of an editable
-    install of this checkout.
+    The packages of this Python are on its path, but Python does not read .pth files there, such as the file of an
+    editable install of this checkout.
     """
     venv.EnvBuilder(with_pip=False, symlinks=True).create(folder)
     python = folder / "bin" / "python"

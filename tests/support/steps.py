@@ -3,8 +3,8 @@
     steps.live([step("add", jobs=[...]), step("claim", count=3), step("settle", does=[("complete", 1)], then=2)])
 
 Node uses the methods of the package (a Worker or Queue driven step by step, tests/node/adapters/*_bench.js); we use
-those of a slot: `claims.work` with the outcomes of `OutcomePolicy`. No step waits: delays are whole hours, the step
-`due` makes delayed jobs due, and locks expire by being deleted. A step that makes no sense does nothing.
+the functions of a slot: `claims.work` with the outcomes of `OutcomePolicy`. No step waits: delays are whole hours, the
+step `due` makes delayed jobs due, and locks expire by being deleted. A step that makes no sense does nothing.
 """
 
 from __future__ import annotations

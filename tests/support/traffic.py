@@ -50,8 +50,8 @@ def calls_of_scripts(act: Act) -> Iterator[None]:
 def send_scripts_twice(monkeypatch: pytest.MonkeyPatch, *, alike: bool = False) -> list[str]:
     """Each script is sent again after its reply, with the same keys and arguments; the second reply counts.
 
-    alike: it must equal the first one, except that of `work`, which tells the time. Returns the names of the scripts
-    that are sent from now on, without repetitions.
+    alike: it must equal the first reply; the replies of `work` need not, as they tell the time. Returns the names of
+    the scripts that are sent from now on, without repetitions.
     """
     script = Connection.script
     names: list[str] = []

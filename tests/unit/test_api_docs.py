@@ -170,7 +170,7 @@ COSTLY = {"pandas", "pyarrow.compute", "pyarrow.json", "pyspark.pandas", "pyspar
 
 
 def imported(step: str, ours: str) -> set[str]:
-    """The modules imported in addition to those of the first one."""
+    """The modules imported in addition to the modules of the first one."""
     program = f"import sys, {step}; theirs = set(sys.modules); import {ours}; print(*(set(sys.modules) - theirs))"
     command = [sys.executable, "-c", program]
     return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())

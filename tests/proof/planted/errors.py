@@ -1,4 +1,4 @@
-"""The planted errors: those of errors.txt."""
+"""The planted errors, which errors.txt lists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Planted:
 
     @property
     def room(self) -> str:
-        """The room of the file, and for scripts those of which dialect."""
+        """The first folder of the file; for a script, its dialect."""
         if self.file.startswith("lua/bull/bull1/"):
             return "lua, Bull 1"
         for folder, dialect in (("lua/bull/", "Bull"), ("lua/bullmq/", "BullMQ"), ("lua/", "all dialects")):

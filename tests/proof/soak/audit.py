@@ -64,7 +64,7 @@ COLUMNS = ("queue", "id", "state", "data", "failedReason", "attemptsMade", "atte
 
 
 def committed_files(table: Path) -> list[Path]:
-    """The files of the committed batches, by Spark's log; a compacted entry has those of all batches before."""
+    """The files of the committed batches, by Spark's log; a compacted entry has the files of all earlier batches."""
     log = table / "_spark_metadata"
     entries = {int(entry.name.partition(".")[0]): entry for entry in log.glob("[0-9]*")}
     compact = max((batch for batch, entry in entries.items() if entry.suffix == ".compact"), default=-1)
@@ -76,7 +76,7 @@ def committed_files(table: Path) -> list[Path]:
 
 
 def read_table(table: Path) -> Iterator[Job]:
-    """The results, in the order of their batches, without those of jobs that were gone before they were read."""
+    """The results, in the order of their batches, without results of jobs that were gone before they were read."""
     for file in committed_files(table):
         yield from (_job(row) for row in pq.read_table(file).to_pylist() if row["data"] is not None)
 

@@ -127,7 +127,7 @@ STATS |= {"finished_per_s": 0.0, "finished_over_ms": 60_000}
         ({"jobs": {"wait": 40, "prioritized": 20}, "timed": 10, "work_ms": 20_000}, 4),
         # A job of 2 s each 100 ms keeps 20 slots busy.
         ({"timed": 10, "work_ms": 20_000, "finished_per_s": 10.0}, 20),
-        # Only 100 of 600 jobs that have ended were read; the work is that of all.
+        # Only 100 of 600 jobs that have ended were read; the work is the work of all 600.
         ({"timed": 100, "work_ms": 600_000, "finished_per_s": 10.0}, 10),
     ],
 )
