@@ -34,7 +34,7 @@ help: ## List the targets
 setup: $(PYTHON_STAMP) $(NODE_STAMP) ## Install .venv, the Node libraries, and missing tools
 
 demo: setup $(SPARK_CLASSES) ## Dispatch, inspect, process and collect 80,789 flights, compare with Node; MONTHS=12 uses 336,776, SHARDS=3 three servers
-	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' $(RUN) -m spark_bull.cli demo --months $(MONTHS) --servers $(SHARDS) \
+	@PYSPARK_SUBMIT_ARGS='$(DEMO_SPARK)' $(RUN) -m spark_bull.ops.cli demo --months $(MONTHS) --servers $(SHARDS) \
 	  --bullmq $(NODE_PEERS)/bullmq-6.7.0 --picture artifacts/results.png --compare
 
 test: prepared ## Run the tests that show each promise once; PYTEST_ARGS="-k claim" selects some

@@ -19,11 +19,11 @@ from redis import Redis
 
 from benchmarks.one_slot import QUEUE, WARM_UP, cpu_of, demo_udf, flights, noop, plain
 from spark_bull import BullQueue, RawJson
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process import verbs
-from spark_bull.queue.process.claim import CLAIM_BYTES
-from spark_bull.store.raw_replies import raw_reply
-from spark_bull.store.scripts import load
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work import verbs
+from spark_bull.core.queue.work.claim import CLAIM_BYTES
+from spark_bull.core.store.raw_replies import raw_reply
+from spark_bull.core.store.scripts import load
 
 
 def send_bare(client: Redis, chunk: int, url: str) -> Callable[[int], None]:

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from benchmarks.filling import payload
-from spark_bull.dialects.encode.chunks import ChunkBuilder, PackedChunk
-from spark_bull.dialects.encode.codec import encode
-from spark_bull.dialects.fields import FIELDS
-from spark_bull.options.table import ALL_EVENTS
-from spark_bull.queue.collect.result_ledger import ResultLedger
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import QueuePlan, StagedChunk, StagedPart, roll_forward, stage_chunks
-from spark_bull.queue.manage.manage import clean
+from spark_bull.core.dialects.encode.chunks import ChunkBuilder, PackedChunk
+from spark_bull.core.dialects.encode.codec import encode
+from spark_bull.core.dialects.fields import FIELDS
+from spark_bull.core.options.table import ALL_EVENTS
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import QueuePlan, StagedChunk, StagedPart, roll_forward, stage_chunks
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.manage.manage import clean
 from spark_bull.spark.collect.batch import fields_of
 
 CHUNK, CHUNKS_PER_PART = 250, 100

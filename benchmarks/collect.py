@@ -30,7 +30,7 @@ from benchmarks.process import by_side, in_turns, medians
 from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.steady import Steady, steady
 from benchmarks.trials import yardstick
-from spark_bull.queue.collect.result_ledger import SLICES
+from spark_bull.core.queue.collect.result_ledger import SLICES
 
 #: Targets of benchmarks/README.md.
 RATE_TARGET = 3.5

@@ -23,7 +23,7 @@ from benchmarks.filling import queue_at
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
 from benchmarks.stock import STOCK, stock_redis
 from benchmarks.trials import work_off
-from spark_bull.embedded.redis import COMPACT_SETTING, COMPACT_UP_TO
+from spark_bull.core.embedded.redis import COMPACT_SETTING, COMPACT_UP_TO
 
 #: Redis' own limit, and the one that the doctor advises.
 LIMITS: Final = (int(STOCK[COMPACT_SETTING]), COMPACT_UP_TO)

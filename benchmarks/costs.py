@@ -28,7 +28,7 @@ from benchmarks.stock import stock_redis
 from benchmarks.trials import Server, cpu_seconds, fresh_server, resume_and_wait, wait_until, work_off
 from benchmarks.workers import QUEUE, function
 from spark_bull import NewJob, RawJson
-from spark_bull.embedded.redis import COMPACT_SETTING
+from spark_bull.core.embedded.redis import COMPACT_SETTING
 
 FEW, MANY = 20_000, 120_000
 #: Bytes of the payloads, as JSON.

@@ -37,7 +37,7 @@ from benchmarks.sides import (
 )
 from benchmarks.stock import stock_redis
 from benchmarks.trials import cpu_seconds, script_seconds, yardstick
-from spark_bull.store.scripts import load
+from spark_bull.core.store.scripts import load
 
 BASE = f"bull:{QUEUE}:"
 #: Records the scripts of whole chunks, but not the commands in them.

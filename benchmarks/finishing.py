@@ -12,9 +12,9 @@ import time
 
 from benchmarks.filling import plain, queue_at
 from spark_bull import BullQueue
-from spark_bull.model.outcomes import Claim, Outcomes
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import work
+from spark_bull.core.model.outcomes import Claim, Outcomes
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
 
 CLAIM_SETTINGS = ClaimSettings("finisher")
 RETURNVALUE = '{"ok":true,"bytes":1234}'

@@ -24,10 +24,10 @@ from benchmarks.clocked import cpu_of_process
 from benchmarks.filling import queue_at
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
 from benchmarks.stock import stock_redis
-from spark_bull.embedded.redis import redis_server
-from spark_bull.options.table import ALL_EVENTS
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.add import add_chunk
+from spark_bull.core.embedded.redis import redis_server
+from spark_bull.core.options.table import ALL_EVENTS
+from spark_bull.core.queue.dispatch.add import add_chunk
+from spark_bull.core.queue.handle.handle import QueueHandle
 
 #: The commands that BullMQ's format demands for the jobs of a chunk, and nothing else. ARGV: the chunk, the beginning
 #: of keys, the number before the first id, the time, and whether there are events.

@@ -21,12 +21,12 @@ import msgpack
 
 from benchmarks.floor import Side, add, cpu_us, instructions
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
-from spark_bull.dialects.base import json_text
-from spark_bull.model.outcomes import Outcomes
-from spark_bull.options.table import ALL_EVENTS
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.process.claim import work
+from spark_bull.core.dialects.base import json_text
+from spark_bull.core.model.outcomes import Outcomes
+from spark_bull.core.options.table import ALL_EVENTS
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.work.claim import work
 
 #: The commands that BullMQ's format demands to settle a chunk and claim the next one, and nothing else. ARGV: the ids
 #: of the chunk, the beginning of keys, the time, the token, the name of the worker, the number of jobs to claim, and

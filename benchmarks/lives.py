@@ -11,7 +11,7 @@ import sys
 from benchmarks.calls import clean_completed, collect, dispatch
 from benchmarks.filling import queue_at
 from benchmarks.trials import work_off
-from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.core.queue.handle.handle import QueueHandle
 
 #: Jobs per claim, the default of the loop engine.
 CLAIM = 100

@@ -20,13 +20,13 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructType
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob, RawJson
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import work
-from spark_bull.spark.process.udf_runner import udf_runner
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
+from spark_bull.run.job.job_runner import FunctionRunner, Runner
+from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
+from spark_bull.run.testing.process_all import ChunkDrain
 from spark_bull.spark.programs.demo.flights import airports, dataset
-from spark_bull.testing.process_all import ChunkDrain
-from spark_bull.worker.job.job_runner import FunctionRunner, Runner
-from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
+from spark_bull.spark.work.udf_runner import udf_runner
 
 QUEUE: Final = "slot"
 #: Jobs or calls before those that are measured.

@@ -31,7 +31,7 @@ from benchmarks.trials import (
     yardstick,
 )
 from benchmarks.workers import CANCELLED, frames, function, peers, vectorised
-from spark_bull.worker.slot.cancel_reader import READ_S
+from spark_bull.run.slot.cancel_reader import READ_S
 
 #: Targets of benchmarks/README.md.
 LOOP_TARGET, PANDAS_TARGET, STREAM_TARGET = 3.5, 4.0, 2.5

@@ -11,14 +11,14 @@ from redis import Redis
 from benchmarks.sides import QUEUE, timed
 from benchmarks.stock import stock_redis
 from benchmarks.trials import cpu_seconds
-from spark_bull.dialects.encode.chunks import ChunkBuilder, PackedChunk
-from spark_bull.dialects.encode.codec import defaults_of, encode
-from spark_bull.dialects.registry import DIALECTS
-from spark_bull.options.parse import Options, parse_options
-from spark_bull.options.table import ALL_EVENTS, WRITE
-from spark_bull.queue.core.handle import QueueHandle, open_handle
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import QueuePlan, StagedChunk, StagedPart, roll_forward, stage_chunks
+from spark_bull.core.dialects.encode.chunks import ChunkBuilder, PackedChunk
+from spark_bull.core.dialects.encode.codec import defaults_of, encode
+from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.options.parse import Options, parse_options
+from spark_bull.core.options.table import ALL_EVENTS, WRITE
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import QueuePlan, StagedChunk, StagedPart, roll_forward, stage_chunks
+from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.spark.dispatch.rows import plan_rows
 
 WRITE_ID = "replay"

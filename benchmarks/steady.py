@@ -21,7 +21,7 @@ from benchmarks.probes import descendants, memory_of
 from benchmarks.report import percentile
 from benchmarks.trials import BASE, Server, wait_until
 from benchmarks.workers import peer_process
-from spark_bull.store.scripts import load
+from spark_bull.core.store.scripts import load
 
 #: The module that runs latestOffset(), as in its command line.
 SOURCE_RUNNER = b"python_streaming_source_runner"

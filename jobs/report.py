@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from spark_bull.cli.main import main
+from spark_bull.ops.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main(["report", *sys.argv[1:]]))

@@ -17,7 +17,7 @@ from importlib import import_module
 from pkgutil import get_data
 from typing import Final
 
-from spark_bull.version import VERSION
+from spark_bull.core.version import VERSION
 
 __version__: Final = VERSION
 

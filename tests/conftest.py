@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, settings
 from redis import Redis
 from redis.exceptions import MovedError
 
-from spark_bull.embedded import redis as embedded_redis
-from spark_bull.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import redis as embedded_redis
+from spark_bull.core.embedded.redis import EmbeddedRedis
 from tests.support.dealing import deal
 from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE, fork_server

@@ -12,14 +12,14 @@ from pathlib import Path
 from textwrap import fill
 from typing import Final
 
-from spark_bull.dialects.registry import DIALECTS
-from spark_bull.errors import ScriptError
-from spark_bull.store.scripts import load
+from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.errors import ScriptError
+from spark_bull.core.store.scripts import load
 
 ROOT: Final = Path(__file__).parent.parent
 PACKAGE: Final = ROOT / "spark_bull"
 PAGE: Final = ROOT / "docs" / "access.md"
-MODULE: Final = PACKAGE / "cli" / "doctor" / "verb_commands.py"
+MODULE: Final = PACKAGE / "ops" / "cli" / "doctor" / "verb_commands.py"
 #: Commands that redis-py sends when it connects; CLIENT SETINFO may be denied.
 CONNECTING: Final = {"PING", "INFO", "HELLO", "CLIENT|SETNAME", "CLIENT|ID", "EVAL", "EVALSHA"}
 #: Words in capitals in scripts that are arguments of a command or part of an error.
@@ -47,17 +47,17 @@ WRITING: Final = tuple(
     f"write/{name}" for name in ("stage", "register", "prepare", "confirm", "open", "discard", "pass")
 )
 #: The module that looks for lost writes.
-LOSSES: Final = "queue/dispatch/lost_writes"
+LOSSES: Final = "core/queue/dispatch/lost_writes"
 #: Verb -> the modules that send its commands, and its scripts.
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "all": (("store/connection", "dialects/registry", "queue/monitor/find"), ("read/queues",)),
+    "all": (("core/store/connection", "core/dialects/registry", "core/queue/monitor/find"), ("read/queues",)),
     "dispatch": (
         (
-            "queue/dispatch/add",
-            "queue/core/intake",
-            "queue/dispatch/parents",
-            "queue/core/replication",
-            "queue/dispatch/writes",
+            "core/queue/dispatch/add",
+            "core/queue/handle/intake",
+            "core/queue/dispatch/parents",
+            "core/queue/handle/replication",
+            "core/queue/dispatch/writes",
             LOSSES,
         ),
         (
@@ -69,7 +69,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "inspect": (
         (
             *(
-                f"queue/{name}"
+                f"core/queue/{name}"
                 for name in (
                     "monitor/activity",
                     "jobs/children",
@@ -80,14 +80,14 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 )
             ),
             *(
-                f"queue/{name}"
+                f"core/queue/{name}"
                 for name in (
-                    "core/job_fields",
+                    "handle/job_fields",
                     "monitor/metrics",
                     "jobs/read",
                     "events/recent_events",
                     "monitor/stats",
-                    "core/walk",
+                    "handle/walk",
                 )
             ),
             "spark/inspect/views",
@@ -96,12 +96,12 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "process": (
         (
-            *(f"queue/{name}" for name in ("manage/cancel", "jobs/children", "process/claim", "process/claim_ledger")),
-            *(f"queue/{name}" for name in ("core/job_fields", "dispatch/parents", "jobs/read", "core/report")),
-            *(f"queue/{name}" for name in ("schedule/advance", "core/walk", "dispatch/writes")),
-            *(f"dialects/{name}" for name in ("base", "bull", "bullmq")),
+            *(f"core/queue/{name}" for name in ("manage/cancel", "jobs/children", "work/claim", "work/claim_ledger")),
+            *(f"core/queue/{name}" for name in ("handle/job_fields", "dispatch/parents", "jobs/read", "handle/report")),
+            *(f"core/queue/{name}" for name in ("schedule/advance", "handle/walk", "dispatch/writes")),
+            *(f"core/dialects/{name}" for name in ("base", "bull", "bullmq")),
             *(
-                f"worker/{name}"
+                f"run/{name}"
                 for name in (
                     "claims/job_signal",
                     "slot/job_wait",
@@ -111,8 +111,14 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                     "slot/status",
                 )
             ),
-            *("services/delayed_signal", "store/streams", "queue/call/sweep", "queue/core/queue_registry", LOSSES),
-            *(f"spark/process/{name}" for name in ("loop_engine", "settle/task", "stream_engine")),
+            *(
+                "run/services/delayed_signal",
+                "core/store/streams",
+                "core/queue/call/sweep",
+                "core/queue/handle/queue_registry",
+                LOSSES,
+            ),
+            *(f"spark/work/{name}" for name in ("loop_engine", "settle/task", "stream_engine")),
         ),
         (
             *(
@@ -135,77 +141,89 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "collect": (
         (
-            "queue/core/job_fields",
-            "queue/collect/result_ledger",
-            "queue/jobs/objects",
-            "services/queue_collector",
-            "store/streams",
+            "core/queue/handle/job_fields",
+            "core/queue/collect/result_ledger",
+            "core/queue/jobs/objects",
+            "run/services/queue_collector",
+            "core/store/streams",
             LOSSES,
         ),
         ("discover", "archive", "results/open", "results/horizon", "results/cut"),
     ),
     "call": (
-        ("queue/call/caller", "queue/call/sweep"),
+        ("core/queue/call/caller", "core/queue/call/sweep"),
         ("add_calls", "hold_calls", "end_calls", "gather_calls", "sweep_calls"),
     ),
     "events": (
-        ("queue/events/events", "queue/events/waiting", "store/streams"),
+        ("core/queue/events/events", "core/queue/events/waiting", "core/store/streams"),
         ("publish", "read/event_span", "read/event_page", "read/event_step"),
     ),
     # To read; writing also needs the rights of other verbs.
     "serve": (
         (
             *(
-                f"queue/{name}"
+                f"core/queue/{name}"
                 for name in (
                     "monitor/activity",
                     "jobs/children",
                     "jobs/dependencies",
                     "jobs/flow_tree",
                     "events/events",
-                    "core/intake",
+                    "handle/intake",
                     "manage/limits",
                 )
             ),
             *(
-                f"queue/{name}"
-                for name in ("core/job_fields", "monitor/metrics", "jobs/portions", "monitor/private_keys", "jobs/read")
+                f"core/queue/{name}"
+                for name in (
+                    "handle/job_fields",
+                    "monitor/metrics",
+                    "jobs/portions",
+                    "monitor/private_keys",
+                    "jobs/read",
+                )
             ),
             *(
-                f"queue/{name}"
+                f"core/queue/{name}"
                 for name in (
                     "events/recent_events",
                     "schedule/schedulers",
                     "monitor/stats",
-                    "core/walk",
+                    "handle/walk",
                     "dispatch/writes",
                 )
             ),
-            *("store/streams", "worker/slot/status"),
+            *("core/store/streams", "run/slot/status"),
         ),
         ("read/after", "read/find", "read/groups", "read/jobs", "read/metrics"),
     ),
     "schedule": (
         (
-            "queue/schedule/schedulers",
-            "queue/schedule/advance",
-            "queue/dispatch/writes",
-            "queue/core/replication",
+            "core/queue/schedule/schedulers",
+            "core/queue/schedule/advance",
+            "core/queue/dispatch/writes",
+            "core/queue/handle/replication",
             LOSSES,
         ),
         ("schedule", "unschedule", "commit_schedules", *WRITING),
     ),
     "manage": (
         (
-            *(f"queue/{name}" for name in ("manage/changes", "manage/deduplication", "core/intake", "manage/limits")),
-            "queue/manage/groups",
-            *(f"queue/{name}" for name in ("core/report", "events/publish", "manage/orphans", "monitor/keyspace")),
-            *("queue/manage/sweep", "queue/jobs/objects"),
             *(
-                f"queue/{name}"
-                for name in ("core/job_fields", "manage/manage", "jobs/read", "core/walk", "dispatch/writes")
+                f"core/queue/{name}"
+                for name in ("manage/changes", "manage/deduplication", "handle/intake", "manage/limits")
             ),
-            *("spark/manage/commit", "queue/core/replication", LOSSES),
+            "core/queue/manage/groups",
+            *(
+                f"core/queue/{name}"
+                for name in ("handle/report", "events/publish", "manage/orphans", "monitor/keyspace")
+            ),
+            *("core/queue/manage/sweep", "core/queue/jobs/objects"),
+            *(
+                f"core/queue/{name}"
+                for name in ("handle/job_fields", "manage/manage", "jobs/read", "handle/walk", "dispatch/writes")
+            ),
+            *("spark/manage/commit", "core/queue/handle/replication", LOSSES),
         ),
         (
             *("manage", "check_managed", "commit_managed", *WRITING),
@@ -229,16 +247,16 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "doctor": (
         (
-            *(f"cli/doctor/{name}" for name in ("leftovers", "payloads", "queues", "server")),
+            *(f"ops/cli/doctor/{name}" for name in ("leftovers", "payloads", "queues", "server")),
             *(
-                f"queue/{name}"
+                f"core/queue/{name}"
                 for name in (
                     "monitor/keyspace",
                     "manage/orphans",
                     "jobs/read",
                     "schedule/schedulers",
                     "dispatch/writes",
-                    "core/walk",
+                    "handle/walk",
                 )
             ),
         ),
@@ -247,7 +265,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }
 #: What is needed beside the verbs, as VERBS: of each node of a cluster, and of a user of the Sentinels alone.
 PLACES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "cluster": (("store/servers", "store/steps"), ()),
+    "cluster": (("core/store/servers", "core/store/steps"), ()),
     "sentinel": ((), ()),
 }
 #: Commands sent by methods of redis-py: for subscriptions, and for the list of connections.

@@ -1,4 +1,4 @@
-"""Draws docs/develop/rooms.svg: the packages of spark_bull, their rooms, and which package imports which.
+"""Draws docs/develop/rooms.svg: the packages of `core`, the parts above it, their rooms, and which imports which.
 
 A package stands above all that it imports. An arrow that follows from others is left out: where A imports B and B
 imports C, no arrow leads from A to C.
@@ -17,8 +17,6 @@ from xml.sax.saxutils import escape
 ROOT: Final = Path(__file__).parent.parent
 PACKAGE: Final = ROOT / "spark_bull"
 PICTURE: Final = ROOT / "docs" / "develop" / "rooms.svg"
-#: Modules beside the packages: errors, keys, clock …
-GROUND: Final = "ground"
 #: Sizes, px.
 WIDTH, LINE, PADDING, GAP, LEVEL_GAP = 1080, 18, 12, 28, 46
 CHARACTER: Final = 8.2
@@ -29,9 +27,9 @@ Imports = Mapping[str, set[str]]
 
 
 def package_of(module: str) -> str:
-    """The package of a module `spark_bull.queue.core.walk`, which is `queue`; `ground` for modules beside packages."""
-    name = module.split(".")[1]
-    return name if (PACKAGE / name).is_dir() else GROUND
+    """`core/queue` for `spark_bull.core.queue.jobs.read`, `core` for `spark_bull.core.errors`, else the part."""
+    part, *rest = module.split(".")[1:]
+    return f"core/{rest[0]}" if part == "core" and (PACKAGE / "core" / rest[0]).is_dir() else part
 
 
 def imported(tree: ast.AST) -> Iterator[str]:
@@ -55,9 +53,9 @@ def imports_of_packages() -> Imports:
 
 
 def rooms_of(package: str) -> list[str]:
-    """The folders of a package, and for the ground its modules."""
-    folder = PACKAGE if package == GROUND else PACKAGE / package
-    if package == GROUND:
+    """The folders of a package, and for `core` the modules beside its packages."""
+    folder = PACKAGE / package
+    if package == "core":
         return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
     return sorted(path.parent.name for path in folder.glob("*/__init__.py"))
 

@@ -9,7 +9,7 @@ import griffe
 
 
 class ListedArguments(griffe.Extension):
-    """Replaces a parameter `**name: Unpack[type]` with those that `spark_bull.options.arguments` lists for it."""
+    """Replaces a parameter `**name: Unpack[type]` with those that `spark_bull.core.options.arguments` lists for it."""
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         last = func.parameters[-1] if len(func.parameters) else None

@@ -1,6 +1,6 @@
 """Writes the generated tables of the documentation: options, commands, features of dialects and of PySpark.
 
-They are from spark_bull/options/table.py, cli/commands.py, dialects/features.py and spark/platform/capabilities.py.
+They are from core/options/table.py, core/dialects/features.py, spark/platform/capabilities.py and ops/cli/commands.py.
 
 python tools/reference_pages.py
 """
@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, get_args
 
-from spark_bull.cli.commands import all_commands
-from spark_bull.dialects.features import FEATURES, HOLDERS, FeatureColumn
-from spark_bull.options.parse import shown_in
-from spark_bull.options.table import (
+from spark_bull.core.dialects.features import FEATURES, HOLDERS, FeatureColumn
+from spark_bull.core.options.parse import shown_in
+from spark_bull.core.options.table import (
     CLAIM,
     COLLECT,
     EVENTS,
@@ -29,6 +28,7 @@ from spark_bull.options.table import (
     WRITE,
     Option,
 )
+from spark_bull.ops.cli.commands import all_commands
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 
 PAGES: Final = Path(__file__).parent.parent / "docs"

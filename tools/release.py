@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-VERSION_FILE: Final = Path("spark_bull/version.py")
+VERSION_FILE: Final = Path("spark_bull/core/version.py")
 CHANGELOG: Final = Path("CHANGELOG.md")
 UNRELEASED: Final = "## [Unreleased]"
 NUMBER: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:rc(\d+))?")

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from spark_bull.errors import OptionError, SparkBullError
-from spark_bull.options.parse import Options
-from spark_bull.short_errors import short_errors
+from spark_bull.core.errors import OptionError, SparkBullError
+from spark_bull.core.options.parse import Options
+from spark_bull.core.short_errors import short_errors
 from spark_bull.spark.platform.positioned_reader import as_called
 from spark_bull.spark.platform.sent_along import sent_along
 from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -75,7 +75,7 @@ class BullDataSource(DataSource):
 
             return as_called(result_reader(self.options, schema))
         check_claimed_columns(schema)
-        from spark_bull.spark.process.claim_stream import claim_reader
+        from spark_bull.spark.work.claim_stream import claim_reader
 
         return as_called(claim_reader(self.options, schema))
 
@@ -96,7 +96,7 @@ class BullDataSource(DataSource):
 
             return manage_steps(self.options, schema, overwrite, is_stream=is_stream)
         if mode_of(self.options) == "settle":
-            from spark_bull.spark.process.settle.sink import settle_steps
+            from spark_bull.spark.work.settle.sink import settle_steps
 
             return settle_steps(self.options, schema)
         if mode_of(self.options) == "schedule":

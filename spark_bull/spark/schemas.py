@@ -23,11 +23,18 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_bull.dialects.fields import CLAIMED_FIELDS, FIELDS, FieldKind
-from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.options.parse import REDIS_PREFIX, Options, is_spark_option, parse_options, scopes_of, unknown_option
-from spark_bull.options.table import COLLECT, EVENTS, READ
-from spark_bull.options.values import choose_mode
+from spark_bull.core.dialects.fields import CLAIMED_FIELDS, FIELDS, FieldKind
+from spark_bull.core.errors import OptionError, did_you_mean
+from spark_bull.core.options.parse import (
+    REDIS_PREFIX,
+    Options,
+    is_spark_option,
+    parse_options,
+    scopes_of,
+    unknown_option,
+)
+from spark_bull.core.options.table import COLLECT, EVENTS, READ
+from spark_bull.core.options.values import choose_mode
 from spark_bull.spark.json.ddl import ddl_of
 from spark_bull.spark.json.json_schema import TYPED_COLUMNS, is_inferred
 from spark_bull.spark.json.json_values import check_type

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_bull.errors import OptionError
-from spark_bull.options.parse import as_texts, parse_options
-from spark_bull.options.table import COLLECT, READ
-from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.dispatch.written import find_written, wait_for_written
-from spark_bull.queue.shards.layout import selection_of
+from spark_bull.core.errors import OptionError
+from spark_bull.core.options.parse import as_texts, parse_options
+from spark_bull.core.options.table import COLLECT, READ
+from spark_bull.core.queue.dispatch.written import find_written, wait_for_written
+from spark_bull.core.queue.handle.handle import open_handle
+from spark_bull.core.queue.shards.layout import selection_of
 from spark_bull.spark.provider import register
 
 _COLUMNS: Final = ("queue", "id", "state", "returnvalue", "failedReason", "attemptsMade", "processedOn", "finishedOn")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.traffic import send_scripts_twice
 from tests.support.work_bench import DIALECTS, Filled, WorkBench
 

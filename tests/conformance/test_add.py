@@ -16,15 +16,14 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import DialectError, OptionError, ParentError, SparkBullError, StagedDataLost
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.dispatch.lost_writes import pass_batch
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.verbs import RECORD_TTL_MS
-from spark_bull.queue.dispatch.writes import (
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import DialectError, OptionError, ParentError, SparkBullError, StagedDataLost
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.lost_writes import pass_batch
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
+from spark_bull.core.queue.dispatch.writes import (
     WATERMARK_TTL_MS,
     Identity,
     QueuePlan,
@@ -36,8 +35,9 @@ from spark_bull.queue.dispatch.writes import (
     roll_forward,
     stage_chunks,
 )
-from spark_bull.queue.process.claim import work
-from spark_bull.store.connection import Connection
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
+from spark_bull.core.store.connection import Connection
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
 from tests.support.writes import DAY_MS, register_all, stage, stage_all

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.collect.result_ledger import ResultLedger
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.monitor.activity import waiting_since
-from spark_bull.queue.process.claim import rescue, work
-from spark_bull.queue.process.service_verbs import promote_due
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.walk import Slice
+from spark_bull.core.queue.monitor.activity import waiting_since
+from spark_bull.core.queue.work.claim import rescue, work
+from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.core.store.steps import run
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.store.steps import run
 from tests.support.wait import wait_until
 from tests.support.work_bench import discover_all
 from tests.support.worker import OurWorker

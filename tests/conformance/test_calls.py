@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from spark_bull.clock import monotonic_s
-from spark_bull.errors import IntakeClosed, OptionError
-from spark_bull.keys import QueueKeys
-from spark_bull.model.outcomes import Claim, Failed, Outcomes, Retried
-from spark_bull.queue.call import flight, verbs
-from spark_bull.queue.call.caller import Call, Caller, Details, Outcome, parent_ids
-from spark_bull.queue.call.sweep import sweep
-from spark_bull.queue.call.verbs import CALL_LEASE_MS
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.worker.job.job_options import keep_of
+from spark_bull.core.clock import monotonic_s
+from spark_bull.core.errors import IntakeClosed, OptionError
+from spark_bull.core.keys import QueueKeys
+from spark_bull.core.model.outcomes import Claim, Failed, Outcomes, Retried
+from spark_bull.core.queue.call import flight, verbs
+from spark_bull.core.queue.call.caller import Call, Caller, Details, Outcome, parent_ids
+from spark_bull.core.queue.call.sweep import sweep
+from spark_bull.core.queue.call.verbs import CALL_LEASE_MS
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.run.job.job_options import keep_of
 from tests.support.traffic import script_work
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed

@@ -15,15 +15,15 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, JobCancelled, NewJob
-from spark_bull.errors import DelayedError, JobMissing, OptionError, WrongState
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.manage.cancel import CancelRequest, cancel_requests
-from spark_bull.queue.process.claim import rescue, work
-from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker.job.job_runner import FunctionRunner
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot import cancel_reader, chunk_loop
+from spark_bull.core.errors import DelayedError, JobMissing, OptionError, WrongState
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.manage.cancel import CancelRequest, cancel_requests
+from spark_bull.core.queue.work.claim import rescue, work
+from spark_bull.run.job.job_runner import FunctionRunner
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot import cancel_reader, chunk_loop
+from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, WrongState
-from spark_bull.model.jobs import Change, Changed, FlowJob, NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch import verbs
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import (
+from spark_bull.core.errors import DialectError, JobLocked, JobMissing, OptionError, WrongState
+from spark_bull.core.model.jobs import Change, Changed, FlowJob, NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import (
     QueuePlan,
     StagedChunk,
     StagedPart,
@@ -26,7 +25,8 @@ from spark_bull.queue.dispatch.writes import (
     roll_forward,
     stage_chunks,
 )
-from spark_bull.queue.manage.changes import change_chunks, change_job
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.manage.changes import change_chunks, change_job
 from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise
 from tests.support.work_bench import DIALECTS, WorkBench, not_bull_1, only_bullmq
 

@@ -15,16 +15,16 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.model.outcomes import Claim, Outcomes
-from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction
-from spark_bull.worker.job.named_runner import NamedRunner
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot.chunk_loop import ChunkLoop
-from spark_bull.worker.slot.failures import Failures
-from spark_bull.worker.slot.slot_queue import SlotQueue
-from spark_bull.worker.slot.slot_stats import SlotStats
-from spark_bull.worker.slot.unsettled import SCRIPT_JOBS
+from spark_bull.core.model.outcomes import Claim, Outcomes
+from spark_bull.run.job.job_runner import FunctionRunner, JobFunction
+from spark_bull.run.job.named_runner import NamedRunner
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot.chunk_loop import ChunkLoop
+from spark_bull.run.slot.failures import Failures
+from spark_bull.run.slot.slot_queue import SlotQueue
+from spark_bull.run.slot.slot_stats import SlotStats
+from spark_bull.run.slot.unsettled import SCRIPT_JOBS
+from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.traffic import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -71,7 +71,7 @@ def completed(queue: BullQueue, count: int) -> Callable[[], bool]:
 def test_a_half_of_a_chunk_that_ends_is_settled_before_the_other_half(
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.worker.slot.chunk_loop.SETTLE_S", 0.0)
+    monkeypatch.setattr("spark_bull.run.slot.chunk_loop.SETTLE_S", 0.0)
 
     def process(n: Any) -> Any:
         if len(n) == 1 and n[0] == 7:
@@ -91,7 +91,7 @@ def test_a_half_of_a_chunk_that_ends_is_settled_before_the_other_half(
 def test_a_large_outcome_is_settled_before_the_next_job_of_its_chunk_starts(
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.worker.slot.chunk_loop.SETTLE_S", float("inf"))
+    monkeypatch.setattr("spark_bull.run.slot.chunk_loop.SETTLE_S", float("inf"))
     chunk_bytes, settled = 10_000, list[int]()
 
     def process(job: RunningJob) -> str:

@@ -14,12 +14,12 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.errors import DelayedError, JobTimeout, RateLimitError, UnrecoverableError
-from spark_bull.model.outcomes import Outcomes
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import rescue, work
-from spark_bull.worker.job.job_runner import JobFunction
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.errors import DelayedError, JobTimeout, RateLimitError, UnrecoverableError
+from spark_bull.core.model.outcomes import Outcomes
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import rescue, work
+from spark_bull.run.job.job_runner import JobFunction
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.traffic import script_work
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -244,7 +244,7 @@ class Timeouts:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._now_s = time.monotonic()
-        monkeypatch.setattr("spark_bull.worker.job.job_threads.monotonic_s", lambda: self._now_s)
+        monkeypatch.setattr("spark_bull.run.job.job_threads.monotonic_s", lambda: self._now_s)
 
     def pass_by(self) -> None:
         """Lets more time pass than any timeout of a test is long."""

@@ -15,22 +15,22 @@ import pyarrow as pa
 import pytest
 from redis import Redis
 
-from spark_bull.errors import UnrecoverableError
-from spark_bull.model.jobs import NewJob
-from spark_bull.model.limiter import Limiter
-from spark_bull.model.outcomes import Outcomes
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.jobs.read import read_ids, read_jobs
-from spark_bull.queue.process.claim import read_claimed, rescue, unpack_claimed, work
-from spark_bull.queue.process.claim_ledger import ClaimLedger
-from spark_bull.queue.process.service_verbs import promote_due
+from spark_bull.core.errors import UnrecoverableError
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.model.outcomes import Outcomes
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.walk import Slice
+from spark_bull.core.queue.jobs.read import read_ids, read_jobs
+from spark_bull.core.queue.work.claim import read_claimed, rescue, unpack_claimed, work
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger
+from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.run.job.failure import failure
+from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
-from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.worker.job.failure import failure
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.spark.work.claim_batch import claim_batch
 from tests.support.damage import ALL, DAMAGES, NO_PAYLOAD, QUEUE_DAMAGES, Damage
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

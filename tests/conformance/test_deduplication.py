@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from spark_bull.errors import DelayedError, UnrecoverableError
-from spark_bull.model.outcomes import Outcomes
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import work
-from spark_bull.worker.job.job_runner import Result
-from spark_bull.worker.job.outcome_policy import OutcomePolicy
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.errors import DelayedError, UnrecoverableError
+from spark_bull.core.model.outcomes import Outcomes
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
+from spark_bull.run.job.job_runner import Result
+from spark_bull.run.job.outcome_policy import OutcomePolicy
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
 

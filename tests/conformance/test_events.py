@@ -7,10 +7,10 @@ import threading
 import pytest
 from redis import Redis
 
-from spark_bull.errors import OptionError
-from spark_bull.model.jobs import QueueEvent
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.events.events import QueueEvents
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.jobs import QueueEvent
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.events.events import QueueEvents
 from tests.conftest import need
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import DIALECTS, WorkBench, only_bullmq

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 import pytest
 from redis import Redis
 
-from spark_bull.model.jobs import FlowJob, NewJob
-from spark_bull.model.outcomes import Failed, Outcomes, Retried
-from spark_bull.process.local_worker import LocalWorker
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.call.caller import Caller
-from spark_bull.queue.core.verbs import progress
-from spark_bull.queue.dispatch.writes import roll_forward
-from spark_bull.queue.process.verbs import stall
-from spark_bull.services import promoter
+from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.call.caller import Caller
+from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.handle.verbs import progress
+from spark_bull.core.queue.work.verbs import stall
+from spark_bull.run.services import promoter
+from spark_bull.run.worker.local_worker import LocalWorker
 from tests.support.job_order import graph_sink, rows_of
 from tests.support.traffic import published
 from tests.support.wait import PATIENCE_S, wait_until

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 from redis import Redis
 
-from spark_bull.errors import DialectError, OptionError, SparkBullError
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.other_queue import touched_keys
-from spark_bull.queue.dispatch import verbs
-from spark_bull.queue.dispatch.flows import TOUCHED
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import Identity, open_writes, recover
+from spark_bull.core.errors import DialectError, OptionError, SparkBullError
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.dispatch.flows import TOUCHED
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import Identity, open_writes, recover
+from spark_bull.core.queue.handle.other_queue import touched_keys
 from tests.support.dump import PRIVATE, dump
 from tests.support.without_spark import Sink
 

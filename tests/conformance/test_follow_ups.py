@@ -16,18 +16,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, StringType, StructField, StructType
 
-from spark_bull.errors import DelayedError, DialectError, JobLockLost, OptionError, UnrecoverableError
-from spark_bull.model.jobs import FlowJob, NewJob
-from spark_bull.model.outcomes import MAX_FOLLOW_UPS, Claim, Outcomes
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.core.errors import DelayedError, DialectError, JobLockLost, OptionError, UnrecoverableError
+from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, Claim, Outcomes
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.store.connection import Connection
+from spark_bull.run.job.job_runner import JobFunction, Result
+from spark_bull.run.job.outcome_policy import OutcomePolicy
+from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.process.settle.plan import plan_settle
-from spark_bull.spark.process.settle.task import settle_task
-from spark_bull.store.connection import Connection
-from spark_bull.worker.job.job_runner import JobFunction, Result
-from spark_bull.worker.job.outcome_policy import OutcomePolicy
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.spark.work.settle.plan import plan_settle
+from spark_bull.spark.work.settle.task import settle_task
 from tests.support.dump import difference, dump, normalise, normalise_messages, window
 from tests.support.traffic import published
 from tests.support.wait import wait_until

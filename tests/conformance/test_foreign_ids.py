@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from spark_bull.errors import QueueDamaged
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import roll_forward
-from spark_bull.queue.dispatch.written import written_ids
+from spark_bull.core.errors import QueueDamaged
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.dispatch.written import written_ids
 from tests.support.work_bench import WorkBench
 from tests.support.writes import stage_all
 

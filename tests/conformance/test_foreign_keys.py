@@ -8,12 +8,12 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, DialectError, LocalWorker, OptionError
-from spark_bull.cli.doctor import queues as doctor
-from spark_bull.options.parse import parse_arguments, parse_options
-from spark_bull.options.table import COLLECT, SERVICE
-from spark_bull.queue.monitor.find import describe, find_queues
-from spark_bull.services.collector import Collector
-from spark_bull.services.queue_set import QueueSet
+from spark_bull.core.options.parse import parse_arguments, parse_options
+from spark_bull.core.options.table import COLLECT, SERVICE
+from spark_bull.core.queue.monitor.find import describe, find_queues
+from spark_bull.ops.cli.doctor import queues as doctor
+from spark_bull.run.services.collector import Collector
+from spark_bull.run.services.queue_set import QueueSet
 from tests.support.dump import dump
 from tests.support.node import NodePeer
 

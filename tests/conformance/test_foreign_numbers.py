@@ -17,17 +17,17 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from spark_bull.model.outcomes import Outcomes
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.process import claim as claims
+from spark_bull.core.model.outcomes import Outcomes
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.walk import Slice
+from spark_bull.core.queue.work import claim as claims
+from spark_bull.run.job.job_runner import Result
+from spark_bull.run.job.outcome_policy import OutcomePolicy
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.testing.process_all import process_all
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.testing.process_all import process_all
-from spark_bull.worker.job.job_runner import Result
-from spark_bull.worker.job.outcome_policy import OutcomePolicy
-from spark_bull.worker.job.running_job import RunningJob
 from tests.support.jobs import HOUR
 from tests.support.node import PEERS, NodePeer, Peer
 

@@ -13,18 +13,18 @@ import pytest
 from redis import Redis
 
 from spark_bull import EmbeddedRedis, LocalWorker
-from spark_bull.cli.doctor.leftovers import leftovers
-from spark_bull.errors import JobFailed, JobMissing
-from spark_bull.model.jobs import Change
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import COLLECT, WRITE
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.events.waiting import wait_for_job
-from spark_bull.queue.jobs.read import read_ids, read_jobs
-from spark_bull.queue.process.claim import read_chunk
+from spark_bull.core.errors import JobFailed, JobMissing
+from spark_bull.core.model.jobs import Change
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import COLLECT, WRITE
+from spark_bull.core.queue.events.waiting import wait_for_job
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.jobs.read import read_ids, read_jobs
+from spark_bull.core.queue.work.claim import read_chunk
+from spark_bull.core.store import eviction
+from spark_bull.ops.cli.doctor.leftovers import leftovers
 from spark_bull.spark.collect.stream import check_servers
 from spark_bull.spark.staging.plan import check_write
-from spark_bull.store import eviction
 from tests.support.damage import NO_PAYLOAD
 from tests.support.wait import wait_until
 from tests.support.work_bench import Finisher, WorkBench, column, discover_all

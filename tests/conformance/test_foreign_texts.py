@@ -12,19 +12,19 @@ import pytest
 from pyspark.sql.types import DataType, StringType, StructField, StructType, VariantType, VariantVal
 from redis import Redis
 
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.collect.result_ledger import ResultLedger
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.process.claim import work
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.walk import Slice
+from spark_bull.core.queue.work.claim import work
+from spark_bull.core.well_formed import well_formed_json
+from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.collect.batch import fields_of, result_batches
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.platform.arrow import to_arrow_schema, to_arrow_type
-from spark_bull.spark.process.claim_batch import frame_table
-from spark_bull.spark.process.udf_runner import UdfRunner
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.well_formed import well_formed_json
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.spark.work.claim_batch import frame_table
+from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.groups import add, claim, ids_of
 from tests.support.node import PEERS, NodePeer, Peer
 from tests.support.wait import wait_until
@@ -192,6 +192,6 @@ def test_a_job_scheduler_of_bull_goes_on(
     ],
 )
 def test_scripts_read_the_json_that_python_reads(client: Redis, text: str) -> None:
-    source = (resources.files("spark_bull") / "lua" / "lib" / "json_of.lua").read_text()
+    source = (resources.files("spark_bull.core") / "lua" / "lib" / "json_of.lua").read_text()
     found = json.loads(client.eval(f"{source} return cjson.encode({{json_of(ARGV[1])}})", 0, text))
     assert found == [json.loads(well_formed_json(text))]

@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from spark_bull.errors import OptionError
-from spark_bull.model.group_limits import GroupLimits
-from spark_bull.model.jobs import NewJob
-from spark_bull.model.outcomes import Claim, Outcomes, Rested, Retried
-from spark_bull.options.parse import parse_arguments
-from spark_bull.options.table import WORK
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import work
-from spark_bull.queue.process.claim_ledger import ClaimLedger
-from spark_bull.queue.process.service_verbs import promote_due
-from spark_bull.services.promoter import Promoter
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.group_limits import GroupLimits
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.outcomes import Claim, Outcomes, Rested, Retried
+from spark_bull.core.options.parse import parse_arguments
+from spark_bull.core.options.table import WORK
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger
+from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.services.promoter import Promoter
 from tests.support.groups import (
     ALL_GROUP_KEYS,
     FIVE_AT_ONCE,

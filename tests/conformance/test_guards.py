@@ -8,11 +8,11 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
-from spark_bull.model.guards import Guard
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.monitor.find import describe
-from spark_bull.queue.process.service_verbs import GuardReply, guard
+from spark_bull.core.model.guards import Guard
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.monitor.find import describe
+from spark_bull.core.queue.work.service_verbs import GuardReply, guard
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from spark_bull.process.local_worker import LocalWorker
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.run.worker.local_worker import LocalWorker
 from tests.conformance.test_work_parity import LIVES, UNKNOWN_TO
 from tests.support.node import NEWEST, PEERS, NodePeer, Peer
 from tests.support.pair import Pair

@@ -13,10 +13,10 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue
-from spark_bull.errors import JobLockLost, JobMissing, OptionError
-from spark_bull.model.outcomes import ClaimedJob
-from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.errors import JobLockLost, JobMissing, OptionError
+from spark_bull.core.model.outcomes import ClaimedJob
+from spark_bull.run.job.job_runner import FunctionRunner, JobFunction
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -296,7 +296,7 @@ def test_progress_extends_the_timeout_where_asked_for(queue: BullQueue, way: str
 
 def test_progress_leaves_the_timeout_as_it_is_by_default(queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 0.0
-    monkeypatch.setattr("spark_bull.worker.job.running_job.monotonic_s", lambda: now_s)
+    monkeypatch.setattr("spark_bull.run.job.running_job.monotonic_s", lambda: now_s)
     job = claimed(queue)
     job.begin(HOUR_MS)
     now_s = 1.0

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
-from spark_bull.model.jobs import Change, NewJob, QueueLimits
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.writes import recover
-from spark_bull.queue.manage import manage, verbs
-from spark_bull.queue.process.claim import work
+from spark_bull.core.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
+from spark_bull.core.model.jobs import Change, NewJob, QueueLimits
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.writes import recover
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.manage import manage, verbs
+from spark_bull.core.queue.work.claim import work
 from tests.support.dump import PRIVATE, dump
 from tests.support.jobs import HOUR
 from tests.support.traffic import published, send_scripts_twice

@@ -14,14 +14,14 @@ from opentelemetry.metrics import MeterProvider
 
 import spark_bull
 from spark_bull import BullQueue, NewJob, OptionError
-from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.tracing.tracer import check_sendable, meter_of
-from spark_bull.worker.job.job_runner import Result
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot.failures import Failures
-from spark_bull.worker.slot.slot import run_slot
-from spark_bull.worker.slot.slot_queue import SlotQueue
-from spark_bull.worker.slot.slot_stats import SlotStats
+from spark_bull.core.tracing.tracer import check_sendable, meter_of
+from spark_bull.run.job.job_runner import Result
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot.failures import Failures
+from spark_bull.run.slot.slot import run_slot
+from spark_bull.run.slot.slot_queue import SlotQueue
+from spark_bull.run.slot.slot_stats import SlotStats
+from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.metrics import MetricRecorder
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -191,8 +191,8 @@ def test_a_worker_takes_a_function_instead_of_a_provider(recorder: MetricRecorde
 
 
 def test_without_opentelemetry_a_meter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "spark_bull.tracing.meter", raising=False)
-    monkeypatch.delattr(spark_bull.tracing, "meter", raising=False)
+    monkeypatch.delitem(sys.modules, "spark_bull.core.tracing.meter", raising=False)
+    monkeypatch.delattr(spark_bull.core.tracing, "meter", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
         monkeypatch.delitem(sys.modules, name)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BooleanType, DataType, LongType, StringType, StructField, StructType
 
-from spark_bull.errors import (
+from spark_bull.core.errors import (
     DialectError,
     JobLockLost,
     JobMissing,
@@ -18,17 +18,17 @@ from spark_bull.errors import (
     ParentError,
     WaitingForChildren,
 )
-from spark_bull.model.jobs import NewJob
-from spark_bull.model.outcomes import Claim, Failed, Outcomes
-from spark_bull.queue.manage.child_removal import remove_unprocessed_children
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.outcomes import Claim, Failed, Outcomes
+from spark_bull.core.queue.manage.child_removal import remove_unprocessed_children
+from spark_bull.run.job.job_runner import Result
+from spark_bull.run.job.outcome_policy import OutcomePolicy
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot.blocked_parents import fail_blocked
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.process.settle.plan import plan_settle
-from spark_bull.spark.process.settle.task import settle_task
-from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker.job.job_runner import Result
-from spark_bull.worker.job.outcome_policy import OutcomePolicy
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot.blocked_parents import fail_blocked
+from spark_bull.spark.work.settle.plan import plan_settle
+from spark_bull.spark.work.settle.task import settle_task
+from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, only_bullmq

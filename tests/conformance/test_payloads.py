@@ -13,19 +13,20 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from redis import Redis
 
-from spark_bull.errors import OptionError, PayloadUnreadable
-from spark_bull.keys import QueueKeys
-from spark_bull.model.jobs import Change, FlowJob, NewJob
-from spark_bull.payloads import objects
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import REMOVE_SIZE, QueueHandle
-from spark_bull.queue.core.walk import Sweep
-from spark_bull.queue.jobs.objects import swept_ids
-from spark_bull.queue.manage import sweep as sweeping
-from spark_bull.queue.manage.sweep import Swept
-from spark_bull.queue.process.claim import unpack_claimed
-from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.core.errors import OptionError, PayloadUnreadable
+from spark_bull.core.keys import QueueKeys
+from spark_bull.core.model.jobs import Change, FlowJob, NewJob
+from spark_bull.core.payloads import objects
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import REMOVE_SIZE, QueueHandle
+from spark_bull.core.queue.handle.walk import Sweep
+from spark_bull.core.queue.jobs.objects import swept_ids
+from spark_bull.core.queue.manage import sweep as sweeping
+from spark_bull.core.queue.manage.sweep import Swept
+from spark_bull.core.queue.work.claim import unpack_claimed
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger
+from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.call.call import call_plan
 from spark_bull.spark.call.task import PARTITION
 from spark_bull.spark.dispatch.commit import commit_write
@@ -33,11 +34,10 @@ from spark_bull.spark.dispatch.plan import plan_write
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.json.ddl import parse_type
-from spark_bull.spark.process.claim_batch import claim_batch
 from spark_bull.spark.staging.attempt import Attempt
 from spark_bull.spark.staging.commit import discard_stages
 from spark_bull.spark.staging.messages import Written
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.spark.work.claim_batch import claim_batch
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS
 from tests.support.worker import OurWorker
@@ -456,7 +456,7 @@ def test_a_call_whose_results_cannot_be_read_now_reads_them_when_its_task_is_rep
         ran.append(job.id)
         return LARGE
 
-    monkeypatch.setattr("spark_bull.payloads.store.PAUSES_S", (0, 0))
+    monkeypatch.setattr("spark_bull.core.payloads.store.PAUSES_S", (0, 0))
     monkeypatch.setattr(objects, "read", read_or_fail)
     with OurWorker(queue.handle, large, chunk_size=10):
         with pytest.raises(PayloadUnreadable, match="could not be read from `offloadTo`: OSError"):

@@ -18,17 +18,17 @@ import pytest
 from pyspark.sql.functions import pandas_udf, udf
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from spark_bull.errors import DelayedError, RateLimitError, ReturnedError
-from spark_bull.model.jobs import NewJob, RawJson
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.spark.process.udf_runner import UdfRunner, udf_runner
-from spark_bull.worker.job.job_runner import FunctionRunner
-from spark_bull.worker.job.outcome_policy import OutcomePolicy
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot import chunk_loop as loop
-from spark_bull.worker.slot.slot import loop_of
-from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
+from spark_bull.core.errors import DelayedError, RateLimitError, ReturnedError
+from spark_bull.core.model.jobs import NewJob, RawJson
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.run.job.job_runner import FunctionRunner
+from spark_bull.run.job.outcome_policy import OutcomePolicy
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot import chunk_loop as loop
+from spark_bull.run.slot.slot import loop_of
+from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
+from spark_bull.spark.work.udf_runner import UdfRunner, udf_runner
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_bull.errors import OptionError
-from spark_bull.queue.monitor.queue_filter import QueueFilter, selecting
-from spark_bull.store.steps import run
+from spark_bull.core.errors import OptionError
+from spark_bull.core.queue.monitor.queue_filter import QueueFilter, selecting
+from spark_bull.core.store.steps import run
 from tests.support.work_bench import WorkBench, completed
 
 HOUR_MS = 3_600_000

@@ -6,12 +6,12 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, FlowJob, NewJob, Promoter
-from spark_bull.clock import epoch_ms
-from spark_bull.keys import queue_registry
-from spark_bull.queue.core import queue_registry as registry
-from spark_bull.queue.core.queue_registry import FORGET_MS, forget_gone, noted_queues
-from spark_bull.queue.monitor.find import find_queues, select_queues
-from spark_bull.store.connection import Connection
+from spark_bull.core.clock import epoch_ms
+from spark_bull.core.keys import queue_registry
+from spark_bull.core.queue.handle import queue_registry as registry
+from spark_bull.core.queue.handle.queue_registry import FORGET_MS, forget_gone, noted_queues
+from spark_bull.core.queue.monitor.find import find_queues, select_queues
+from spark_bull.core.store.connection import Connection
 from tests.support.work_bench import DIALECTS, Filled, WorkBench, completed, not_bull_1
 
 #: Scripts that look at all keys, or commands that do so.

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.errors import DialectError, JobDamaged, OptionError
-from spark_bull.model.jobs import Job, NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.job_fields import MAX_BYTES, JobFields
-from spark_bull.queue.core.walk import MAX_IDS, NEAR, SHIFT, Slice
-from spark_bull.queue.jobs import read
-from spark_bull.queue.jobs.read import CHUNKS_PER_CALL, read_ids, read_jobs
-from spark_bull.queue.monitor.activity import activity
-from spark_bull.queue.monitor.find import describe, find_queues, select_queues
+from spark_bull.core.errors import DialectError, JobDamaged, OptionError
+from spark_bull.core.model.jobs import Job, NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.job_fields import MAX_BYTES, JobFields
+from spark_bull.core.queue.handle.walk import MAX_IDS, NEAR, SHIFT, Slice
+from spark_bull.core.queue.jobs import read
+from spark_bull.core.queue.jobs.read import CHUNKS_PER_CALL, read_ids, read_jobs
+from spark_bull.core.queue.monitor.activity import activity
+from spark_bull.core.queue.monitor.find import describe, find_queues, select_queues
 from tests.support.jobs import HOUR
 from tests.support.traffic import script_work
 from tests.support.work_bench import NOW, Filled

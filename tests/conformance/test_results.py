@@ -9,14 +9,14 @@ from itertools import pairwise
 import pytest
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.collect.result_ledger import ResultLedger
-from spark_bull.queue.collect.result_rows import ResultChunk
-from spark_bull.queue.core.handle import CHUNK_SIZE
-from spark_bull.queue.core.job_fields import FIRST, MAX_BYTES
-from spark_bull.queue.core.report import add_log
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
+from spark_bull.core.queue.collect.result_rows import ResultChunk
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE
+from spark_bull.core.queue.handle.job_fields import FIRST, MAX_BYTES
+from spark_bull.core.queue.handle.report import add_log
 from tests.support.dump import dump
 from tests.support.traffic import script_work
 from tests.support.wait import wait_until

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from spark_bull.model.outcomes import Keep
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.collect.result_ledger import STATES, ResultLedger
-from spark_bull.queue.core.discovery import EVERYTHING, Horizon
+from spark_bull.core.model.outcomes import Keep
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.collect.result_ledger import STATES, ResultLedger
+from spark_bull.core.queue.handle.discovery import EVERYTHING, Horizon
 from tests.support.wait import wait_until
 from tests.support.work_bench import AT_ONCE, Entry, Finisher, discover_all, entries
 

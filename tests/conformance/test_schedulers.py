@@ -15,8 +15,8 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, DialectError, JobMissing, NewJob, OptionError, Scheduler, WrongState
-from spark_bull.model.jobs import RawJson
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.model.jobs import RawJson
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.dump import difference, dump
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.pair import Pair

@@ -17,15 +17,15 @@ import pytest
 from redis import Redis
 
 from spark_bull import NewJob, WrongState
-from spark_bull.model.outcomes import Claim
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.process import claim as claims
-from spark_bull.queue.process.claim_ledger import ClaimLedger
-from spark_bull.queue.schedule.advance import ADVANCE_SIZE
-from spark_bull.queue.schedule.schedulers import encoder_of, without_next_job
-from spark_bull.worker.claims.claimer import Claimer
+from spark_bull.core.model.outcomes import Claim
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.schedule.advance import ADVANCE_SIZE
+from spark_bull.core.queue.schedule.schedulers import encoder_of, without_next_job
+from spark_bull.core.queue.work import claim as claims
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger
+from spark_bull.run.claims.claimer import Claimer
 from tests.support.dump import Dump, difference, dump
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.pair import Pair

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, StringType, StructType
 
-from spark_bull.errors import DialectError, OptionError
-from spark_bull.model.outcomes import Failed, Outcomes, Retried
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.errors import DialectError, OptionError
+from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.traffic import script_work
 from tests.support.without_spark import Sink
 from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.errors import WorkerFailed
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.errors import WorkerFailed
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

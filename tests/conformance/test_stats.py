@@ -8,15 +8,15 @@ from typing import Any, TypeVar
 import pytest
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import DialectError, OptionError
-from spark_bull.model.jobs import JobStats, NewJob, Percentiles, QueueMetrics
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.events.recent_events import recent_events
-from spark_bull.queue.jobs.read import MAX_IDS
-from spark_bull.queue.monitor.stats import computing
-from spark_bull.store.connection import ms_of
-from spark_bull.store.steps import Steps, run
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import DialectError, OptionError
+from spark_bull.core.model.jobs import JobStats, NewJob, Percentiles, QueueMetrics
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.events.recent_events import recent_events
+from spark_bull.core.queue.jobs.read import MAX_IDS
+from spark_bull.core.queue.monitor.stats import computing
+from spark_bull.core.store.connection import ms_of
+from spark_bull.core.store.steps import Steps, run
 from tests.support.jobs import HOUR
 from tests.support.traffic import script_work
 from tests.support.wait import wait_until

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType, TimestampType
 
-from spark_bull.dialects.fields import STALLED_PRESET
-from spark_bull.errors import OptionError
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.dialects.fields import STALLED_PRESET
+from spark_bull.core.errors import OptionError
+from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.spark.dispatch.sink import write_steps
 from tests.support.without_spark import Sink
 

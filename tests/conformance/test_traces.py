@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanKind, StatusCode, Tracer, get_current_span
 
 import spark_bull
 from spark_bull import BullQueue, DialectError, NewJob, OptionError, current_trace
-from spark_bull.errors import (
+from spark_bull.core.errors import (
     DelayedError,
     JobTimeout,
     RateLimitError,
@@ -28,13 +28,13 @@ from spark_bull.errors import (
     UnrecoverableError,
     WaitingForChildren,
 )
-from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.tracing.otel import JobSpan
-from spark_bull.tracing.tracer import check_sendable, spans_of
-from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction
-from spark_bull.worker.job.named_runner import NamedRunner
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot.slot import run_slot
+from spark_bull.core.tracing.otel import JobSpan
+from spark_bull.core.tracing.tracer import check_sendable, spans_of
+from spark_bull.run.job.job_runner import FunctionRunner, JobFunction
+from spark_bull.run.job.named_runner import NamedRunner
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot.slot import run_slot
+from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -364,7 +364,7 @@ def broken(step: str, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Tr
     if step == "force_flush":
         monkeypatch.setattr(recorder.tracer.span_processor, step, raises)  # type: ignore[attr-defined]
     elif step in ("inject", "extract"):
-        monkeypatch.setattr(f"spark_bull.tracing.otel.{step}", raises)
+        monkeypatch.setattr(f"spark_bull.core.tracing.otel.{step}", raises)
     else:
         monkeypatch.setattr(recorder.tracer, "start_span", raises if step == "start_span" else start)
     return recorder.tracer
@@ -538,8 +538,8 @@ def test_a_worker_takes_a_function_instead_of_a_tracer(recorder: Recorder) -> No
 
 
 def test_without_opentelemetry_a_tracer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "spark_bull.tracing.otel", raising=False)
-    monkeypatch.delattr(spark_bull.tracing, "otel", raising=False)
+    monkeypatch.delitem(sys.modules, "spark_bull.core.tracing.otel", raising=False)
+    monkeypatch.delattr(spark_bull.core.tracing, "otel", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:
         monkeypatch.delitem(sys.modules, name)

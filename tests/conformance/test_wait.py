@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.errors import DialectError, JobFailed, JobMissing, OptionError, WaitTimeout
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.events import waiting
+from spark_bull.core.errors import DialectError, JobFailed, JobMissing, OptionError, WaitTimeout
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.events import waiting
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import DIALECTS, WorkBench, only_bullmq
 from tests.support.worker import OurWorker

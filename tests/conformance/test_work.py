@@ -14,26 +14,26 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_bull.errors import JobMissing
-from spark_bull.model.group_limits import GroupLimits
-from spark_bull.model.jobs import NewJob
-from spark_bull.model.limiter import Limiter
-from spark_bull.model.outcomes import Claim, Delayed, Failed, Lost, Outcomes, Retried
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import SETTLE
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.report import add_log, update_data, update_progress
-from spark_bull.queue.process import claim as claims
-from spark_bull.queue.process import verbs
-from spark_bull.queue.process.claim import extend, read_claimed, relock, rescue, unpack_claimed
-from spark_bull.queue.process.claim_ledger import ClaimLedger, new_lock_token
-from spark_bull.queue.process.service_verbs import promote_due
-from spark_bull.spark.process.settle.plan import SettlePlan
-from spark_bull.spark.process.settle.task import settle_task
-from spark_bull.spark.process.tokens import SettleTokens
-from spark_bull.worker.claims.claimer import Claimer
-from spark_bull.worker.job.failure import failure
-from spark_bull.worker.job.job_options import keep_rule
+from spark_bull.core.errors import JobMissing
+from spark_bull.core.model.group_limits import GroupLimits
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.model.outcomes import Claim, Delayed, Failed, Lost, Outcomes, Retried
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import SETTLE
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.report import add_log, update_data, update_progress
+from spark_bull.core.queue.work import claim as claims
+from spark_bull.core.queue.work import verbs
+from spark_bull.core.queue.work.claim import extend, read_claimed, relock, rescue, unpack_claimed
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger, new_lock_token
+from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.run.claims.claimer import Claimer
+from spark_bull.run.job.failure import failure
+from spark_bull.run.job.job_options import keep_rule
+from spark_bull.spark.work.settle.plan import SettlePlan
+from spark_bull.spark.work.settle.task import settle_task
+from spark_bull.spark.work.tokens import SettleTokens
 from tests.support.jobs import HOUR
 from tests.support.traffic import published
 from tests.support.wait import wait_until

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.services.promoter import Promoter
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.run.services.promoter import Promoter
 from tests.support.jobs import HOUR
 from tests.support.node import NEWEST, PEERS, NodePeer, Peer, each_peer_of
 from tests.support.pair import Pair, job, settled

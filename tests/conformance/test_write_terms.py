@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from spark_bull.errors import IntakeClosed, OptionError, QueueFull, WaitingForChildren
-from spark_bull.model.jobs import FlowJob, NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.length_limit import LengthLimit
-from spark_bull.queue.dispatch import verbs
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import Identity, open_writes, recover, roll_forward
-from spark_bull.queue.process.claim import work
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.errors import IntakeClosed, OptionError, QueueFull, WaitingForChildren
+from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import Identity, open_writes, recover, roll_forward
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.length_limit import LengthLimit
+from spark_bull.core.queue.work.claim import work
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.forked_programs import write_jobs, writing_processes
 from tests.support.jobs import HOUR
 from tests.support.wait import PATIENCE_S, wait_until

@@ -8,20 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 import msgpack
 import pytest
 
-from spark_bull.dialects.encode.chunks import pack
-from spark_bull.dialects.encode.codec import encode, rows_of
-from spark_bull.dialects.fields import Raw
-from spark_bull.errors import OptionError, ResultsLost, WaitTimeout
-from spark_bull.model.jobs import NewJob
-from spark_bull.model.outcomes import Failed, Outcomes
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.dispatch import verbs
-from spark_bull.queue.dispatch.add import add_chunk
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import roll_forward
-from spark_bull.queue.dispatch.written import WrittenIds, find_written, read_written, wait_for_written, written_ids
-from spark_bull.queue.dispatch.written_ends import WrittenEnds
+from spark_bull.core.dialects.encode.chunks import pack
+from spark_bull.core.dialects.encode.codec import encode, rows_of
+from spark_bull.core.dialects.fields import Raw
+from spark_bull.core.errors import OptionError, ResultsLost, WaitTimeout
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.outcomes import Failed, Outcomes
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.dispatch.add import add_chunk
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.dispatch.written import WrittenIds, find_written, read_written, wait_for_written, written_ids
+from spark_bull.core.queue.dispatch.written_ends import WrittenEnds
+from spark_bull.core.queue.handle.walk import Slice
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import DIALECTS, WorkBench, completed, only_bullmq
 from tests.support.writes import register_all, stage_all

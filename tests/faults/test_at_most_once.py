@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.queue.process.claim import rescue
+from spark_bull.core.queue.work.claim import rescue
 from tests.support import forked_programs
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.run.job.running_job import RunningJob
 from tests.support import forked_programs
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -14,10 +14,10 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
-from spark_bull.queue.call.caller import Caller, Outcome
-from spark_bull.queue.call.flight import Flight, Lease
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.queue.call.caller import Caller, Outcome
+from spark_bull.core.queue.call.flight import Flight, Lease
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.network import losing_proxy
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until

@@ -13,29 +13,29 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.errors import QueueDamaged
-from spark_bull.model.jobs import NewJob
-from spark_bull.model.outcomes import Outcomes
-from spark_bull.options.parse import parse_arguments
-from spark_bull.options.table import SERVICE
-from spark_bull.process import slot_engine
-from spark_bull.process.local_worker import LocalWorker
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.dispatch.writes import recover, roll_forward
-from spark_bull.queue.process.claim import rescue, work
-from spark_bull.queue.process.service_verbs import promote_due
-from spark_bull.services import queue_set
-from spark_bull.services.promoter import Promoter
-from spark_bull.services.rescuer import Rescuer
+from spark_bull.core.errors import QueueDamaged
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.outcomes import Outcomes
+from spark_bull.core.options.parse import parse_arguments
+from spark_bull.core.options.table import SERVICE
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.writes import recover, roll_forward
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import rescue, work
+from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.run.claims import damage
+from spark_bull.run.claims.lock_keeper import LockKeeper
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.services import queue_set
+from spark_bull.run.services.promoter import Promoter
+from spark_bull.run.services.rescuer import Rescuer
+from spark_bull.run.slot import chunk_loop, job_wait
+from spark_bull.run.worker import slot_engine
+from spark_bull.run.worker.local_worker import LocalWorker
 from spark_bull.spark.collect.events import event_reader
 from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.platform.streams import FirstBatch
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.worker.claims import damage
-from spark_bull.worker.claims.lock_keeper import LockKeeper
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot import chunk_loop, job_wait
 from tests.support.damage import DamagedKey, key_types, wrong_types
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import ClaimingQuery

@@ -13,15 +13,15 @@ from pyspark.sql.types import IntegerType, StructType
 from redis import Redis
 
 from spark_bull import BullQueue, DataLost, EmbeddedRedis, NewJob, Promoter, Worker
-from spark_bull.errors import ResultsLost
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import COLLECT
-from spark_bull.queue.collect.result_ledger import ResultLedger
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.lost_writes import KnownWrites
-from spark_bull.queue.dispatch.writes import Identity, roll_forward
-from spark_bull.queue.process.claim import work
-from spark_bull.services.collector import Collector
+from spark_bull.core.errors import ResultsLost
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import COLLECT
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
+from spark_bull.core.queue.dispatch.lost_writes import KnownWrites
+from spark_bull.core.queue.dispatch.writes import Identity, roll_forward
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.work.claim import work
+from spark_bull.run.services.collector import Collector
 from spark_bull.spark.staging import commit
 from tests.spark.conftest import Files
 from tests.support.redis_servers import RedisCluster
@@ -39,8 +39,8 @@ DIALECTS = ("bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest))
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Services look in each round; no process knows the writes of earlier tests."""
-    monkeypatch.setattr("spark_bull.services.loss_check.LOOK_S", 0.01)
-    monkeypatch.setattr("spark_bull.services.promoter.MAX_PAUSE_S", 0.05)
+    monkeypatch.setattr("spark_bull.run.services.loss_check.LOOK_S", 0.01)
+    monkeypatch.setattr("spark_bull.run.services.promoter.MAX_PAUSE_S", 0.05)
     monkeypatch.setattr(commit, "_known", KnownWrites())
 
 

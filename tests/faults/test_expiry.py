@@ -16,12 +16,12 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob, Worker
-from spark_bull.clock import epoch_ms, monotonic_s
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.spark.process.claim_stream import ClaimReader, claim_reader
-from spark_bull.spark.process.udf_runner import UdfRunner
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot.chunk_loop import SETTLE_S
+from spark_bull.core.clock import epoch_ms, monotonic_s
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot.chunk_loop import SETTLE_S
+from spark_bull.spark.work.claim_stream import ClaimReader, claim_reader
+from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.spark.conftest import Bull
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -20,13 +20,13 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
-from spark_bull.clock import monotonic_s
-from spark_bull.errors import ConnectionLost, NotReplicated
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import COLLECT
-from spark_bull.queue.collect.result_ledger import ResultLedger
-from spark_bull.services.collector import Collector
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.clock import monotonic_s
+from spark_bull.core.errors import ConnectionLost, NotReplicated
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import COLLECT
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.services.collector import Collector
 from tests.support.redis_servers import RedisCluster, sentinels
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

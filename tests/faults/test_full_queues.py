@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from spark_bull.cli.main import main
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.dispatch.writes import recover
-from spark_bull.services import recovery
-from spark_bull.services.promoter import Promoter
-from spark_bull.store.together import TOGETHER
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.writes import recover
+from spark_bull.core.store.together import TOGETHER
+from spark_bull.ops.cli.main import main
+from spark_bull.run.services import recovery
+from spark_bull.run.services.promoter import Promoter
 from tests.support import forked_programs
 from tests.support.forked_programs import ForkedProcess, write_jobs
 from tests.support.wait import wait_until

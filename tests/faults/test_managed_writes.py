@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spark_bull import BullQueue, NewJob, SparkBullError
-from spark_bull.queue.dispatch.writes import recover
+from spark_bull.core.queue.dispatch.writes import recover
 from tests.support import forked_programs
 from tests.support.without_spark import ManageSink
 

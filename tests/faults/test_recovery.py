@@ -21,14 +21,14 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
-from spark_bull.cli import main
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import ConnectionLost, StagedDataLost
-from spark_bull.model.jobs import NewJob, WriteRecord
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import Identity, roll_forward
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import ConnectionLost, StagedDataLost
+from spark_bull.core.model.jobs import NewJob, WriteRecord
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import Identity, roll_forward
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.ops.cli import main
 from spark_bull.spark.dispatch.sink import write_steps
 from spark_bull.spark.staging import commit
 from spark_bull.spark.staging.sink import BatchSink

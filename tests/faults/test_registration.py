@@ -15,16 +15,16 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import IntakeClosed, QueueFull, StagedDataLost
-from spark_bull.keys import QueueKeys
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.dispatch import registration, writes
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, StagedPart, discard, stage_chunks
-from spark_bull.queue.shards.layout import shard_names
-from spark_bull.store.connection import Connection
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import IntakeClosed, QueueFull, StagedDataLost
+from spark_bull.core.keys import QueueKeys
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch import registration, writes
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, StagedPart, discard, stage_chunks
+from spark_bull.core.queue.shards.layout import shard_names
+from spark_bull.core.store.connection import Connection
 from tests.support.redis_servers import RedisCluster
 from tests.support.traffic import Died, calls_of_scripts, script_work
 from tests.support.wait import wait_until

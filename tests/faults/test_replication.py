@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql.types import IntegerType, StructType
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import NotReplicated
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import NotReplicated
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.writes import Identity
 from spark_bull.spark.staging import commit
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink

@@ -14,14 +14,14 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull import BullQueue, EmbeddedRedis, OptionError, SparkBullError, shard_names
-from spark_bull.options.parse import Options, parse_options
-from spark_bull.options.table import WRITE
-from spark_bull.queue.dispatch import registration
-from spark_bull.queue.shards import reshard as module
-from spark_bull.queue.shards.layout import forget_layout, queues_of
-from spark_bull.queue.shards.reshard import Draining, reshard
-from spark_bull.store.connection import Connection
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.options.parse import Options, parse_options
+from spark_bull.core.options.table import WRITE
+from spark_bull.core.queue.dispatch import registration
+from spark_bull.core.queue.shards import reshard as module
+from spark_bull.core.queue.shards.layout import forget_layout, queues_of
+from spark_bull.core.queue.shards.reshard import Draining, reshard
+from spark_bull.core.store.connection import Connection
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.redis_servers import RedisCluster
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import Sink

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 from redis import Redis
 
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support import forked_programs
 from tests.support.job_order import orders
 from tests.support.wait import wait_until

@@ -10,8 +10,8 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, Job, NewJob
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot.status import latest, slots_of
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot.status import latest, slots_of
 from tests.support import forked_programs
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

@@ -15,10 +15,10 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
-from spark_bull.model.group_limits import GroupLimits
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import work
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.model.group_limits import GroupLimits
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
+from spark_bull.run.job.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.drivers import driver, following_worker
 from tests.support.forked_programs import ForkedProcess, work_on_groups, work_with_follow_ups
@@ -170,8 +170,8 @@ def test_a_promoter_continues_after_an_outage_of_redis(
     own_redis: OwnRedis, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It receives signals again: without them it checks only after hours."""
-    monkeypatch.setattr("spark_bull.services.promoter.MAX_PAUSE_S", HOUR_MS / 1000)
-    monkeypatch.setattr("spark_bull.services.recovery.RECOVER_S", HOUR_MS / 1000)
+    monkeypatch.setattr("spark_bull.run.services.promoter.MAX_PAUSE_S", HOUR_MS / 1000)
+    monkeypatch.setattr("spark_bull.run.services.recovery.RECOVER_S", HOUR_MS / 1000)
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
     with BullQueue("q", url=server.url, protocol=protocol, retry_ms=300) as queue:
         queue.add({"n": 0}, delay=200)

@@ -11,21 +11,21 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
-from spark_bull.cli.doctor.examine import QUEUE, SERVER
-from spark_bull.cli.doctor.leftovers import leftovers
-from spark_bull.cli.doctor.rights import rights
-from spark_bull.cli.doctor.server import Server
-from spark_bull.errors import ConnectionLost, JobMissing, PermissionDenied
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import COLLECT, READ
-from spark_bull.prometheus.collect import Export
-from spark_bull.prometheus.collect import collect as collect_metrics
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.dispatch.writes import roll_forward
-from spark_bull.queue.monitor.find import describe, find_queues
-from spark_bull.queue.process.claim import work
-from spark_bull.services.collector import Collector
-from spark_bull.worker.slot.job_wait import JobWait
+from spark_bull.core.errors import ConnectionLost, JobMissing, PermissionDenied
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import COLLECT, READ
+from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.monitor.find import describe, find_queues
+from spark_bull.core.queue.work.claim import work
+from spark_bull.ops.cli.doctor.examine import QUEUE, SERVER
+from spark_bull.ops.cli.doctor.leftovers import leftovers
+from spark_bull.ops.cli.doctor.rights import rights
+from spark_bull.ops.cli.doctor.server import Server
+from spark_bull.ops.prometheus.collect import Export
+from spark_bull.ops.prometheus.collect import collect as collect_metrics
+from spark_bull.run.services.collector import Collector
+from spark_bull.run.slot.job_wait import JobWait
 from tests.support.redis_servers import PASSWORD, USER, rules
 from tests.support.wait import wait_until
 from tests.support.web import READING, serving
@@ -179,7 +179,7 @@ def test_a_worker_needs_nothing_that_is_optional(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Nothing can end a wait.
-    monkeypatch.setattr("spark_bull.worker.slot.job_wait.IDLE_S", 0.1)
+    monkeypatch.setattr("spark_bull.run.slot.job_wait.IDLE_S", 0.1)
     server = own_redis(WITHOUT[missing])
     url = server.url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
     with (
@@ -206,7 +206,7 @@ def test_a_wait_that_fails_is_warned_of_once_and_not_repeated_at_once(
     own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slot would claim again, which succeeds, and wait again: thousands of times per second."""
-    monkeypatch.setattr("spark_bull.worker.slot.job_wait.RECONNECT_PAUSE_S", 10_000.0)
+    monkeypatch.setattr("spark_bull.run.slot.job_wait.RECONNECT_PAUSE_S", 10_000.0)
     server = own_redis({"user": f"{USER} on >{PASSWORD} ~* &* +@all -bzpopmin"})
     url = server.url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
     said: list[str] = []

@@ -10,9 +10,9 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob, OptionError, Promoter
-from spark_bull.clock import epoch_ms
-from spark_bull.queue.process import service_verbs
-from spark_bull.services.ageing import Ageing
+from spark_bull.core.clock import epoch_ms
+from spark_bull.core.queue.work import service_verbs
+from spark_bull.run.services.ageing import Ageing
 from tests.support.wait import wait_until
 
 HOUR = 3_600_000

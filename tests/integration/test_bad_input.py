@@ -17,15 +17,15 @@ from hypothesis.strategies import SearchStrategy
 from pyspark.sql import types as t
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import SparkBullError
-from spark_bull.model.jobs import NewJob
-from spark_bull.options.arguments import JobProperties
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.options.arguments import JobProperties
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.run.claims import damage
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot import job_wait
 from spark_bull.spark.dispatch.rows import _COLUMNS
-from spark_bull.worker.claims import damage
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot import job_wait
 from tests.support.bad_input import ODD_TEXTS, each_number, texts, tried, values
 from tests.support.damage import MAKING, DamagedKey, key_types
 from tests.support.wait import wait_until

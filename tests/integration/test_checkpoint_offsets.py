@@ -12,8 +12,8 @@ from spark_bull import BullQueue, NewJob, OptionError, SparkBullError
 from spark_bull.spark.collect.events import event_reader
 from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.platform.streams import LimitedReader
-from spark_bull.spark.process.claim_stream import claim_reader
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
+from spark_bull.spark.work.claim_stream import claim_reader
 
 Make = Callable[[dict[str, str]], LimitedReader]
 

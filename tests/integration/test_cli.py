@@ -18,20 +18,20 @@ import pytest
 from redis import Redis
 
 import spark_bull
-from spark_bull.cli import main
-from spark_bull.cli.before_spark import check_input
-from spark_bull.cli.commands import NAMES
-from spark_bull.cli.main import parser
-from spark_bull.cli.tables import as_table
-from spark_bull.cli.times import milliseconds, seconds, trigger_interval
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model.group_limits import GroupLimits
-from spark_bull.model.jobs import FlowJob, NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import work
-from spark_bull.time_text import duration, relative, utc
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.model.group_limits import GroupLimits
+from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
+from spark_bull.core.time_text import duration, relative, utc
+from spark_bull.ops.cli import main
+from spark_bull.ops.cli.before_spark import check_input
+from spark_bull.ops.cli.commands import NAMES
+from spark_bull.ops.cli.main import parser
+from spark_bull.ops.cli.tables import as_table
+from spark_bull.ops.cli.times import milliseconds, seconds, trigger_interval
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.commands import Shown, in_terminal
 from tests.support.groups import add
 from tests.support.wait import PATIENCE_S, wait_until
@@ -61,7 +61,7 @@ def in_shell(redis_url: str, prefix: str) -> InShell:
     """The command in a terminal."""
 
     def run_in_shell(*argv: str, columns: int = 80, typed: str = "") -> Shown:
-        command = [sys.executable, "-m", "spark_bull.cli", "--url", redis_url, "--prefix", prefix, *argv]
+        command = [sys.executable, "-m", "spark_bull.ops.cli", "--url", redis_url, "--prefix", prefix, *argv]
         return in_terminal(command, columns=columns, typed=typed)
 
     return run_in_shell
@@ -94,13 +94,13 @@ def test_a_command_imports_only_what_it_needs(queue: BullQueue, redis_url: str, 
     queue.add({})
     arguments = ["--url", redis_url, "--prefix", prefix, "counts", "mail"]
     program = (
-        "import sys, redis; theirs = set(sys.modules); from spark_bull.cli import main; "
+        "import sys, redis; theirs = set(sys.modules); from spark_bull.ops.cli import main; "
         f"assert main({arguments}) == 0; print(*(set(sys.modules) - theirs))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     imported = done.stdout.splitlines()[-1].split()
-    others = {f"spark_bull.cli.{module}" for module, _ in NAMES} - {"spark_bull.cli.show"}
-    assert not {*others, "spark_bull.cli.watch", "spark_bull.queue.bull_queue"} & set(imported)
+    others = {f"spark_bull.ops.cli.{module}" for module, _ in NAMES} - {"spark_bull.ops.cli.show"}
+    assert not {*others, "spark_bull.ops.cli.watch", "spark_bull.core.queue.bull_queue"} & set(imported)
     assert {name.partition(".")[0] for name in imported} & COSTLY == set()
 
 
@@ -552,14 +552,14 @@ def test_bad_usage_exits_with_2() -> None:
 def test_programs_have_help_without_pyspark() -> None:
     code = (
         "import sys; sys.modules['pyspark'] = None; from contextlib import suppress; "
-        "from spark_bull.cli.main import parser\n"
+        "from spark_bull.ops.cli.main import parser\n"
         "for command in ('dispatch', 'work', 'collect', 'report'):\n"
         "    with suppress(SystemExit): parser().parse_args([command, '--help'])\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     found = re.findall(r"^usage: spark-bull (\w+) ", ran.stdout, re.MULTILINE)
     assert found == ["dispatch", "work", "collect", "report"]
-    piped = f"{sys.executable} -m spark_bull.cli --help | true"
+    piped = f"{sys.executable} -m spark_bull.ops.cli --help | true"
     assert subprocess.run(piped, shell=True, capture_output=True, timeout=PATIENCE_S, check=False).returncode == 0
 
 
@@ -684,7 +684,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_waiting_for_redis_is_reported() -> None:
-    command = [sys.executable, "-m", "spark_bull.cli", "counts", "mail", "--url", "redis://127.0.0.1:1"]
+    command = [sys.executable, "-m", "spark_bull.ops.cli", "counts", "mail", "--url", "redis://127.0.0.1:1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
         assert waiting.stderr is not None
         line = waiting.stderr.readline()
@@ -696,7 +696,7 @@ def test_waiting_for_redis_is_reported() -> None:
 def test_a_server_without_its_packages_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     # Both places of the module are restored afterwards.
     monkeypatch.delattr(spark_bull, "web", raising=False)
-    for name in [name for name in sys.modules if name.startswith("spark_bull.web")]:
+    for name in [name for name in sys.modules if name.startswith("spark_bull.ops.web")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
     assert "pip install 'spark-bull[web]'" in run("serve", "--listen", "127.0.0.1:0", code=1)

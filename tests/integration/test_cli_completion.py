@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_bull.cli import main
-from spark_bull.cli.commands import all_commands
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.cli import main
+from spark_bull.ops.cli.commands import all_commands
 
 ROOT = Path(__file__).parents[2]
 Shell = Callable[[str, str], list[str]]
@@ -24,7 +24,7 @@ Shell = Callable[[str, str], list[str]]
 def in_shell(tmp_path: Path, redis_url: str, prefix: str) -> Shell:
     """Runs a program in a shell; returns the printed lines. $SCRIPT is the file with the script of the shell."""
     command = tmp_path / "spark-bull"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m spark_bull.cli --prefix "{prefix}" "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m spark_bull.ops.cli --prefix "{prefix}" "$@"\n')
     command.chmod(0o755)
 
     def run(shell: str, program: str) -> list[str]:

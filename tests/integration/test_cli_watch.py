@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 from redis import Redis
 
-from spark_bull.cli import main
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.monitor.throughput import Look, look_at, throughput_of
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.monitor.throughput import Look, look_at, throughput_of
+from spark_bull.ops.cli import main
 from tests.support.commands import RunningCommand, running_command
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

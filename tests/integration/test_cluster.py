@@ -15,19 +15,19 @@ from redis import Redis
 from redis.crc import key_slot
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
-from spark_bull.cli import main
-from spark_bull.errors import ConnectionLost, OptionError, RedisUnavailable
-from spark_bull.options.parse import Options, parse_options
-from spark_bull.options.table import COLLECT, QUEUE, READ
-from spark_bull.prometheus.collect import Export, collect
-from spark_bull.queue.core.handle import opening
-from spark_bull.queue.manage.manage import remove
-from spark_bull.queue.monitor.find import find_queues, workers
-from spark_bull.queue.monitor.keyspace import scan_keys
-from spark_bull.services.collector import Collector
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import RedisSettings, resolved, settings_of
-from spark_bull.store.steps import Steps, run_together
+from spark_bull.core.errors import ConnectionLost, OptionError, RedisUnavailable
+from spark_bull.core.options.parse import Options, parse_options
+from spark_bull.core.options.table import COLLECT, QUEUE, READ
+from spark_bull.core.queue.handle.handle import opening
+from spark_bull.core.queue.manage.manage import remove
+from spark_bull.core.queue.monitor.find import find_queues, workers
+from spark_bull.core.queue.monitor.keyspace import scan_keys
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import RedisSettings, resolved, settings_of
+from spark_bull.core.store.steps import Steps, run_together
+from spark_bull.ops.cli import main
+from spark_bull.ops.prometheus.collect import Export, collect
+from spark_bull.run.services.collector import Collector
 from tests.support.redis_servers import RedisCluster, is_cluster_ready, rules
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

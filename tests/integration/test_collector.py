@@ -11,12 +11,12 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
-from spark_bull.errors import DialectError, QueueDamaged, ResultsLost
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import COLLECT
-from spark_bull.queue.collect.result_ledger import LOOKED_AT
-from spark_bull.services.collector import Collector, shares
-from spark_bull.services.event_reader import EventReader
+from spark_bull.core.errors import DialectError, QueueDamaged, ResultsLost
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import COLLECT
+from spark_bull.core.queue.collect.result_ledger import LOOKED_AT
+from spark_bull.run.services.collector import Collector, shares
+from spark_bull.run.services.event_reader import EventReader
 from spark_bull.spark.collect.stream import ResultReader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.damage import DamagedKey
@@ -80,7 +80,7 @@ def test_a_queue_that_is_omitted_for_a_while_keeps_its_position(
 def test_a_damaged_queue_does_not_keep_the_results_of_others(
     benches: dict[str, WorkBench], collector: Opener, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("spark_bull.worker.claims.damage.RETRY_S", 0.0)
+    monkeypatch.setattr("spark_bull.run.claims.damage.RETRY_S", 0.0)
     for bench in benches.values():
         finish(bench, 3)
     known = collector(benches["mail"], "mail,reports")
@@ -100,8 +100,8 @@ def test_a_damaged_queue_does_not_keep_the_results_of_others(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queues and dialects are looked for in each batch, and damaged queues are tried again at once."""
-    monkeypatch.setattr("spark_bull.worker.claims.damage.RETRY_S", 0.0)
-    monkeypatch.setattr("spark_bull.services.collector.REFRESH_S", 0.0)
+    monkeypatch.setattr("spark_bull.run.claims.damage.RETRY_S", 0.0)
+    monkeypatch.setattr("spark_bull.run.services.collector.REFRESH_S", 0.0)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -265,7 +265,7 @@ def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accept
 def test_events_are_not_read_while_too_many_results_are_unread(
     benches: dict[str, WorkBench], monkeypatch: pytest.MonkeyPatch, collector: Opener
 ) -> None:
-    monkeypatch.setattr("spark_bull.services.queue_collector.MAX_UNREAD", 5)
+    monkeypatch.setattr("spark_bull.run.services.queue_collector.MAX_UNREAD", 5)
     bench = benches["mail"]
     finish(bench, 5)
     known = collector(bench, "mail")
@@ -291,7 +291,7 @@ def test_a_closed_collector_reads_no_events_and_is_not_connected(
 def test_a_batch_begins_with_some_jobs_and_the_others_are_discovered_meanwhile(
     benches: dict[str, WorkBench], monkeypatch: pytest.MonkeyPatch, collector: Opener
 ) -> None:
-    monkeypatch.setattr("spark_bull.services.collector.ENOUGH_JOBS", 1)
+    monkeypatch.setattr("spark_bull.run.services.collector.ENOUGH_JOBS", 1)
     bench = benches["mail"]
     finish(bench, 3 * LOOKED_AT)
     # Jobs are found in the set of finished jobs, LOOKED_AT per call: all events would be read before the first batch.

@@ -13,29 +13,29 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.cli import main
-from spark_bull.cli.doctor import queues, server
-from spark_bull.cli.doctor.finding import Finding
-from spark_bull.cli.doctor.leftovers import leftovers
-from spark_bull.cli.doctor.payloads import payloads
-from spark_bull.cli.doctor.rights import VERBS, rights
-from spark_bull.cli.doctor.server import Server
-from spark_bull.clock import epoch_ms
-from spark_bull.embedded.redis import COMPACT_SETTING, EmbeddedRedis
-from spark_bull.keys import QueueKeys
-from spark_bull.model.jobs import NewJob
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import COLLECT
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.events import publish
-from spark_bull.queue.manage import orphans
-from spark_bull.queue.process.claim_ledger import ClaimLedger
-from spark_bull.services.collector import Collector
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import RedisSettings
-from spark_bull.testing.process_all import process_all
+from spark_bull.core.clock import epoch_ms
+from spark_bull.core.embedded.redis import COMPACT_SETTING, EmbeddedRedis
+from spark_bull.core.keys import QueueKeys
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import COLLECT
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.events import publish
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.manage import orphans
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import RedisSettings
+from spark_bull.ops.cli import main
+from spark_bull.ops.cli.doctor import queues, server
+from spark_bull.ops.cli.doctor.finding import Finding
+from spark_bull.ops.cli.doctor.leftovers import leftovers
+from spark_bull.ops.cli.doctor.payloads import payloads
+from spark_bull.ops.cli.doctor.rights import VERBS, rights
+from spark_bull.ops.cli.doctor.server import Server
+from spark_bull.run.services.collector import Collector
+from spark_bull.run.testing.process_all import process_all
 from tests.support.redis_servers import PASSWORD, STATES, USER, rules
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.writes import register_all
@@ -462,7 +462,7 @@ def test_a_queue_without_jobs_and_a_server_without_the_setting_are_no_faults(
         queue.handle.connection.call("SET", queue.handle.keys.job("7"), "damaged")
         queue.handle.connection.call("LPUSH", queue.handle.keys["paused"], "7", "gone")
         assert only(payloads(queue.handle), "ok").found.startswith("1 of 1 job that were looked at")
-        monkeypatch.setattr("spark_bull.cli.doctor.payloads.config", lambda connection, pattern: {})
+        monkeypatch.setattr("spark_bull.ops.cli.doctor.payloads.config", lambda connection, pattern: {})
         assert "knows no hash-max-listpack-value" in only(payloads(queue.handle), "unchecked").found
 
 
@@ -623,7 +623,7 @@ def test_names_of_queues_can_not_change_the_terminal(
 def test_the_exit_status_is_that_of_the_worst_finding(
     own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("spark_bull.cli.doctor.examine.MACHINE", {})
+    monkeypatch.setattr("spark_bull.ops.cli.doctor.examine.MACHINE", {})
     redis = own_redis({"appendonly": "yes"})
     assert doctor(capsys, redis.url, "bull")[0] == 0
     BullQueue("mail", url=redis.url).pause()

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import DialectError, OptionError, ResultsLost
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import DialectError, OptionError, ResultsLost
+from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.spark.collect.events import EventStreamReader, event_reader
 from spark_bull.spark.platform.streams import ReadAllAvailable, ReadMaxRows
 from spark_bull.spark.schemas import SCHEMAS, schema_of
@@ -136,7 +136,7 @@ def test_available_now_ends_with_the_events_of_its_begin(
 def test_queues_share_a_batch_and_join_when_they_exist(
     client: Redis, redis_url: str, prefix: str, queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.services.queue_set.GLOB_S", 0.0)
+    monkeypatch.setattr("spark_bull.run.services.queue_set.GLOB_S", 0.0)
     BullQueue("kept-nothing", url=redis_url, prefix=prefix, protocol="bull").add({})
     query = Query(redis_url, prefix, "*")
     add(client, prefix, 0, 10)

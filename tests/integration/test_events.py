@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, QueueEvent
-from spark_bull.errors import ConnectionLost
+from spark_bull.core.errors import ConnectionLost
 from tests.support.wait import PATIENCE_S, wait_until
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 DIALECT = """
-from spark_bull.dialects.bull import Bull
+from spark_bull.core.dialects.bull import Bull
 
 
 class Bull9(Bull):
@@ -21,7 +21,7 @@ class Bull9(Bull):
 PROGRAM = """
 import sys
 from spark_bull import BullQueue, NewJob
-from spark_bull.store.scripts import load
+from spark_bull.core.store.scripts import load
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -51,12 +51,14 @@ def test_a_further_dialect_changes_nothing_outside_of_its_own_places(
 ) -> None:
     package = tmp_path / "spark_bull"
     shutil.copytree(ROOT / "spark_bull", package, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(package / "lua/bull", package / "lua/bull9")
-    (package / "dialects/bull9.py").write_text(DIALECT)
-    registry = package / "dialects/registry.py"
-    insert(registry, "from spark_bull.dialects.bullmq import", "from spark_bull.dialects.bull9 import Bull9\n")
+    shutil.copytree(package / "core/lua/bull", package / "core/lua/bull9")
+    (package / "core/dialects/bull9.py").write_text(DIALECT)
+    registry = package / "core/dialects/registry.py"
+    insert(
+        registry, "from spark_bull.core.dialects.bullmq import", "from spark_bull.core.dialects.bull9 import Bull9\n"
+    )
     insert(registry, "BullMQ())}", "Bull9(), ")
-    insert(package / "options/table.py", '"bullmq")\n', '"bull-9", ')
+    insert(package / "core/options/table.py", '"bullmq")\n', '"bull-9", ')
 
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, redis_url, prefix],

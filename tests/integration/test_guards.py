@@ -10,8 +10,8 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, Guard, LocalWorker, Promoter
-from spark_bull.cli.main import main, parser
-from spark_bull.errors import OptionError
+from spark_bull.core.errors import OptionError
+from spark_bull.ops.cli.main import main, parser
 from tests.support import forked_programs
 from tests.support.forked_programs import ForkedProcess
 from tests.support.wait import wait_until
@@ -76,7 +76,7 @@ def test_another_promoter_resumes_the_queue_of_one_that_was_killed(
 def test_a_queue_with_many_waiting_jobs_is_paused_and_resumed_in_parts(
     bench: WorkBench, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.queue.process.service_verbs.MOVE_SIZE", 2)
+    monkeypatch.setattr("spark_bull.core.queue.work.service_verbs.MOVE_SIZE", 2)
     guard = Guard("q", CONDITION, resume_after_s=0.1)
     promoter = Promoter(redis_url, ["q"], prefix=prefix, rescue=False, guards=[guard])
     # What an earlier pause has left behind.

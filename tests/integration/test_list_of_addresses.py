@@ -8,8 +8,8 @@ import pytest
 from redis import ConnectionError, Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
-from spark_bull.store.servers import Servers
-from spark_bull.store.settings import RedisSettings
+from spark_bull.core.store.servers import Servers
+from spark_bull.core.store.settings import RedisSettings
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

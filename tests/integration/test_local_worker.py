@@ -16,14 +16,14 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import udf
 
-from spark_bull.cli.main import main
-from spark_bull.errors import OptionError
-from spark_bull.model.jobs import NewJob
-from spark_bull.process.local_worker import LocalWorker
-from spark_bull.process.slot_engine import SlotEngine
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.services.promoter import Promoter
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.cli.main import main
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.services.promoter import Promoter
+from spark_bull.run.worker.local_worker import LocalWorker
+from spark_bull.run.worker.slot_engine import SlotEngine
 from tests.support.wait import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ class Refusing:
 
 sys.meta_path.insert(0, Refusing())
 from spark_bull import BullQueue, LocalWorker
-from spark_bull.testing import process_all
+from spark_bull.run.testing import process_all
 
 queue = BullQueue("q", url=sys.argv[1], prefix=sys.argv[2])
 queue.add({})
@@ -59,7 +59,7 @@ LocalWorker("q", process, processes=True, url=sys.argv[1], prefix=sys.argv[2]).s
 WITHOUT_MAIN_GUARD = """
 import sys
 from spark_bull import LocalWorker
-from spark_bull.process import slot_group
+from spark_bull.run.worker import slot_group
 from tests.support.worker import hold
 
 slot_group.MAX_FAILED_STARTS = 1

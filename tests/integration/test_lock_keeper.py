@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.model.outcomes import Claim, Outcomes
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.process.claim import extend, work
-from spark_bull.queue.process.claim_ledger import ClaimLedger
-from spark_bull.worker.claims import claimer, lock_keeper
-from spark_bull.worker.claims.claimer import Claimer
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot import slot_queue
+from spark_bull.core.model.outcomes import Claim, Outcomes
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.work.claim import extend, work
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger
+from spark_bull.run.claims import claimer, lock_keeper
+from spark_bull.run.claims.claimer import Claimer
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot import slot_queue
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from redis import Redis
 
-from spark_bull.dialects.registry import DIALECTS
-from spark_bull.store.scripts import assemble, key_types, load
+from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.store.scripts import assemble, key_types, load
 from tests.support.lua_scripts import FILES, SCRIPT_FILES, SCRIPTS, compiled, includes_of, text_of
 
 #: Lua allows 200 local variables and 60 upvalues per function.

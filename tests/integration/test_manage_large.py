@@ -12,14 +12,14 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import WrongState
-from spark_bull.model.jobs import Change, NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.handle import CHUNK_SIZE, MOVE_SIZE, REMOVE_SIZE
-from spark_bull.queue.core.other_queue import touched_keys
-from spark_bull.queue.manage import verbs
-from spark_bull.queue.manage.changes import change_chunks
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import WrongState
+from spark_bull.core.model.jobs import Change, NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE, MOVE_SIZE, REMOVE_SIZE
+from spark_bull.core.queue.handle.other_queue import touched_keys
+from spark_bull.core.queue.manage import verbs
+from spark_bull.core.queue.manage.changes import change_chunks
 from tests.support.traffic import script_work
 
 JOBS = 20_000

@@ -13,26 +13,26 @@ import pytest
 from redis import Redis
 from redis.exceptions import MovedError, ResponseError
 
-from spark_bull.cli import show
-from spark_bull.cli.main import main
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import ConnectionLost, DialectError
-from spark_bull.model.jobs import JobStats, NewJob
-from spark_bull.options.parse import Options, parse_options
-from spark_bull.options.table import QUEUE, READ
-from spark_bull.prometheus.collect import Export, collect
-from spark_bull.prometheus.families import ADDED_RATE, READABLE, Sample
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.handle import opening
-from spark_bull.queue.monitor.stats import computing
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import ConnectionLost, DialectError
+from spark_bull.core.model.jobs import JobStats, NewJob
+from spark_bull.core.options.parse import Options, parse_options
+from spark_bull.core.options.table import QUEUE, READ
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.handle import opening
+from spark_bull.core.queue.monitor.stats import computing
+from spark_bull.core.store.client import RetryingClient
+from spark_bull.core.store.connection import Command, Connection
+from spark_bull.core.store.settings import settings_of
+from spark_bull.core.store.steps import TOGETHER, Steps, run, run_all, run_together
+from spark_bull.ops.cli import show
+from spark_bull.ops.cli.main import main
+from spark_bull.ops.prometheus.collect import Export, collect
+from spark_bull.ops.prometheus.families import ADDED_RATE, READABLE, Sample
+from spark_bull.ops.web import queue_access, scans
+from spark_bull.ops.web.page import all_jobs
 from spark_bull.spark.inspect.source import batch_reader
 from spark_bull.spark.schemas import SCHEMAS
-from spark_bull.store.client import RetryingClient
-from spark_bull.store.connection import Command, Connection
-from spark_bull.store.settings import settings_of
-from spark_bull.store.steps import TOGETHER, Steps, run, run_all, run_together
-from spark_bull.web import queue_access, scans
-from spark_bull.web.page import all_jobs
 from tests.support.wait import wait_until
 from tests.support.web import READING, Web, serving
 from tests.support.work_bench import DIALECTS

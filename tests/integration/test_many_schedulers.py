@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from spark_bull import BullQueue, EmbeddedRedis, Promoter
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

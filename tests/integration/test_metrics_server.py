@@ -17,12 +17,12 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 
-from spark_bull.cli import main
-from spark_bull.dialects.registry import DIALECTS
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model.jobs import NewJob
-from spark_bull.prometheus.families import FAMILIES
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.cli import main
+from spark_bull.ops.prometheus.families import FAMILIES
 from tests.support.examples import BLOCKS, PAGES
 from tests.support.jobs import HOUR
 from tests.support.wait import PATIENCE_S, wait_until
@@ -48,7 +48,7 @@ def value(values: Values, metric: str, /, **labels: str) -> float:
 @contextmanager
 def serving(url: str, prefix: str = "bull", *arguments: str) -> Iterator[str]:
     """The command serves metrics on a free port; returns their URL. Ends it as a service manager does."""
-    command = [sys.executable, "-m", "spark_bull.cli", "--url", url, "--prefix", prefix, "metrics", *arguments]
+    command = [sys.executable, "-m", "spark_bull.ops.cli", "--url", url, "--prefix", prefix, "metrics", *arguments]
     with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

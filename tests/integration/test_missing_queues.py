@@ -9,8 +9,8 @@ import pytest
 from spark_bull import BullQueue, NewJob
 from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.inspect.source import batch_reader
-from spark_bull.spark.process.claim_stream import claim_reader
 from spark_bull.spark.schemas import SCHEMAS
+from spark_bull.spark.work.claim_stream import claim_reader
 
 Said = Callable[[], list[str]]
 

@@ -8,8 +8,8 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis
-from spark_bull.cli import main
-from spark_bull.store import servers
+from spark_bull.core.store import servers
+from spark_bull.ops.cli import main
 
 WITHOUT_HELLO = {"rename-command": 'HELLO ""'}
 OwnRedis = Callable[..., EmbeddedRedis]

@@ -10,11 +10,11 @@ from itertools import count, islice
 import pytest
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.jobs.portions import MAX_EXAMINED, MAX_SCRIPTS, JobFilter, Place, read_portion
-from spark_bull.queue.jobs.read import MAX_IDS
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.jobs.portions import MAX_EXAMINED, MAX_SCRIPTS, JobFilter, Place, read_portion
+from spark_bull.core.queue.jobs.read import MAX_IDS
 from tests.support.traffic import script_work
 from tests.support.web import READING, serving
 from tests.support.work_bench import WorkBench, completed, only_bullmq

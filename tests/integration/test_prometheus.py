@@ -11,14 +11,14 @@ import pytest
 import yaml
 from redis import Redis
 
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.conftest import need
 from tests.integration.test_metrics_server import queries_for_keda, serving
 from tests.support.metrics import RULES, Prometheus, is_installed, prometheus
 from tests.support.wait import wait_until
 from tests.support.work_bench import Finisher
-from tests.unit.prometheus.test_metrics import queries
+from tests.unit.ops.prometheus.test_metrics import queries
 
 TESTS = Path(__file__).with_name("alerts.yml")
 

@@ -13,11 +13,11 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Rescuer
-from spark_bull.cli.main import main
-from spark_bull.errors import OptionError
-from spark_bull.queue.core.handle import CHUNK_SIZE
-from spark_bull.queue.dispatch.callbacks import Callback, CallbackJob, open_callback
-from spark_bull.queue.process.service_verbs import promote_due
+from spark_bull.core.errors import OptionError
+from spark_bull.core.queue.dispatch.callbacks import Callback, CallbackJob, open_callback
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE
+from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.ops.cli.main import main
 from tests.support.redis_servers import become_cluster
 from tests.support.traffic import script_work
 from tests.support.wait import PATIENCE_S, wait_until
@@ -36,8 +36,8 @@ each_dialect = pytest.mark.parametrize("protocol", ["bull", "bullmq"])
 @pytest.fixture
 def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a signal, a promoter checks for due jobs only after hours."""
-    monkeypatch.setattr("spark_bull.services.promoter.MAX_PAUSE_S", HOURS_S)
-    monkeypatch.setattr("spark_bull.services.recovery.RECOVER_S", HOURS_S)
+    monkeypatch.setattr("spark_bull.run.services.promoter.MAX_PAUSE_S", HOURS_S)
+    monkeypatch.setattr("spark_bull.run.services.recovery.RECOVER_S", HOURS_S)
 
 
 @pytest.mark.usefixtures("only_signals")
@@ -139,7 +139,7 @@ def test_a_promoter_wakes_for_queues_in_several_slots_of_a_cluster(own_redis: Ca
 def test_a_promoter_finds_new_queues_that_match_its_glob(
     redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.services.queue_set.GLOB_S", 0.05)
+    monkeypatch.setattr("spark_bull.run.services.queue_set.GLOB_S", 0.05)
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     with Promoter(redis_url, ["mail"], prefix=prefix), BullQueue("mail", **options) as later:
         later.add({}, delay=50)

@@ -6,11 +6,11 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.cli.doctor.queues import overdue
-from spark_bull.cli.doctor.server import Server, eviction
-from spark_bull.clock import DELAYED_SCALE
-from spark_bull.queue.monitor.activity import activity
-from spark_bull.queue.process.claim import limited_groups_ms
+from spark_bull.core.clock import DELAYED_SCALE
+from spark_bull.core.queue.monitor.activity import activity
+from spark_bull.core.queue.work.claim import limited_groups_ms
+from spark_bull.ops.cli.doctor.queues import overdue
+from spark_bull.ops.cli.doctor.server import Server, eviction
 
 PAST_MS = 1_000
 

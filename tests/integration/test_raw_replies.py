@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from redis import Redis
 
-from spark_bull.errors import SparkBullError
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.job_fields import MOST_PICKED, JobFields
-from spark_bull.store import raw_replies
-from spark_bull.store.client import client_of
-from spark_bull.store.connection import Connection
-from spark_bull.store.raw_replies import _put_back, _ready
-from spark_bull.store.settings import RedisSettings
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.job_fields import MOST_PICKED, JobFields
+from spark_bull.core.store import raw_replies
+from spark_bull.core.store.client import client_of
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.raw_replies import _put_back, _ready
+from spark_bull.core.store.settings import RedisSettings
 from tests.support.wait import wait_until
 
 

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import NotReplicated, OptionError
-from spark_bull.model.jobs import FlowJob, NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.replication import ReplicaTerms, check_replicas, wait_for_replicas
-from spark_bull.queue.dispatch import verbs
-from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import NotReplicated, OptionError
+from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.handle.replication import ReplicaTerms, check_replicas, wait_for_replicas
 from tests.support.wait import wait_until
 from tests.support.without_spark import ManageSink, ScheduleSink, Sink
 

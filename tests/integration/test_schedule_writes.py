@@ -10,8 +10,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from redis import Redis
 
 from spark_bull import BullQueue, ConnectionLost, OptionError
-from spark_bull.queue.dispatch import verbs
-from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.dispatch.writes import Identity
 from tests.support.dump import Dump, difference, dump
 from tests.support.without_spark import ScheduleSink
 

@@ -11,13 +11,13 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
-from spark_bull.cli import main
-from spark_bull.errors import ConnectionLost, OptionError
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import QUEUE
-from spark_bull.queue.monitor.find import find_queues
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import RedisSettings, settings_of
+from spark_bull.core.errors import ConnectionLost, OptionError
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import QUEUE
+from spark_bull.core.queue.monitor.find import find_queues
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import RedisSettings, settings_of
+from spark_bull.ops.cli import main
 from tests.support.redis_servers import Sentinels, sentinels
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

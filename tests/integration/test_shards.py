@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, OptionError, SparkBullError, shard_names
-from spark_bull.cli.commands import all_commands
-from spark_bull.cli.main import main
-from spark_bull.cli.shards import EACH, OWN, SEVERAL
-from spark_bull.queue.events.events import QueueEvents
-from spark_bull.services import queue_set
-from spark_bull.services.promoter import Promoter
+from spark_bull.core.queue.events.events import QueueEvents
+from spark_bull.ops.cli.commands import all_commands
+from spark_bull.ops.cli.main import main
+from spark_bull.ops.cli.shards import EACH, OWN, SEVERAL
+from spark_bull.run.services import queue_set
+from spark_bull.run.services.promoter import Promoter
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import Sink
 

@@ -1,4 +1,4 @@
-"""spark_bull.testing: an empty Redis per test, and jobs that run in the thread of a test."""
+"""spark_bull.run.testing: an empty Redis per test, and jobs that run in the thread of a test."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import OptionError, ReturnedError, SparkBullError, UnrecoverableError
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.testing import JobOutcome, process_all, redis  # noqa: F401 - a fixture
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import OptionError, ReturnedError, SparkBullError, UnrecoverableError
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.testing import JobOutcome, process_all, redis  # noqa: F401 - a fixture
 
 
 @pytest.fixture(params=["bullmq"])

@@ -12,10 +12,10 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
-from spark_bull.errors import ConnectionLost, OptionError, RedisUnavailable
-from spark_bull.queue.monitor.find import find_queues
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import RedisSettings
+from spark_bull.core.errors import ConnectionLost, OptionError, RedisUnavailable
+from spark_bull.core.queue.monitor.find import find_queues
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import RedisSettings
 from tests.support.network import Authority, TlsServer, tls_server
 from tests.support.redis_servers import RedisCluster, Sentinels, sentinels
 from tests.support.wait import wait_until

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.cli import main
-from spark_bull.errors import ENCODABLE, DialectError, OptionError, SparkBullError
-from spark_bull.model.jobs import Change, FlowJob, NewJob, RawJson
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.services.promoter import Promoter
-from spark_bull.web.settings import WebSettings
+from spark_bull.core.errors import ENCODABLE, DialectError, OptionError, SparkBullError
+from spark_bull.core.model.jobs import Change, FlowJob, NewJob, RawJson
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.cli import main
+from spark_bull.ops.web.settings import WebSettings
+from spark_bull.run.services.promoter import Promoter
 from tests.support.web import WRITING, serving
 
 #: What a shell passes on for a byte that is not UTF-8, and half of a pair of UTF-16.

@@ -13,24 +13,24 @@ import msgpack
 import pytest
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import ConnectionLost
-from spark_bull.model.group_limits import GroupLimits
-from spark_bull.model.jobs import FlowJob, NewJob
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import READ
-from spark_bull.prometheus.collect import Export, collect
-from spark_bull.prometheus.families import READABLE
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.collect.result_ledger import ResultLedger
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.report import add_log
-from spark_bull.queue.dispatch.writes import roll_forward
-from spark_bull.queue.process.claim import work
-from spark_bull.web import scans, settings
-from spark_bull.web.event_streams import MAX_STREAMS
-from spark_bull.worker.slot.failures import Failures
-from spark_bull.worker.slot.slot_stats import SlotReport, SlotStats
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import ConnectionLost
+from spark_bull.core.model.group_limits import GroupLimits
+from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import READ
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
+from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.report import add_log
+from spark_bull.core.queue.work.claim import work
+from spark_bull.ops.prometheus.collect import Export, collect
+from spark_bull.ops.prometheus.families import READABLE
+from spark_bull.ops.web import scans, settings
+from spark_bull.ops.web.event_streams import MAX_STREAMS
+from spark_bull.run.slot.failures import Failures
+from spark_bull.run.slot.slot_stats import SlotReport, SlotStats
 from tests.support.groups import add
 from tests.support.wait import wait_until
 from tests.support.web import READING, WRITING, Web, serving

@@ -15,14 +15,14 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import OptionError
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.web.access import COOKIE, Access, Role
-from spark_bull.web.api.description import described
-from spark_bull.web.app import create_app
-from spark_bull.web.guard import MAX_BODY
-from spark_bull.web.page import (
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import OptionError
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.web.access import COOKIE, Access, Role
+from spark_bull.ops.web.api.description import described
+from spark_bull.ops.web.app import create_app
+from spark_bull.ops.web.guard import MAX_BODY
+from spark_bull.ops.web.page import (
     actions,
     all_jobs,
     api_reference,
@@ -33,7 +33,7 @@ from spark_bull.web.page import (
     questions,
     selection,
 )
-from spark_bull.web.settings import WebSettings
+from spark_bull.ops.web.settings import WebSettings
 from tests.support.web import READ_TOKEN, READING, WRITE_TOKEN, WRITING, Web, serving
 
 UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
@@ -163,7 +163,7 @@ def test_a_forged_or_expired_session_is_none(
     cookie = access.open_session(Role.WRITE)
     assert access.session_of(cookie) is not None
     assert Access(WebSettings(write_token=WRITE_TOKEN)).session_of(cookie) is None
-    monkeypatch.setattr("spark_bull.web.access.time.time", lambda: float(expires) + 3_600)
+    monkeypatch.setattr("spark_bull.ops.web.access.time.time", lambda: float(expires) + 3_600)
     assert access.session_of(cookie) is None
 
 
@@ -254,7 +254,7 @@ def test_weak_tokens_are_refused_without_being_shown() -> None:
 def test_the_command_reads_tokens_from_files_and_the_environment(redis_url: str, prefix: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{WRITE_TOKEN}\n")
-    command = [sys.executable, "-m", "spark_bull.cli", "--url", redis_url, "--prefix", prefix, "serve"]
+    command = [sys.executable, "-m", "spark_bull.ops.cli", "--url", redis_url, "--prefix", prefix, "serve"]
     command += ["--listen", "127.0.0.1:0", "--write-token-file", str(file)]
     environment = {"SPARK_BULL_READ_TOKEN": READ_TOKEN, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from spark_bull.dialects.parents import ON_FAILURE
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.dialects.parents import ON_FAILURE
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.node import NodePeer, each_peer_of
 from tests.support.steps import Steps
 from tests.support.two_sides import Answers

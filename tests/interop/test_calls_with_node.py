@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, Row
 from redis import Redis
 
 import spark_bull
-from spark_bull.keys import QueueKeys
+from spark_bull.core.keys import QueueKeys
 from tests.spark.conftest import Bull
 from tests.support.node import NodePeer, Peer, each_peer_of
 

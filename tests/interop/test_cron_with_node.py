@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from spark_bull.dialects.schedule.cron import next_time
-from spark_bull.errors import PatternError
+from spark_bull.core.dialects.schedule.cron import next_time
+from spark_bull.core.errors import PatternError
 from tests.support.node import NODE_DIRECTORY
 
 #: Packages, and whether their parser is the older one. BullMQ 5 has that of Bull 4.

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.cli.doctor.finding import Finding
-from spark_bull.cli.doctor.leftovers import leftovers
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.cli.doctor.finding import Finding
+from spark_bull.ops.cli.doctor.leftovers import leftovers
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer
 from tests.support.wait import wait_until

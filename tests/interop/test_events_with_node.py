@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from redis import Redis
 
-from spark_bull.errors import JobFailed
-from spark_bull.model.jobs import QueueEvent
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.events import waiting
-from spark_bull.queue.events.events import QueueEvents
+from spark_bull.core.errors import JobFailed
+from spark_bull.core.model.jobs import QueueEvent
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.events import waiting
+from spark_bull.core.queue.events.events import QueueEvents
 from tests.support.node import Event, NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

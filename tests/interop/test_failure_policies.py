@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.process import claim as claims
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.work import claim as claims
 from tests.support.dump import Dump, Key, Window, difference, dump
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, Peer, each_peer_of

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from spark_bull.model.jobs import FlowJob, FlowNode
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.model.jobs import FlowJob, FlowNode
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, each_peer_of
 from tests.support.steps import Differs, Step, Steps, step

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from redis import Redis
 
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.services.promoter import Promoter
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.run.services.promoter import Promoter
 from tests.support.forked_programs import ForkedProcess, promote_stalled, work_slowly
 from tests.support.job_order import check_order, graph_sink, keep_events, random_graph, rows_of
 from tests.support.node import PEERS, NodePeer, Peer, each_peer_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_bull import BullQueue, Guard, NewJob, Promoter
-from spark_bull.queue.monitor.find import describe
+from spark_bull.core.queue.monitor.find import describe
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 

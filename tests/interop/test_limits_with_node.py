@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.clock import DELAYED_SCALE
-from spark_bull.model.jobs import NewJob
-from spark_bull.model.limiter import Limiter
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.clock import DELAYED_SCALE
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.node import NodePeer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

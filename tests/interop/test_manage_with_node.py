@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.dispatch.lost_writes import KnownWrites
-from spark_bull.queue.dispatch.writes import roll_forward
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.lost_writes import KnownWrites
+from spark_bull.core.queue.dispatch.writes import roll_forward
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.steps import Steps

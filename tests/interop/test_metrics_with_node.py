@@ -8,12 +8,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from spark_bull.model.jobs import QueueMetrics
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import READ
-from spark_bull.prometheus.collect import Export, collect
-from spark_bull.prometheus.text import as_text
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.model.jobs import QueueMetrics
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import READ
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.prometheus.collect import Export, collect
+from spark_bull.ops.prometheus.text import as_text
 from tests.support.node import NodePeer, Peer, each_peer_of
 
 pytestmark = pytest.mark.interop

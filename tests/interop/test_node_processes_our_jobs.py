@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.model.jobs import NewJob
-from spark_bull.model.outcomes import Outcomes, Retried
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import work
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.outcomes import Outcomes, Retried
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
 from tests.spark.conftest import Bull
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until

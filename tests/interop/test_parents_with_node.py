@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.dialects.parents import ON_FAILURE
-from spark_bull.errors import WaitingForChildren
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import work
-from spark_bull.worker.job.job_runner import JobFunction
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.dialects.parents import ON_FAILURE
+from spark_bull.core.errors import WaitingForChildren
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
+from spark_bull.run.job.job_runner import JobFunction
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.node import NodePeer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker, behave

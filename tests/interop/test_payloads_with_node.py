@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.node import NODE_DIRECTORY, Peer, each_peer_of
 from tests.support.wait import wait_until
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.cli import main
-from spark_bull.errors import DialectError
-from spark_bull.model.jobs import Job
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.jobs.read import read_jobs
-from spark_bull.queue.monitor.find import describe, find_queues, workers
-from spark_bull.services.promoter import Promoter
-from spark_bull.services.rescuer import Rescuer
+from spark_bull.core.errors import DialectError
+from spark_bull.core.model.jobs import Job
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.jobs.read import read_jobs
+from spark_bull.core.queue.monitor.find import describe, find_queues, workers
+from spark_bull.ops.cli import main
+from spark_bull.run.services.promoter import Promoter
+from spark_bull.run.services.rescuer import Rescuer
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S
 

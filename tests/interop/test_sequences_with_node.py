@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.job_order import keep_events, orders
 from tests.support.node import PEERS, NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until

@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, FlowJob, NewJob, Promoter
-from spark_bull.clock import epoch_ms
+from spark_bull.core.clock import epoch_ms
 from tests.support.node import NODE_DIRECTORY, NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 

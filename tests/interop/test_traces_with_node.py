@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.node import Event, NodePeer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -13,19 +13,19 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 from redis import Redis
 
-from spark_bull.model.jobs import NewJob
-from spark_bull.model.limiter import Limiter
-from spark_bull.model.outcomes import Failed, Outcomes, Retried
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import unpack_claimed, work
-from spark_bull.queue.process.claim_ledger import ClaimLedger
-from spark_bull.services.promoter import Promoter
-from spark_bull.services.rescuer import Rescuer
-from spark_bull.spark.process.claim_batch import claim_batch
-from spark_bull.spark.process.settle.plan import plan_settle
-from spark_bull.spark.process.settle.task import settle_task
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import unpack_claimed, work
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.services.promoter import Promoter
+from spark_bull.run.services.rescuer import Rescuer
+from spark_bull.spark.work.claim_batch import claim_batch
+from spark_bull.spark.work.settle.plan import plan_settle
+from spark_bull.spark.work.settle.task import settle_task
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

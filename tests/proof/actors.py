@@ -10,12 +10,12 @@ from pathlib import Path
 from threading import Event
 
 from spark_bull import Promoter
-from spark_bull.errors import SparkBullError
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import COLLECT
-from spark_bull.queue.collect.result_ledger import ResultLedger
-from spark_bull.services.collector import Collector
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import COLLECT
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.services.collector import Collector
 from tests.proof.producers import PRODUCERS, RETRY_MS, WORKED, Place
 from tests.support.forked_programs import CONTEXT
 from tests.support.worker import OurWorker

@@ -9,9 +9,9 @@ from functools import cache
 
 import pytest
 
-from spark_bull.errors import ScriptError
-from spark_bull.store import connection
-from spark_bull.store.scripts import Script, assemble
+from spark_bull.core.errors import ScriptError
+from spark_bull.core.store import connection
+from spark_bull.core.store.scripts import Script, assemble
 from tests.support.lua_scripts import FILES, text_of
 
 

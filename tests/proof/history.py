@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 from redis import Redis
 
-from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.core.queue.handle.handle import QueueHandle
 
 #: write: rows of one queue. recover: writes that were finished. claim, extend, settle: jobs under one lock token.
 #: lapse: locks that ended before their time. retry: finished jobs that wait again. deliver: results, in order.

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import pytest
 from redis import Redis
 
-from spark_bull.errors import SparkBullError
-from spark_bull.queue.core import handle
-from spark_bull.store.connection import Connection
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.queue.handle import handle
+from spark_bull.core.store.connection import Connection
 from tests.support.traffic import Died
 
 #: What differs between two runs of one order: times, also packed ones, ids of events, and random ids.

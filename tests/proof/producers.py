@@ -18,9 +18,9 @@ from typing import Any, Literal, NamedTuple
 
 from pyspark.sql.types import ArrayType, StringType, StructType
 
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.writes import Identity
 from tests.support.without_spark import ManageSink, ScheduleSink, Sink
 
 ROWS_PER_VERSION = 6

@@ -13,15 +13,14 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 from redis import Redis
 
-from spark_bull.model.jobs import NewJob
-from spark_bull.model.outcomes import Failed, Outcomes
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.collect.result_ledger import ResultLedger
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.dispatch import registration, writes
-from spark_bull.queue.dispatch.lost_writes import KnownWrites
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import (
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.outcomes import Failed, Outcomes
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
+from spark_bull.core.queue.dispatch import registration, writes
+from spark_bull.core.queue.dispatch.lost_writes import KnownWrites
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import (
     Identity,
     QueuePlan,
     StagedChunk,
@@ -30,7 +29,8 @@ from spark_bull.queue.dispatch.writes import (
     roll_forward,
     stage_chunks,
 )
-from spark_bull.queue.process import claim as claims
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work import claim as claims
 from spark_bull.spark.staging import commit
 from tests.proof.history import rows_by_state
 from tests.proof.orders import Order, Setting

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from redis import Redis
 from redis.exceptions import RedisError
 
-from spark_bull.errors import SparkBullError
+from spark_bull.core.errors import SparkBullError
 from tests.proof.actors import Actor, drive, keep, read, work, worked_queues
 from tests.proof.books import FINAL, Books, Cell, balance, collected
 from tests.proof.faults import NODE, Fault, Site, site_of

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model.jobs import Job
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.model.jobs import Job
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.proof.actors import drive
 from tests.proof.books import Books, Cell, balance
 from tests.proof.faults import FAULTS

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.errors import SparkBullError, StagedDataLost
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.dispatch import registration, writes
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, discard, roll_forward, stage_chunks
-from spark_bull.store.connection import Connection
+from spark_bull.core.errors import SparkBullError, StagedDataLost
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch import registration, writes
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, StagedChunk, discard, roll_forward, stage_chunks
+from spark_bull.core.store.connection import Connection
 from tests.proof.altered_scripts import CLOCK
 from tests.proof.history import History, Op, rows_by_state
 from tests.support.traffic import Act, Died, calls_of_scripts

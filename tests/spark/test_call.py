@@ -15,9 +15,9 @@ from redis import Redis
 
 import spark_bull
 from spark_bull import BullQueue
-from spark_bull.errors import OptionError
-from spark_bull.queue.call.flight import REMOVED
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.errors import OptionError
+from spark_bull.core.queue.call.flight import REMOVED
+from spark_bull.run.job.running_job import RunningJob
 from tests.spark.conftest import Bull, Files
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -15,13 +15,13 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.model.outcomes import Claim, Outcomes
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import work
+from spark_bull.core.model.outcomes import Claim, Outcomes
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
+from spark_bull.run.claims import batch_size
 from spark_bull.spark.platform.query_start import start_query
-from spark_bull.spark.process import claim_stream
-from spark_bull.spark.process.claim_stream import ClaimReader, claim_reader
-from spark_bull.worker.claims import batch_size
+from spark_bull.spark.work import claim_stream
+from spark_bull.spark.work.claim_stream import ClaimReader, claim_reader
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import ClaimingQuery
 

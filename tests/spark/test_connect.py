@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, NewJob, Worker, call, write_results
-from spark_bull.errors import OptionError
+from spark_bull.core.errors import OptionError
 from spark_bull.spark.platform.query_start import start_query
 from tests.conftest import need
 from tests.support.connect_session import ConnectClient, connect_server

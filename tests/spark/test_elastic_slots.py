@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob, Worker, WorkerFailed
-from spark_bull.model.slots import Look, SlotRange, SlotScale
-from spark_bull.process.slot_group import SlotGroup
-from spark_bull.spark.process.elastic_engine import ElasticEngine
-from spark_bull.worker.slot.slot_plan import SlotPlan
+from spark_bull.core.model.slots import Look, SlotRange, SlotScale
+from spark_bull.run.slot.slot_plan import SlotPlan
+from spark_bull.run.worker.slot_group import SlotGroup
+from spark_bull.spark.work.elastic_engine import ElasticEngine
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench
 
@@ -21,8 +21,8 @@ from tests.support.work_bench import WorkBench
 @pytest.fixture(autouse=True)
 def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many looks in little time, at an executor with a third core, which Spark does not have."""
-    monkeypatch.setattr("spark_bull.spark.process.elastic_engine.LOOK_S", 0.05)
-    monkeypatch.setattr("spark_bull.spark.process.elastic_engine.tasks_at_once", lambda _: 3)
+    monkeypatch.setattr("spark_bull.spark.work.elastic_engine.LOOK_S", 0.05)
+    monkeypatch.setattr("spark_bull.spark.work.elastic_engine.tasks_at_once", lambda _: 3)
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ class FailingGroup(WaitingGroup):
 def test_slots_that_work_between_their_failures_start_again_and_others_end_the_worker(
     queue: BullQueue, spark: SparkSession, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, worked: bool
 ) -> None:
-    monkeypatch.setattr("spark_bull.process.slot_group.MIN_PAUSE_S", 0.0)
+    monkeypatch.setattr("spark_bull.run.worker.slot_group.MIN_PAUSE_S", 0.0)
     monkeypatch.setattr(FailingGroup, "_has_worked", lambda *_: worked)
     engine = Worker(spark, "q", print, slots=(0, 4), **options)._engine
     assert isinstance(engine, ElasticEngine)
@@ -222,7 +222,7 @@ def test_a_worker_without_slots_fails_when_its_session_has_ended(
         raise RuntimeError("Cannot call methods on a stopped SparkContext.\nThis stopped SparkContext was …")
 
     with Worker(spark, "q", print, slots=(0, 4), **options) as worker:
-        monkeypatch.setattr("spark_bull.spark.process.elastic_engine.tasks_at_once", ended)
+        monkeypatch.setattr("spark_bull.spark.work.elastic_engine.tasks_at_once", ended)
         with pytest.raises(WorkerFailed, match=r"could not look at its executors: Cannot call methods on a stopped"):
             worker.await_termination(PATIENCE_S)
     assert worker.status().state == "failed"

@@ -20,13 +20,13 @@ from pyspark.sql import SparkSession
 from redis import Redis
 
 from spark_bull import Guard
-from spark_bull.cli import main
-from spark_bull.errors import ConnectionLost
-from spark_bull.model.jobs import NewJob
-from spark_bull.process.local_worker import LocalWorker
-from spark_bull.process.program import run as run_worker
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.worker.slot.status import WorkerStatus
+from spark_bull.core.errors import ConnectionLost
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.cli import main
+from spark_bull.run.slot.status import WorkerStatus
+from spark_bull.run.worker.local_worker import LocalWorker
+from spark_bull.run.worker.program import run as run_worker
 from tests.support.spark_submit import COMMAND, CONF_ARGUMENTS
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import WorkBench, completed
@@ -44,7 +44,7 @@ def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command without spark-submit, with Spark's own configuration."""
-    command = [sys.executable, "-m", "spark_bull.cli", *arguments]
+    command = [sys.executable, "-m", "spark_bull.ops.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT)
 
 

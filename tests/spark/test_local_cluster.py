@@ -102,7 +102,7 @@ import logging
 import socket
 import sys
 from spark_bull import Worker, WorkerFailed
-from spark_bull.spark.process import reach_watch
+from spark_bull.spark.work import reach_watch
 from script_runner import session
 
 url, name = sys.argv[1:]
@@ -413,7 +413,7 @@ import sys
 import time
 from pyspark.sql import SparkSession
 from spark_bull import Worker
-from spark_bull.spark.process import elastic_engine
+from spark_bull.spark.work import elastic_engine
 
 elastic_engine.LOOK_S = 0.2
 url, prefix = sys.argv[1:]

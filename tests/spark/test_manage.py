@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 from redis import Redis
 
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.spark.conftest import Bull
 
 HOUR = 3_600_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_bull.cli import main
+from spark_bull.ops.cli import main
 from tests.support.examples import NOTEBOOKS, missing_in_notebook
 from tests.support.fork_server import VARIABLE
 from tests.support.wait import PATIENCE_S
@@ -61,7 +61,7 @@ def test_every_cell_runs_and_prints_the_expected_output(kernel: KernelManager, c
 PROGRESS = """
 import time
 from itertools import count
-from spark_bull.progress_line import ProgressLine
+from spark_bull.run.progress_line import ProgressLine
 
 numbers = count()
 line = ProgressLine(lambda: f"step {next(numbers)}", 0.001)

@@ -37,7 +37,7 @@ def test_a_named_python_without_packages_is_refused_in_one_sentence(tmp_path: Pa
     assert ran.returncode == 1
     *_, last = ran.stderr.splitlines()
     assert last == (
-        f"spark_bull.errors.SparkBullError: expected PYSPARK_PYTHON to name a Python with the packages of spark_bull, "
-        f"but {named} lacks msgpack, pandas, pyarrow, redis, spark_bull: set it to {sys.executable} before the session "
-        "is created, or leave it out"
+        "spark_bull.core.errors.SparkBullError: expected PYSPARK_PYTHON to name a Python with the packages of "
+        f"spark_bull, but {named} lacks msgpack, pandas, pyarrow, redis, spark_bull: set it to {sys.executable} before "
+        "the session is created, or leave it out"
     )

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException, PySparkException, StreamingQueryEx
 from redis import Redis
 
 from spark_bull import BullQueue, Worker
-from spark_bull.errors import DialectError
+from spark_bull.core.errors import DialectError
 from spark_bull.spark.platform.query_start import start_query
 from tests.spark.conftest import Bull
 from tests.support.dump import dump

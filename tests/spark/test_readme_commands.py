@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from spark_bull.cli.main import parser
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import COLLECT, READ, WORK, WRITE
-from spark_bull.web.settings import READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import COLLECT, READ, WORK, WRITE
+from spark_bull.ops.cli.main import parser
+from spark_bull.ops.web.settings import READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE
 from tests.support.examples import (
     BLOCKS,
     ROOT,

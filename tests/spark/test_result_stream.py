@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
-from spark_bull.queue.collect.result_ledger import ResultLedger
+from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.spark.platform.query_start import start_query
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until

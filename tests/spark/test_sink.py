@@ -18,8 +18,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 from redis import Redis
 
-from spark_bull.model.jobs import Job
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.model.jobs import Job
+from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.spark.dispatch.sink import write_steps
 from spark_bull.spark.staging.sink import StreamSink
 from tests.spark.conftest import Bull, Files

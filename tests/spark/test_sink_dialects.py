@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from redis import Redis
 
-from spark_bull.model.jobs import NewJob, RawJson
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.model.jobs import NewJob, RawJson
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.spark.conftest import Bull
 from tests.support.dump import Window, difference, dump, normalise
 from tests.support.jobs import HOUR

@@ -8,10 +8,10 @@ import pytest
 from pyspark.errors import PySparkException
 from redis import Redis
 
-from spark_bull.model.group_limits import GroupLimits
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import work
+from spark_bull.core.model.group_limits import GroupLimits
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
 from tests.spark.conftest import Bull, Files
 from tests.support.dump import dump
 from tests.support.groups import add

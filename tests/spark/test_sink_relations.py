@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from redis import Redis
 
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.run.job.running_job import RunningJob
 from tests.spark.conftest import Bull, Files
 from tests.support.job_order import orders
 from tests.support.wait import wait_until

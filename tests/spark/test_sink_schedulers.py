@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import PySparkException
 from redis import Redis
 
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.spark.conftest import Bull, Files
 from tests.support.dump import dump
 

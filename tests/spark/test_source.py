@@ -14,10 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from redis import Redis
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model.jobs import FlowJob, NewJob, RawJson
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.walk import Slice
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.model.jobs import FlowJob, NewJob, RawJson
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader, slices_of
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.schemas import SCHEMAS

@@ -8,16 +8,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.model.outcomes import Outcomes, Retried
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import CHUNK_SIZE
-from spark_bull.queue.process.claim import unpack_claimed, work
-from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.core.model.outcomes import Outcomes, Retried
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE
+from spark_bull.core.queue.work.claim import unpack_claimed, work
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.spark.platform.checkpoint_files import plain_checkpoint_files
-from spark_bull.spark.process.batch_processor import BatchProcessor
-from spark_bull.spark.process.claim_batch import claim_batch
-from spark_bull.spark.process.stream_engine import StreamEngine
-from spark_bull.spark.process.stream_plan import StreamPlan
+from spark_bull.spark.work.batch_processor import BatchProcessor
+from spark_bull.spark.work.claim_batch import claim_batch
+from spark_bull.spark.work.stream_engine import StreamEngine
+from spark_bull.spark.work.stream_plan import StreamPlan
 
 HOUR_MS = 3_600_000
 

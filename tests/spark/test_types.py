@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 import spark_bull
 from spark_bull import BullQueue, NewJob, Worker
-from spark_bull.model.jobs import RawJson
+from spark_bull.core.model.jobs import RawJson
 from tests.spark.conftest import Bull
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -32,12 +32,12 @@ from spark_bull import (
     WaitingForChildren,
     Worker,
 )
-from spark_bull.errors import ConnectionLost, JobDamaged, OptionError, SparkBullError, WorkerFailed
-from spark_bull.process.slot_group import SlotGroup
-from spark_bull.services.loss_check import LOOK_S
+from spark_bull.core.errors import ConnectionLost, JobDamaged, OptionError, SparkBullError, WorkerFailed
+from spark_bull.run.services.loss_check import LOOK_S
+from spark_bull.run.slot.failures import MOST
+from spark_bull.run.slot.job_wait import IDLE_S
+from spark_bull.run.worker.slot_group import SlotGroup
 from spark_bull.spark.platform.capabilities import CAPABILITIES
-from spark_bull.worker.slot.failures import MOST
-from spark_bull.worker.slot.job_wait import IDLE_S
 from tests.support.damage import DamagedKey
 from tests.support.wait import PATIENCE_S, interrupt_in, wait_until
 
@@ -585,7 +585,7 @@ def test_slots_that_start_later_pause_process_and_stop_with_the_others(
     """One core is left to other queries."""
     both, cores = f"{prefix}:both", [2]
     # As if further executors started.
-    monkeypatch.setattr("spark_bull.spark.process.loop_engine.tasks_at_once", lambda _: cores[0])
+    monkeypatch.setattr("spark_bull.spark.work.loop_engine.tasks_at_once", lambda _: cores[0])
 
     def processor(job: Any) -> None:
         with Redis.from_url(redis_url) as redis:
@@ -863,7 +863,7 @@ def test_a_worker_that_is_stopped_in_a_batch_returns_its_jobs_although_it_has_a_
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("spark_bull.spark.process.stream_engine.STOP_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("spark_bull.spark.work.stream_engine.STOP_TIMEOUT_S", 0.5)
     begun, released = threading.Event(), threading.Event()
 
     def blocking(jobs: DataFrame) -> DataFrame:

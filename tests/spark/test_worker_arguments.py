@@ -21,10 +21,10 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, Guard, NewJob, Worker
-from spark_bull.errors import OptionError
-from spark_bull.model.jobs import Job
-from spark_bull.options.parse import spelled
-from spark_bull.options.table import EVERYWHERE, TABLE, WORK
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.jobs import Job
+from spark_bull.core.options.parse import spelled
+from spark_bull.core.options.table import EVERYWHERE, TABLE, WORK
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench
 

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob, SparkBullError, Worker
-from spark_bull.errors import OptionError, WrongState
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.errors import OptionError, WrongState
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.wait import wait_until
 
 

@@ -104,7 +104,7 @@ class RunningCommand:
 @contextmanager
 def running_command(*arguments: str, terminal: bool = False) -> Iterator[RunningCommand]:
     """Starts `spark-bull` with these arguments, its output in a pipe or a terminal."""
-    command = [sys.executable, "-m", "spark_bull.cli", *arguments]
+    command = [sys.executable, "-m", "spark_bull.ops.cli", *arguments]
     ours, theirs = pty.openpty() if terminal else os.pipe()
     given: dict[str, Any] = {"stdin": theirs, "stderr": theirs} if terminal else {}
     environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from redis import Redis
 
-from spark_bull.dialects.registry import DIALECTS
-from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.queue.handle.handle import QueueHandle
 from tests.support.lua_scripts import FILES, folders_of, text_of
 
 ALL = ("bull-1", "bull", "bullmq")

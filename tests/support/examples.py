@@ -15,11 +15,11 @@ from pyspark.sql import DataFrameReader, DataFrameWriter
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from redis import Redis
 
-from spark_bull.model.group_limits import GroupLimits
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import work
+from spark_bull.core.model.group_limits import GroupLimits
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
 from tests.support.work_bench import Finisher
 
 #: The one form of a block: three backticks and a language, from the start of the line.

@@ -45,7 +45,7 @@ PROGRAMS = (
 #: `pytest` since processors are often part of a test's module.
 LIBRARIES = ("numpy", "pandas", "pyarrow", "pyarrow.compute", "pyspark.sql.pandas.types", "pyspark.sql", "pytest")
 #: Packages of ours that these processes do not import; some import large libraries.
-ELSEWHERE = ("spark_bull.cli", "spark_bull.spark.programs", "spark_bull.testing", "spark_bull.web")
+ELSEWHERE = ("spark_bull.ops.cli", "spark_bull.spark.programs", "spark_bull.run.testing", "spark_bull.ops.web")
 Request = dict[str, Any]
 
 

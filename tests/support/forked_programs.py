@@ -23,25 +23,25 @@ from typing import Any
 from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
-from spark_bull.cli.main import main
-from spark_bull.errors import QueueFull
-from spark_bull.model.group_limits import GroupLimits
-from spark_bull.model.guards import Guard
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.length_limit import LengthLimit
-from spark_bull.queue.dispatch.registration import register
-from spark_bull.queue.dispatch.writes import roll_forward
-from spark_bull.services.promoter import Promoter
-from spark_bull.store.connection import Command, Connection
-from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction, Result, Runner
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot.concurrent_loop import ConcurrentLoop
-from spark_bull.worker.slot.slot import loop_of
-from spark_bull.worker.slot.slot_loop import Event as LoopEvent
-from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
-from spark_bull.worker.slot.slot_state import Setup
+from spark_bull.core.errors import QueueFull
+from spark_bull.core.model.group_limits import GroupLimits
+from spark_bull.core.model.guards import Guard
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.registration import register
+from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.length_limit import LengthLimit
+from spark_bull.core.store.connection import Command, Connection
+from spark_bull.ops.cli.main import main
+from spark_bull.run.job.job_runner import FunctionRunner, JobFunction, Result, Runner
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.services.promoter import Promoter
+from spark_bull.run.slot.concurrent_loop import ConcurrentLoop
+from spark_bull.run.slot.slot import loop_of
+from spark_bull.run.slot.slot_loop import Event as LoopEvent
+from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
+from spark_bull.run.slot.slot_state import Setup
 from tests.support.jobs import new_job_arguments, random_jobs
 from tests.support.without_spark import ManageSink, Sink
 from tests.support.worker import OurWorker

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgpack
 
-from spark_bull.model.group_limits import GroupLimits
-from spark_bull.model.jobs import NewJob
-from spark_bull.model.outcomes import Claim, Delayed, Failed, Outcomes, Retried
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.process.claim import rescue
+from spark_bull.core.model.group_limits import GroupLimits
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.outcomes import Claim, Delayed, Failed, Outcomes, Retried
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import rescue
 from tests.support.work_bench import WorkBench, completed
 
 HOUR_MS = 3_600_000

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql.types import ArrayType, StringType, StructType
 from redis import Redis
 
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.without_spark import Sink
 
 ROWS = StructType().add("data", StringType()).add("jobId", StringType()).add("dependsOn", ArrayType(StringType(), True))

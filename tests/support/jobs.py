@@ -64,7 +64,7 @@ def job_lists(dialect: str, *, max_size: int = 12, custom_ids: bool = True) -> s
 
 
 def new_job_arguments(job: Job) -> dict[str, Any]:
-    """The same job as arguments of `spark_bull.model.jobs.NewJob`."""
+    """The same job as arguments of `spark_bull.core.model.jobs.NewJob`."""
     named = {
         "jobId": "job_id",
         "delay": "delay",

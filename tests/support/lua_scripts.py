@@ -11,10 +11,10 @@ from typing import cast
 from redis import Redis
 
 import spark_bull
-from spark_bull.dialects.registry import DIALECTS
-from spark_bull.store.lua_files import lua_file
+from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.store.lua_files import lua_file
 
-LUA = Path(spark_bull.__file__).parent / "lua"
+LUA = Path(spark_bull.__file__).parent / "core" / "lua"
 #: All files, by their paths without suffix.
 FILES = sorted(path.relative_to(LUA).with_suffix("").as_posix() for path in LUA.rglob("*.lua"))
 INCLUDES = [file for file in FILES if file.split("/")[-2] == "lib"]

@@ -11,8 +11,8 @@ from typing import Any
 
 from redis import Redis
 
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.services.promoter import Promoter
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.run.services.promoter import Promoter
 from tests.support.dump import Dump, Key, Window, difference, dump, normalise
 from tests.support.node import NodePeer, Peer
 from tests.support.wait import wait_until

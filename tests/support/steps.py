@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
-from spark_bull.dialects.base import json_text
-from spark_bull.errors import (
+from spark_bull.core.dialects.base import json_text
+from spark_bull.core.errors import (
     DelayedError,
     ParentError,
     RateLimitError,
@@ -24,18 +24,18 @@ from spark_bull.errors import (
     UnrecoverableError,
     WaitingForChildren,
 )
-from spark_bull.model.jobs import Change, FlowJob, NewJob
-from spark_bull.model.outcomes import ClaimedJob, Outcomes
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.report import add_log, update_data, update_progress
-from spark_bull.queue.process import claim as claims
-from spark_bull.queue.process import service_verbs
-from spark_bull.worker.job.job_options import job_options
-from spark_bull.worker.job.job_runner import Result
-from spark_bull.worker.job.outcome_policy import OutcomePolicy
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot.blocked_parents import fail_blocked
+from spark_bull.core.model.jobs import Change, FlowJob, NewJob
+from spark_bull.core.model.outcomes import ClaimedJob, Outcomes
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.report import add_log, update_data, update_progress
+from spark_bull.core.queue.work import claim as claims
+from spark_bull.core.queue.work import service_verbs
+from spark_bull.run.job.job_options import job_options
+from spark_bull.run.job.job_runner import Result
+from spark_bull.run.job.outcome_policy import OutcomePolicy
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot.blocked_parents import fail_blocked
 from tests.support.jobs import HOUR, Job, new_job_arguments
 from tests.support.node import NodeError
 from tests.support.two_sides import QUEUES, Answers, TwoSides, is_opts, on_side

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from redis import Redis
 
-from spark_bull.errors import SparkBullError
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.dump import (
     PRIVATE,
     UUID,

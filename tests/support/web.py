@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from spark_bull.web.server import WebServer
-from spark_bull.web.settings import WebSettings
+from spark_bull.ops.web.server import WebServer
+from spark_bull.ops.web.settings import WebSettings
 from tests.support.wait import PATIENCE_S
 
 READ_TOKEN = "a token for reading"

@@ -14,29 +14,29 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_bull.dialects.base import json_text
-from spark_bull.errors import UnrecoverableError
-from spark_bull.model.outcomes import ClaimedJob
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.writes import Identity
-from spark_bull.queue.process.claim import unpack_claimed
-from spark_bull.queue.process.claim_ledger import ClaimLedger
+from spark_bull.core.dialects.base import json_text
+from spark_bull.core.errors import UnrecoverableError
+from spark_bull.core.model.outcomes import ClaimedJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.work.claim import unpack_claimed
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger
+from spark_bull.run.job.job_runner import JobFunction
+from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.dispatch.sink import write_steps
 from spark_bull.spark.manage.sink import manage_steps
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.process.claim_batch import claim_batch
-from spark_bull.spark.process.claim_stream import claim_reader
-from spark_bull.spark.process.error_columns import ERROR_SCHEMA, error_columns
-from spark_bull.spark.process.settle.plan import plan_settle
-from spark_bull.spark.process.settle.task import settle_task
 from spark_bull.spark.schedule.sink import schedule_steps
 from spark_bull.spark.staging import attempt
 from spark_bull.spark.staging.messages import Written
 from spark_bull.spark.staging.sink import BatchSink
-from spark_bull.worker.job.job_runner import JobFunction
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.spark.work.claim_batch import claim_batch
+from spark_bull.spark.work.claim_stream import claim_reader
+from spark_bull.spark.work.error_columns import ERROR_SCHEMA, error_columns
+from spark_bull.spark.work.settle.plan import plan_settle
+from spark_bull.spark.work.settle.task import settle_task
 from tests.support.wait import PATIENCE_S
 from tests.support.worker import behave
 

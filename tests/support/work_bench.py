@@ -11,17 +11,17 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from spark_bull.model.jobs import Job, NewJob
-from spark_bull.model.outcomes import Claim, Failed, Keep, Outcomes
-from spark_bull.queue.bull_queue import BullQueue
-from spark_bull.queue.collect.result_ledger import LOOKED_AT, ResultLedger
-from spark_bull.queue.collect.result_rows import ResultChunk
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.discovery import EVERYTHING, DiscoverResult, Horizon
-from spark_bull.queue.core.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.jobs.read import read_jobs
-from spark_bull.queue.process import claim as claims
+from spark_bull.core.model.jobs import Job, NewJob
+from spark_bull.core.model.outcomes import Claim, Failed, Keep, Outcomes
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.collect.result_ledger import LOOKED_AT, ResultLedger
+from spark_bull.core.queue.collect.result_rows import ResultChunk
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.discovery import EVERYTHING, DiscoverResult, Horizon
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.core.queue.handle.walk import Slice
+from spark_bull.core.queue.jobs.read import read_jobs
+from spark_bull.core.queue.work import claim as claims
 
 DIALECTS = ("bull-1", "bull", "bullmq")
 CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=3_600_000)

@@ -10,20 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from spark_bull.errors import DelayedError, RateLimitError, ReturnedError, UnrecoverableError, WaitingForChildren
-from spark_bull.model.jobs import NewJob
-from spark_bull.queue.core.claim_settings import ClaimSettings
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.tracing.tracer import MeterSource, TracerSource
-from spark_bull.worker.job.job_runner import FunctionRunner, JobFunction, Runner
-from spark_bull.worker.job.outcome_policy import OutcomePolicy
-from spark_bull.worker.job.running_job import RunningJob
-from spark_bull.worker.slot.slot import loop_of
-from spark_bull.worker.slot.slot_control import SlotControl
-from spark_bull.worker.slot.slot_plan import SlotPlan, SlotQueuePlan
-from spark_bull.worker.slot.slot_state import Setup
-from spark_bull.worker.slot.slot_stats import SlotStats
-from spark_bull.worker.slot.start_limit import start_limit
+from spark_bull.core.errors import DelayedError, RateLimitError, ReturnedError, UnrecoverableError, WaitingForChildren
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.tracing.tracer import MeterSource, TracerSource
+from spark_bull.run.job.job_runner import FunctionRunner, JobFunction, Runner
+from spark_bull.run.job.outcome_policy import OutcomePolicy
+from spark_bull.run.job.running_job import RunningJob
+from spark_bull.run.slot.slot import loop_of
+from spark_bull.run.slot.slot_control import SlotControl
+from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
+from spark_bull.run.slot.slot_state import Setup
+from spark_bull.run.slot.slot_stats import SlotStats
+from spark_bull.run.slot.start_limit import start_limit
 from tests.support.wait import PATIENCE_S
 
 _POSTPONING = {"delay": DelayedError(1), "limit": RateLimitError(1), "giveBack": ReturnedError()}

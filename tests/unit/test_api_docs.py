@@ -17,11 +17,11 @@ import griffe
 import pytest
 
 import spark_bull
-from spark_bull import errors
-from spark_bull.cli.commands import NAMES, commands_of
-from spark_bull.options.arguments import JobProperties, QueueArguments, ServiceArguments, WorkerArguments
-from spark_bull.options.parse import spelled
-from spark_bull.options.table import QUEUE, SERVICE, TABLE, WORK
+from spark_bull.core import errors
+from spark_bull.core.options.arguments import JobProperties, QueueArguments, ServiceArguments, WorkerArguments
+from spark_bull.core.options.parse import spelled
+from spark_bull.core.options.table import QUEUE, SERVICE, TABLE, WORK
+from spark_bull.ops.cli.commands import NAMES, commands_of
 
 PUBLIC = {name: getattr(spark_bull, name) for name in spark_bull.__all__ if name != "__version__"}
 
@@ -139,7 +139,7 @@ def test_a_job_that_is_added_has_the_properties_of_a_new_job() -> None:
 
 def test_the_reference_lists_the_options_as_help_does() -> None:
     extensions = griffe.load_extensions(Path(__file__).parents[2] / "tools" / "listed_arguments.py")
-    shown = griffe.load("spark_bull.services.rescuer", extensions=extensions)["Rescuer"]
+    shown = griffe.load("spark_bull.run.services.rescuer", extensions=extensions)["Rescuer"]
     assert shown.docstring.value == inspect.getdoc(spark_bull.Rescuer)
     assert [parameter.name for parameter in shown.parameters] == ["self", *map(str, documented(spark_bull.Rescuer))]
 
@@ -178,7 +178,7 @@ def imported(step: str, ours: str) -> set[str]:
 
 def test_the_source_of_claimed_jobs_imports_redis_and_nothing_for_batches() -> None:
     """redis-py always imports its asyncio modules."""
-    modules = imported(STREAM, "spark_bull.spark.provider, spark_bull.spark.process.claim_stream")
+    modules = imported(STREAM, "spark_bull.spark.provider, spark_bull.spark.work.claim_stream")
     assert "redis.client" in modules
     assert modules & COSTLY == {"redis", "msgpack", "asyncio"}
     assert not {name for name in modules if name.startswith(("pyspark.", "numpy."))}
@@ -200,7 +200,8 @@ def test_the_public_names_are_those_that_type_checkers_see() -> None:
 
 def test_the_package_imports_no_public_name_and_neither_errors_nor_queues_load_pyspark() -> None:
     modules = imported("re, pkgutil", "spark_bull")
-    assert {name for name in modules if name.startswith("spark_bull.")} == {"spark_bull.version"}
+    ours = {name for name in modules if name.startswith("spark_bull.")}
+    assert ours == {"spark_bull.core", "spark_bull.core.version"}
     assert not {"pyspark", "redis", "msgpack"} & imported("re", "spark_bull; spark_bull.QueueBusy")
     assert "pyspark" not in imported("re", "spark_bull; spark_bull.BullQueue, spark_bull.Promoter")
 
@@ -211,7 +212,7 @@ def test_each_command_is_in_the_list_of_its_module() -> None:
 
 def test_opentelemetry_is_imported_only_for_a_tracer() -> None:
     """redis-py imports it, too, where it is installed."""
-    modules = imported("redis", "spark_bull.queue.bull_queue, spark_bull.worker.slot.slot")
-    assert "spark_bull.tracing.tracer" in modules
-    assert "spark_bull.tracing.otel" not in modules
+    modules = imported("redis", "spark_bull.core.queue.bull_queue, spark_bull.run.slot.slot")
+    assert "spark_bull.core.tracing.tracer" in modules
+    assert "spark_bull.core.tracing.otel" not in modules
     assert not {name for name in modules if name.split(".")[0] == "opentelemetry"}

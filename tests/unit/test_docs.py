@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import spark_bull
-from spark_bull import errors, testing
-from spark_bull.cli.commands import all_commands
-from spark_bull.options.parse import spelled
-from spark_bull.options.table import CLAIM, COLLECT, EVENTS, READ, SCHEDULE, SETTLE, TABLE, VIEWS, WORK, WRITE
+from spark_bull.core import errors
+from spark_bull.core.options.parse import spelled
+from spark_bull.core.options.table import CLAIM, COLLECT, EVENTS, READ, SCHEDULE, SETTLE, TABLE, VIEWS, WORK, WRITE
+from spark_bull.ops.cli.commands import all_commands
+from spark_bull.run import testing
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
 from tools.reference_pages import PAGES, VERBS, of, shared, with_tables
 
@@ -57,7 +58,7 @@ def test_every_public_name_has_a_page_of_the_api_that_the_table_names() -> None:
 
 
 def names_on(page: Path) -> list[str]:
-    return re.findall(r"^::: spark_bull\.(?:testing\.)?(\w+)$", page.read_text("utf-8"), re.MULTILINE)
+    return re.findall(r"^::: spark_bull\.(?:run\.testing\.)?(\w+)$", page.read_text("utf-8"), re.MULTILINE)
 
 
 def test_the_alerts_on_the_page_are_those_of_the_rules() -> None:

@@ -16,11 +16,11 @@ import yaml
 
 import spark_bull
 from spark_bull import BullQueue, Worker
-from spark_bull.cli.main import parser
-from spark_bull.model.jobs import STATES
-from spark_bull.options.parse import scopes_of
-from spark_bull.queue.events.events import QueueEvents
-from spark_bull.worker.job.running_job import RunningJob
+from spark_bull.core.model.jobs import STATES
+from spark_bull.core.options.parse import scopes_of
+from spark_bull.core.queue.events.events import QueueEvents
+from spark_bull.ops.cli.main import parser
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.examples import BLOCKS, CASES, NOT_RUN, NOTEBOOKS, PAGES, ROOT, calls, loose_code, reason_not_to_run
 
 
@@ -184,7 +184,7 @@ def test_the_configuration_of_the_collector_has_pipelines_of_components_that_exi
 def test_examples_of_output_and_configuration_are_true() -> None:
     """The findings of `spark-bull doctor` exist; Prometheus would accept its configuration."""
     sources = "\n".join(
-        path.read_text("utf-8") for path in sorted((ROOT / "spark_bull" / "cli" / "doctor").glob("*.py"))
+        path.read_text("utf-8") for path in sorted((ROOT / "spark_bull" / "ops" / "cli" / "doctor").glob("*.py"))
     )
     for block in BLOCKS:
         if block.language == "yaml" and block.text.startswith("scrape_configs:"):

@@ -14,8 +14,9 @@ import pytest
 import redis
 
 import spark_bull
-from spark_bull import BullQueue, errors
-from spark_bull.errors import (
+from spark_bull import BullQueue
+from spark_bull.core import errors
+from spark_bull.core.errors import (
     ConnectionLost,
     DelayedError,
     IntakeClosed,
@@ -36,11 +37,11 @@ from spark_bull.errors import (
     did_you_mean,
     restated,
 )
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import READ
-from spark_bull.short_errors import short_errors
-from spark_bull.store.errors import translated
-from spark_bull.store.settings import settings_of
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import READ
+from spark_bull.core.short_errors import short_errors
+from spark_bull.core.store.errors import translated
+from spark_bull.core.store.settings import settings_of
 
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
 
@@ -89,7 +90,7 @@ def test_a_control_error_is_parsed_from_a_trace() -> None:
         text = "".join(traceback.format_exception(error))
         again = control_error(f"An exception was thrown from the Python worker.\n{text}\n\tat org.apache.spark.X")
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
-    for trace in ("", "ValueError: spark_bull", "  spark_bull.errors.DelayedError: to run again in 5 ms"):
+    for trace in ("", "ValueError: spark_bull", "  spark_bull.core.errors.DelayedError: to run again in 5 ms"):
         assert control_error(trace) is None
 
 
@@ -119,7 +120,7 @@ def test_an_error_has_one_frame_of_the_package(caplog: pytest.LogCaptureFixture)
         BullQueue("q", url="redis://127.0.0.1:1", retry_ms="soon")  # type: ignore[arg-type]
     lines = printed(raised.value)
     assert sum(PACKAGE in line for line in lines) == 1
-    assert lines[-1].startswith("spark_bull.errors.OptionError: expected `retry_ms`")
+    assert lines[-1].startswith("spark_bull.core.errors.OptionError: expected `retry_ms`")
     assert "in __init__" in caplog.text, "the whole trace is logged at DEBUG"
 
 
@@ -132,7 +133,9 @@ def test_an_unreachable_redis_is_an_error_whose_cause_is_that_of_redis_py_withou
     assert isinstance(raised.value.__cause__.__context__, ConnectionRefusedError)
     assert sum(line.startswith("Traceback") for line in lines) == 1
     assert lines[0].startswith("redis.exceptions.ConnectionError: Error 111 connecting to 127.0.0.1:1")
-    assert lines[-1].startswith("spark_bull.errors.RedisUnavailable: expected Redis at redis://127.0.0.1:1, got none: ")
+    assert lines[-1].startswith(
+        "spark_bull.core.errors.RedisUnavailable: expected Redis at redis://127.0.0.1:1, got none: "
+    )
 
 
 def test_errors_while_items_are_read_are_short_too() -> None:

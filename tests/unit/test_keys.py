@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from spark_bull.keys import QUEUE_SIGNS, SEGMENTS, QueueKeys, hash_tag, literal_glob, queue_of
-from spark_bull.well_formed import well_formed, well_formed_json
+from spark_bull.core.keys import QUEUE_SIGNS, SEGMENTS, QueueKeys, hash_tag, literal_glob, queue_of
+from spark_bull.core.well_formed import well_formed, well_formed_json
 
 KEYS = QueueKeys("mail", "bull")
 OWN = [

@@ -10,37 +10,34 @@ from pathlib import Path
 
 import pytest
 
-from tools.draw_rooms import GROUND, PICTURE, imports_of_packages, levels_of, picture, without_detours
+from tools.draw_rooms import PICTURE, imports_of_packages, levels_of, picture, without_detours
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_bull"
 
-# From the bottom up. A name is a module or a sub-package of spark_bull; names on one line may import one another.
+# From the bottom up. A name is a part, or a module or package of `core`; names on one line may import one another.
 LAYERS = (
     (
-        "errors",
-        "error_text",
-        "well_formed",
-        "short_errors",
-        "clock",
-        "threads",
-        "time_text",
-        "progress_line",
-        "version",
+        *(
+            "core",
+            "core.errors",
+            "core.error_text",
+            "core.well_formed",
+            "core.short_errors",
+            "core.clock",
+            "core.threads",
+        ),
+        *("core.time_text", "core.version"),
     ),
-    ("model", "keys", "embedded", "tracing"),
-    ("options",),
-    ("payloads",),
-    ("store",),
-    ("dialects",),
-    ("queue",),
-    ("worker",),
-    ("services", "prometheus"),
-    ("process",),
-    ("testing",),
+    ("core.model", "core.keys", "core.embedded", "core.tracing"),
+    ("core.options",),
+    ("core.payloads",),
+    ("core.store",),
+    ("core.dialects",),
+    ("core.queue",),
+    ("run",),
     ("spark",),
-    ("web",),
-    ("cli",),
+    ("ops",),
     ("__init__",),
 )
 LEVEL = {name: height for height, layer in enumerate(LAYERS) for name in layer}
@@ -48,12 +45,12 @@ LEVEL = {name: height for height, layer in enumerate(LAYERS) for name in layer}
 LATE = (
     "spark_bull.spark.provider",
     "spark_bull.spark.collect.stream",
-    "spark_bull.cli.command",
-    "spark_bull.cli.demo",
-    "spark_bull.cli.programs",
-    "spark_bull.cli.serve",
-    "spark_bull.cli.show",
-    "spark_bull.tracing.tracer",
+    "spark_bull.ops.cli.command",
+    "spark_bull.ops.cli.demo",
+    "spark_bull.ops.cli.programs",
+    "spark_bull.ops.cli.serve",
+    "spark_bull.ops.cli.show",
+    "spark_bull.core.tracing.tracer",
 )
 #: Names that some supported versions of PySpark lack, or whose functions differ.
 DIFFERS = (
@@ -67,8 +64,8 @@ DIFFERS = (
 PRIVATE = ("_active_spark_context", "_create_judf", "_gateway", "_jconf", "_jdf", "_jsc", "_jsparkSession", "_judf")
 PRIVATE += ("_jvm", "_jwrite")
 MAY_IMPORT = {
-    "redis": ("store",),
-    "pyspark": ("spark", "__init__", "cli"),
+    "redis": ("core.store",),
+    "pyspark": ("spark", "ops"),
 }
 
 
@@ -88,7 +85,8 @@ def trees() -> dict[str, ast.Module]:
 
 def layer_name(module: str) -> str:
     """The name of a module in LAYERS."""
-    return (module.partition(".")[2] or "__init__").split(".")[0]
+    part, *rest = (module.partition(".")[2] or "__init__").split(".")
+    return f"core.{rest[0]}" if part == "core" and rest else part
 
 
 def imports_in(tree: ast.AST, module: str) -> Iterator[str]:
@@ -190,7 +188,7 @@ def test_no_other_module_names_or_compares_dialects(trees: dict[str, ast.Module]
     named = [
         f"{module}:{node.lineno}: {ast.unparse(node)}"
         for module, tree in trees.items()
-        if layer_name(module) != "dialects" and module != "spark_bull.options.table"
+        if layer_name(module) != "core.dialects" and module != "spark_bull.core.options.table"
         for node in ast.walk(tree)
         if (isinstance(node, ast.Constant) and node.value in ("bull-1", "bullmq"))
         or (isinstance(node, ast.Compare) and any(getattr(part, "value", "") == "bull" for part in node.comparators))
@@ -229,7 +227,7 @@ def test_only_one_module_imports_thread(trees: dict[str, ast.Module]) -> None:
         and node.module == "threading"
         and "Thread" in [one.name for one in node.names]
     }
-    assert importers == {f"{PACKAGE}.threads"}
+    assert importers == {f"{PACKAGE}.core.threads"}
 
 
 def test_neither_modules_nor_rooms_import_each_other_in_a_circle(trees: dict[str, ast.Module]) -> None:
@@ -261,7 +259,7 @@ def test_each_package_is_in_the_picture_and_stands_above_those_that_it_imports()
     shown = PICTURE.read_text()
     assert all(f">{name}<" in shown for name in imports)
     level_of = {name: level for level, names in enumerate(levels_of(imports)) for name in names}
-    assert level_of[GROUND] == 0
+    assert level_of["core"] == 0
     assert all(level_of[other] < level_of[name] for name, others in imports.items() for other in others)
 
 

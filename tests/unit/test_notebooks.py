@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.cli import main
+from spark_bull.ops.cli import main
 from tests.support.examples import NOTEBOOKS, PRINTED, missing_in_notebook
 
 ROOT = Path(__file__).parents[2]

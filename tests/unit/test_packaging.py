@@ -46,23 +46,23 @@ def files(pattern: str) -> set[str]:
 
 
 def test_all_that_the_package_needs_is_shipped_and_nothing_else(wheel: Path, names: set[str]) -> None:
-    page = {name for name in files("spark_bull/web/page/**/*.*") if not name.endswith((".py", ".pyc"))}
+    page = {name for name in files("spark_bull/ops/web/page/**/*.*") if not name.endswith((".py", ".pyc"))}
     libraries = {name.split("/")[-1].split(".")[0] for name in page if "/vendor/" in name and name.endswith(".js")}
     assert libraries
     assert libraries <= {name.split("/")[-1].split(".")[0] for name in page if name.endswith(".LICENSE")}
     types = {"spark_bull/py.typed", "spark_bull/__init__.pyi", "pyspark_bull/__init__.py"}
-    patterns = ("**/*.py", "lua/**/*.lua", "spark/programs/demo/*.*", "notebooks/*.ipynb")
+    patterns = ("**/*.py", "core/lua/**/*.lua", "spark/programs/demo/*.*", "notebooks/*.ipynb")
     for shipped in (page, types, *(files(f"spark_bull/{pattern}") for pattern in patterns)):
         assert shipped
         assert shipped <= names, shipped - names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"spark_bull", "pyspark_bull"}
     assert any(name.endswith("LICENSE") for name in names)
     assert "Apache-2.0" in read(wheel, "METADATA")
-    assert "spark-bull = spark_bull.cli:main" in read(wheel, "entry_points.txt")
+    assert "spark-bull = spark_bull.ops.cli:main" in read(wheel, "entry_points.txt")
 
 
 def test_the_package_can_be_imported_from_the_wheel(wheel: Path) -> None:
-    program = "import spark_bull.errors; print(spark_bull.errors.__file__)"
+    program = "import spark_bull.core.errors; print(spark_bull.core.errors.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", program],
         env={"PYTHONPATH": str(wheel)},

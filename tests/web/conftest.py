@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 from selenium import webdriver
 
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.conftest import need, own_prefix
 from tests.support.browser import Browser, chromium, programs
 from tests.support.web import WRITE_TOKEN, Web, serving

@@ -10,9 +10,9 @@ from html import unescape
 import httpx
 import pytest
 
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.model.jobs import FlowJob, NewJob
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.wait import wait_until
 from tests.support.web import READ_TOKEN, WRITE_TOKEN, serving
 from tests.web.conftest import Site

@@ -8,7 +8,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from spark_bull.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.jobs import FlowJob, NewJob
 from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.wait import wait_until
 from tests.web.conftest import Site

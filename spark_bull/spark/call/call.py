@@ -12,12 +12,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.functions import spark_partition_id
 from pyspark.sql.types import DataType, StructType
 
-from spark_bull.dialects.encode.codec import check_defaults, defaults_of
-from spark_bull.errors import OptionError, did_you_mean, expected
-from spark_bull.options.arguments import CallArguments, JobDefaults, with_options
-from spark_bull.options.parse import parse_arguments
-from spark_bull.options.table import QUEUE
-from spark_bull.queue.core.handle import open_handle
+from spark_bull.core.dialects.encode.codec import check_defaults, defaults_of
+from spark_bull.core.errors import OptionError, did_you_mean, expected
+from spark_bull.core.options.arguments import CallArguments, JobDefaults, with_options
+from spark_bull.core.options.parse import parse_arguments
+from spark_bull.core.options.table import QUEUE
+from spark_bull.core.queue.handle.handle import open_handle
 from spark_bull.spark.call.results import output_schema
 from spark_bull.spark.call.task import PARTITION, CallPlan
 from spark_bull.spark.dispatch.rows import call_rows

@@ -8,14 +8,14 @@ from typing import Any, Final, NamedTuple
 
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from spark_bull.dialects.fields import NO_VALUE
-from spark_bull.errors import OptionError
-from spark_bull.model.job_json import damaged_field
-from spark_bull.queue.call.flight import Ended
+from spark_bull.core.dialects.fields import NO_VALUE
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.job_json import damaged_field
+from spark_bull.core.queue.call.flight import Ended
+from spark_bull.core.well_formed import well_formed, well_formed_json
 from spark_bull.spark.json.json_values import WrongPayload, payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.well_formed import well_formed, well_formed_json
 
 RESULT: Final = "result"
 #: The columns beside RESULT.

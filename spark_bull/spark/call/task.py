@@ -15,13 +15,13 @@ from typing import Any, Final
 from pyspark import TaskContext
 from pyspark.sql.types import DataType, StructType
 
-from spark_bull.clock import monotonic_s
-from spark_bull.errors import JobFailed, PayloadUnreadable
-from spark_bull.queue.call.caller import Caller, Outcome
-from spark_bull.queue.call.chunks import ADDED, chunks
-from spark_bull.queue.call.flight import Ended, Flight, Lease
-from spark_bull.queue.call.sweep import sweep
-from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.core.clock import monotonic_s
+from spark_bull.core.errors import JobFailed, PayloadUnreadable
+from spark_bull.core.queue.call.caller import Caller, Outcome
+from spark_bull.core.queue.call.chunks import ADDED, chunks
+from spark_bull.core.queue.call.flight import Ended, Flight, Lease
+from spark_bull.core.queue.call.sweep import sweep
+from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.call.results import parsed, with_outcomes
 from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.platform.lazy_arrow import pa

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_bull.dialects.fields import FIELDS
-from spark_bull.errors import ResultsLost
-from spark_bull.queue.collect.result_rows import ResultChunk
-from spark_bull.queue.core.job_fields import raw_column
+from spark_bull.core.dialects.fields import FIELDS
+from spark_bull.core.errors import ResultsLost
+from spark_bull.core.queue.collect.result_rows import ResultChunk
+from spark_bull.core.queue.handle.job_fields import raw_column
 from spark_bull.spark.json.job_columns import batches_of, raw_batch
 
 log = logging.getLogger("spark_bull")

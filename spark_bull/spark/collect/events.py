@@ -11,24 +11,24 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from spark_bull.errors import ConnectionLost, OptionError, ResultsLost
-from spark_bull.options.parse import Options, parse_options
-from spark_bull.options.table import EVENTS
-from spark_bull.queue.core.handle import QueueHandle, open_handle
-from spark_bull.queue.events.event_log import BEGIN, Position, position_of, span_of, steps
-from spark_bull.queue.monitor.find import is_glob
-from spark_bull.queue.shards.layout import selection_of
-from spark_bull.services.damaged_queues import DamagedQueues
-from spark_bull.services.queue_set import QueueSet
-from spark_bull.short_errors import short_errors
+from spark_bull.core.errors import ConnectionLost, OptionError, ResultsLost
+from spark_bull.core.options.parse import Options, parse_options
+from spark_bull.core.options.table import EVENTS
+from spark_bull.core.queue.events.event_log import BEGIN, Position, position_of, span_of, steps
+from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
+from spark_bull.core.queue.monitor.find import is_glob
+from spark_bull.core.queue.shards.layout import selection_of
+from spark_bull.core.short_errors import short_errors
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import resolved, settings_of
+from spark_bull.run.services.damaged_queues import DamagedQueues
+from spark_bull.run.services.queue_set import QueueSet
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.offsets import read_offset
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.streams import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import resolved, settings_of
 
 log = logging.getLogger("spark_bull")
 

@@ -16,26 +16,26 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from spark_bull.errors import ConnectionLost, OptionError, QueueDamaged, ResultsLost
-from spark_bull.options.parse import Options, parse_options
-from spark_bull.options.table import COLLECT
-from spark_bull.queue.collect.result_ledger import STATES, ResultLedger
-from spark_bull.queue.collect.result_rows import ResultChunk
-from spark_bull.queue.core.discovery import Horizon
-from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.dispatch.written import WrittenIds, find_written
-from spark_bull.queue.monitor.find import is_glob
-from spark_bull.queue.shards.layout import selection_of
-from spark_bull.services.collector import Collector
-from spark_bull.short_errors import short_errors
+from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged, ResultsLost
+from spark_bull.core.options.parse import Options, parse_options
+from spark_bull.core.options.table import COLLECT
+from spark_bull.core.queue.collect.result_ledger import STATES, ResultLedger
+from spark_bull.core.queue.collect.result_rows import ResultChunk
+from spark_bull.core.queue.dispatch.written import WrittenIds, find_written
+from spark_bull.core.queue.handle.discovery import Horizon
+from spark_bull.core.queue.handle.handle import open_handle
+from spark_bull.core.queue.monitor.find import is_glob
+from spark_bull.core.queue.shards.layout import selection_of
+from spark_bull.core.short_errors import short_errors
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import resolved, settings_of
+from spark_bull.run.services.collector import Collector
 from spark_bull.spark.json.json_schema import INFER, TYPED_COLUMNS, is_inferred
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.offsets import check_reader, read_offset
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.streams import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import resolved, settings_of
 
 log = logging.getLogger("spark_bull")
 

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
-from spark_bull.dialects.base import json_text
-from spark_bull.dialects.deduplication import DEDUPLICATION
-from spark_bull.dialects.encode.chunks import EncodedJobs
-from spark_bull.dialects.parents import PARENT
-from spark_bull.errors import OptionError, did_you_mean, expected
-from spark_bull.keys import QueueKeys, hash_tag
-from spark_bull.model.columns import listed
-from spark_bull.options.parse import Options
-from spark_bull.queue.core.handle import QueueHandle, open_handle
-from spark_bull.queue.dispatch.callbacks import Callback, CallbackJob, callback_id
-from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.core.dialects.base import json_text
+from spark_bull.core.dialects.deduplication import DEDUPLICATION
+from spark_bull.core.dialects.encode.chunks import EncodedJobs
+from spark_bull.core.dialects.parents import PARENT
+from spark_bull.core.errors import OptionError, did_you_mean, expected
+from spark_bull.core.keys import QueueKeys, hash_tag
+from spark_bull.core.model.columns import listed
+from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.dispatch.callbacks import Callback, CallbackJob, callback_id
+from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.spark.dispatch.rows import RowPlan
 
 _MEMBERS: Final = ("queue", "name", "data", "opts")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from spark_bull.dialects.encode.flows import Labels, Level
+from spark_bull.core.dialects.encode.flows import Labels, Level
 from spark_bull.spark.dispatch.jobs_column import JobsColumn, jobs_in
 from spark_bull.spark.dispatch.rows import CHILDREN
 from spark_bull.spark.platform.lazy_arrow import pa

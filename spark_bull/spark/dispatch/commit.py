@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from spark_bull.errors import SparkBullError
-from spark_bull.model.jobs import WriteRecord
-from spark_bull.queue.dispatch.callbacks import drop_callback
-from spark_bull.queue.dispatch.writes import Identity, QueuePlan, open_writes, read_record, roll_forward
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.queue.dispatch.callbacks import drop_callback
+from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, open_writes, read_record, roll_forward
 from spark_bull.spark.dispatch.depends_on import with_graph
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.commit import commit_nothing, commit_staged, confirm_replicas, discard_stages

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from spark_bull.dialects.deduplication import DEDUPLICATION
-from spark_bull.dialects.encode.chunks import EncodedJobs
-from spark_bull.dialects.parents import FAILURE_FLAGS, ON_FAILURE, PARENT
-from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
-from spark_bull.errors import OptionError
-from spark_bull.model.columns import listed
-from spark_bull.options.parse import Options
-from spark_bull.queue.dispatch.graph import DEPENDS_ON, check_new, graph_of, stage_graph
+from spark_bull.core.dialects.deduplication import DEDUPLICATION
+from spark_bull.core.dialects.encode.chunks import EncodedJobs
+from spark_bull.core.dialects.parents import FAILURE_FLAGS, ON_FAILURE, PARENT
+from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.columns import listed
+from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.dispatch.graph import DEPENDS_ON, check_new, graph_of, stage_graph
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE, RowPlan
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.messages import TaskPart, Written

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from spark_bull.errors import OptionError
+from spark_bull.core.errors import OptionError
 from spark_bull.spark.dispatch.rows import RowPlan, plan_fields
 from spark_bull.spark.platform.lazy_arrow import pa, pc
 

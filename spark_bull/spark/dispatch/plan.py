@@ -7,17 +7,20 @@ from dataclasses import replace
 
 from pyspark.sql.types import StructType
 
-from spark_bull.dialects.encode.codec import check_defaults, defaults_of
-from spark_bull.dialects.priorities import PRIORITY, QueuePriority
-from spark_bull.dialects.registry import DIALECTS
-from spark_bull.errors import OptionError
-from spark_bull.keys import QueueKeys
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import WRITE
-from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.dispatch.writes import recover
-from spark_bull.queue.shards.layout import ShardLayout, of_dialect
-from spark_bull.queue.shards.reshard import settled_layout
+from spark_bull.core.dialects.encode.codec import check_defaults, defaults_of
+from spark_bull.core.dialects.priorities import PRIORITY, QueuePriority
+from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.errors import OptionError
+from spark_bull.core.keys import QueueKeys
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import WRITE
+from spark_bull.core.queue.dispatch.writes import recover
+from spark_bull.core.queue.handle.handle import open_handle
+from spark_bull.core.queue.shards.layout import ShardLayout, of_dialect
+from spark_bull.core.queue.shards.reshard import settled_layout
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import resolved, settings_of
+from spark_bull.core.store.together import all_together
 from spark_bull.spark.dispatch.batch_callback import on_finish_of
 from spark_bull.spark.dispatch.children_column import ON_FAILURE
 from spark_bull.spark.dispatch.depends_on import check_depends_on
@@ -28,9 +31,6 @@ from spark_bull.spark.dispatch.sequence import check_sequence
 from spark_bull.spark.dispatch.shards import check_shards
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.plan import check_write, primaries_of
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import resolved, settings_of
-from spark_bull.store.together import all_together
 
 
 def plan_write(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = False) -> WritePlan:

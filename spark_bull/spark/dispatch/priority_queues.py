@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from spark_bull.dialects.priorities import PRIORITY, QueuePriority, priority_number
-from spark_bull.errors import OptionError
-from spark_bull.keys import priority_queue
+from spark_bull.core.dialects.priorities import PRIORITY, QueuePriority, priority_number
+from spark_bull.core.errors import OptionError
+from spark_bull.core.keys import priority_queue
 from spark_bull.spark.staging.queue_rows import QueueRows, split
 
 #: The priority of a row without one, if others have one, as in Bull 1.

@@ -9,10 +9,10 @@ from typing import Final, TextIO
 
 from pyspark.sql import SparkSession
 
-from spark_bull.errors import SparkBullError
-from spark_bull.progress_line import ProgressLine
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.writes import open_writes, read_record
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.queue.dispatch.writes import open_writes, read_record
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.run.progress_line import ProgressLine
 
 _WIDTH: Final = 30
 _INTERVAL_S: Final = 0.2

@@ -18,10 +18,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_bull.dialects.base import Dialect
-from spark_bull.dialects.deduplication import DEDUPLICATION, DEDUPLICATION_MEMBERS
-from spark_bull.dialects.parents import PARENT, PARENT_MEMBERS
-from spark_bull.dialects.terms import (
+from spark_bull.core.dialects.base import Dialect
+from spark_bull.core.dialects.deduplication import DEDUPLICATION, DEDUPLICATION_MEMBERS
+from spark_bull.core.dialects.parents import PARENT, PARENT_MEMBERS
+from spark_bull.core.dialects.terms import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
     DELIVERY,
@@ -30,9 +30,9 @@ from spark_bull.dialects.terms import (
     LOCK_MS,
     SPREAD_MS,
 )
-from spark_bull.errors import OptionError, did_you_mean
-from spark_bull.options.parse import Options
-from spark_bull.queue.dispatch.graph import DEPENDS_ON
+from spark_bull.core.errors import OptionError, did_you_mean
+from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.dispatch.graph import DEPENDS_ON
 from spark_bull.spark.json.json_text import to_json, to_json_arrays
 from spark_bull.spark.json.payload_check import PayloadCheck, payload_check
 from spark_bull.spark.platform.lazy_arrow import pa

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from spark_bull.dialects.deduplication import DEDUPLICATION
-from spark_bull.dialects.encode.chunks import EncodedJobs, collapsed
-from spark_bull.dialects.parents import FAILURE_FLAGS, ON_FAILURE, PARENT
-from spark_bull.errors import OptionError
-from spark_bull.model.columns import listed
-from spark_bull.options.parse import Options
+from spark_bull.core.dialects.deduplication import DEDUPLICATION
+from spark_bull.core.dialects.encode.chunks import EncodedJobs, collapsed
+from spark_bull.core.dialects.parents import FAILURE_FLAGS, ON_FAILURE, PARENT
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.columns import listed
+from spark_bull.core.options.parse import Options
 from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan
 
 #: What the members of a sequence can't have, and why.

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from zlib import crc32
 
-from spark_bull.dialects.deduplication import DEDUPLICATION
-from spark_bull.dialects.encode.chunks import EncodedJobs
-from spark_bull.dialects.priorities import PRIORITY
-from spark_bull.errors import OptionError
-from spark_bull.model.columns import listed
-from spark_bull.options.parse import Options
-from spark_bull.queue.shards.layout import ShardLayout
+from spark_bull.core.dialects.deduplication import DEDUPLICATION
+from spark_bull.core.dialects.encode.chunks import EncodedJobs
+from spark_bull.core.dialects.priorities import PRIORITY
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.columns import listed
+from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.shards.layout import ShardLayout
 from spark_bull.spark.dispatch.rows import SEQUENCE, SHARD, RowPlan
 from spark_bull.spark.staging.queue_rows import QueueRows, split
 

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from pyspark.sql.types import StructType
 
-from spark_bull.dialects.priorities import PRIORITY
-from spark_bull.errors import OptionError
-from spark_bull.keys import priority_queue
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.manage.manage import check_obliterate, obliterate
+from spark_bull.core.dialects.priorities import PRIORITY
+from spark_bull.core.errors import OptionError
+from spark_bull.core.keys import priority_queue
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.manage.manage import check_obliterate, obliterate
 from spark_bull.spark.dispatch.commit import abort_write, commit_write
 from spark_bull.spark.dispatch.plan import plan_write
 from spark_bull.spark.dispatch.task import write_task

@@ -6,23 +6,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from spark_bull.dialects.encode.chunks import ChunkBuilder
-from spark_bull.dialects.encode.codec import defaults_of, encode
-from spark_bull.dialects.encode.flows import Flows
-from spark_bull.dialects.encode.own_ids import with_own_ids
-from spark_bull.dialects.priorities import PRIORITY
-from spark_bull.dialects.terms import SPREAD_SEED
-from spark_bull.model.jobs import Added
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.length_limit import length_limit_of
-from spark_bull.queue.dispatch.add import add_chunk
-from spark_bull.queue.dispatch.callbacks import Callback, open_callback
-from spark_bull.queue.dispatch.flows import FlowChunk, add_flow_chunk, check_flows, flow_chunks
-from spark_bull.queue.dispatch.graph import DEPENDS_ON
-from spark_bull.queue.dispatch.kept import kept
-from spark_bull.queue.dispatch.parents import check_parents
-from spark_bull.queue.dispatch.verbs import FlowsReply
-from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.core.dialects.encode.chunks import ChunkBuilder
+from spark_bull.core.dialects.encode.codec import defaults_of, encode
+from spark_bull.core.dialects.encode.flows import Flows
+from spark_bull.core.dialects.encode.own_ids import with_own_ids
+from spark_bull.core.dialects.priorities import PRIORITY
+from spark_bull.core.dialects.terms import SPREAD_SEED
+from spark_bull.core.model.jobs import Added
+from spark_bull.core.queue.dispatch.add import add_chunk
+from spark_bull.core.queue.dispatch.callbacks import Callback, open_callback
+from spark_bull.core.queue.dispatch.flows import FlowChunk, add_flow_chunk, check_flows, flow_chunks
+from spark_bull.core.queue.dispatch.graph import DEPENDS_ON
+from spark_bull.core.queue.dispatch.kept import kept
+from spark_bull.core.queue.dispatch.parents import check_parents
+from spark_bull.core.queue.dispatch.verbs import FlowsReply
+from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.length_limit import length_limit_of
 from spark_bull.spark.dispatch.children_column import levels_of
 from spark_bull.spark.dispatch.depends_on import held
 from spark_bull.spark.dispatch.priority_queues import are_named, by_priority

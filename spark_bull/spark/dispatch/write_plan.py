@@ -6,14 +6,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spark_bull.dialects.terms import AT_LEAST_ONCE, DELIVERY
-from spark_bull.options.table import ALL_EVENTS
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.length_limit import length_limit_of
-from spark_bull.queue.dispatch.graph import DEPENDS_ON
-from spark_bull.queue.dispatch.registration import SHARDS_EPOCH
-from spark_bull.queue.dispatch.writes import Identity, QueuePlan
-from spark_bull.queue.shards.layout import ShardLayout
+from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY
+from spark_bull.core.options.table import ALL_EVENTS
+from spark_bull.core.queue.dispatch.graph import DEPENDS_ON
+from spark_bull.core.queue.dispatch.registration import SHARDS_EPOCH
+from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.length_limit import length_limit_of
+from spark_bull.core.queue.shards.layout import ShardLayout
 from spark_bull.spark.dispatch.batch_callback import OnFinish
 from spark_bull.spark.dispatch.jobs_column import JobsColumn
 from spark_bull.spark.dispatch.rows import RowPlan

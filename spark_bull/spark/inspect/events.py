@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_bull.dialects.fields import JSON_COLUMNS, NO_VALUE, integer_of, text_of
-from spark_bull.errors import ResultsLost
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.events.event_log import Entry, Position, read_page
+from spark_bull.core.dialects.fields import JSON_COLUMNS, NO_VALUE, integer_of, text_of
+from spark_bull.core.errors import ResultsLost
+from spark_bull.core.queue.events.event_log import Entry, Position, read_page
+from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.json.job_columns import texts, well_formed_texts
 
 log = logging.getLogger("spark_bull")

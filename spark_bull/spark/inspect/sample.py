@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final
 
-from spark_bull.errors import OptionError
-from spark_bull.options.parse import Options
-from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.jobs.read import read_jobs
+from spark_bull.core.errors import OptionError
+from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.handle.handle import open_handle
+from spark_bull.core.queue.jobs.read import read_jobs
+from spark_bull.core.store.settings import resolved
 from spark_bull.spark.inspect.source import matching, names_and_globs
 from spark_bull.spark.json.json_schema import TYPED_COLUMNS, inferred
-from spark_bull.store.settings import resolved
 
 #: Number of jobs in a sample, from each queue.
 SAMPLE: Final = 1_000

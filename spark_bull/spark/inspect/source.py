@@ -16,29 +16,29 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_bull.dialects.features import Feature
-from spark_bull.dialects.fields import FIELDS, JSON_COLUMNS
-from spark_bull.errors import OptionError
-from spark_bull.options.parse import Options
-from spark_bull.queue.core.handle import QueueHandle, open_handle, opening
-from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.dispatch.written import find_written, read_written, written_ids
-from spark_bull.queue.dispatch.written_ends import WrittenEnds
-from spark_bull.queue.events.event_log import span_of
-from spark_bull.queue.jobs.read import Chunk, counting, read_ids, read_jobs
-from spark_bull.queue.monitor.find import find_queues, is_glob, warn_of_missing
-from spark_bull.queue.shards.layout import selection_of
-from spark_bull.short_errors import short_errors
+from spark_bull.core.dialects.features import Feature
+from spark_bull.core.dialects.fields import FIELDS, JSON_COLUMNS
+from spark_bull.core.errors import OptionError
+from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.dispatch.written import find_written, read_written, written_ids
+from spark_bull.core.queue.dispatch.written_ends import WrittenEnds
+from spark_bull.core.queue.events.event_log import span_of
+from spark_bull.core.queue.handle.handle import QueueHandle, open_handle, opening
+from spark_bull.core.queue.handle.walk import Slice
+from spark_bull.core.queue.jobs.read import Chunk, counting, read_ids, read_jobs
+from spark_bull.core.queue.monitor.find import find_queues, is_glob, warn_of_missing
+from spark_bull.core.queue.shards.layout import selection_of
+from spark_bull.core.short_errors import short_errors
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import resolved, settings_of
+from spark_bull.core.store.steps import run_all
+from spark_bull.core.well_formed import well_formed_json
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.json.job_columns import FIRST_MS, LAST_MS, batches_of, raw_batch
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.schemas import columns_of, read_options, table_of
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import resolved, settings_of
-from spark_bull.store.steps import run_all
-from spark_bull.well_formed import well_formed_json
 
 log = logging.getLogger("spark_bull")
 

@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_bull.model.jobs import FlowNode, Percentiles
-from spark_bull.model.properties import in_camel_case
-from spark_bull.options.parse import Options
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.walk import Slice
-from spark_bull.queue.dispatch.writes import records
-from spark_bull.queue.jobs.counts_by import counts_by
-from spark_bull.queue.jobs.dependencies import dependencies_of
-from spark_bull.queue.jobs.flow_tree import read_flow, roots_among
-from spark_bull.queue.jobs.read import counts, read_ids, read_jobs
-from spark_bull.queue.manage.groups import read_groups
-from spark_bull.queue.monitor.activity import activity
-from spark_bull.queue.monitor.find import describe, workers
-from spark_bull.queue.monitor.metrics import COUNTED_STATES, read_metrics
-from spark_bull.queue.monitor.queue_filter import filter_of, selecting
-from spark_bull.queue.monitor.stats import stats
-from spark_bull.queue.schedule.schedulers import schedulers
-from spark_bull.store.steps import run
-from spark_bull.well_formed import well_formed_json
+from spark_bull.core.model.jobs import FlowNode, Percentiles
+from spark_bull.core.model.properties import in_camel_case
+from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.dispatch.writes import records
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.walk import Slice
+from spark_bull.core.queue.jobs.counts_by import counts_by
+from spark_bull.core.queue.jobs.dependencies import dependencies_of
+from spark_bull.core.queue.jobs.flow_tree import read_flow, roots_among
+from spark_bull.core.queue.jobs.read import counts, read_ids, read_jobs
+from spark_bull.core.queue.manage.groups import read_groups
+from spark_bull.core.queue.monitor.activity import activity
+from spark_bull.core.queue.monitor.find import describe, workers
+from spark_bull.core.queue.monitor.metrics import COUNTED_STATES, read_metrics
+from spark_bull.core.queue.monitor.queue_filter import filter_of, selecting
+from spark_bull.core.queue.monitor.stats import stats
+from spark_bull.core.queue.schedule.schedulers import schedulers
+from spark_bull.core.store.steps import run
+from spark_bull.core.well_formed import well_formed_json
 
 Row = Mapping[str, Any]
 

@@ -32,7 +32,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from spark_bull.errors import OptionError
+from spark_bull.core.errors import OptionError
 
 _TYPES: Final[dict[str, DataType]] = {
     "string": StringType(),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from spark_bull.dialects.fields import (
+from spark_bull.core.dialects.fields import (
     FIELDS,
     JSON_COLUMNS,
     NO_VALUE,
@@ -21,11 +21,11 @@ from spark_bull.dialects.fields import (
     text_of,
     traces_of,
 )
+from spark_bull.core.well_formed import well_formed_json
 from spark_bull.spark.json.json_schema import TYPED_COLUMNS
 from spark_bull.spark.json.json_text import is_text, memory_of
 from spark_bull.spark.json.json_values import values_of
 from spark_bull.spark.platform.lazy_arrow import pc
-from spark_bull.well_formed import well_formed_json
 
 #: The first and the last ms of the years 1 to 9999, which Python's timestamps have, and so Spark's in Python.
 FIRST_MS: Final = -62_135_596_800_000

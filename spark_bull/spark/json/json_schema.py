@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spark_bull.well_formed import well_formed
+from spark_bull.core.well_formed import well_formed
 
 #: Columns of jobs that can be read as values, and the options with their types.
 TYPED_COLUMNS: Final[Mapping[str, str]] = {"data": "payloadSchema", "returnvalue": "returnSchema"}

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
 
-from spark_bull.errors import OptionError
+from spark_bull.core.errors import OptionError
 from spark_bull.spark.json.times import date_text, date_texts, time_text, time_texts
 from spark_bull.spark.platform.lazy_arrow import pa, pc, pj
 from spark_bull.spark.platform.variants import variant_encoder

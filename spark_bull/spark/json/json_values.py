@@ -16,12 +16,12 @@ from typing import Any, Final, TypeAlias
 from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType, VariantVal
 
-from spark_bull.dialects.fields import Raw
-from spark_bull.errors import SparkBullError, expected
+from spark_bull.core.dialects.fields import Raw
+from spark_bull.core.errors import SparkBullError, expected
+from spark_bull.core.well_formed import well_formed_json
 from spark_bull.spark.json.json_text import MAX_SHOWN, is_text, is_variant
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.well_formed import well_formed_json
 
 Read: TypeAlias = Callable[[Any], Any]
 #: What a value that is wrong for a type may raise; Arrow has errors of its own.

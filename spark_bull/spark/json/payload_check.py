@@ -20,14 +20,14 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from spark_bull.errors import OptionError
+from spark_bull.core.errors import OptionError
+from spark_bull.core.well_formed import well_formed
 from spark_bull.spark.json.ddl import parse_type
 from spark_bull.spark.json.json_schema import is_inferred
 from spark_bull.spark.json.json_text import MAX_SHOWN
 from spark_bull.spark.json.json_values import WrongPayload, payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.well_formed import well_formed
 
 _OPTION: Final = "payloadSchema"
 _MISSING: Final = object()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from spark_bull.errors import OptionError
+from spark_bull.core.errors import OptionError
 from spark_bull.spark.platform.lazy_arrow import pa, pc
 
 #: The largest distance from 1970 that a time of JavaScript has, ms.

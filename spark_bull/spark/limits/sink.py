@@ -13,17 +13,17 @@ from typing import Final
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import IntegralType, StructType
 
-from spark_bull.errors import OptionError, SparkBullError, restated
-from spark_bull.options.parse import Options, parse_options
-from spark_bull.options.table import LIMITS
-from spark_bull.queue.core.handle import open_handle
-from spark_bull.queue.manage.groups import change_groups, check_groups, checked_name
-from spark_bull.queue.manage.limits import given_limits
-from spark_bull.queue.manage.verbs import GroupChange
+from spark_bull.core.errors import OptionError, SparkBullError, restated
+from spark_bull.core.options.parse import Options, parse_options
+from spark_bull.core.options.table import LIMITS
+from spark_bull.core.queue.handle.handle import open_handle
+from spark_bull.core.queue.manage.groups import change_groups, check_groups, checked_name
+from spark_bull.core.queue.manage.limits import given_limits
+from spark_bull.core.queue.manage.verbs import GroupChange
+from spark_bull.core.store.settings import resolved
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import MS, TEXT, ColumnRule, column, column_indexes, column_values
 from spark_bull.spark.staging.sink import WriteSteps, refuse_overwrite
-from spark_bull.store.settings import resolved
 
 _JOBS: Final = column("an integer", IntegralType)
 _COLUMNS: Final[Mapping[str, ColumnRule]] = {"group": TEXT, "max": _JOBS, "duration": MS, "concurrency": _JOBS}

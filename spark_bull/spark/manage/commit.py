@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from spark_bull.errors import SparkBullError, restated
-from spark_bull.model.jobs import Changed, WriteRecord
-from spark_bull.queue.dispatch.writes import Identity, QueuePlan, is_written, read_outcomes
-from spark_bull.queue.manage.changes import error_of
-from spark_bull.queue.manage.verbs import check_managed
+from spark_bull.core.errors import SparkBullError, restated
+from spark_bull.core.model.jobs import Changed, WriteRecord
+from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, is_written, read_outcomes
+from spark_bull.core.queue.manage.changes import error_of
+from spark_bull.core.queue.manage.verbs import check_managed
 from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.manage.result_file import write_outcomes
 from spark_bull.spark.staging.commit import commit_nothing, commit_staged, confirm_again, confirm_replicas

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 from pyspark.sql.types import StructType
 
-from spark_bull.dialects.changes import action_of
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import MANAGE
-from spark_bull.queue.core.handle import open_handle
+from spark_bull.core.dialects.changes import action_of
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import MANAGE
+from spark_bull.core.queue.handle.handle import open_handle
+from spark_bull.core.store.settings import resolved
 from spark_bull.spark.manage.result_file import check_path
 from spark_bull.spark.manage.rows import ChangeRows, plan_rows
 from spark_bull.spark.staging.messages import TaskPart
 from spark_bull.spark.staging.plan import StagedPlan, check_write, primaries_of
-from spark_bull.store.settings import resolved
 
 
 @dataclass(frozen=True, kw_only=True)

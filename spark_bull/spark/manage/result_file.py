@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from spark_bull.errors import OptionError, SparkBullError
-from spark_bull.model.jobs import Changed
-from spark_bull.options.urls import masked
+from spark_bull.core.errors import OptionError, SparkBullError
+from spark_bull.core.model.jobs import Changed
+from spark_bull.core.options.urls import masked
 
 _SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("queue", "id", "action", "outcome")])
 _ROWS: Final = 50_000

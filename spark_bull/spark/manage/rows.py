@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from pyspark.sql.types import BooleanType, IntegralType, StringType, StructType
 
-from spark_bull.dialects.changes import ACTIONS
-from spark_bull.errors import OptionError
-from spark_bull.options.parse import Options
+from spark_bull.core.dialects.changes import ACTIONS
+from spark_bull.core.errors import OptionError
+from spark_bull.core.options.parse import Options
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.spark.staging.columns import (

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.types import StructType
 
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.writes import Identity
-from spark_bull.queue.manage.changes import change_chunks
+from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.manage.changes import change_chunks
 from spark_bull.spark.manage.commit import commit_changes
 from spark_bull.spark.manage.plan import ManagePlan, plan_manage
 from spark_bull.spark.platform.lazy_arrow import pa

@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark import TaskContext
 
-from spark_bull.errors import OptionError
+from spark_bull.core.errors import OptionError
 
 #: A setting that only spark-sql and the Thrift server make, in whose executions all statements may be.
 _RUNS_STATEMENTS: Final = "spark.sql.hive.version"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.core.errors import OptionError, SparkBullError
 
 T = TypeVar("T")
 

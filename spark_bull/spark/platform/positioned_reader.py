@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from spark_bull.errors import SparkBullError
+from spark_bull.core.errors import SparkBullError
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.streams import PASSES_START, FirstBatch, LimitedReader, ReadLimit
 

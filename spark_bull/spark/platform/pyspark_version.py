@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from spark_bull.errors import SparkBullError
+from spark_bull.core.errors import SparkBullError
 
 MIN_PYSPARK: Final = (4, 0)
 

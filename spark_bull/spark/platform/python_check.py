@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark import SparkContext
 
-from spark_bull.errors import SparkBullError
+from spark_bull.core.errors import SparkBullError
 
 #: Names the interpreter; without it, Spark starts the first `python3` of PATH.
 VARIABLE: Final = "PYSPARK_PYTHON"

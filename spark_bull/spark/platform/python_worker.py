@@ -8,7 +8,7 @@ from typing import Final
 
 from pyspark import TaskContext
 
-from spark_bull.store.client import name_machine
+from spark_bull.core.store.client import name_machine
 
 #: Objects that a collection of garbage examines in about a millisecond.
 FEW_OBJECTS: Final = 10_000

@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from spark_bull.errors import SparkBullError
-from spark_bull.short_errors import short_errors
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.short_errors import short_errors
 
 
 @short_errors

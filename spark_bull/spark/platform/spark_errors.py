@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from spark_bull.error_text import message_of
+from spark_bull.core.error_text import message_of
 
 #: Start of the last line of a Python trace: the class of the error.
 _RAISED: Final = re.compile(r"(\w+\.)*[A-Z]((?![a-z])\w)*[a-z]\w*(: |$)")
@@ -28,7 +28,7 @@ def first_line(error: BaseException) -> str:
 def reason_line(error: BaseException) -> str:
     """Returns the same without the class of an error of this package."""
     line = first_line(error)
-    return line.partition(": ")[2] if line.startswith("spark_bull.errors.") else line
+    return line.partition(": ")[2] if line.startswith("spark_bull.core.errors.") else line
 
 
 def _raised(text: str) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pyspark.sql.udf import UserDefinedFunction
 
-from spark_bull.well_formed import well_formed
+from spark_bull.core.well_formed import well_formed
 
 _guard: Final = Lock()
 #: The property with a UDF's JVM object; None if a later PySpark has no such property. UDFs are then not wrapped.

@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.writes import read_record, records
+from spark_bull.core.queue.dispatch.writes import read_record, records
+from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.dispatch.progress import WriteProgress
 
 

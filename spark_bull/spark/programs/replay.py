@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_bull.queue.core.handle import QueueHandle
+from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.programs.dispatch import Dispatched, added
 
 #: Ids that are numbers belong to the queue; the copies have this prefix.

@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import SparkSession
 
-from spark_bull.errors import SparkBullError
+from spark_bull.core.errors import SparkBullError
 from spark_bull.spark.platform.spark_errors import reason_line
 from spark_bull.spark.provider import register
 

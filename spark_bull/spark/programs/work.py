@@ -7,9 +7,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from spark_bull.model.guards import Guard
-from spark_bull.process.program import Functions, arguments_of
-from spark_bull.spark.process.worker import Worker
+from spark_bull.core.model.guards import Guard
+from spark_bull.run.worker.program import Functions, arguments_of
+from spark_bull.spark.work.worker import Worker
 
 
 def spark_worker(

@@ -6,8 +6,8 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 
-from spark_bull.model.jobs import WriteRecord
-from spark_bull.queue.schedule.schedulers import warn_of_frequent
+from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.queue.schedule.schedulers import warn_of_frequent
 from spark_bull.spark.schedule.plan import SchedulePlan
 from spark_bull.spark.schedule.task import twice
 from spark_bull.spark.staging.commit import commit_nothing, commit_staged, confirm_again, confirm_replicas

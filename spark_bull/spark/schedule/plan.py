@@ -8,14 +8,14 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
-from spark_bull.dialects.registry import DIALECTS
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import SCHEDULE
-from spark_bull.queue.core.handle import open_handle
+from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import SCHEDULE
+from spark_bull.core.queue.handle.handle import open_handle
+from spark_bull.core.store.settings import resolved
 from spark_bull.spark.schedule.rows import ScheduleRows, plan_rows
 from spark_bull.spark.staging.messages import TaskPart
 from spark_bull.spark.staging.plan import StagedPlan, check_write, primaries_of
-from spark_bull.store.settings import resolved
 
 
 @dataclass(frozen=True, kw_only=True)

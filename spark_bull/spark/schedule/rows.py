@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from pyspark.sql.types import IntegralType, StringType, StructType, TimestampType
 
-from spark_bull.errors import OptionError
-from spark_bull.options.parse import Options
+from spark_bull.core.errors import OptionError
+from spark_bull.core.options.parse import Options
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import (
     JSON,

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from spark_bull.dialects.base import Repeated
-from spark_bull.errors import OptionError, SparkBullError, restated
-from spark_bull.queue.dispatch.writes import Identity
-from spark_bull.queue.schedule.schedulers import SCHEDULE_SIZE, SchedulerEncoder, encoder_of, packed_schedulers
+from spark_bull.core.dialects.base import Repeated
+from spark_bull.core.errors import OptionError, SparkBullError, restated
+from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.schedule.schedulers import SCHEDULE_SIZE, SchedulerEncoder, encoder_of, packed_schedulers
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import settings_of
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.schedule.plan import SchedulePlan
 from spark_bull.spark.staging.attempt import Attempt
@@ -17,8 +19,6 @@ from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.spark.staging.outbox import Outbox
 from spark_bull.spark.staging.queue_rows import QUEUE
 from spark_bull.spark.staging.task import run_task
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import settings_of
 
 #: Maximum payload of a chunk, bytes; a larger job scheduler is alone in one.
 _CHUNK_BYTES: Final = 1 << 20

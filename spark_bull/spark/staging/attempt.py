@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from pyspark import TaskContext
 
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.staging.messages import TaskPart
 
 

@@ -7,19 +7,19 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from spark_bull.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
-from spark_bull.keys import QueueKeys
-from spark_bull.model.jobs import WriteRecord
-from spark_bull.queue.core.handle import QueueHandle
-from spark_bull.queue.core.replication import JOBS_ADDED, record_replicas, replica_terms_of, wait_for_replicas
-from spark_bull.queue.dispatch.lost_writes import KnownWrites, lost_batch, pass_batch, report_losses
-from spark_bull.queue.dispatch.registration import leader_of, register
-from spark_bull.queue.dispatch.writes import Identity, QueuePlan, discard, recover, roll_forward
+from spark_bull.core.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
+from spark_bull.core.keys import QueueKeys
+from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.queue.dispatch.lost_writes import KnownWrites, lost_batch, pass_batch, report_losses
+from spark_bull.core.queue.dispatch.registration import leader_of, register
+from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, discard, recover, roll_forward
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.replication import JOBS_ADDED, record_replicas, replica_terms_of, wait_for_replicas
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import settings_of
+from spark_bull.core.store.together import all_together, batches_together
 from spark_bull.spark.staging.messages import Written
 from spark_bull.spark.staging.plan import StagedPlan
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import settings_of
-from spark_bull.store.together import all_together, batches_together
 
 log = logging.getLogger("spark_bull")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_bull.queue.dispatch.writes import StagedChunk, stage_chunks
+from spark_bull.core.queue.dispatch.writes import StagedChunk, stage_chunks
+from spark_bull.core.store.connection import Connection
 from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.store.connection import Connection
 
 #: Bytes of gathered chunks from which on they are staged: those of eight usual ones.
 _GATHERED_BYTES: Final = 1 << 19

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeVar
 from uuid import uuid4
 
-from spark_bull.errors import DialectError, OptionError
-from spark_bull.keys import shard
-from spark_bull.options.parse import Options
-from spark_bull.queue.core.handle import QueueHandle, opening
-from spark_bull.queue.core.intake import check_intake
-from spark_bull.queue.core.replication import check_replicas, replica_terms_of
-from spark_bull.queue.dispatch.writes import Identity, QueuePlan, is_written, recover
+from spark_bull.core.errors import DialectError, OptionError
+from spark_bull.core.keys import shard
+from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, is_written, recover
+from spark_bull.core.queue.handle.handle import QueueHandle, opening
+from spark_bull.core.queue.handle.intake import check_intake
+from spark_bull.core.queue.handle.replication import check_replicas, replica_terms_of
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import settings_of
+from spark_bull.core.store.steps import run_all
 from spark_bull.spark.staging.messages import TaskPart, Written
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import settings_of
-from spark_bull.store.steps import run_all
 
 Plan = TypeVar("Plan", bound="StagedPlan")
 

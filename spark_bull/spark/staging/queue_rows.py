@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from spark_bull.errors import OptionError
+from spark_bull.core.errors import OptionError
 
 #: Name of the option and the column that name a queue.
 QUEUE: Final = "queue"

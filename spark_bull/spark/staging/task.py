@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
-from spark_bull.errors import SparkBullError, restated
-from spark_bull.queue.dispatch.writes import Identity
+from spark_bull.core.errors import SparkBullError, restated
+from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import settings_of
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.staging.attempt import Attempt, this_attempt, this_batch
 from spark_bull.spark.staging.messages import TaskPart, Written
 from spark_bull.spark.staging.outbox import Outbox
 from spark_bull.spark.staging.plan import StagedPlan
-from spark_bull.store.connection import Connection
-from spark_bull.store.settings import settings_of
 
 P = TypeVar("P", bound=StagedPlan)
 

@@ -18,11 +18,11 @@ from typing import Any, Final
 import pytest
 
 import spark_bull
-from spark_bull.store.scripts import Script
+from spark_bull.core.store.scripts import Script
 
 PACKAGE: Final = f"{Path(spark_bull.__file__).parent}{os.sep}"
 
-#: Numbers of functions, such as `queue/core/handle.py:run`, and of scripts, such as `bullmq/add`.
+#: Numbers of functions, such as `core/queue/handle/handle.py:run`, and of scripts, such as `bullmq/add`.
 _numbers: Final[dict[str, int]] = {}
 #: For each test, the time that it took, s, whether it is one of `make test-rest`, and the numbers of what it ran.
 _tests: Final[dict[str, tuple[float, bool, list[int]]]] = {}

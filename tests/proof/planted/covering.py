@@ -13,8 +13,8 @@ from math import log
 from pathlib import Path
 from typing import Final
 
-from spark_bull.errors import ScriptError
-from spark_bull.store.scripts import assemble
+from spark_bull.core.errors import ScriptError
+from spark_bull.core.store.scripts import assemble
 from tests.proof.planted.errors import PACKAGE, Planted
 from tests.support.lua_scripts import SCRIPTS
 
@@ -100,10 +100,10 @@ def _files_of(script: str) -> frozenset[str]:
 
     def read(path: str) -> str:
         try:
-            text = (PACKAGE / "lua" / path).read_text("utf-8")
+            text = (PACKAGE / "core" / "lua" / path).read_text("utf-8")
         except OSError:
             raise ScriptError(path) from None
-        files.add(f"lua/{path}")
+        files.add(f"core/lua/{path}")
         return text
 
     assemble(script, read)

@@ -21,9 +21,13 @@ class Planted:
     @property
     def room(self) -> str:
         """The first folder of the file; for a script, its dialect."""
-        if self.file.startswith("lua/bull/bull1/"):
+        if self.file.startswith("core/lua/bull/bull1/"):
             return "lua, Bull 1"
-        for folder, dialect in (("lua/bull/", "Bull"), ("lua/bullmq/", "BullMQ"), ("lua/", "all dialects")):
+        for folder, dialect in (
+            ("core/lua/bull/", "Bull"),
+            ("core/lua/bullmq/", "BullMQ"),
+            ("core/lua/", "all dialects"),
+        ):
             if self.file.startswith(folder):
                 return f"lua, {dialect}"
         return self.file.partition("/")[0].removesuffix(".py")

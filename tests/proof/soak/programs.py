@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql.types import StringType, StructType, TimestampType
 
-from spark_bull.errors import SparkBullError
+from spark_bull.core.errors import SparkBullError
 from tests.proof.actors import run_program
 from tests.proof.producers import PRODUCERS, WORKED, Place, move, once, plan, rows_of, save
 

@@ -19,8 +19,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from spark_bull import Promoter
-from spark_bull.embedded.redis import EmbeddedRedis
-from spark_bull.errors import SparkBullError
+from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.errors import SparkBullError
 from tests.proof.actors import CHECK_MS
 from tests.proof.books import FINAL, Books
 from tests.proof.faults import ALWAYS, FAULTS, Site

@@ -9,7 +9,7 @@ from typing import Final
 
 import pandas as pd
 
-from spark_bull.errors import OptionError
+from spark_bull.core.errors import OptionError
 
 FILES: Final = 4
 #: Jobs of flights after 20:00 are delayed, hour by hour from now.

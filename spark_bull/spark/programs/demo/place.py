@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_bull.keys import shard
-from spark_bull.queue.bull_queue import BullQueue
+from spark_bull.core.keys import shard
+from spark_bull.core.queue.bull_queue import BullQueue
 
 QUEUE: Final = "flights"
 

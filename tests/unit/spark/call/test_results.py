@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructType
 
-from spark_bull.errors import OptionError
-from spark_bull.queue.call.caller import Call, Details, Outcome
-from spark_bull.queue.call.flight import Ended
+from spark_bull.core.errors import OptionError
+from spark_bull.core.queue.call.caller import Call, Details, Outcome
+from spark_bull.core.queue.call.flight import Ended
 from spark_bull.spark.call.results import output_schema, parsed, with_outcomes
 
 FAILED = Outcome(None, "no such address")

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import types
 from pyspark.sql.types import ArrayType, DataType, DecimalType, MapType, NullType, StructType, VariantType
 
-from spark_bull.dialects.encode.codec import NAMES
-from spark_bull.dialects.registry import DIALECTS
-from spark_bull.errors import DialectError, OptionError
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import WRITE
+from spark_bull.core.dialects.encode.codec import NAMES
+from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.errors import DialectError, OptionError
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import WRITE
 from spark_bull.spark.dispatch import rows as rows_module
 from spark_bull.spark.dispatch.rows import RowPlan, plan_rows
 from spark_bull.spark.platform.arrow import to_arrow_schema

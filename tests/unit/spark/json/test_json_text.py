@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.types import StructField, StructType, VariantType, VariantVal
 
-from spark_bull.errors import OptionError
+from spark_bull.core.errors import OptionError
 from spark_bull.spark.json.json_text import MAX_SHOWN, check_json, is_encodable, to_json
 from spark_bull.spark.json.json_values import values_of
 from spark_bull.spark.platform.arrow import to_arrow_schema

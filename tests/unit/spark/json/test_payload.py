@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.json
 import pytest
 
-from spark_bull.errors import OptionError, SparkBullError
-from spark_bull.model.job_json import payload_of
+from spark_bull.core.errors import OptionError, SparkBullError
+from spark_bull.core.model.job_json import payload_of
 from spark_bull.spark.json import json_text
 from spark_bull.spark.json.ddl import parse_type
 from spark_bull.spark.json.json_values import payload_array

@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from spark_bull.errors import OptionError
-from spark_bull.model.jobs import Changed
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import MANAGE
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.jobs import Changed
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import MANAGE
 from spark_bull.spark.manage.result_file import check_path, write_outcomes
 
 

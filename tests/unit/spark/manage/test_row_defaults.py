@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import MANAGE, SCHEDULE
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import MANAGE, SCHEDULE
 from spark_bull.spark.manage.rows import plan_rows as plan_changes
 from spark_bull.spark.schedule.rows import plan_rows as plan_schedulers
 

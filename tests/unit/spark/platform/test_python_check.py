@@ -16,10 +16,10 @@ import pyspark
 import pytest
 from pyspark import SparkContext
 
-from spark_bull.errors import SparkBullError
-from spark_bull.options.parse import parse_options
-from spark_bull.options.table import SETTLE
-from spark_bull.queue.core.walk import Slice
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import SETTLE
+from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.spark.collect.stream import ResultReader, Results
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
@@ -30,9 +30,9 @@ from spark_bull.spark.platform.pyspark_version import MIN_PYSPARK, check_pyspark
 from spark_bull.spark.platform.python_check import VARIABLE, ensure_python
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.query_start import LATE, start_query
-from spark_bull.spark.process.claim_stream import ClaimReader, Claims
-from spark_bull.spark.process.settle.plan import SettlePlan
-from spark_bull.spark.process.settle.task import settle_task
+from spark_bull.spark.work.claim_stream import ClaimReader, Claims
+from spark_bull.spark.work.settle.plan import SettlePlan
+from spark_bull.spark.work.settle.task import settle_task
 from tests.unit.spark.platform.test_query_start import Query
 
 

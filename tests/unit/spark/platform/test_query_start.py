@@ -10,7 +10,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
-from spark_bull.errors import OptionError, SparkBullError
+from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.created_table import refuse_created_table
 from spark_bull.spark.platform.positioned_reader import PositionedReader

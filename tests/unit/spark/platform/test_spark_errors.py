@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_bull.errors import RateLimitError, UnrecoverableError, control_error
+from spark_bull.core.errors import RateLimitError, UnrecoverableError, control_error
 from spark_bull.spark.platform.spark_errors import first_line
 from spark_bull.spark.platform.udf_errors import raising_sendable
 
@@ -33,7 +33,7 @@ Caused by: java.io.IOException: no
 def test_the_first_line_is_the_error_of_the_python_process() -> None:
     for raised in (
         "ModuleNotFoundError: No module named 'spark_bull'",
-        "spark_bull.errors.ResultsLost: queue q: 3 jobs are gone",
+        "spark_bull.core.errors.ResultsLost: queue q: 3 jobs are gone",
         "my.module.Oops: too bad",
         "ValueError",
         "pyspark.errors.exceptions.base.PySparkRuntimeError: [CANNOT_OPEN_SOCKET] Can not open socket: timed out",
@@ -54,8 +54,8 @@ def test_without_a_trace_the_first_line_or_the_line_of_an_error_is_used() -> Non
 def test_the_original_error_is_used_when_spark_fails_while_handling_it() -> None:
     own = "UnboundLocalError: cannot access local variable 'reader' where it is not associated with a value"
     again = f"During handling of the above exception, another exception occurred:\n\n{TRACE.format(raised=own)}"
-    text = TRACE.format(raised="spark_bull.errors.OptionError: expected `a`").partition("Some text")[0] + again
-    assert first_line(RuntimeError(text)) == "spark_bull.errors.OptionError: expected `a`"
+    text = TRACE.format(raised="spark_bull.core.errors.OptionError: expected `a`").partition("Some text")[0] + again
+    assert first_line(RuntimeError(text)) == "spark_bull.core.errors.OptionError: expected `a`"
 
 
 def caused() -> Exception:
@@ -69,7 +69,7 @@ def caused() -> Exception:
     [
         (ValueError("half \ud83d a sign"), "ValueError: half \ufffd a sign"),
         (SystemExit("half \ud83d a sign"), "SystemExit: half \ufffd a sign"),
-        (UnrecoverableError("half \ud83d a sign"), "spark_bull.errors.UnrecoverableError: half \ufffd a sign"),
+        (UnrecoverableError("half \ud83d a sign"), "spark_bull.core.errors.UnrecoverableError: half \ufffd a sign"),
         (caused(), "ValueError: the message"),
     ],
 )

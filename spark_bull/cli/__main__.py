@@ -1,8 +1,0 @@
-"""Runs the command line: python -m spark_bull.cli, or spark-submit "$(spark-bull --submit-file)"."""
-
-import sys
-
-from spark_bull.cli.main import main
-
-if __name__ == "__main__":
-    sys.exit(main())

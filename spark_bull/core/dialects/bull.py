@@ -1,0 +1,156 @@
+"""Bull 3 and 4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from spark_bull.core.dialects.base import (
+    DEFAULT_NAME,
+    MARKS,
+    Dialect,
+    NextJob,
+    Repeated,
+    StateKey,
+    normal_backoff,
+    with_bare_marks,
+    without_nulls,
+)
+from spark_bull.core.dialects.events import EventChannels, bull_channels, bull_event
+from spark_bull.core.dialects.schedule.new_scheduler import NewScheduler, next_or_error
+from spark_bull.core.dialects.schedule.repeating import (
+    is_over,
+    iteration_of,
+    md5_text,
+    next_of_pattern,
+    number_of,
+    read_opts,
+    repeatable,
+    time_of,
+)
+from spark_bull.core.errors import OptionError, PatternError
+from spark_bull.core.keys import SCHEDULED, QueueKeys, scheduled_id
+from spark_bull.core.model.jobs import QueueEvent, Scheduler
+from spark_bull.core.model.outcomes import ClaimedJob
+from spark_bull.core.store.connection import Command
+
+FALSE_IN_JAVASCRIPT = frozenset({"null", "false", "0", '""', "-0", "0.0"})
+
+
+class Bull(Dialect):
+    """Prioritized jobs are in `wait`, events are pub/sub messages."""
+
+    name = "bull"
+    folder = "bull"
+    column = "bull"
+    replaced_data = FALSE_IN_JAVASCRIPT
+    deduplication_option = "debounce"
+    deduplication_members = frozenset({"ttl"})
+    states: ClassVar = {
+        "wait": StateKey("wait", "list"),
+        "active": StateKey("active", "list"),
+        "delayed": StateKey("delayed", "zset"),
+        "paused": StateKey("paused", "list"),
+        "completed": StateKey("completed", "zset"),
+        "failed": StateKey("failed", "zset"),
+    }
+
+    def event_channels(self, keys: QueueKeys) -> EventChannels:
+        return bull_channels(keys)
+
+    def event_of(self, keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | None:
+        return bull_event(keys, channel, message)
+
+    def pause_marks(self, keys: QueueKeys) -> list[Command]:
+        # Bull 4 reads both, so that its queues can be migrated to BullMQ, which has only the field.
+        return [*super().pause_marks(keys), ("HGET", keys["meta"], "paused")]
+
+    def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
+        from_bull: dict[str, Any] = {"attempts": 1, "delay": 0, "timestamp": MARKS["timestamp"]}
+        return without_nulls(from_bull | given | normal_backoff(given))
+
+    def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
+        opts = read_opts(job.opts)
+        repeat = opts.get("repeat")
+        if not isinstance(repeat, dict) or is_over(repeat, now):
+            return None
+        due = number_of(opts, "prevMillis") or 0
+        next_due = _next_of(repeat, max(now, due))
+        if next_due is None:
+            return None
+        name, own_id = job.name or DEFAULT_NAME, repeat.get("jobId") or ""
+        key = _key_of(name, own_id, repeat)
+        made = {"repeat": {**repeat, "count": iteration_of(repeat), "key": key}, **MARKS, "prevMillis": next_due}
+        return {
+            "id": scheduled_id(_namespace(name, own_id, key), next_due),
+            "key": key,
+            "due": due,
+            "next": next_due,
+            "name": name,
+            "data": "{}" if not job.data or job.data in FALSE_IN_JAVASCRIPT else job.data,
+            "opts": with_bare_marks("opts", self._opts(opts | made)),
+            "priority": number_of(opts, "priority") or 0,
+            "lifo": bool(opts.get("lifo")),
+        }
+
+    def _check_scheduler(self, scheduler: NewScheduler) -> None:
+        for name, value in (("id", scheduler.id), ("name", scheduler.name)):
+            if ":" in (value or ""):
+                raise OptionError(f"expected `{name}` without ':', which Bull uses in its keys, got: {value!r}")
+        if scheduler.offset is not None:
+            self.require("interval-offsets", "`offset`")
+        if scheduler.start_date is not None and scheduler.every is not None:
+            self.require("interval-starts", "`startDate` with `every`")
+
+    def repeated(self, scheduler: NewScheduler, now: int, version: str) -> Repeated:
+        self._check_scheduler(scheduler)
+        repeat = scheduler.repeat("cron") | {"jobId": scheduler.id}
+        name = scheduler.name or DEFAULT_NAME
+        key = _key_of(name, scheduler.id, repeat)
+        try:
+            due = next_or_error(scheduler, _next_of(repeat, now))
+        except PatternError as error:
+            raise OptionError(f"`pattern`: {error}") from None
+        made = {"repeat": {**repeat, "key": key}, **MARKS, "prevMillis": due}
+        return {
+            "id": scheduler.id,
+            "key": key,
+            "job_id": scheduled_id(_namespace(name, scheduler.id, key), due),
+            "next": due,
+            "name": name,
+            "data": "{}" if scheduler.data in FALSE_IN_JAVASCRIPT else scheduler.data,
+            "opts": with_bare_marks("opts", self._opts(scheduler.opts | made)),
+            "priority": scheduler.opts.get("priority") or 0,
+            "lifo": bool(scheduler.opts.get("lifo")),
+            "replaces": [(key, self.job_ids_of(key))],
+        }
+
+    def scheduler(self, queue: str, member: str, next_ms: int, fields: Mapping[str, str]) -> Scheduler:
+        return repeatable(queue, member, next_ms)
+
+    def job_ids_of(self, member: str) -> str:
+        name, own_id, *_ = [*member.split(":", 2), ""]
+        return f"{SCHEDULED}{_namespace(name, own_id, member)}:"
+
+
+def _next_of(repeat: Mapping[str, Any], now: int) -> int | None:
+    every, pattern = number_of(repeat, "every"), repeat.get("cron")
+    if every and pattern:
+        raise PatternError(f"expected one of `cron` and `every`, got both: {pattern!r}, {every!r}")
+    if pattern:
+        return next_of_pattern(repeat, pattern, now, classic=True)
+    if not every or every < 0:
+        raise PatternError(f"expected `cron` or `every` (ms), got: {every!r}")
+    return now // every * every + every
+
+
+def _key_of(name: str, own_id: str, repeat: Mapping[str, Any]) -> str:
+    """The member of a job scheduler in the ZSET of job schedulers."""
+    pattern = repeat.get("cron")
+    timing = f"{repeat.get('tz') or ''}:{pattern}" if pattern else str(repeat.get("every"))
+    return f"{name}:{own_id}:{time_of(repeat, 'endDate') or ''}:{timing}"
+
+
+def _namespace(name: str, own_id: str, key: str) -> str:
+    """The part of the ids of a job scheduler's jobs that names the job scheduler. key: its member in the ZSET."""
+    return md5_text(f"{name}{own_id}:{md5_text(key)}")

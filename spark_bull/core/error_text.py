@@ -1,0 +1,79 @@
+"""The texts of an exception that a failed job stores: its reason and its stack trace.
+
+The functions never raise: a message may be huge, may be invalid Unicode, or may raise an exception itself.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from spark_bull.core.well_formed import well_formed
+
+#: Maximum characters of a reason, and of a trace.
+MAX_REASON: Final = 10_000
+MAX_TRACE: Final = 20_000
+
+_PACKAGE: Final = str(Path(__file__).parents[1])
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns the exception's message, at most MAX_REASON characters.
+
+    A message that is only the repr of the arguments, as `'to'` of KeyError("to"), is preceded by the name of the type;
+    an empty message is replaced by it.
+    """
+    return _text_of(lambda: _reason(error), error, MAX_REASON)
+
+
+def described(error: BaseException) -> str:
+    """Returns the exception's type and message, at most MAX_REASON characters and the type."""
+    kind, reason = type(error).__name__, reason_of(error)
+    return reason if reason.startswith(kind) else f"{kind}: {reason}"
+
+
+def message_of(error: BaseException) -> str:
+    """Returns the same as `reason_of` without a length limit: Spark puts a Python trace between two long JVM traces."""
+    return _text_of(lambda: _reason(error), error, sys.maxsize)
+
+
+def trace_of(error: BaseException) -> str:
+    """Returns the formatted trace, without the frames of this package that precede those of the processor."""
+    return _text_of(lambda: _trace(error), error, MAX_TRACE)
+
+
+def sendable(text: str, limit: int = MAX_REASON) -> str:
+    """Makes a text encodable as UTF-8, as `well_formed`. Beyond `limit` the middle is left out."""
+    if len(text) > limit:
+        half = limit // 2
+        text = f"{text[:half]} … ({len(text) - 2 * half:,} characters left out) … {text[-half:]}"
+    return well_formed(text)
+
+
+def _reason(error: BaseException) -> str:
+    message, kind, given = str(error), type(error).__name__, error.args
+    if not message.strip():
+        return kind
+    values = (repr(given[0]), repr(given)) if given else ()
+    return f"{kind}: {message}" if message in values else message
+
+
+def _trace(error: BaseException) -> str:
+    return "".join(traceback.format_exception(type(error), error, _from_processor(error.__traceback__))).rstrip()
+
+
+def _from_processor(trace: TracebackType | None) -> TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        trace = trace.tb_next
+    return trace
+
+
+def _text_of(make: Callable[[], str], error: BaseException, limit: int) -> str:
+    try:
+        return sendable("".join(make()), limit)
+    except BaseException:
+        return f"{type(error).__name__} (the message is not available: reading it raises an exception)"

@@ -1,0 +1,89 @@
+"""Seals texts with AES-256-GCM, as JSON objects: {"$sealed":{"v":1,"kid":"a","iv":"…","ct":"…"}}.
+
+`ct` is the ciphertext with the tag of 16 bytes behind it; `iv`, the nonce, has 12 bytes; both are base64. What the text
+is, the payload or the result of a job of a queue, is bound to it as associated data: it opens as nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from spark_bull.core.payloads.extras import aes_gcm
+
+SEALED: Final = "$sealed"
+#: The version of the format of sealed and stored payloads.
+VERSION: Final = 1
+_NONCE_BYTES: Final = 12
+
+
+class NotOpened(Exception):
+    """A sealed or stored text cannot be opened. The message goes on from `expected … to`, and names no job.
+
+    may_pass: whether it may open later, as the file system of the object has failed.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
+
+
+def seal(text: str, kid: str, key: bytes, bound: bytes, source: str | None = None) -> str:
+    """Seals a text.
+
+    bound: associated data. source: names the job whose text it is, in such a way that no other job has the same; the
+    same text of the same source is sealed to the same bytes, as its nonce is a keyed hash of both. None: a random
+    nonce.
+    """
+    content = text.encode()
+    nonce = os.urandom(_NONCE_BYTES) if source is None else _nonce(key, source, bound, content)
+    sealed = aes_gcm().encrypt(key, nonce, content, bound)
+    parts = f'"v":{VERSION},"kid":{json.dumps(kid)},"iv":"{_base64(nonce)}","ct":"{_base64(sealed)}"'
+    return f'{{"{SEALED}":{{{parts}}}}}'
+
+
+def unseal(text: str, keys: Mapping[str, bytes], bound: bytes) -> str:
+    """Opens a sealed text. keys: by id. Raises NotOpened."""
+    parts = parts_of(text, SEALED)
+    kid = parts.get("kid")
+    if not isinstance(kid, str) or kid not in keys:
+        raise NotOpened(f"be sealed with one of the keys {', '.join(keys)}, got key {kid!r}: add it to `encryptWith`")
+    try:
+        nonce, sealed = (base64.b64decode(parts[name], validate=True) for name in ("iv", "ct"))
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        raise NotOpened("have `iv` and `ct` in base64, got something else: it is damaged") from None
+    opened: bytes | None = aes_gcm().decrypt(keys[kid], nonce, sealed, bound)
+    if opened is None:
+        raise NotOpened(
+            f"open with key {kid!r}, it does not: the key of this id is another one, the text is damaged, or it was "
+            "sealed for another queue or field"
+        )
+    return opened.decode()
+
+
+def parts_of(text: str, name: str) -> dict[str, Any]:
+    """The members of a sealed or stored text, which are in its member `name`. Raises NotOpened."""
+    try:
+        parts = json.loads(text)[name]
+        version = parts["v"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise NotOpened(f"be an object `{name}` with its version `v`, got: {text[:100]!r}: it is damaged") from None
+    if version != VERSION:
+        raise NotOpened(f"have version {VERSION}, got {version!r}: a newer spark_bull has written it")
+    return dict(parts)
+
+
+def _nonce(key: bytes, source: str, bound: bytes, content: bytes) -> bytes:
+    own_key = hmac.digest(key, b"spark_bull nonce", "sha256")
+    named = hashlib.sha256(source.encode()).digest() + hashlib.sha256(bound).digest()
+    return hmac.digest(own_key, named + content, "sha256")[:_NONCE_BYTES]
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

@@ -1,0 +1,82 @@
+"""Adds jobs to a queue, chunk by chunk. Every call is idempotent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from spark_bull.core.model.jobs import Added
+from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.length_limit import LengthLimit, RoomWait, intake_closed, queue_full
+from spark_bull.core.queue.handle.refusal import Refusal
+
+_ADDED_BEFORE: Final = "these were not added, jobs before them were"
+
+
+def add_chunk(
+    handle: QueueHandle,
+    sender: str,
+    number: int | str,
+    rows: int,
+    packed: bytes,
+    *,
+    want_ids: bool,
+    limit: LengthLimit | None = None,
+    respects_intake: bool = True,
+    write_id: str | None = None,
+) -> Added:
+    """Adds one packed chunk of `rows` jobs, in as many calls as the script needs.
+
+    `sender` and `number` identify the calls. limit: maximum length of the queue. respects_intake: whether a closed
+    queue refuses the jobs. write_id: the write that keeps the ids. Raises IntakeClosed and QueueFull; no job of the
+    chunk was added, unless it took several calls.
+    """
+    parts: list[Added] = []
+    wait = RoomWait(handle.keys.queue, limit) if limit else None
+    first = 1
+    while first <= rows:
+        reply = verbs.add(
+            handle,
+            handle.keys.receipt(sender),
+            number,
+            packed,
+            first=first,
+            want_ids=want_ids,
+            limit=limit,
+            respects_intake=respects_intake,
+            write_id=write_id,
+        )
+        if isinstance(reply, Refusal):
+            if limit is None or wait is None or reply.reason == "closed":
+                raise intake_closed(handle.keys.queue)
+            if limit.when_full != "wait":
+                raise queue_full(handle.keys.queue, reply.length, limit.max_length, rows - first + 1, _ADDED_BEFORE)
+            wait.pause(reply.length, first - 1, rows)
+            continue
+        if wait is not None:
+            wait.reset()
+        first = reply.first
+        ids = [_text(job_id) for job_id in reply.ids]
+        rejected = {row - 1: reason.decode() for row, reason in reply.rejected}
+        parts.append(Added(ids, reply.added, reply.duplicates, reply.deduplicated, rejected, reply.dropped))
+    return sum_of(parts)
+
+
+def _text(value: bytes | int) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def sum_of(parts: Iterable[Added]) -> Added:
+    """The results of several calls as one. The positions of rejected jobs are not changed."""
+    ids: list[str] = []
+    added = duplicates = deduplicated = dropped = 0
+    rejected: dict[int, str] = {}
+    for part in parts:
+        rejected |= part.rejected
+        ids.extend(part.ids)
+        added += part.added
+        duplicates += part.duplicates
+        deduplicated += part.deduplicated
+        dropped += part.dropped
+    return Added(ids, added, duplicates, deduplicated, rejected, dropped)

@@ -1,0 +1,153 @@
+"""Adds flows: trees of jobs over several queues, each of them whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from spark_bull.core.dialects.encode.chunks import columns_of, packed_map
+from spark_bull.core.dialects.encode.codec import rows_of
+from spark_bull.core.dialects.encode.flows import Flows, Group, Level
+from spark_bull.core.errors import OptionError, encodable, expected
+from spark_bull.core.keys import QueueKeys
+from spark_bull.core.model.jobs import AddedFlow, FlowJob
+from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.dispatch.kept import kept
+from spark_bull.core.queue.dispatch.parents import check_other_parents, check_parents, rejection
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.length_limit import intake_closed
+from spark_bull.core.queue.handle.other_queue import keys_of, touched_keys
+from spark_bull.core.queue.handle.refusal import Refusal
+
+#: The keys of each queue of a flow that the scripts touch, beside those of jobs.
+TOUCHED: Final = (
+    "id",
+    "meta",
+    "wait",
+    "paused",
+    "active",
+    "delayed",
+    "prioritized",
+    "pc",
+    "waiting_children",
+    "completed",
+    "events",
+    "marker",
+)
+#: Maximum number of levels of a flow.
+MAX_DEPTH: Final = 100
+
+
+class FlowChunk(NamedTuple):
+    """Flows for one script: their number of jobs, and their queues without that of the first jobs."""
+
+    jobs: int
+    packed: bytes
+    queues: tuple[str, ...]
+
+
+def flow_chunks(handle: QueueHandle, flows: Flows, most_jobs: int, most_size: int, source: str) -> Iterator[FlowChunk]:
+    """Packs flows whose first jobs belong to the queue of `handle`. source: see `kept`.
+
+    Raises OptionError for a queue that no script can reach together with that one.
+    """
+    for jobs, groups in flows.chunks(most_jobs, most_size):
+        keys = {group.queue: keys_of(handle, group.queue, "a child") for group in groups}
+        columns = [_columns(handle, flows, group, keys[group.queue], source) for group in groups]
+        packed = packed_map({"n": jobs, "groups": columns})
+        yield FlowChunk(jobs, packed, tuple(queue for queue in keys if queue != handle.keys.queue))
+
+
+def check_flows(handle: QueueHandle, flows: Flows) -> None:
+    """Raises OptionError for a job that exists and can't become a child, and for a missing parent of a first job.
+
+    Scripts check this again, as jobs may have changed by then.
+    """
+    for group in flows.groups:
+        there = replace(handle, keys=keys_of(handle, group.queue, "a child"))
+        some = group.checked_jobs()
+        labels = [flows.label(order) for order in some.order]
+        check = check_parents if group.is_root else check_other_parents
+        check(there, some.jobs, labels)
+
+
+def _columns(handle: QueueHandle, flows: Flows, group: Group, keys: QueueKeys, source: str) -> dict[str, object]:
+    jobs = kept(replace(handle, keys=keys), group.jobs, source, map(flows.label, group.order))
+    return {
+        "base": keys.base,
+        "queue": keys.queue,
+        "is_root": group.is_root,
+        "jobs": columns_of(jobs),
+        "flow": group.flows,
+        "order": group.order,
+        "checked": [row for row, is_checked in enumerate(group.checked, 1) if is_checked],
+    }
+
+
+def add_flow_chunk(
+    handle: QueueHandle, sender: str, number: int | str, chunk: FlowChunk, write_id: str | None = None
+) -> verbs.FlowsReply:
+    """Adds a chunk of flows. `sender` and `number` identify the call. write_id: the write that keeps the ids. Raises
+    IntakeClosed; nothing was added.
+    """
+    touched = touched_keys(handle, chunk.queues, TOUCHED)
+    reply = verbs.add_flows(handle, handle.keys.receipt(sender), number, chunk.packed, touched, write_id)
+    if isinstance(reply, Refusal):
+        raise intake_closed(handle.keys.queue)
+    return reply
+
+
+def check_reply(flows: Flows, reply: verbs.FlowsReply) -> None:
+    """Notes the ids of jobs that are kept instead of deduplicated ones. Raises ParentError for the first flow that was
+    rejected.
+    """
+    for order, reason in reply.rejected:
+        raise rejection(flows.label(order), reason.decode(), "other flows")
+    for order, job_id in reply.kept:
+        # Only first jobs are deduplicated, which have the first numbers.
+        flows.ids[0][order] = job_id.decode("utf-8", "replace")
+
+
+def levels_of(queue: str, flows: Sequence[FlowJob]) -> list[Level]:
+    """The jobs of flows, level by level. queue: default of that of the first jobs.
+
+    Raises OptionError for a wrong name, id or queue.
+    """
+    levels: list[Level] = []
+    jobs, parents, defaults = [*flows], [-1] * len(flows), [queue] * len(flows)
+    # A tree that contains itself has no last level.
+    while jobs and len(levels) <= MAX_DEPTH:
+        queues = [default if job.queue is None else job.queue for job, default in zip(jobs, defaults, strict=True)]
+        for one in queues:
+            if not isinstance(one, str):
+                raise expected("queue", "the name of a queue", one)
+            encodable("queue", one)
+        if not levels and any(job.on_failure is not None for job in jobs):
+            raise OptionError(
+                "expected no `on_failure` of the first job of a flow: it has no parent in the flow; use `parent`"
+            )
+        policies = [job.on_failure for job in jobs] if levels else []
+        levels.append(Level(rows_of(jobs), queues, parents if levels else (), policies))
+        parents = [position for position, job in enumerate(jobs) for _ in job.children]
+        defaults = [queues[position] for position in parents]
+        jobs = [child for job in jobs for child in job.children]
+    if jobs:
+        raise OptionError(f"expected flows of at most {MAX_DEPTH} levels, got more: does a job contain itself?")
+    return levels
+
+
+def added_flows(levels: Sequence[Level], ids: Sequence[Sequence[str]]) -> list[AddedFlow]:
+    """The trees of the jobs with these ids."""
+    below: list[AddedFlow] = []
+    parents: Sequence[int] = ()
+    for level, level_ids in zip(reversed(levels), reversed(ids), strict=True):
+        children: list[list[AddedFlow]] = [[] for _ in level_ids]
+        for parent, child in zip(parents, below, strict=True):
+            children[parent].append(child)
+        below = [
+            AddedFlow(queue, job_id, tuple(jobs))
+            for queue, job_id, jobs in zip(level.queues, level_ids, children, strict=True)
+        ]
+        parents = level.parents
+    return below

@@ -1,0 +1,175 @@
+"""The jobs of one write of Spark, by the ranges of their ids, or by their ids if it keeps them (`keepIds`)."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import accumulate, compress, islice
+from typing import Final, NamedTuple
+
+import msgpack
+
+from spark_bull.core.clock import monotonic_s
+from spark_bull.core.dialects.fields import ALWAYS_THERE
+from spark_bull.core.errors import JobFailed, JobMissing, OptionError, WaitTimeout
+from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.queue.dispatch.writes import read_record
+from spark_bull.core.queue.dispatch.written_ends import End, WrittenEnds
+from spark_bull.core.queue.events.waiting import wait_for_job
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.core.queue.handle.job_fields import Columns
+from spark_bull.core.queue.handle.walk import WHOLE, Slice
+from spark_bull.core.queue.jobs.read import Chunk, hash_fields, read_ids
+
+#: Chunks of ids that one call reads.
+_CHUNKS: Final = 20
+#: Time between two looks at a write that is not finished.
+_PAUSE_S: Final = 0.2
+
+
+class Written(NamedTuple):
+    """A write: its number of jobs, and when it began, ms since 1970."""
+
+    jobs: int
+    since_ms: int
+
+
+def find_written(handles: Sequence[QueueHandle], write_id: str) -> Written:
+    """Returns what is known of a write. Raises OptionError for one that is unknown, or whose ids are not known."""
+    found = [(handle, record) for handle in handles if (record := read_record(handle, write_id)) is not None]
+    if not found:
+        queues = ", ".join(handle.keys.queue for handle in handles) or "any queue"
+        raise OptionError(
+            f"expected `writeId` to be the id of a write to {queues} of the last 30 days, got: {write_id!r}; see "
+            "view=writes"
+        )
+    for handle, record in found:
+        if not _has_all_ids(handle, record):
+            raise OptionError(
+                f"expected write {write_id} of {handle.keys.queue} to have kept the ids of its jobs, but it has not, "
+                "and they are not numbers that follow each other: write with the option keepIds=true"
+            )
+    starts = [record.started_on for _, record in found if record.started_on is not None]
+    return Written(sum(record.jobs for _, record in found), min(starts, default=0))
+
+
+def _has_all_ids(handle: QueueHandle, record: WriteRecord) -> bool:
+    """Whether the ids of all jobs that a write has added so far are kept."""
+    if handle.connection.call("HGET", handle.keys.write(record.id), "keepsIds"):
+        return not record.added or bool(handle.connection.call("EXISTS", handle.keys.kept_ids(record.id)))
+    return sum(len(ids) for ids in _kept(handle, record.id)) >= record.done - record.dropped
+
+
+def _kept(handle: QueueHandle, write_id: str) -> Iterator[range | list[bytes]]:
+    """The entries of the kept ids; see core/lua/lib/keep_ids.lua."""
+    key, start = handle.keys.kept_ids(write_id), 0
+    while packed := handle.connection.call("LRANGE", key, start, start + _CHUNKS - 1):
+        for one in packed:
+            entry = msgpack.unpackb(one, raw=True)
+            yield range(entry[b"first"], entry[b"last"] + 1) if isinstance(entry, dict) else entry
+        start += len(packed)
+
+
+def written_ids(handle: QueueHandle, write_id: str, part: Slice = WHOLE) -> Iterator[str]:
+    """The ids of the jobs that a write has added so far, or that were there or kept in their place; in order.
+
+    part: only those of this slice.
+    """
+    for entry in _kept(handle, write_id):
+        for start in range(0, len(entry), CHUNK_SIZE):
+            some = entry[start : start + CHUNK_SIZE]
+            ids = [b"%d" % number for number in some] if isinstance(some, range) else [one for one in some if one]
+            yield from (job_id.decode("utf-8", "replace") for job_id in compress(ids, part.selects(ids)))
+
+
+class WrittenIds:
+    """The ids of a write, to tell its jobs from others."""
+
+    def __init__(self, handle: QueueHandle, write_id: str) -> None:
+        entries = [*_kept(handle, write_id)]
+        # They overlap if the counter of the queue began again during the write.
+        ranges = sorted((entry.start, entry.stop) for entry in entries if isinstance(entry, range))
+        self._starts = [start for start, _ in ranges]
+        self._stops = [*accumulate((stop for _, stop in ranges), max)]
+        self._ids = {job_id for entry in entries if not isinstance(entry, range) for job_id in entry}
+
+    def has(self, job_id: bytes) -> bool:
+        if job_id in self._ids or not job_id.isdigit():
+            return job_id in self._ids
+        number = int(job_id)
+        place = bisect_right(self._starts, number) - 1
+        return place >= 0 and number < self._stops[place]
+
+
+def read_written(
+    handle: QueueHandle,
+    ids: Iterable[str],
+    states: Sequence[str],
+    columns: Sequence[str],
+    chunk_size: int,
+    ends: WrittenEnds,
+) -> Iterator[Chunk]:
+    """Jobs by their ids, chunk by chunk; with `states`, those in one of these.
+
+    A job that is gone has its last event's state, value and time; none if it was removed before it had ended. Raises
+    ResultsLost.
+    """
+    remaining = iter(dict.fromkeys(ids))
+    while batch := list(islice(remaining, chunk_size)):
+        there = set()
+        for chunk in read_ids(handle, batch, (), columns, chunk_size):
+            there.update(chunk.ids)
+            yield from _in_states(chunk, states)
+        gone = [job_id.encode() for job_id in batch if job_id.encode() not in there]
+        if gone:
+            found = _gone_jobs(gone, ends.of(gone), hash_fields(columns)).opened(handle)
+            yield from _in_states(found, states)
+
+
+def _gone_jobs(ids: list[bytes], ends: Sequence[End | None], names: Sequence[str]) -> Chunk:
+    values: Columns = {name: [end and end.fields.get(name) for end in ends] for name in names}
+    return Chunk(ids, [end and end.state for end in ends], [None] * len(ids), values)
+
+
+def _in_states(chunk: Chunk, states: Sequence[str]) -> Iterator[Chunk]:
+    some = chunk.take([place for place, state in enumerate(chunk.states) if not states or state in states])
+    if some.ids:
+        yield some
+
+
+def wait_for_written(handles: Sequence[QueueHandle], write_id: str, timeout_s: float) -> None:
+    """Waits until a write has added its jobs to all queues, and all that exist have ended. Raises WaitTimeout."""
+    end_at = monotonic_s() + timeout_s
+    for handle in handles:
+        _wait_for_added(handle, write_id, timeout_s, end_at)
+    for handle in handles:
+        ids = written_ids(handle, write_id)
+        while batch := list(islice(ids, CHUNK_SIZE)):
+            for job_id in _unfinished(handle, batch):
+                with suppress(JobFailed, JobMissing):
+                    wait_for_job(handle, job_id, max(0.0, end_at - monotonic_s()))
+
+
+def _wait_for_added(handle: QueueHandle, write_id: str, timeout_s: float, end_at: float) -> None:
+    while (record := read_record(handle, write_id)) is not None and record.state == "open":
+        left_s = end_at - monotonic_s()
+        if left_s <= 0:
+            raise WaitTimeout(
+                f"expected write {write_id} of {handle.keys.queue} to add all its {record.jobs:,} jobs within "
+                f"{timeout_s:g} s, but it has added {record.done:,}: wait longer, or run `spark-bull recover`",
+                queue=handle.keys.queue,
+                job_id="",
+            )
+        time.sleep(min(left_s, _PAUSE_S))
+
+
+def _unfinished(handle: QueueHandle, ids: Sequence[str]) -> list[str]:
+    ended = ("completed", "failed")
+    found = {
+        job_id: state
+        for chunk in read_ids(handle, ids, (), [ALWAYS_THERE], len(ids))
+        for job_id, state in zip(chunk.ids, chunk.states, strict=True)
+    }
+    return [job_id for job_id in ids if job_id.encode() in found and found[job_id.encode()] not in ended]

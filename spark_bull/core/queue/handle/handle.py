@@ -1,0 +1,170 @@
+"""A queue handle: connection, keys and dialect of one queue, as every verb needs them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
+from os import getpid
+from threading import get_ident
+from typing import Any, Final
+from uuid import uuid4
+
+from spark_bull.core.dialects.base import Dialect
+from spark_bull.core.dialects.registry import DIALECTS, dialect_of
+from spark_bull.core.errors import OptionError
+from spark_bull.core.keys import SEGMENTS, QueueKeys, shard, shard_number
+from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import ALL_EVENTS
+from spark_bull.core.options.urls import urls_of
+from spark_bull.core.payloads.policy import PLAIN, Kind, PayloadPolicy, policy_of
+from spark_bull.core.queue.handle.queue_registry import note_queues
+from spark_bull.core.store.call_start import RepeatedKeys
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import settings_of
+from spark_bull.core.store.steps import Steps, run
+from spark_bull.core.store.together import groups_of
+
+log = logging.getLogger("spark_bull")
+
+#: Default number of jobs per script call.
+CHUNK_SIZE: Final = 250
+#: Jobs that one script removes: among ten million jobs, it takes four times as long per job as to add some.
+REMOVE_SIZE: Final = 100
+#: Ids that one script moves from one list to another.
+MOVE_SIZE: Final = 5_000
+#: TTL of the reply to a sender's last call, for when the call is repeated.
+RECEIPT_TTL_MS: Final = 3_600_000
+#: Verbs that write or work a queue, which is noted in the registry of queues then.
+_NOTING: Final = frozenset(
+    {
+        *("add", "add_flows", "commit", "commit_flows", "commit_schedules", "schedule"),
+        *("work", "work_and_add", "promote_due"),
+    }
+)
+#: Verbs that a process runs again and again with the same keys.
+_REPEATING: Final = frozenset({"work"})
+
+
+@dataclass(frozen=True)
+class QueueHandle:
+    """Picklable. `token`: sender of pub/sub messages, as the token of a Node queue. `payloads`: how they are kept.
+    `events`: those that its calls write, as the option says.
+    """
+
+    connection: Connection
+    keys: QueueKeys
+    dialect: Dialect
+    bullmq_version: str = "auto"
+    payloads: PayloadPolicy = PLAIN
+    events: str = ALL_EVENTS
+    token: str = field(default_factory=lambda: str(uuid4()))
+
+    @cached_property
+    def _common_keys(self) -> dict[str, Any]:
+        return _named(self.keys)
+
+    @cached_property
+    def _common_args(self) -> dict[str, Any]:
+        return {
+            "base": self.keys.base,
+            "queue": self.keys.queue,
+            "token": self.token,
+            "bullmq_version": self.bullmq_version,
+            "events": self.events,
+        }
+
+    def run(self, verb: str, args: Mapping[str, Any] | None = None, **keys: str | list[str] | None) -> Any:
+        """Runs the script of a verb with the keys and names of the queue, and these. A key that is None is absent."""
+        if verb in _NOTING:
+            self.dialect.check_work(self.keys.queue)
+            # Before the call, as claimed jobs would wait for a lost node of a cluster that has the registry.
+            note_queues(self.connection, [self.keys])
+        named = _repeated(self.keys, tuple(keys.items())) if verb in _REPEATING else self._common_keys | keys
+        return self.connection.script(self.dialect.script(verb), named, self._common_args | dict(args or {}))
+
+    def run_once(self, verb: str, args: Mapping[str, Any], **keys: str | list[str]) -> Any:
+        """Runs a script that stores its reply, so that a call repeated after a lost reply changes nothing."""
+        receipt = self.keys.receipt(self.sender)
+        return self.run(verb, {**args, "call": uuid4().hex, "ttl_ms": RECEIPT_TTL_MS}, receipt=receipt, **keys)
+
+    def kept(self, kind: Kind, text: str, source: str | None = None) -> str:
+        """What Redis has of a payload or result; see PayloadPolicy.kept."""
+        return self.payloads.kept(self.keys, kind, text, source)
+
+    def opened(self, kind: Kind, job_id: str, text: str) -> str:
+        """A payload or result as it was before it was kept. Raises PayloadUnreadable."""
+        return self.payloads.opened(self.keys, kind, job_id, text)
+
+    @property
+    def site(self) -> int:
+        """Queues with the same number can be reached by one script."""
+        return self.connection.site_of(self.keys.base)
+
+    @property
+    def hub(self) -> int:
+        """One subscription can have channels of queues with the same number."""
+        return self.connection.hub_of(self.keys.base)
+
+    @property
+    def sender(self) -> str:
+        """Identifies the caller: a thread, which makes one call at a time. Forked and unpickled copies are others."""
+        return f"{self.token}:{getpid()}:{get_ident()}"
+
+
+def _named(keys: QueueKeys) -> dict[str, Any]:
+    """The keys of a queue by their names in scripts."""
+    return {"base": keys.base} | {name: keys[name] for name in SEGMENTS}
+
+
+@lru_cache(maxsize=1_024)
+def _repeated(keys: QueueKeys, own: tuple[tuple[str, Any], ...]) -> RepeatedKeys:
+    """The keys of a queue and those of a call."""
+    return RepeatedKeys(_named(keys) | dict(own))
+
+
+def by_hub(handles: Iterable[QueueHandle]) -> list[list[QueueHandle]]:
+    """The queues whose channels one subscription can have."""
+    return groups_of(handles, lambda handle: handle.hub)
+
+
+def open_handle(options: Options, queue: str) -> QueueHandle:
+    """Opens a queue and detects its dialect.
+
+    Raises OptionError for a name that no queue can have, QueueDamaged if a damaged key hides the dialect.
+    """
+    return run(Connection(settings_of(options)), opening(options, queue, guesses=False))
+
+
+def opening(options: Options, queue: str, *, guesses: bool = True) -> Steps[QueueHandle]:
+    """The steps of `open_handle`. guesses: see `dialect_of`."""
+    keys, settings = QueueKeys(queue, options["prefix"]), settings_of(options)
+    if shard_number(queue) is None and len(urls_of(settings.url)) > 1:
+        raise OptionError(
+            f"expected a shard, such as {shard(queue, 0)}, as `{options.spelled('shardUrls')}` has several servers, "
+            f"got: {queue!r}; set `shards`"
+        )
+    dialect = yield from dialect_of(keys, options["protocol"], guesses=guesses)
+    return handle_of(Connection(settings, keys.base), keys, dialect, options)
+
+
+def handle_of(connection: Connection, keys: QueueKeys, dialect: Dialect, options: Options) -> QueueHandle:
+    """The handle of a queue whose dialect was found. A given version of BullMQ counts more than what keys show."""
+    version = options["bullmqVersion"]
+    if version != "auto":
+        dialect = DIALECTS[dialect.name]
+    elif dialect.older:
+        _warn_of_older(keys, dialect.older)
+    return QueueHandle(connection, keys, dialect, version, policy_of(options), events_of(options))
+
+
+@cache
+def _warn_of_older(keys: QueueKeys, shown: str) -> None:
+    log.warning("queue %s is one of BullMQ 3 or 4, to which no jobs are added: %s", keys.queue, shown)
+
+
+def events_of(options: Options) -> str:
+    """The events that calls with these options write; see the option `events`."""
+    events: str = options.values.get("events", ALL_EVENTS)
+    return events

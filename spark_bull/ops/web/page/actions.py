@@ -1,0 +1,201 @@
+"""What the forms of the page change. Each leads back to the page that has the form, with the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from spark_bull.core.errors import ConnectionLost, JobError, SparkBullError, WrongState
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.web.api.changes import change, promote_all, retry_all
+from spark_bull.ops.web.api.job_path import etag_of
+from spark_bull.ops.web.documents import DoneDocument, JobPatch, PromoteAllDocument, RetryAllDocument
+from spark_bull.ops.web.guard import unescaped
+from spark_bull.ops.web.page import links
+from spark_bull.ops.web.page.forms import Fields, Submitted, integer_of, json_of, text_of
+from spark_bull.ops.web.page.job import existing_job
+from spark_bull.ops.web.page.payloads import laid_out
+from spark_bull.ops.web.page.questions import JOB_QUESTIONS, MOST_JOBS, QUEUE_QUESTIONS, ask_job, ask_queue
+from spark_bull.ops.web.page.rendering import Notice, go_to
+from spark_bull.ops.web.problems import Problem
+from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue
+
+router: Final = APIRouter(include_in_schema=False)
+
+
+@router.post("/queues/{queue}/jobs/{job_id}/actions/{action}")
+def change_job(request: Request, queue: ExistingQueue, job_id: str, action: str, fields: Submitted) -> Response:
+    """Changes one job."""
+    change = _of(action, _JOB_ACTIONS)
+    named = unescaped(job_id)
+    back = fields.get("back") or links.job(queue.name, named)
+    again = partial(ask_job, request, queue, named, action, fields) if action in JOB_QUESTIONS else None
+    return _done(request, back, lambda: change(queue, named, fields), again)
+
+
+@router.post("/queues/{queue}/actions/{action}")
+def change_queue(request: Request, queue: ExistingQueue, queues: AllQueues, action: str, fields: Submitted) -> Response:
+    """Changes the queue, or many of its jobs."""
+    change = _of(action, _QUEUE_ACTIONS)
+    again = partial(ask_queue, request, queue, action, fields) if action in QUEUE_QUESTIONS else None
+    answer = _done(request, fields.get("back") or links.queue(queue.name), lambda: change(queue, fields), again)
+    if action == "obliterate":
+        queues.forget_names()
+    return answer
+
+
+def _of(action: str, actions: Mapping[str, Callable[..., str]]) -> Callable[..., str]:
+    if action not in actions:
+        raise Problem(404, f"expected one of the actions {', '.join(actions)}, got: {action[:200]}")
+    return actions[action]
+
+
+def _done(request: Request, back: str, change: Callable[[], str], again: Callable[[str], Response] | None) -> Response:
+    """Makes a change, and leads back with its result, or with the reason why it was not made.
+
+    again: asks again after wrong input, so that the rest of it need not be typed again.
+    """
+    try:
+        return go_to(request, back, Notice(change()))
+    except ConnectionLost:
+        raise
+    except (Problem, SparkBullError) as error:
+        reason = error.detail if isinstance(error, Problem) else str(error)
+        if again and not isinstance(error, JobError):
+            return again(reason)
+        return go_to(request, back, Notice(f"Nothing was changed: {reason}", is_error=True))
+
+
+def _retry(queue: BullQueue, job_id: str, fields: Fields) -> str:
+    job = queue.job(job_id)
+    queue.retry(job_id, job.state if job and job.state in queue.handle.dialect.retryable_states else "failed")
+    return f"Job {job_id} waits for a worker again."
+
+
+def _promote(queue: BullQueue, job_id: str, fields: Fields) -> str:
+    queue.promote(job_id)
+    return f"Job {job_id} waits for a worker now."
+
+
+def _remove(queue: BullQueue, job_id: str, fields: Fields) -> str:
+    queue.remove(job_id)
+    return f"Job {job_id} was removed."
+
+
+def _change(queue: BullQueue, job_id: str, fields: Fields) -> str:
+    job = existing_job(queue, job_id)
+    if etag_of(job) != fields.get("etag"):
+        raise WrongState(
+            f"job {job_id} has changed meanwhile, and is {job.state or 'in no state'}: look at it again",
+            queue=queue.name,
+            job_id=job_id,
+        )
+    given: dict[str, Any] = {}
+    if "data" in fields and text_of(fields, "data") != laid_out(job.data_text):
+        given["data"] = json_of(fields, "data")
+    if (delay := integer_of(fields, "delay")) is not None:
+        given["delay"] = delay
+    if (priority := integer_of(fields, "priority")) is not None and priority != (job.priority or 0):
+        given["priority"] = priority
+    if not given:
+        return f"Job {job_id} stays as it is."
+    change(queue, job, JobPatch(**given))
+    return f"Job {job_id} has changed: {', '.join(given)}."
+
+
+def _add(queue: BullQueue, fields: Fields) -> str:
+    numbers = {name: integer_of(fields, name) for name in ("delay", "attempts", "priority")}
+    texts = {name: fields.get(name) or None for name in ("name", "job_id")}
+    added = queue.add_many([NewJob(json_of(fields, "data"), **texts, **numbers)])  # type: ignore[arg-type]
+    return f"Job {added.ids[0]} was added." if added.added else f"Job {added.ids[0]} exists already; none was added."
+
+
+def _limits(queue: BullQueue, fields: Fields) -> str:
+    limits = {name: integer_of(fields, name) for name in ("concurrency", "max", "duration_ms")}
+    if any(limit is not None for limit in limits.values()):
+        queue.set_limits(**limits)
+    queue.remove_limits(concurrency=limits["concurrency"] is None, rate=limits["max"] is None)
+    return f"The limits of {queue.name} are set."
+
+
+def _drain(queue: BullQueue, fields: Fields) -> str:
+    return f"Removed {_jobs(queue.drain(delayed='delayed' in fields))} from {queue.name}."
+
+
+def _obliterate(queue: BullQueue, fields: Fields) -> str:
+    if fields.get("confirm", "").strip() != queue.name:
+        raise Problem(400, f"expected the name of the queue, {queue.name}: nothing was changed", field="confirm")
+    queue.obliterate(force="force" in fields)
+    return f"Queue {queue.name} was deleted."
+
+
+def _pause(queue: BullQueue, fields: Fields) -> str:
+    queue.pause()
+    return f"Queue {queue.name} is paused: workers claim no more jobs."
+
+
+def _resume(queue: BullQueue, fields: Fields) -> str:
+    queue.resume()
+    return f"Queue {queue.name} is resumed: workers claim jobs again."
+
+
+def _retry_all(queue: BullQueue, fields: Fields) -> str:
+    state: Literal["completed", "failed"] = "completed" if fields.get("state") == "completed" else "failed"
+    return _result("Retried", retry_all(queue, RetryAllDocument(state=state, limit=MOST_JOBS)))
+
+
+def _promote_all(queue: BullQueue, fields: Fields) -> str:
+    return _result("Promoted", promote_all(queue, PromoteAllDocument(limit=MOST_JOBS)))
+
+
+def _clean(queue: BullQueue, fields: Fields) -> str:
+    state = fields.get("state", "completed")
+    removed = len(queue.clean(integer_of(fields, "grace") or 0, integer_of(fields, "limit") or 0, state))
+    return f"Removed {_jobs(removed)} in {state}."
+
+
+def _remove_scheduler(queue: BullQueue, fields: Fields) -> str:
+    scheduler = fields.get("scheduler", "")
+    is_removed = queue.remove_scheduler(scheduler)
+    return f"Job scheduler {scheduler} was removed." if is_removed else f"Job scheduler {scheduler} was gone already."
+
+
+def _run_scheduler(queue: BullQueue, fields: Fields) -> str:
+    return f"Job {queue.run_scheduler(fields.get('scheduler', ''))} was added, and runs as soon as a worker is free."
+
+
+def _result(verb: str, done: DoneDocument) -> str:
+    text = f"{verb} {_jobs(done.jobs)}."
+    if done.skipped:
+        text += f" {_jobs(done.skipped)} had changed meanwhile, or were locked by a worker."
+    return text + (" There are more: do it again." if done.more else "")
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} {'job' if count == 1 else 'jobs'}"
+
+
+_JOB_ACTIONS: Final[Mapping[str, Callable[[BullQueue, str, Fields], str]]] = {
+    "retry": _retry,
+    "promote": _promote,
+    "remove": _remove,
+    "change": _change,
+}
+_QUEUE_ACTIONS: Final[Mapping[str, Callable[[BullQueue, Fields], str]]] = {
+    "add": _add,
+    "limits": _limits,
+    "pause": _pause,
+    "resume": _resume,
+    "retry-all": _retry_all,
+    "promote-all": _promote_all,
+    "clean": _clean,
+    "drain": _drain,
+    "obliterate": _obliterate,
+    "run-scheduler": _run_scheduler,
+    "remove-scheduler": _remove_scheduler,
+}

@@ -1,0 +1,135 @@
+"""The page of a queue: its jobs by state."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from spark_bull.core.model.jobs import Job
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.jobs.portions import JobFilter, read_portion
+from spark_bull.core.store.steps import run
+from spark_bull.core.time_text import ms_of
+from spark_bull.ops.web.access import Authorized
+from spark_bull.ops.web.cursors import Position, cursor_of, position_of
+from spark_bull.ops.web.page import links
+from spark_bull.ops.web.page.charts import chart_of_metrics, chart_of_samples
+from spark_bull.ops.web.page.history import history_of
+from spark_bull.ops.web.page.queues import TABS, QueueHead, counting_minutes, head_of
+from spark_bull.ops.web.page.rendering import render
+from spark_bull.ops.web.problems import Problem
+from spark_bull.ops.web.queue_access import ExistingQueue
+
+#: Jobs per page.
+SHOWN: Final = 25
+#: What makes jobs of a state, for an empty list.
+_ADVICE: Final = {
+    "wait": "All jobs that were added have started. Add one with `spark-bull add`, from Spark or from Node.",
+    "active": "No worker processes a job of this queue right now.",
+    "delayed": "A job with `delay`, or a failed one that is tried again later, waits here.",
+    "prioritized": "Jobs with `priority` wait here.",
+    "paused": "Jobs wait here while the queue is paused.",
+    "waiting-children": "A job waits here until its children have ended.",
+    "completed": "Jobs stay here when they have completed, unless `removeOnComplete` says otherwise.",
+    "failed": "Nothing has failed.",
+}
+_NO_RATES: Final = "Workers count jobs per minute with the option `metrics`; none has counted any yet."
+_NO_COUNTERS: Final = "Workers of this dialect count no jobs per minute."
+
+router: Final = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class Search:
+    """The jobs that are looked for. since, until: ms since 1970, of when jobs were added."""
+
+    state: str
+    id: str = ""
+    name: str = ""
+    text: str = ""
+    since: int | None = None
+    until: int | None = None
+    order: str = "desc"
+
+    @property
+    def is_narrow(self) -> bool:
+        return bool(self.id or self.name or self.text or self.since is not None or self.until is not None)
+
+
+def time_label(state: str) -> str:
+    """What the time of a job in a list is, see `time_of`."""
+    return {"delayed": "Due", "completed": "Completed", "failed": "Failed"}.get(state, "Added")
+
+
+@router.get("/queues/{queue}")
+def show_queue(
+    request: Request,
+    caller: Authorized,
+    queue: ExistingQueue,
+    state: Annotated[str, Query()] = "",
+    id: Annotated[str, Query(max_length=1_000)] = "",
+    name: Annotated[str, Query(max_length=1_000)] = "",
+    text: Annotated[str, Query(max_length=1_000)] = "",
+    since: Annotated[str, Query(alias="from")] = "",
+    until: Annotated[str, Query(alias="to")] = "",
+    order: Annotated[str, Query(pattern="^(asc|desc)$")] = "desc",
+    cursor: Annotated[str, Query(max_length=30_000)] = "",
+) -> Response:
+    """The jobs of a state, in portions."""
+    head = head_of(queue)
+    search = Search(
+        state or _first_state(head), id.strip(), name.strip(), text, _time("from", since), _time("to", until), order
+    )
+    jobs, following = _found(queue, search, cursor)
+    query = {"state": search.state, "id": id, "name": name, "text": text, "from": since, "to": until, "order": order}
+    return render(
+        request,
+        "jobs.html",
+        queue=head,
+        tabs=TABS,
+        tab="jobs",
+        search=search,
+        jobs=jobs,
+        time_label=time_label(search.state),
+        orders=(("desc", "newest first"), ("asc", "oldest first")),
+        empty_advice=_ADVICE.get(search.state, ""),
+        is_later=bool(cursor),
+        first_url=links.queue(queue.name, **query),
+        next_url=links.queue(queue.name, **query, cursor=following) if following else None,
+        state_chart=chart_of_samples(history_of(request).of(queue.name)),
+        rate_chart=chart_of_metrics(run(queue.handle.connection, counting_minutes(queue.handle))),
+        no_rates=_NO_RATES if queue.handle.dialect.has("metrics") else _NO_COUNTERS,
+        events_url=links.events(queue.name),
+    )
+
+
+def _first_state(head: QueueHead) -> str:
+    """The state shown first: one that has jobs, if there is one."""
+    order = ("failed", "active", "wait", "prioritized", "delayed", "waiting-children", "paused", "completed")
+    return next((state for state in order if head.counts.get(state)), "wait")
+
+
+def _time(name: str, text: str) -> int | None:
+    """Parses the value of an input of the type datetime-local, in UTC; ms since 1970."""
+    if not text:
+        return None
+    try:
+        return ms_of(datetime.fromisoformat(text))
+    except ValueError:
+        raise Problem(400, f"expected `{name}` to be a time such as 2026-01-31T08:00, got: {text[:100]!r}") from None
+
+
+def _found(queue: BullQueue, search: Search, cursor: str) -> tuple[list[Job], str | None]:
+    """A page of jobs, and the cursor of the next one. Raises Problem 400 for a wrong cursor."""
+    if search.id:
+        job = queue.job(search.id)
+        return [job] if job else [], None
+    query = asdict(search)
+    place = position_of(cursor, query).place if cursor else None
+    wanted = JobFilter(search.name or None, search.text or None, search.since, search.until)
+    found = read_portion(queue.handle, [search.state], place, SHOWN, wanted=wanted, descending=search.order == "desc")
+    return found.jobs, cursor_of(Position(queue.name, found.next), query) if found.next else None

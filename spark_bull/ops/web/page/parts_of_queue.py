@@ -1,0 +1,81 @@
+"""The pages of what a queue has besides jobs: statistics, job schedulers, workers, writes and ledgers."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from spark_bull.core.errors import DialectError
+from spark_bull.core.model.jobs import Scheduler
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.monitor.find import workers
+from spark_bull.ops.web.access import Authorized
+from spark_bull.ops.web.page import links
+from spark_bull.ops.web.page.queues import TABS, head_of
+from spark_bull.ops.web.page.rendering import render
+from spark_bull.ops.web.queue_access import ExistingQueue
+from spark_bull.ops.web.readers import readers_of
+from spark_bull.run.slot.status import latest, slots_of
+
+#: Jobs read of each state for statistics, and rows of statistics.
+_SAMPLE: Final = 1_000
+_NAMES: Final = 100
+
+router: Final = APIRouter(include_in_schema=False)
+
+
+def _render(request: Request, queue: BullQueue, tab: str, **context: Any) -> Response:
+    return render(
+        request,
+        f"{tab}.html",
+        queue=head_of(queue),
+        tabs=TABS,
+        tab=tab,
+        **context,
+    )
+
+
+def _live(request: Request, queue: BullQueue, tab: str, **context: Any) -> Response:
+    return _render(request, queue, tab, events_url=links.events(queue.name), **context)
+
+
+@router.get("/queues/{queue}/stats")
+def show_stats(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
+    """Waiting and run times, and rates, of all jobs and by name. Computed when the page is loaded only."""
+    found = queue.stats(sample=_SAMPLE)
+    return _render(request, queue, "stats", stats=found[:_NAMES], left=len(found[_NAMES:]), sample=_SAMPLE)
+
+
+@router.get("/queues/{queue}/schedulers")
+def show_schedulers(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
+    """The job schedulers, those that are due first at the beginning."""
+    found: list[Scheduler] = []
+    refusal = ""
+    try:
+        found = queue.schedulers()
+    except DialectError as error:
+        refusal = str(error)
+    return _live(request, queue, "schedulers", schedulers=found, refusal=refusal)
+
+
+@router.get("/queues/{queue}/workers")
+def show_workers(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
+    """Connected workers, and the slots of Spark's workers."""
+    handle = queue.handle
+    names = readers_of(request).of(queue).workers
+    slots = [(name, slot) for name in names for slot in latest(slots_of(handle, name))]
+    return _live(request, queue, "workers", slots=slots, workers=workers(handle.connection, handle.keys))
+
+
+@router.get("/queues/{queue}/writes")
+def show_writes(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
+    """The writes of Spark, the newest first, and the ledgers of streaming queries."""
+    return _live(
+        request,
+        queue,
+        "writes",
+        writes=queue.writes()[::-1],
+        ledgers=readers_of(request).of(queue).ledgers,
+    )

@@ -1,0 +1,229 @@
+"""Pages that ask before something is changed, or for what is to be changed. Scripts show them as dialogs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from spark_bull.core.model.job_json import parsed_opts
+from spark_bull.core.model.jobs import Job
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.web.access import Authorized
+from spark_bull.ops.web.api.job_path import etag_of
+from spark_bull.ops.web.guard import unescaped
+from spark_bull.ops.web.page import links
+from spark_bull.ops.web.page.forms import Field, Fields
+from spark_bull.ops.web.page.job import existing_job
+from spark_bull.ops.web.page.payloads import laid_out
+from spark_bull.ops.web.page.rendering import render
+from spark_bull.ops.web.problems import Problem
+from spark_bull.ops.web.queue_access import ExistingQueue
+
+#: Maximum number of jobs that one form changes; a further one changes the rest.
+MOST_JOBS: Final = 10_000
+_AGES: Final = (
+    (0, "of any age"),
+    (3_600_000, "older than 1 hour"),
+    (86_400_000, "older than 1 day"),
+    (7 * 86_400_000, "older than 7 days"),
+    (30 * 86_400_000, "older than 30 days"),
+)
+#: States of jobs that have not started, whose priority and delay can be changed.
+_MOVABLE: Final = ("wait", "paused", "prioritized", "delayed")
+#: Longer payloads are not changed by a form, characters.
+_MOST_DATA: Final = 1_000_000
+
+router: Final = APIRouter(include_in_schema=False)
+
+
+class Question(NamedTuple):
+    """What is asked. `hidden`: further fields of the form; `back`: the page after it, if not the one before."""
+
+    title: str
+    text: str
+    verb: str
+    fields: tuple[Field, ...] = ()
+    hidden: Mapping[str, str] = {}
+    is_dangerous: bool = False
+    back: str = ""
+
+
+@router.get("/queues/{queue}/jobs/{job_id}/actions/{action}")
+def ask_about_job(request: Request, caller: Authorized, queue: ExistingQueue, job_id: str, action: str) -> Response:
+    """Asks whether, or how, to change a job."""
+    return ask_job(request, queue, unescaped(job_id), action, request.query_params)
+
+
+@router.get("/queues/{queue}/actions/{action}")
+def ask_about_queue(request: Request, caller: Authorized, queue: ExistingQueue, action: str) -> Response:
+    """Asks whether, or how, to change a queue or many jobs."""
+    return ask_queue(request, queue, action, request.query_params)
+
+
+def ask_job(request: Request, queue: BullQueue, job_id: str, action: str, given: Fields, error: str = "") -> Response:
+    """Asks about a job; again with what was given, if that is wrong. Raises Problem 404 and JobMissing."""
+    question = _of(action, JOB_QUESTIONS)(queue, job_id)
+    return ask(request, question, links.job_action(queue.name, job_id, action), given, error)
+
+
+def ask_queue(request: Request, queue: BullQueue, action: str, given: Fields, error: str = "") -> Response:
+    """Asks about a queue; again with what was given, if that is wrong. Raises Problem 404."""
+    question = _of(action, QUEUE_QUESTIONS)(queue, given)
+    return ask(request, question, links.queue_action(queue.name, action), given, error)
+
+
+def ask(request: Request, question: Question, action: str, given: Fields, error: str = "") -> Response:
+    """The page that asks. action: where its form is sent."""
+    back = given.get("back", "")
+    return render(
+        request,
+        "ask.html",
+        status=400 if error else 200,
+        question=question,
+        action=action,
+        back=back if links.is_own(back) else question.back or links.overview(),
+        error=error,
+        fields=[field._replace(value=given.get(field.name, "")) if error else field for field in question.fields],
+    )
+
+
+def _of(action: str, questions: Mapping[str, Callable[..., Question]]) -> Callable[..., Question]:
+    if action not in questions:
+        raise Problem(404, f"expected one of the actions {', '.join(questions)}, got: {action[:200]}")
+    return questions[action]
+
+
+def _remove(queue: BullQueue, job_id: str) -> Question:
+    text = f"Its data, result and log are deleted from {queue.name}, and its children."
+    return Question(f"Remove job {job_id}?", text, "Remove", is_dangerous=True, back=links.queue(queue.name))
+
+
+def _change(queue: BullQueue, job_id: str) -> Question:
+    job = existing_job(queue, job_id)
+    fields = [Field("data", "Data, JSON", laid_out(job.data_text), "long")] if len(job.data_text) < _MOST_DATA else []
+    if job.state in _MOVABLE:
+        if queue.handle.dialect.has("priorities"):
+            fields.append(Field("priority", "Priority; 1 is the highest, 0 none", str(job.priority or 0)))
+        fields.append(Field("delay", "Delay from now, ms; empty: unchanged", kind="number"))
+    text = "A job that has started has read its data already." if job.state == "active" else ""
+    hidden = {"etag": etag_of(job)}
+    return Question(f"Change job {job_id}", text, "Change", tuple(fields), hidden, back=links.job(queue.name, job_id))
+
+
+def _add(queue: BullQueue, given: Fields) -> Question:
+    """given: `like`, the id of a job that the new one resembles."""
+    like = queue.job(given["like"]) if given.get("like") else None
+    fields = [
+        Field("data", "Data, JSON", laid_out(like.data_text) if like else "{}", "long"),
+        Field("name", "Name", (like and like.name) or ""),
+        Field("job_id", "Id; empty: the next number"),
+        Field("delay", "Delay, ms", kind="number"),
+        Field("attempts", "Attempts", _attempts(like), "number"),
+    ]
+    if queue.handle.dialect.has("priorities"):
+        fields.append(Field("priority", "Priority; 1 is the highest", str((like and like.priority) or "")))
+    return Question(f"Add a job to {queue.name}", "", "Add", tuple(fields), back=links.queue(queue.name))
+
+
+def _attempts(job: Job | None) -> str:
+    given = (parsed_opts(job.opts_text) or {}).get("attempts") if job else None
+    return str(given) if isinstance(given, int) else ""
+
+
+def _limits(queue: BullQueue, given: Fields) -> Question:
+    limits = queue.limits()
+    return Question(
+        f"Limits of {queue.name}",
+        "They are for all workers of the queue together. An empty field is no limit.",
+        "Set",
+        (
+            Field("concurrency", "Active jobs at once", str(limits.concurrency or ""), "number"),
+            Field("max", "Jobs that start per period", str(limits.max or ""), "number"),
+            Field("duration_ms", "Period, ms", str(limits.duration_ms or ""), "number"),
+        ),
+        back=links.queue(queue.name),
+    )
+
+
+def _retry_all(queue: BullQueue, given: Fields) -> Question:
+    state = given.get("state", "failed")
+    title = f"Retry {_at_most(queue, state)} {state} jobs?"
+    return Question(title, "They wait for a worker again.", "Retry", hidden={"state": state}, back=_list(queue, state))
+
+
+def _promote_all(queue: BullQueue, given: Fields) -> Question:
+    title = f"Promote {_at_most(queue, 'delayed')} delayed jobs?"
+    return Question(title, "They wait for a worker at once.", "Promote", back=_list(queue, "delayed"))
+
+
+def _clean(queue: BullQueue, given: Fields) -> Question:
+    state = given.get("state", "completed")
+    return Question(
+        f"Remove {state} jobs?",
+        "Age counts from when a job ended, else started, else was added. This can't be undone.",
+        "Remove",
+        (Field("grace", "Jobs", choices=_AGES),),
+        {"state": state},
+        True,
+        _list(queue, state),
+    )
+
+
+def _drain(queue: BullQueue, given: Fields) -> Question:
+    return Question(
+        f"Drain {queue.name}?",
+        "All jobs that wait for a worker are removed. Active and ended jobs stay. This can't be undone.",
+        "Drain",
+        (Field("delayed", "Remove delayed jobs, too", kind="check"),),
+        is_dangerous=True,
+        back=links.queue(queue.name),
+    )
+
+
+def _obliterate(queue: BullQueue, given: Fields) -> Question:
+    return Question(
+        f"Delete queue {queue.name}?",
+        "The queue is deleted with all its jobs. This can't be undone.",
+        "Delete",
+        (
+            Field("confirm", f"Type {queue.name} to continue"),
+            Field("force", "Delete active jobs, too", kind="check"),
+        ),
+        is_dangerous=True,
+    )
+
+
+def _remove_scheduler(queue: BullQueue, given: Fields) -> Question:
+    scheduler = given.get("scheduler", "")
+    return Question(
+        f"Remove job scheduler {scheduler}?",
+        "Its next job is removed, too; a job that waits for a worker stays.",
+        "Remove",
+        hidden={"scheduler": scheduler},
+        is_dangerous=True,
+        back=links.tab(queue.name, "schedulers"),
+    )
+
+
+def _at_most(queue: BullQueue, state: str) -> str:
+    return f"{min(queue.counts().get(state, 0), MOST_JOBS):,}"
+
+
+def _list(queue: BullQueue, state: str) -> str:
+    return links.queue(queue.name, state=state)
+
+
+JOB_QUESTIONS: Final[Mapping[str, Callable[[BullQueue, str], Question]]] = {"remove": _remove, "change": _change}
+QUEUE_QUESTIONS: Final[Mapping[str, Callable[[BullQueue, Fields], Question]]] = {
+    "add": _add,
+    "limits": _limits,
+    "retry-all": _retry_all,
+    "promote-all": _promote_all,
+    "clean": _clean,
+    "drain": _drain,
+    "obliterate": _obliterate,
+    "remove-scheduler": _remove_scheduler,
+}

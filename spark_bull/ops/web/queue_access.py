@@ -1,0 +1,136 @@
+"""The queues that a server shows: those that its settings select, opened for a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import inf
+from typing import Annotated, Final, Generic, TypeVar
+
+from fastapi import Depends, Path, Request
+
+from spark_bull.core.clock import monotonic_s
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.keys import QueueKeys
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.handle.handle import QueueHandle, opening
+from spark_bull.core.queue.jobs.read import counting
+from spark_bull.core.queue.monitor.find import exists, find_queues, is_glob
+from spark_bull.core.store.steps import TOGETHER, Steps, run_together
+from spark_bull.ops.web.guard import unescaped
+from spark_bull.ops.web.problems import Problem
+from spark_bull.ops.web.scans import Kept
+from spark_bull.ops.web.settings import WebSettings
+
+T = TypeVar("T")
+#: For how long one request reads queues, s.
+READING_S: Final = 2.0
+
+
+@dataclass(frozen=True)
+class QueuePart(Generic[T]):
+    """What was read of some queues by their names, or why it could not be read.
+
+    next: the queue after them, None: there is none; is_partial: whether they are fewer than wanted, as time was over.
+    """
+
+    found: Mapping[str, T | SparkBullError]
+    next: str | None
+    is_partial: bool
+
+
+class Queues:
+    """Opens queues, and finds their names. Thread-safe."""
+
+    def __init__(self, settings: WebSettings) -> None:
+        self._settings = settings
+        self._prefix: str = settings.options["prefix"]
+        self.connection = settings.connection()
+        self._names = Kept[list[str]]()
+
+    def selects(self, name: str) -> bool:
+        """Whether the settings select a queue of this name."""
+        return any(fnmatchcase(name, glob) for glob in self._settings.queues)
+
+    def check_shown(self, name: str) -> None:
+        """Raises Problem 404 for a queue that is not selected. name: also with the prefix of its keys, as in BullMQ."""
+        prefix, _, plain = name.rpartition(":")
+        if prefix not in ("", self._prefix) or not self.selects(plain):
+            raise _missing(name)
+
+    def names(self) -> list[str]:
+        """Names of the queues, sorted; as old as `Kept` allows."""
+        return self._names.get(lambda: sorted(self._find()))
+
+    def _find(self) -> Iterator[str]:
+        selected = self._settings.queues
+        if any(map(is_glob, selected)):
+            found = find_queues(self.connection, self._prefix)
+            yield from (name for name in found if self.selects(name))
+        else:
+            yield from (name for name in set(selected) if exists(self.connection, QueueKeys(name, self._prefix)))
+
+    def open(self, name: str) -> BullQueue:
+        """Opens a queue that may not exist. Raises Problem 404 for one that is not selected."""
+        if not self.selects(name):
+            raise _missing(name)
+        return BullQueue(name, **self._settings.arguments)
+
+    def read(
+        self, read: Callable[[QueueHandle], Steps[T]], names: Sequence[str], until_s: float = inf
+    ) -> list[T | SparkBullError]:
+        """What a read finds in each of these queues, or its error, in round trips that they share.
+
+        until_s: time by the monotonic clock when no more queues are begun.
+        """
+        return run_together(self.connection, [self._opened(name, read) for name in names], until_s)
+
+    def read_some(self, read: Callable[[QueueHandle], Steps[T]], first: str, most: int) -> QueuePart[T]:
+        """What a read finds in at most `most` queues from the name `first` on, for READING_S, but in one at least."""
+        names = [name for name in self.names() if name >= first]
+        results = self.read(read, names[:most], monotonic_s() + READING_S)
+        found = dict(zip(names, results, strict=False))
+        following = names[len(found)] if len(found) < len(names) else None
+        return QueuePart(found, following, len(found) < len(names[:most]))
+
+    def check_readable(self) -> None:
+        """Raises ConnectionLost if Redis does not answer, or refuses to read each of some queues."""
+        if not self.read(counting, self.names()[:TOGETHER]):
+            self.connection.call("PING")
+
+    def _opened(self, name: str, read: Callable[[QueueHandle], Steps[T]]) -> Steps[T]:
+        return (yield from read((yield from opening(self._settings.options, name))))
+
+    def existing(self, name: str) -> BullQueue:
+        """Opens a queue. Raises Problem 404 if it does not exist."""
+        queue = self.open(name)
+        if not exists(queue.handle.connection, queue.handle.keys):
+            raise _missing(name)
+        return queue
+
+    def forget_names(self) -> None:
+        """Reads the names again for the next request."""
+        self._names.forget()
+
+
+def queues_of(request: Request) -> Queues:
+    """Dependency: the queues of the server."""
+    queues: Queues = request.app.state.queues
+    return queues
+
+
+QueueName = Annotated[str, Path(description="name of the queue", min_length=1, max_length=1_000, examples=["mail"])]
+
+
+def existing_queue(queues: Annotated[Queues, Depends(queues_of)], queue: QueueName) -> BullQueue:
+    """Dependency: the queue in the path. Raises Problem 404."""
+    return queues.existing(unescaped(queue))
+
+
+AllQueues = Annotated[Queues, Depends(queues_of)]
+ExistingQueue = Annotated[BullQueue, Depends(existing_queue)]
+
+
+def _missing(name: str) -> Problem:
+    return Problem(404, f"expected a queue of this server, found none: {name[:200]}; GET /api/queues lists all")

@@ -1,0 +1,138 @@
+"""Runs a processor over claimed jobs, one result per job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from spark_bull.core.errors import ProcessorMissing
+from spark_bull.run.job.alarm import interrupt, interruptible
+from spark_bull.run.job.interrupts import raise_if_interrupted
+from spark_bull.run.job.job_options import timeout_of
+from spark_bull.run.job.running_job import RunningJob
+
+
+class Result(NamedTuple):
+    """The result of one job: the value that its processor returned, or the exception that it raised."""
+
+    job: RunningJob
+    value: Any
+    error: BaseException | None
+
+
+#: Result._make, in a third of its time.
+new_result: Final = partial(tuple.__new__, Result)
+
+
+class JobExpired(Exception):
+    """The job has expired since it was claimed, and has not started: it returns to the queue, whose scripts fail it."""
+
+
+class Runner(Protocol):
+    """Runs jobs and yields their results, JobExpired for a job that has expired. Picklable, except on the driver.
+
+    The results of a list became known together; they may be settled before the other jobs end. `one_by_one`: whether
+    each result is yielded before the next job starts, in order, so that the rest can be returned to the queue.
+    `may_end_process`: whether a job can end the process of the slot, so that one that has stalled runs alone; it calls
+    `begin` of such a job. Jobs whose id is in `lost` when they would start have lost their lock and are skipped.
+    """
+
+    @property
+    def one_by_one(self) -> bool: ...
+
+    @property
+    def may_end_process(self) -> bool: ...
+
+    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]: ...
+
+    def divided(self, jobs: Sequence[RunningJob]) -> Iterable[tuple[Runner, Sequence[RunningJob]]]:
+        """The runners of these jobs, in the order in which they are to be called."""
+        return [(self, jobs)]
+
+    def interrupt(self, job: RunningJob) -> None:
+        """Ends the call that runs for this cancelled job, if there is one; may be called in any thread."""
+
+
+JobFunction = Callable[[RunningJob], Any]
+
+#: The name under which a processor by name has the function for all other names.
+ANY_NAME: Final = "*"
+
+
+@dataclass(frozen=True)
+class FunctionRunner(Runner):
+    """Calls processor(job) for one job after the other.
+
+    processor: a function, or functions by the name of the job; "*" stands for all other names. timeout_ms: for jobs
+    without their own `timeout`; 0: none. progress_extends: whether progress begins the timeout of a job anew. others:
+    names whose jobs have another runner, for errors.
+    """
+
+    processor: JobFunction | Mapping[str, JobFunction]
+    timeout_ms: int = 0
+    progress_extends: bool = False
+    others: tuple[str, ...] = ()
+
+    one_by_one = True
+    may_end_process = True
+
+    @cached_property
+    def functions(self) -> Mapping[str, JobFunction]:
+        """The functions by the name of the job."""
+        return self.processor if isinstance(self.processor, Mapping) else {ANY_NAME: self.processor}
+
+    def function_for(self, job: RunningJob) -> JobFunction:
+        """Returns the function for a job. Raises ProcessorMissing if there is none for its name."""
+        function = self.functions.get(job.name or "") or self.functions.get(ANY_NAME)
+        if function is None:
+            raise ProcessorMissing(
+                f"expected a processor for jobs named {job.name!r}, this worker has: "
+                f"{', '.join((*self.functions, *self.others))}; add one, or '{ANY_NAME}' for all other names"
+            )
+        return function
+
+    def begin(self, job: RunningJob) -> int:
+        """Sets the start of the attempt to now. Returns the maximum duration of the job, ms; 0: unlimited."""
+        limit_ms = self._limit_of(job.claimed.opts)
+        job.begin(limit_ms, extends=self.progress_extends)
+        return limit_ms
+
+    def _limit_of(self, opts: str) -> int:
+        """The maximum duration of a job with these options, ms; 0: unlimited."""
+        return timeout_of(opts) or self.timeout_ms
+
+    def interrupt(self, job: RunningJob) -> None:
+        interrupt(job)
+
+    def __call__(self, jobs: Sequence[RunningJob], lost: Collection[str]) -> Iterator[Sequence[Result]]:
+        only = None if isinstance(self.processor, Mapping) else self.processor
+        opts, limit_ms = None, 0
+        for job in jobs:
+            claimed = job.claimed
+            job_id = claimed.id
+            if job_id in lost:
+                continue
+            if job.cancellation is not None:
+                yield (Result(job, None, job.cancellation),)
+                continue
+            # Few jobs expire, and an attribute is read faster than a property.
+            if job.expires_s is not None and job.has_expired:
+                yield (Result(job, None, JobExpired()),)
+                continue
+            # Jobs that follow each other have mostly the same options.
+            if claimed.opts is not opts:
+                opts = claimed.opts
+                limit_ms = self._limit_of(opts)
+            job.begin(limit_ms, extends=self.progress_extends)
+            if job_id in lost:
+                # As the process is to end, another thread has returned the job before it began.
+                continue
+            try:
+                value = interruptible((job,), limit_ms, only or self.function_for(job), job)
+            except BaseException as error:
+                raise_if_interrupted()
+                yield (Result(job, None, error),)
+            else:
+                yield (new_result((job, value, None)),)

@@ -1,0 +1,81 @@
+"""Runs the guards of a promoter: looks at their queues at an interval, and says why one is paused."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
+from math import inf
+from typing import Final
+
+from spark_bull.core.clock import monotonic_s
+from spark_bull.core.errors import OptionError, expected
+from spark_bull.core.keys import logical_queue
+from spark_bull.core.model.guards import Guard
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.monitor.find import is_glob, matches
+from spark_bull.core.queue.work.service_verbs import guard
+from spark_bull.run.services.damaged_queues import DamagedQueues
+
+log = logging.getLogger("spark_bull")
+
+#: Maximum time between two looks, so that a pause ends in time, s.
+_MAX_INTERVAL_S: Final = 1.0
+
+
+class Guarding:
+    """Runs guards. Of several promoters with equal guards, one pauses a queue, and any resumes it.
+
+    Raises OptionError for what is no guard, or for one of a queue that is none of `queues`.
+    """
+
+    def __init__(self, guards: Guard | Iterable[Guard], queues: Sequence[str], damaged: DamagedQueues) -> None:
+        self._damaged = damaged
+        self._guards = [guards] if isinstance(guards, Guard) else [*guards]
+        for one in self._guards:
+            if not isinstance(one, Guard):
+                raise expected("guards", "a list of Guard(queue, pause_when)", one)
+            known = {*queues, *map(logical_queue, queues)}
+            if not any(is_glob(name) for name in (one.queue, *queues)) and one.queue not in known:
+                raise OptionError(
+                    f"expected the queue of a guard to be one of the promoter's ({', '.join(queues)}), "
+                    f"got: {one.queue!r}"
+                )
+        intervals = [one.condition.interval_ms / 1000 for one in self._guards]
+        self._interval_s = min([*intervals, _MAX_INTERVAL_S])
+        self.next_at = 0.0 if self._guards else inf
+
+    def run(self, handles: Sequence[QueueHandle]) -> Counter[str]:
+        """Looks at the queues if it is time; returns how many were `paused` and `resumed`."""
+        done = Counter[str]()
+        if monotonic_s() < self.next_at:
+            return done
+        for handle in handles:
+            for one in self._guards:
+                if _is_of(one, handle.keys.queue):
+                    done.update(self._damaged.attempt(handle.keys, "run guards", partial(_look, handle, one)) or ())
+        self.next_at = monotonic_s() + self._interval_s
+        return done
+
+
+def _is_of(one: Guard, queue: str) -> bool:
+    return one.queue == logical_queue(queue) or bool(matches([queue], one.queue))
+
+
+def _look(handle: QueueHandle, one: Guard) -> list[str]:
+    """Looks at a queue until all its jobs are moved; returns what was done."""
+    done = []
+    is_moving = True
+    while is_moving:
+        reply = guard(handle, one)
+        is_moving = reply.is_moving
+        if reply.done == "paused":
+            log.warning(
+                "queue %s: a guard has paused it for %g s: %s", handle.keys.queue, one.resume_after_s, reply.why
+            )
+        elif reply.done == "resumed":
+            log.warning("queue %s: a guard has resumed it, which was paused: %s", handle.keys.queue, reply.why)
+        if reply.done:
+            done.append(reply.done)
+    return done

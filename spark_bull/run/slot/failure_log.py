@@ -1,0 +1,52 @@
+"""Logs on the driver why attempts of jobs fail: the first ones, then a few a minute."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from threading import Lock
+from typing import Final
+
+from spark_bull.run.slot.failures import FailedAttempt, FewInPeriod, failures_in
+from spark_bull.run.slot.status import Slot
+
+log = logging.getLogger("spark_bull")
+
+#: Said once, with the first failure.
+_FURTHER: Final = "; of further failures only a few a minute are logged, the jobs have the reasons of all"
+
+
+class FailureLog:
+    """Logs the failures of a worker, each of them once."""
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
+        self._few = FewInPeriod()
+        self._logged: dict[tuple[int, int], int] = {}
+        self._advice = _FURTHER
+        self._logging = Lock()
+
+    def log_reports(self, reports: Iterable[Slot]) -> None:
+        """Logs the new failures in reports of slots. May be called in several threads."""
+        with self._logging:
+            for report in reports:
+                run = int(report["slot"]), int(report["started"])
+                for one in failures_in(report):
+                    if one.number > self._logged.get(run, 0):
+                        self._logged[run] = one.number
+                        self.log(one)
+
+    def log(self, one: FailedAttempt) -> None:
+        """Logs a failure, unless there were too many."""
+        if self._few.take():
+            trace = f"\n{one.trace}" if one.trace else ""
+            log.warning(
+                "worker %s: job %s of queue %s failed: %s%s%s",
+                self._worker,
+                one.job,
+                one.queue,
+                one.reason,
+                self._advice,
+                trace,
+            )
+            self._advice = ""

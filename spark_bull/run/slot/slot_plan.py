@@ -1,0 +1,80 @@
+"""What a slot is to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.tracing.tracer import MeterSource, TracerSource
+from spark_bull.run.job.job_runner import Runner
+from spark_bull.run.job.outcome_policy import OutcomePolicy
+from spark_bull.run.slot.slot_state import Setup
+from spark_bull.run.slot.start_limit import StartLimit
+
+
+@dataclass(frozen=True)
+class SlotQueuePlan:
+    """One queue of a slot.
+
+    weight: how often it is asked first, in proportion to the others; 0: in the listed order. start_limit: how often its
+    jobs may start; None: unlimited.
+    """
+
+    handle: QueueHandle
+    claim_settings: ClaimSettings
+    weight: int = 0
+    start_limit: StartLimit | None = None
+
+
+@dataclass(frozen=True)
+class SlotPlan:
+    """Picklable.
+
+    Parameters:
+      queues: the queues whose jobs are processed; the first one has the slots' reports.
+      worker: id of the worker.
+      runner: what processes the jobs.
+      policy: defaults for the outcomes.
+      concurrency: maximum number of jobs that are processed at the same time; 1 processes chunks of jobs in the main
+        thread.
+      chunk_size: maximum number of jobs that are processed at a time.
+      chunk_bytes: maximum size of the payloads that a script claims, and of the outcomes that it settles.
+      batch_bytes: maximum size of the payloads of a chunk; 0: `chunk_bytes`.
+      min_chunk: number of jobs for which a UDF waits, `chunk_wait_ms` at most.
+      chunk_wait_ms: see `min_chunk`; ms.
+      tracer: the tracer of the slots: see `spark_bull.core.tracing.tracer.spans_of`.
+      meter: the provider of the slots' meters: see `spark_bull.core.tracing.tracer.meter_of`.
+      setup: makes the state of a slot: see `spark_bull.run.slot.slot_state`.
+      env: environment variables of the slots' processes.
+      run: number of the start of the slots; each starts all slots of the worker.
+      max_stalled: how often a job may stall before it fails.
+    """
+
+    queues: tuple[SlotQueuePlan, ...]
+    worker: str
+    runner: Runner
+    chunk_size: int
+    policy: OutcomePolicy = field(default_factory=OutcomePolicy)
+    concurrency: int = 1
+    chunk_bytes: int = 1 << 20
+    batch_bytes: int = 0
+    min_chunk: int = 1
+    chunk_wait_ms: int = 0
+    tracer: TracerSource = None
+    meter: MeterSource = None
+    setup: Setup | None = None
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    run: int = 0
+    max_stalled: int = 1
+
+    @property
+    def most_bytes(self) -> int:
+        """Maximum size of the payloads of a chunk."""
+        return self.batch_bytes or self.chunk_bytes
+
+    @property
+    def handle(self) -> QueueHandle:
+        """The first queue."""
+        return self.queues[0].handle

@@ -1,0 +1,105 @@
+"""Returns the jobs of a slot to their queues when its process is to end: an executor shuts down or is preempted."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import Final
+
+from spark_bull.core.errors import SparkBullError
+from spark_bull.core.threads import DaemonThread
+from spark_bull.run.slot.slot_queue import SlotQueue
+
+log = logging.getLogger("spark_bull")
+
+#: Spark ends the Python processes of an executor that shuts down with SIGHUP; cluster managers send SIGTERM.
+SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+#: Maximum time to export spans and to close the state of the slot, s.
+END_S: Final = 5.0
+
+#: The signals that return the jobs of the slot of this process.
+_handled: Final[list[int]] = []
+
+
+def _leave_jobs_to_parent() -> None:
+    """Lets signals end only this process, which a processor has forked: the jobs are those of its parent."""
+    for number in _handled:
+        signal.signal(number, signal.SIG_DFL)
+    if _handled:
+        signal.set_wakeup_fd(-1)
+        _handled.clear()
+
+
+os.register_at_fork(after_in_child=_leave_jobs_to_parent)
+
+
+@contextmanager
+def returning_jobs(queues: Sequence[SlotQueue], end: Callable[[], None]) -> Iterator[None]:
+    """In this block, a signal that ends the process first returns the jobs that the slot holds to their queues.
+
+    They run again elsewhere at once; without this, they wait for their locks to expire. No attempt counts, but jobs
+    that were running have stalled, as others may end the process because of them. Then `end` is called, which
+    may take END_S. Has no effect outside the main thread, and in processes that a processor forks.
+    """
+    if current_thread() is not main_thread():
+        yield
+        return
+
+    _handled[:] = [number for number in SIGNALS if signal.getsignal(number) is signal.SIG_DFL]
+    received, sent = os.pipe()
+    os.set_blocking(sent, False)
+
+    def wait_for_signal() -> None:
+        # In a thread: the main one may hold a lock, or run C code, which delays handlers of Python.
+        while number := os.read(received, 1):
+            if number[0] in _handled:
+                _end(queues, end, number[0])
+        os.close(received)
+
+    def tell(number: int, _frame: FrameType | None) -> None:
+        # Once more, as the processor may have set another file descriptor.
+        with suppress(BlockingIOError):
+            os.write(sent, bytes([number]))
+
+    DaemonThread("termination", wait_for_signal).start()
+    previous = signal.set_wakeup_fd(sent, warn_on_full_buffer=False)
+    for number in _handled:
+        signal.signal(number, tell)
+    try:
+        yield
+    finally:
+        for number in _handled:
+            signal.signal(number, signal.SIG_DFL)
+        _handled.clear()
+        signal.set_wakeup_fd(previous)
+        os.close(sent)
+
+
+def return_jobs(queues: Sequence[SlotQueue]) -> None:
+    """Returns the jobs that a slot holds to their queues; it claims no more jobs. May be called in any thread."""
+    for queue in queues:
+        queue.end()
+    for queue in queues:
+        try:
+            queue.return_held()
+        except SparkBullError as error:
+            log.warning(
+                "queue %s: could not return jobs, they are rescued when their locks expire: %s",
+                queue.handle.keys.queue,
+                error,
+            )
+
+
+def _end(queues: Sequence[SlotQueue], end: Callable[[], None], number: int) -> None:
+    try:
+        return_jobs(queues)
+        ending = DaemonThread("end", end)
+        ending.start()
+        ending.join(END_S)
+    finally:
+        os._exit(128 + number)

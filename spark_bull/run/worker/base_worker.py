@@ -1,0 +1,333 @@
+"""What all kinds of workers have in common: start, stop, pause, status, and what runs beside."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Protocol, TextIO, TypeVar
+from uuid import uuid4
+
+from spark_bull.core.clock import monotonic_s
+from spark_bull.core.errors import OptionError, QueueDamaged, SparkBullError
+from spark_bull.core.model.guards import Guard
+from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.manage.cancel import request_cancel
+from spark_bull.core.short_errors import short_errors
+from spark_bull.run.job.interrupts import exiting_on_sigterm, interrupted_once, killed_by_interrupts
+from spark_bull.run.progress_line import ProgressLine
+from spark_bull.run.services.loss_check import LossWatch
+from spark_bull.run.services.promoter import Promoter
+from spark_bull.run.services.service import Service
+from spark_bull.run.slot.status import WorkerStatus, lag_of
+from spark_bull.run.worker.slot_engine import SlotEngine
+from spark_bull.run.worker.worker_options import check_guards
+from spark_bull.run.worker.worker_queues import OpenedQueue
+
+Self = TypeVar("Self", bound="BaseWorker")
+
+#: Maximum time for jobs to finish by default, and after Ctrl-C, s.
+STOP_WITHIN_S: Final = 30.0
+INTERRUPT_WITHIN_S: Final = 5.0
+
+
+_INTERVAL_S: Final = 1.0
+
+
+class HasStatus(Protocol):
+    def status(self) -> WorkerStatus: ...
+
+
+class WorkerProgress:
+    """Shows `worker.status()` every second between start() and stop()."""
+
+    def __init__(self, worker: HasStatus, stream: TextIO | None = None) -> None:
+        self._worker = worker
+        self._line = ProgressLine(self._text, _INTERVAL_S, stream)
+
+    def start(self, *, force: bool = False) -> None:
+        """Starts on a terminal and in a notebook; with `force` anywhere."""
+        if force or self._line.in_place:
+            self._line.start()
+
+    def stop(self) -> None:
+        """Shows the last state and ends the line."""
+        self._line.stop(self._text)
+
+    def _text(self) -> str:
+        try:
+            return str(self._worker.status())
+        except SparkBullError as error:
+            return str(error)
+
+
+class Engine(Protocol):
+    """What claims and processes the jobs of a worker, once it is started."""
+
+    def start(self) -> None: ...
+
+    @property
+    def running(self) -> bool: ...
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it has ended by itself."""
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until it ends, at most `timeout_s`; returns whether it has."""
+
+    def stop(self, timeout_s: float) -> bool:
+        """Waits up to `timeout_s` for jobs to finish, then ends. Returns whether they have finished."""
+
+    def totals(self) -> dict[str, Any]:
+        """The counters of WorkerStatus, and what is `damaged`. Raises ConnectionLost."""
+
+
+@short_errors
+class BaseWorker:
+    """Processes the jobs of queues with its engine until it is stopped.
+
+    options: the parsed arguments. connection: those of them that its Promoter takes, as the user gave them; guards: its
+    guards.
+    """
+
+    _engine: Engine
+
+    def __init__(
+        self,
+        queues: Sequence[OpenedQueue],
+        options: Options,
+        connection: Mapping[str, Any],
+        guards: Guard | Iterable[Guard] = (),
+    ) -> None:
+        self.handles = [one.handle for one in queues]
+        self.handle: QueueHandle = self.handles[0]
+        for handle in self.handles:
+            handle.dialect.check_options(options)
+            handle.dialect.check_work(handle.keys.queue)
+        check_guards(options, guards)
+        self.id = uuid4().hex[:12]
+        # A promoter looks for losses, too.
+        self._service: Service = LossWatch(self.handles)
+        if options["promoter"]:
+            self._service = Promoter(
+                queues=[handle.keys.queue for handle in self.handles],
+                events=options["events"],
+                max_stalled=options["maxStalled"],
+                check_ms=options["checkMs"],
+                guards=guards,
+                **connection,
+            )
+        self._progress = WorkerProgress(self) if options["progress"] is not False else None
+        self._forced_progress = bool(options["progress"])
+        self._state = "new"
+        self._sample = (monotonic_s(), 0)
+
+    def __repr__(self) -> str:
+        queues = ", ".join(handle.keys.queue for handle in self.handles)
+        return f"{type(self).__name__}(queue={queues!r}, state={self._current_state()!r})"
+
+    def start(self: Self) -> Self:
+        """Starts the slots and returns immediately.
+
+        Returns:
+          This worker.
+
+        Raises:
+          OptionError: if the processor cannot be pickled.
+          SparkBullError: if the worker was started before.
+          ConnectionLost: if Redis cannot be reached, or the user lacks a permission that a worker needs.
+        """
+        if self._state != "new":
+            raise SparkBullError(
+                f"expected a worker that has not been started, got one that is {self._state}: create another one"
+            )
+        self.handle.connection.check(
+            self.handle.keys.prefix, [handle.keys.queue for handle in self.handles], write=True
+        )
+        try:
+            with interrupted_once():
+                self._engine.start()
+        except KeyboardInterrupt:
+            if self._engine.running:
+                self._stop_on_interrupt()
+            raise
+        except BaseException:
+            if self._engine.running:
+                # Only some slots have started.
+                self._engine.stop(0)
+                self._state = "stopped"
+            raise
+        self._state, self._sample = "running", (monotonic_s(), 0)
+        self._service.start()
+        if self._progress is not None:
+            self._progress.start(force=self._forced_progress)
+        return self
+
+    def stop(self, timeout_s: float = STOP_WITHIN_S) -> bool:
+        """Stops claiming and waits until the slots have finished their claimed jobs. Calling it again has no effect.
+
+        Parameters:
+          timeout_s: maximum time to wait, s. Jobs that still run then return to the queue; in the engine loop, they
+            have stalled. Those that have not started return as they were.
+
+        Returns:
+          Whether all slots have finished.
+        """
+        if self._state in ("new", "stopped"):
+            self._state = "stopped"
+            return True
+        finished = self._engine.stop(timeout_s)
+        self._stop_services()
+        return finished
+
+    def pause(self) -> None:
+        """Claims no more jobs until resume() is called; jobs that are claimed are finished.
+
+        Raises:
+          SparkBullError: if the worker does not run, or has the engine stream.
+          ConnectionLost: if Redis cannot be reached.
+        """
+        self._slots("pause").pause()
+        self._state = "paused"
+
+    def resume(self) -> None:
+        """Claims jobs again after pause().
+
+        Raises:
+          SparkBullError: if the worker does not run, or has the engine stream.
+          ConnectionLost: if Redis cannot be reached.
+        """
+        self._slots("resume").resume()
+        self._state = "running"
+
+    def cancel(self, job_id: str, reason: str | None = None, *, queue: str | None = None) -> None:
+        """Ends a job that is processed: it fails without a further attempt.
+
+        A function or UDF gets JobCancelled within a second, a coroutine CancelledError; `RunningJob.cancelled` is true.
+        A job that ends before that, or returns a value nevertheless, keeps its outcome. The job fails with the reason
+        `cancelled`, or `cancelled: <reason>`.
+
+        Parameters:
+          job_id: id of the job.
+          reason: why it is cancelled.
+          queue: name of its queue; required if the worker has several queues, as ids are unique per queue only.
+
+        Raises:
+          JobMissing: if there is no such job.
+          WrongState: if it is not active, or held by a Node worker.
+          OptionError: for a wrong `queue`, or none where it is required.
+          SparkBullError: if the worker does not run, or has the engine stream.
+          ConnectionLost: if Redis cannot be reached.
+        """
+        self._slots("cancel")
+        handles = [handle for handle in self.handles if queue in (None, handle.keys.queue)]
+        if len(handles) != 1:
+            names = ", ".join(handle.keys.queue for handle in self.handles)
+            raise OptionError(f"expected `queue` to be one of this worker's queues ({names}), got: {queue!r}")
+        request_cancel(handles[0], job_id, reason)
+
+    def await_termination(self, timeout_s: float | None = None) -> bool:
+        """Waits until the worker is stopped or fails, or the program is to end: a `with` block then stops the worker.
+
+        SIGTERM raises SystemExit. Ctrl-C raises an exception that is a KeyboardInterrupt, and a SystemExit with the
+        status 130 unless Python is interactive: a program that does not catch it ends without a trace.
+
+        Parameters:
+          timeout_s: maximum time to wait, s; None: unlimited.
+
+        Returns:
+          Whether the worker has ended.
+
+        Raises:
+          WorkerFailed: if the slots could not be started, or the streaming query failed.
+        """
+        with exiting_on_sigterm(), interrupted_once():
+            ended = self._engine.wait(timeout_s)
+        if ended:
+            self._stop_services()
+            if self._engine.error is not None:
+                # The jobs of a failed query return to the queue.
+                self._engine.stop(0)
+                raise self._engine.error
+        return ended
+
+    def status(self) -> WorkerStatus:
+        """Returns the state and counters of the worker, and the backlog of the queue.
+
+        Returns:
+          The counters; `jobs_per_second` is the rate since the previous call.
+
+        Raises:
+          ConnectionLost: if Redis cannot be reached.
+        """
+        totals = self._engine.totals()
+        finished = totals["completed"] + totals["failed"]
+        now, (before, finished_before) = monotonic_s(), self._sample
+        self._sample = (now, finished)
+        rate = (finished - finished_before) / (now - before) if now > before else 0.0
+        damaged = dict(totals.pop("damaged", {}))
+        return WorkerStatus(
+            state=self._current_state(),
+            jobs_per_second=max(0.0, rate),
+            lag=sum(_known_lag(handle, damaged) for handle in self.handles),
+            damaged=damaged,
+            **totals,
+        )
+
+    def __enter__(self: Self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None or not issubclass(kind, KeyboardInterrupt):
+            self.stop()
+            return
+        self._stop_on_interrupt()
+
+    def _stop_on_interrupt(self) -> None:
+        """Stops the worker, and prints in one line what it has done. Ctrl-C again ends the process at once."""
+        with killed_by_interrupts():
+            if self._state == "new":
+                # Its engine has started, but not all of it.
+                self._state = "running"
+            self.stop(INTERRUPT_WITHIN_S)
+            queues = ", ".join(handle.keys.queue for handle in self.handles)
+            try:
+                done = str(self.status())
+            except SparkBullError as error:
+                done = str(error)
+            print(f"Ctrl-C: worker of {queues}: {done}", file=sys.stderr)
+
+    def _slots(self, method: str) -> SlotEngine:
+        """Returns the engine, if it can pause."""
+        if not isinstance(self._engine, SlotEngine):
+            raise SparkBullError(
+                f"{method}() has no effect with engine='stream': use engine='loop', or stop() the worker"
+            )
+        state = self._current_state()
+        if state not in ("running", "paused"):
+            raise SparkBullError(f"expected a running worker for {method}(), this one is {state}")
+        return self._engine
+
+    def _current_state(self) -> str:
+        if self._state in ("running", "paused") and not self._engine.running:
+            return "failed" if self._engine.error else "stopped"
+        return self._state
+
+    def _stop_services(self) -> None:
+        self._state = "failed" if self._engine.error else "stopped"
+        if self._progress is not None:
+            self._progress.stop()
+        self._service.stop()
+
+
+def _known_lag(handle: QueueHandle, damaged: dict[str, str]) -> int:
+    """The number of jobs that can be claimed now; 0 if a damaged key keeps it from being counted, which it adds."""
+    try:
+        return lag_of(handle)
+    except QueueDamaged as error:
+        damaged.setdefault(handle.keys.queue, str(error))
+        return 0

@@ -1,0 +1,61 @@
+"""The plan of the slots of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings, default_worker
+from spark_bull.run.job.job_options import keep_rule
+from spark_bull.run.job.job_runner import Runner
+from spark_bull.run.job.outcome_policy import OutcomePolicy
+from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
+from spark_bull.run.slot.start_limit import start_limit
+from spark_bull.run.worker.worker_options import Processing
+from spark_bull.run.worker.worker_queues import OpenedQueue
+
+#: Default size of the chunks of functions. A script for more jobs blocks Redis for longer.
+FUNCTION_CHUNK: Final = 100
+
+
+def plan_slots(
+    worker: str,
+    queues: Sequence[OpenedQueue],
+    options: Options,
+    processing: Processing,
+    runner: Runner,
+    chunk_size: int,
+) -> SlotPlan:
+    """Returns the plan of the slots of a worker. runner, chunk_size: of its processors."""
+
+    def queue_plan(queue: OpenedQueue) -> SlotQueuePlan:
+        handle = queue.handle
+        settings = ClaimSettings(
+            sender=worker,
+            lock_ms=options["lockMs"],
+            worker=options["workerName"] or default_worker(worker),
+            limiter=options["limiter"],
+            group=options["group"],
+            max_metrics=options["metricsMinutes"],
+            control=handle.keys.control(worker),
+            counters=handle.keys.counters(worker),
+        )
+        return SlotQueuePlan(handle, settings, queue.weight, start_limit(handle, options["maxStarted"]))
+
+    keep = keep_rule(options["removeOnComplete"]), keep_rule(options["removeOnFail"])
+    return SlotPlan(
+        tuple(map(queue_plan, queues)),
+        worker,
+        runner,
+        chunk_size,
+        OutcomePolicy(*keep, processing.backoff_strategy, options["retry"]),
+        options["concurrency"],
+        min_chunk=options["minChunk"],
+        chunk_wait_ms=options["chunkWaitMs"],
+        tracer=processing.tracer,
+        meter=processing.meter,
+        setup=processing.setup,
+        env=processing.env,
+        max_stalled=options["maxStalled"],
+    )

@@ -1,0 +1,162 @@
+"""The engine `loop`: one long-running Spark task per slot."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+
+from spark_bull.core.errors import SparkBullError, WorkerFailed
+from spark_bull.core.threads import DaemonThread
+from spark_bull.run.slot.slot_plan import SlotPlan
+from spark_bull.run.slot.status import Slot
+from spark_bull.run.worker.picklable import OPEN_INSIDE, check_picklable_plan
+from spark_bull.run.worker.slot_engine import SlotEngine
+from spark_bull.run.worker.slot_group import SlotGroup
+from spark_bull.run.worker.thread_slot import ThreadSlot
+from spark_bull.spark.platform.cores import is_remote, parallelism, tasks_at_once
+from spark_bull.spark.platform.job_tags import add_tag
+from spark_bull.spark.platform.python_check import ensure_python
+from spark_bull.spark.work.frame_runner import WrongFrame, frame_runners
+from spark_bull.spark.work.reach_watch import ReachWatch
+from spark_bull.spark.work.tagged_slots import TaggedSlots
+from spark_bull.spark.work.task_slots import TaskSlots
+
+log = logging.getLogger("spark_bull")
+
+#: Interval at which the engine looks how many tasks Spark runs at the same time, and at the backlog.
+LOOK_S: Final = 2.0
+
+
+class DriverSlot(TaggedSlots, ThreadSlot):
+    """The Spark jobs of its functions have its tag."""
+
+    def _run_slots(self) -> None:
+        frame_runners(self._plan.runner)[0].check_spark()
+        add_tag(self._spark, self.tag)
+        try:
+            super()._run_slots()
+        except WrongFrame as error:
+            raise WorkerFailed(f"worker {self._plan.worker} failed: {error}") from error
+
+
+class LoopEngine(SlotEngine):
+    """Runs `slots` slots; without a number, one for each task that Spark runs at the same time, except for one.
+
+    Then it starts further slots when there are more executors: with dynamic allocation only until the first slot runs,
+    as slots would never release the executors that Spark starts for other queries. Spark Connect does not tell.
+    """
+
+    def __init__(self, spark: SparkSession, plan: SlotPlan, slots: int | None) -> None:
+        super().__init__(plan)
+        self._spark = spark
+        self._given = slots
+        self._on_driver = bool(frame_runners(plan.runner))
+        self._tag = f"spark_bull-{plan.worker}"
+        self._has_warned = False
+        self._watch = ReachWatch(spark, plan.worker)
+        #: How many tasks Spark runs at the same time; 0: there is no executor yet, or it is not known.
+        self._tasks = 0
+
+    def totals(self) -> dict[str, Any]:
+        """Returns the summed counters of the slots, and how many run and wait. Raises ConnectionLost."""
+        totals = super().totals()
+        waits = self.running and not self._stopping.is_set()
+        return totals | {
+            "waiting_slots": max(0, sum(len(group.numbers) for group in self._running_groups) - totals["slots"])
+            if waits
+            else 0,
+            "tasks": self._tasks,
+            "unreached": self._watch.hosts,
+        }
+
+    def _start_slots(self) -> None:
+        """Starts the first Spark job. Raises OptionError if a function of the plan cannot be pickled."""
+        ensure_python()
+        if not self._on_driver:
+            check_picklable_plan(cloudpickle.dumps, OPEN_INSIDE, self._plan)
+            warn_of_speculation(self._spark)
+        self._start_first()
+
+    def _start_first(self) -> None:
+        """Starts the first slots, and what starts others later."""
+        if self._on_driver:
+            for _ in range(self._given or 1):
+                self._add_slots(1)
+        elif is_remote(self._spark):
+            self._add_slots(self._given or max(1, parallelism(self._spark) - 1))
+        else:
+            self._tasks = tasks_at_once(self._spark)
+            self._add_slots(self._wanted)
+            DaemonThread("executors", self._follow_cluster).start()
+
+    def _new_group(self, plan: SlotPlan, numbers: range) -> SlotGroup:
+        kind = DriverSlot if self._on_driver else TaskSlots
+        return kind(self._spark, plan, numbers, f"{self._tag}-{numbers.start}", self._request_stop)
+
+    def _follow_cluster(self) -> None:
+        """Looks from time to time how many tasks Spark runs at the same time, until the slots are to stop."""
+        is_dynamic = self._spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+        may_grow = self._given is None
+        self._warn_of_full_cluster(is_dynamic)
+        while not self._stopping.wait(LOOK_S):
+            try:
+                has_run = bool(self._look_at_reports())
+                self._tasks = tasks_at_once(self._spark)
+                if may_grow:
+                    self._add_more_slots(self._wanted - self._slots)
+                    may_grow = not (is_dynamic and has_run)
+                self._warn_of_full_cluster(is_dynamic)
+            except SparkBullError:
+                # Redis is away.
+                self._watch.lose()
+            except Exception as error:
+                # The session has ended.
+                log.info("worker %s: no longer looks for executors: %s", self._plan.worker, error)
+                return
+
+    def _look_at_reports(self) -> list[Slot]:
+        """Returns the reports of the slots. Ends the slots if none reaches Redis. Raises ConnectionLost."""
+        reports = self._reports()
+        groups = [group for group in self._running_groups if isinstance(group, TaggedSlots)]
+        if not (self._on_driver or is_remote(self._spark)):
+            try:
+                self._watch.look(groups, reports)
+            except WorkerFailed as error:
+                for group in groups:
+                    group.fail(error)
+        return reports
+
+    @property
+    def _wanted(self) -> int:
+        return self._given or max(1, self._tasks - 1)
+
+    def _add_more_slots(self, count: int) -> None:
+        if count > 0:
+            log.info("worker %s: starts %d more slots, as there are more executors", self._plan.worker, count)
+        self._add_slots(count)
+
+    def _warn_of_full_cluster(self, is_dynamic: bool) -> None:
+        """Logs a warning, once, if the slots leave no core to other queries; Spark may start executors for them."""
+        if self._has_warned or is_dynamic or not 0 < self._tasks <= self._slots:
+            return
+        self._has_warned = True
+        log.warning(
+            "worker %s: its %d slots take all cores, as Spark runs %d tasks at the same time: other queries of the "
+            "application wait until the worker stops%s; give fewer `slots`, or more cores",
+            self._plan.worker,
+            self._slots,
+            self._tasks,
+            f", and {self._slots - self._tasks} slots never start" if self._slots > self._tasks else "",
+        )
+
+
+def warn_of_speculation(spark: SparkSession) -> None:
+    """Logs a warning if Spark may start a slot twice."""
+    if spark.conf.get("spark.speculation", "false") == "true":
+        log.warning(
+            "expected spark.speculation=false: when a worker stops, Spark may start a second copy of a slot whose jobs "
+            "still run, and kill the first one; its jobs are processed again"
+        )

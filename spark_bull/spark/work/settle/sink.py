@@ -1,0 +1,72 @@
+"""The sink mode=settle, and the same for one Spark job without a sink."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import ArrayType, LongType, MapType, Row, StringType, StructField, StructType
+
+from spark_bull.run.slot.failures import FailedAttempt
+from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.staging.sink import WriteSteps
+from spark_bull.spark.work.settle.plan import SettlePlan, plan_settle
+from spark_bull.spark.work.settle.task import Settled, settle_task
+
+log = logging.getLogger("spark_bull")
+
+#: Schema of what a task has settled.
+SETTLED: Final = StructType(
+    [
+        StructField("counts", MapType(StringType(), LongType())),
+        StructField(
+            "failures",
+            ArrayType(
+                StructType(
+                    [
+                        StructField("number", LongType()),
+                        *(StructField(name, StringType()) for name in ("queue", "job", "reason", "trace")),
+                    ]
+                )
+            ),
+        ),
+    ]
+)
+_ARROW: Final = to_arrow_schema(SETTLED)
+
+
+def settle_steps(raw: Mapping[str, str], schema: StructType) -> WriteSteps[SettlePlan, Settled]:
+    """Plans a write with mode=settle. Raises the errors of `plan_settle`."""
+    return WriteSteps(plan_settle(raw, schema), settle_task, log_rejected)
+
+
+@dataclass(frozen=True)
+class Settling:
+    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; returns a row of SETTLED per task.
+
+    transform: makes the rows with outcomes of batches of claimed jobs, in the same process; None: these are given.
+    """
+
+    plan: SettlePlan
+    transform: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settled = settle_task(self.plan, batches if self.transform is None else self.transform(batches))
+        row = {"counts": settled.counts, "failures": [asdict(one) for one in settled.failures]}
+        yield pa.RecordBatch.from_pylist([row], schema=_ARROW)
+
+
+def failures_of(row: Row) -> Iterator[FailedAttempt]:
+    """The failures in a row of SETTLED."""
+    for one in row.failures:
+        yield FailedAttempt(**one.asDict())
+
+
+def log_rejected(_: SettlePlan, settled: list[Settled]) -> None:
+    """Logs how many outcomes were rejected."""
+    lost = sum(one.counts.get("lost", 0) for one in settled)
+    if lost:
+        log.warning("%d outcomes were rejected, as their jobs' locks had expired; see the logs of the tasks", lost)

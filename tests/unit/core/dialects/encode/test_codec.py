@@ -1,0 +1,651 @@
+"""Encoding jobs as chunks: options with marks, defaults, errors with row numbers, limits of chunks."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import fields
+from decimal import Decimal
+from itertools import pairwise, product
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_bull.core.clock import LAST_ETA_MS, epoch_ms
+from spark_bull.core.dialects.base import MARKS, UNSUPPORTED_OPTIONS, Dialect, json_text
+from spark_bull.core.dialects.deduplication import ID_MARK
+from spark_bull.core.dialects.encode.chunks import ChunkBuilder, EncodedJobs, joined, pack, sliced
+from spark_bull.core.dialects.encode.codec import encode, rows_of
+from spark_bull.core.dialects.fields import STALLED_PRESET
+from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.errors import DialectError, OptionError, SparkBullError
+from spark_bull.core.model.columns import listed
+from spark_bull.core.model.jobs import NewJob, RawJson
+
+TIMESTAMP_MARK, DELAY_MARK, JOB_ID_MARK = MARKS["timestamp"], MARKS["delay"], MARKS["jobId"]
+BULL1, BULL, BULLMQ = DIALECTS["bull-1"], DIALECTS["bull"], DIALECTS["bullmq"]
+
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+some_dialect = st.sampled_from(sorted(DIALECTS)).map(DIALECTS.__getitem__)
+
+
+def opts_of(dialect: Dialect, **given: Any) -> str:
+    return dialect.prepare(given).opts
+
+
+def encoded(dialect: Dialect, defaults: Mapping[str, Any] | None = None, **rows: list[Any]) -> EncodedJobs:
+    count = len(next(iter(rows.values())))
+    return encode(dialect, {"data": ["{}"] * count, **rows}, defaults or {}, range(count))
+
+
+# options of one job
+
+
+@pytest.mark.parametrize(
+    ("dialect", "own", "timestamp"),
+    [(BULL1, "", ""), (BULL, '"attempts":1', f'"delay":0,"timestamp":{TIMESTAMP_MARK}'), (BULLMQ, '"attempts":0', "")],
+    ids=DIALECTS,
+)
+def test_a_job_has_the_options_of_the_library_and_marks_for_values_of_its_own(
+    dialect: Dialect, own: str, timestamp: str
+) -> None:
+    marks = f'"delay":{DELAY_MARK},"timestamp":{TIMESTAMP_MARK},"jobId":{JOB_ID_MARK}'
+    assert opts_of(dialect) == f"{{{','.join(filter(None, (own, timestamp)))}}}"
+    assert opts_of(dialect, delay=1, timestamp=2, jobId="3") == f"{{{','.join(filter(None, (own, marks)))}}}"
+    assert opts_of(dialect, removeOnFail=None, tenant=None) == opts_of(dialect)
+
+
+def test_a_text_that_is_a_mark_stays_that_text() -> None:
+    for note in (TIMESTAMP_MARK, DELAY_MARK, JOB_ID_MARK, [DELAY_MARK], {TIMESTAMP_MARK: 1}, "a\x01b", "\\u0001"):
+        assert json.loads(opts_of(BULLMQ, note=note))["note"] == note
+
+
+def test_options_are_stored_in_the_form_of_the_library() -> None:
+    for dialect in (BULL, BULLMQ):
+        assert '"backoff":{"type":"fixed","delay":500}' in opts_of(dialect, backoff=500)
+        assert '"backoff":{"type":"fixed","delay":0}' in opts_of(dialect, backoff=0)
+        exponential = {"type": "exponential", "delay": 9}
+        assert '"backoff":{"type":"exponential","delay":9}' in opts_of(dialect, backoff=exponential)
+    assert opts_of(BULL1, backoff=500) == '{"backoff":500}'
+    telemetry = {"metadata": "m", "omitContext": True}
+    short = json.loads(opts_of(BULLMQ, keepLogs=5, failParentOnFailure=True, telemetry=telemetry))
+    assert short == {"attempts": 0, "kl": 5, "fpof": True, "tm": "m", "omc": True}
+    assert '"keepLogs":5' in opts_of(BULL, keepLogs=5)
+
+
+def test_options_that_the_script_needs_are_separate_fields() -> None:
+    prepared = BULLMQ.prepare({"priority": 7, "lifo": True, "attempts": 3, "sizeLimit": 100})
+    assert (prepared.priority, prepared.lifo, prepared.attempts, prepared.size_limit) == (7, True, 3, 100)
+    plain = BULLMQ.prepare({"attempts": 0})
+    assert (plain.priority, plain.lifo, plain.attempts, plain.size_limit) == (0, False, 1, None)
+
+
+BAD_OPTS: list[tuple[dict[str, Any], str]] = [
+    ({"priority": -1}, "or one of critical, high, medium, normal, low, got: -1"),
+    ({"priority": True}, "`priority` to be an integer"),
+    ({"priority": "hihg"}, "got: 'hihg' (did you mean `high`?)"),
+    ({"attempts": 1.5}, "`attempts` to be an integer >= 0"),
+    ({"backoff": -1}, "`backoff` to be ms >= 0"),
+    ({"backoff": "fast"}, "`backoff` to be ms, or an object"),
+    ({"backoff": {"delay": 1}}, "`backoff` to be ms, or an object with type and delay"),
+    ({"backoff": {"type": "fixed", "delay": -1}}, "`backoff.delay` to be ms >= 0"),
+    ({"backoff": {"type": "fixed", "delay": 1, "jitter": 2}}, "`backoff.jitter` to be a number from 0 to 1"),
+    ({"removeOnComplete": "yes"}, "`removeOnComplete` to be true, false, a count"),
+    ({"removeOnFail": {"days": 1}}, "`removeOnFail` to be true, false, a count"),
+    ({"removeOnFail": {}}, "`removeOnFail` to be true, false, a count"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), BAD_OPTS, ids=[str(given) for given, _ in BAD_OPTS])
+def test_a_bad_option_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as error:
+        BULLMQ.prepare(given)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("dialect", [BULL, BULLMQ], ids=["bull", "bullmq"])
+def test_priorities_by_name_are_stored_as_numbers(dialect: Dialect) -> None:
+    columns = encoded(dialect, {"priority": "low"}, priority=["critical", "high", "medium", "normal", None])
+    assert columns.priority == [1, 2, 3, 4, 5]
+    assert [json.loads(text.replace("\x01", "1"))["priority"] for text in columns.opts] == [1, 2, 3, 4, 5]
+
+
+def test_bull_1_has_no_priorities_bullmq_limits_them_and_bull_does_not() -> None:
+    assert BULL1.prepare({"priority": 0}).priority == 0
+    for priority in (1, "high"):
+        said = f"^expected no `priority` {priority!r}: jobs of bull-1 have no priority; .* mail:prio:high"
+        with pytest.raises(DialectError, match=said):
+            BULL1.prepare({"priority": priority})
+    assert BULLMQ.prepare({"priority": 2_097_151}).priority == 2_097_151
+    with pytest.raises(OptionError, match="an integer from 0 to 2,097,151"):
+        BULLMQ.prepare({"priority": 2_097_152})
+    assert BULL.prepare({"priority": 2_097_152}).priority == 2_097_152
+
+
+@pytest.mark.parametrize(
+    ("parent", "said"),
+    [
+        ("p", "`parent` to be an object with `queue` and `id`"),
+        ({"id": "p"}, "`parent.queue` to be the name of a queue, got: None"),
+        ({"queue": "bull:", "id": "p"}, "`parent.queue` to be the name of a queue, got: 'bull:'"),
+        ({"queue": "mail", "id": ""}, "`parent.id` to be the id of a job, got: ''"),
+        ({"queue": "mail", "id": True}, "`parent.id` to be the id of a job, got: True"),
+        ({"queue": "mail", "id": "p", "onFail": "wait"}, "unknown member `onFail` of `parent`.*`onFailure`"),
+        ({"queue": "mail", "id": "p", "onFailure": "stop"}, "`parent.onFailure` to be one of wait, fail, continue"),
+    ],
+)
+def test_a_parent_that_names_no_job_is_refused(parent: object, said: str) -> None:
+    with pytest.raises(OptionError, match=f"^row 3: .*{said}"):
+        encode(BULLMQ, {"data": ["{}"], "parent": [parent]}, {}, [3])
+
+
+def test_a_parent_excludes_other_policies_and_deduplication() -> None:
+    parent = {"queue": "mail", "id": "p", "onFailure": "fail"}
+    with pytest.raises(OptionError, match="they exclude each other"):
+        encode(BULLMQ, {"data": ["{}"], "parent": [parent]}, {"opts": {"ignoreDependencyOnFailure": True}}, [0])
+    with pytest.raises(OptionError, match="they exclude each other"):
+        BULLMQ.prepare({"failParentOnFailure": True, "removeDependencyOnFailure": True})
+    with pytest.raises(OptionError, match="a child can't be deduplicated"):
+        encode(BULLMQ, {"data": ["{}"], "parent": [parent], "deduplication": ["x"]}, {}, [0])
+    with pytest.raises(OptionError, match="row 0: expected one of `deduplication` and `parent`, got both"):
+        encoded(BULLMQ, deduplication=["x"], opts=[{"parent": {"id": "1", "queue": "bull:q"}}])
+    for dialect in (BULL, BULL1):
+        with pytest.raises(DialectError, match=f"`parent`: jobs of {dialect.name} have no children and no parents"):
+            encode(dialect, {"data": ["{}"], "parent": [{"queue": "mail", "id": "p"}]}, {}, [0])
+
+
+def test_unsupported_options_are_refused() -> None:
+    for name, dialect in product(UNSUPPORTED_OPTIONS, DIALECTS.values()):
+        with pytest.raises(DialectError, match=f"`{name}` in `opts`"):
+            dialect.prepare({name: {"id": "x"}})
+
+
+JSON_OPTS = st.dictionaries(
+    st.text(min_size=1).map(lambda name: f"x-{name}"),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(["\x01", "\x02", "\x03", "\x04"]),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=5,
+    ),
+    max_size=3,
+)
+
+
+@given(some_dialect, JSON_OPTS, st.booleans(), st.booleans(), st.booleans())
+def test_any_options_survive_encoding_and_decoding(
+    dialect: Dialect, more: dict[str, Any], delay: bool, timestamp: bool, job_id: bool
+) -> None:
+    marked = {"delay": delay, "timestamp": timestamp, "jobId": job_id}
+    given_opts = more | {name: 1 for name, chosen in marked.items() if chosen}
+    text = opts_of(dialect, **given_opts)
+    # The script replaces the marks in one pass.
+    for mark, value in ((TIMESTAMP_MARK, "11"), (DELAY_MARK, "12"), (JOB_ID_MARK, '"13"')):
+        text = text.replace(mark, value)
+    opts = json.loads(text)
+    assert {name: opts.get(name) for name in more} == more
+    for name, value in (("timestamp", 11), ("delay", 12), ("jobId", "13")):
+        if marked[name]:
+            assert opts[name] == value
+    assert text.encode()
+
+
+#: Values of properties, some of them wrong. None means not given.
+PROPERTIES: dict[str, list[Any]] = {
+    "jobId": [None, "a", "b:c:d", "", "7", 5, "meta"],
+    "delay": [None, 0, 5, 60_000, -1, LAST_ETA_MS, "soon", True],
+    "runAt": [None, 0, 1_900_000_000_000, LAST_ETA_MS + 1],
+    "timestamp": [None, 1, 1_700_000_000_000, True],
+    "priority": [None, 0, 7, Decimal("7"), -1],
+    "attempts": [None, 1, 3, True, -1],
+    "lifo": [None, True, False],
+    "removeOnComplete": [None, True, 1, 100, {"age": 5}],
+    "deduplication": [None, "x", "y", "", {"id": "z", "ttl": 5}],
+    "expireAfterMs": [None, 1_000, 10],
+}
+DEFAULTS: list[dict[str, Any]] = [
+    {},
+    {"delay": 500},
+    {"runAt": 1_900_000_000_000},
+    {"timestamp": 1_700_000_000_000},
+    {"attempts": 5, "opts": {"jobId": "own", "keepLogs": 2}},
+    {"deduplication": {"ttl": 100}},
+    {"spreadMs": 1_000},
+    {"expireAfterMs": 20},
+]
+
+
+@st.composite
+def rows_of_properties(draw: st.DrawFn) -> dict[str, list[Any]]:
+    names = draw(st.lists(st.sampled_from(list(PROPERTIES)), unique=True, max_size=4))
+    count = draw(st.integers(1, 6))
+    return {name: draw(st.lists(st.sampled_from(PROPERTIES[name]), min_size=count, max_size=count)) for name in names}
+
+
+def jobs_or_error(dialect: Dialect, defaults: Mapping[str, Any], rows: dict[str, list[Any]]) -> Any:
+    try:
+        jobs = encoded(dialect, defaults, **rows)
+        return jobs.marked, {f.name: listed(getattr(jobs, f.name), jobs.n) for f in fields(jobs)}
+    except SparkBullError as error:
+        return type(error), str(error)
+
+
+@settings(max_examples=150)
+@given(some_dialect, rows_of_properties(), st.sampled_from(DEFAULTS))
+def test_rows_of_one_shape_are_encoded_as_each_of_them_alone(
+    dialect: Dialect, rows: dict[str, list[Any]], defaults: dict[str, Any]
+) -> None:
+    count = len(next(iter(rows.values()), [None]))
+    # Rows with options of their own have no shapes.
+    one_by_one = {**rows, "opts": ["{}"] * count}
+    data = {"data": ["{}"] * count}
+    assert jobs_or_error(dialect, defaults, data | rows) == jobs_or_error(dialect, defaults, data | one_by_one)
+
+
+# deduplication ids
+
+
+def stored(dialect: Dialect, given: Any, default: Any = None) -> dict[str, Any] | None:
+    """The option as it is stored for a row, by the name that the Node library gives it."""
+    columns = encoded(dialect, {} if default is None else {"deduplication": default}, deduplication=[given])
+    text = str(columns.opts).replace(ID_MARK, json.dumps(columns.deduplication_id))
+    opts = json.loads(text.replace(DELAY_MARK, "0").replace(TIMESTAMP_MARK, "0"))
+    assert columns.marked or columns.deduplication_id is None
+    found: dict[str, Any] | None = opts.get("de", opts.get("debounce"))
+    return found
+
+
+def test_a_deduplication_id_is_stored_as_by_the_library() -> None:
+    rule = {"id": "é 1", "ttl": 5, "extend": False, "replace": True, "reschedule": None}
+    assert stored(BULLMQ, "x") == {"id": "x"}
+    assert stored(BULLMQ, 7) == {"id": "7"}
+    assert stored(BULLMQ, rule) == {"id": "é 1", "ttl": 5, "extend": False, "replace": True}
+    assert stored(BULL, "x") == {"id": "x"}
+    assert stored(BULL, {"id": "x", "ttl": 5}) == {"id": "x", "ttl": 5}
+    assert stored(BULLMQ, None) is None
+
+
+def test_rows_with_the_same_rule_share_their_options() -> None:
+    columns = encoded(BULLMQ, deduplication=["a", "b", {"id": "c"}])
+    assert (columns.deduplication_id, columns.deduplication) == (["a", "b", "c"], None)
+    assert columns.opts == f'{{"attempts":0,"de":{{"id":{ID_MARK}}}}}'
+    columns = encoded(BULLMQ, deduplication=[{"id": "a", "ttl": 9}, {"id": "b", "ttl": 9}])
+    assert columns.deduplication == '{"ttl":9}'
+
+
+def test_a_default_without_an_id_is_the_rule_of_rows_with_an_id() -> None:
+    default = {"ttl": 9, "extend": True}
+    assert stored(BULLMQ, "x", default) == {"id": "x", "ttl": 9, "extend": True}
+    assert stored(BULLMQ, {"id": "x", "ttl": 8}, default) == {"id": "x", "ttl": 8, "extend": True}
+    assert stored(BULLMQ, None, default) is None
+    assert stored(BULLMQ, {}, default) is None
+    assert stored(BULLMQ, None, "all") == {"id": "all"}
+    assert stored(BULLMQ, "x", "all") == {"id": "x"}
+
+
+def test_a_deduplication_id_can_be_in_opts_by_the_name_of_the_library() -> None:
+    assert encoded(BULLMQ, opts=[{"deduplication": {"id": "x"}}]).deduplication_id == "x"
+    assert encoded(BULL, opts=['{"debounce": {"id": "x", "ttl": 5}}']).deduplication == '{"ttl":5}'
+
+
+def test_a_deferred_job_has_a_delay_to_change() -> None:
+    columns = encoded(BULLMQ, deduplication=[{"id": "x", "deferrableBy": 30}])
+    assert columns.opts == f'{{"attempts":0,"delay":{DELAY_MARK},"de":{{"id":{ID_MARK},"deferrableBy":30}}}}'
+    assert columns.deduplication == '{"deferrableBy":30}'
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("", "`deduplication` to be an id, or an object with `id` and a rule such as `ttl` (ms), got: ''"),
+        (["x"], "`deduplication` to be an id, or an object"),
+        ({"id": ""}, "`deduplication.id` to be a text that is not empty, got: ''"),
+        ({"id": 1.5}, "`deduplication.id` to be a text"),
+        ({"ttl": 5}, "`deduplication` to have an `id`, got: {'ttl': 5}"),
+        ({"id": "x", "ttl": 0}, "`deduplication.ttl` to be a positive integer (ms), got: 0"),
+        ({"id": "x", "ttl": 1.5}, "`deduplication.ttl` to be a positive integer (ms), got: 1.5"),
+        ({"id": "x", "ttl": [1]}, "`deduplication.ttl` to be a positive integer (ms), got: [1]"),
+        ({"id": "x", "replace": "yes"}, "`deduplication.replace` to be true or false, got: 'yes'"),
+        ({"id": "x", "deferrableBy": -1}, "`deduplication.deferrableBy` to be an integer >= 0 (s), got: -1"),
+        (
+            {"id": "x", "keepLast": True},
+            "unknown member `keepLast` of `deduplication` (did you mean",
+        ),
+        ({"id": "x", "deferrableBy": 1, "ttl": 5}, "one of `deferrableBy` and `ttl`, got both"),
+        ({"id": "x", "deferrableBy": 1, "keepLastIfActive": True}, "one of `deferrableBy` and `keepLastIfActive`"),
+    ],
+)
+def test_a_wrong_deduplication_id_or_rule_names_the_row(given: Any, message: str) -> None:
+    with pytest.raises(OptionError) as error:
+        encoded(BULLMQ, deduplication=[None, given])
+    assert str(error.value).startswith("row 1: ")
+    assert message in str(error.value)
+
+
+def test_dialects_without_deduplication_ids_refuse_them() -> None:
+    with pytest.raises(DialectError, match="row 0: expected no `deduplication`: bull-1 has no deduplication ids"):
+        encoded(BULL1, deduplication=["x"])
+    with pytest.raises(DialectError, match="bull-1 has no deduplication ids"):
+        encoded(BULL1, {"deduplication": {"ttl": 5}}, jobId=["a"])
+    with pytest.raises(DialectError, match="row 0: expected `deduplication` without `extend`: bull has only"):
+        encoded(BULL, deduplication=[{"id": "x", "extend": True}])
+    for dialect in (BULL1, BULLMQ):
+        with pytest.raises(DialectError, match="expected no `debounce` in `opts`"):
+            encoded(dialect, opts=[{"debounce": {"id": "x"}}])
+
+
+# rows
+
+
+def test_equal_values_of_all_rows_become_one_value() -> None:
+    columns = encoded(BULLMQ, attempts=[3, 3], name=["a", "a"])
+    assert columns.n == 2
+    assert columns.name == "a"
+    assert isinstance(columns.opts, str)
+    assert columns.attempts == 3
+    assert {columns.delay, columns.run_at, columns.job_id, columns.priority, columns.lifo} == {None}
+
+
+def test_different_values_become_lists() -> None:
+    columns = encoded(
+        BULLMQ,
+        attempts=[3, None],
+        name=["a", None],
+        jobId=["x", None],
+        delay=[0, 5],
+        priority=[None, 2],
+        lifo=[True, 0],
+    )
+    assert columns.name == ["a", "__default__"]
+    assert columns.job_id == ["x", None]
+    assert columns.delay == [None, 5]
+    assert columns.priority == [None, 2]
+    assert columns.lifo == [True, None]
+    assert [json.loads(text.replace(DELAY_MARK, "5").replace(JOB_ID_MARK, '"x"')) for text in columns.opts] == [
+        {"attempts": 3, "delay": 5, "jobId": "x", "lifo": True},
+        {"attempts": 0, "delay": 5, "priority": 2, "lifo": 0},
+    ]
+
+
+def test_a_default_applies_to_rows_without_a_value() -> None:
+    columns = encode(BULLMQ, {"data": ["1", "2"]}, {"priority": 5, "opts": {"tenant": "t"}}, range(2))
+    assert (columns.priority, columns.opts) == (5, '{"attempts":0,"priority":5,"tenant":"t"}')
+    columns = encoded(BULLMQ, {"priority": 5, "name": "n"}, priority=[None, 1, 0], name=[None, "a", ""])
+    assert columns.priority == [5, 1, None]
+    assert columns.name == ["n", "a", ""]
+
+
+def test_sql_decimals_become_json_numbers() -> None:
+    backoff = {"type": "exponential", "delay": Decimal("100.00"), "jitter": Decimal("0.5")}
+    columns = encoded(BULLMQ, backoff=[backoff], removeOnFail=[{"age": Decimal(60)}])
+    assert json.loads(columns.opts) == {
+        "attempts": 0,
+        "backoff": {"type": "exponential", "delay": 100, "jitter": 0.5},
+        "removeOnFail": {"age": 60},
+    }
+
+
+def test_a_struct_of_what_json_cannot_hold_is_refused_by_name() -> None:
+    said = r"row 0: expected `backoff(\.delay)?` to be (ms|a value that JSON can hold)"
+    for delay in (b"5", object(), Decimal("NaN")):
+        with pytest.raises(OptionError, match=said):
+            encoded(BULLMQ, backoff=[{"type": "fixed", "delay": delay}])
+
+
+def test_opts_are_merged_last() -> None:
+    columns = encoded(
+        BULLMQ,
+        {"opts": {"tenant": "a", "kept": 1}},
+        priority=[1, 1, 1],
+        opts=[None, '{"priority": 9, "tenant": "b"}', {"delay": 5}],
+    )
+    assert columns.priority == [1, 9, 1]
+    assert columns.delay == [None, None, 5]
+    assert json.loads(columns.opts[1]) == {"attempts": 0, "priority": 9, "tenant": "b", "kept": 1}
+
+
+def test_a_job_id_in_opts_is_checked_as_one_in_its_column() -> None:
+    assert encoded(BULLMQ, opts=['{"jobId": "a"}', '{"jobId": "b"}']).job_id == ["a", "b"]
+    with pytest.raises(OptionError, match="row 1: expected `jobId` not to be an integer"):
+        encoded(BULLMQ, opts=['{"jobId": "a"}', '{"jobId": 7}'])
+
+
+def test_the_time_of_a_row_overrides_the_default_and_is_one() -> None:
+    soon = epoch_ms() + 60_000
+    late, early = encoded(BULLMQ, {"delay": 1}, runAt=[soon]), encoded(BULLMQ, {"runAt": soon}, delay=[1])
+    assert (late.delay, late.run_at, early.delay, early.run_at) == (None, soon, 1, None)
+    assert encoded(BULLMQ, timestamp=[LAST_ETA_MS + 1], delay=[0]).timestamp == LAST_ETA_MS + 1
+    with pytest.raises(OptionError, match="row 1: expected one of `delay` and `runAt`, got both"):
+        encoded(BULLMQ, delay=[1, 1], runAt=[None, 5])
+
+
+BAD_ROWS: list[tuple[dict[str, Any], str]] = [
+    ({"delay": -1}, "`delay` to be ms >= 0, got: -1"),
+    ({"delay": LAST_ETA_MS}, "`delay` to end before 2039-09-07"),
+    ({"runAt": LAST_ETA_MS + 1}, "`runAt` to end before 2039-09-07"),
+    ({"priority": -1}, "`priority`"),
+    ({"opts": "[1]"}, "`opts` to be a JSON object, got: [1]"),
+    ({"opts": "{"}, "`opts` to be a JSON object, got: '{'"),
+    ({"opts": '{"delay": 1.5}'}, "`delay` to be ms, got: 1.5"),
+    ({"opts": '{"delay": true}'}, "`delay` to be ms, got: True"),
+    ({"opts": '{"timestamp": "now"}'}, "`timestamp` to be ms, got: 'now'"),
+    ({"opts": '{"score": NaN}'}, "`opts` to be a value that JSON can hold"),
+    ({"jobId": ""}, "`jobId` to be a text that is not empty"),
+    ({"data": None}, "`data` to be JSON, got NULL"),
+    ({"timestamp": LAST_ETA_MS, "delay": 1}, "to end before 2039-09-07"),
+    ({"expireAfterMs": 0}, "`expireAfterMs` to be a positive integer (ms), got: 0"),
+    ({"expireAt": True}, "`expireAt` to be a time (ms since 1970), got: True"),
+    ({"expireAfterMs": 5, "expireAt": 5}, "one of `expireAfterMs` and `expireAt`, got both"),
+    ({"expireAfterMs": 60, "delay": 60}, "`expireAfterMs` to end after `delay`"),
+    ({"expireAfterMs": 60, "delay": 30, "spreadMs": 30}, "`expireAfterMs` to end after `delay`"),
+    ({"expireAfterMs": 60, "runAt": 70, "timestamp": 10}, "`expireAfterMs` to end after `runAt`"),
+    ({"expireAt": 2000, "runAt": 2000}, "`expireAt` to end after `runAt`"),
+    ({"expireAt": 2000, "delay": 1000, "timestamp": 1000}, "`expireAt` to end after `delay`"),
+    ({"spreadMs": -1}, "`spreadMs` to be an integer >= 0 (ms), got: -1"),
+    ({"lockMs": 299}, "`lockMs` to be an integer >= 300 (ms), got: 299"),
+    ({"delivery": "exactly-once"}, "`delivery` to be at-most-once or at-least-once for a job, got: 'exactly-once'"),
+    ({"delivery": "at-most-once", "attempts": 2}, "`attempts` to be 1 with `delivery` at-most-once, got: 2"),
+    ({"opts": '{"expireAfterMs": "1h"}'}, "`expireAfterMs` to be a positive integer (ms), got: '1h'"),
+]
+
+
+@pytest.mark.parametrize(("row", "message"), BAD_ROWS, ids=[ascii(row) for row, _ in BAD_ROWS])
+def test_a_bad_row_is_refused_with_its_number(row: dict[str, Any], message: str) -> None:
+    rows = {"data": ["{}", "{}"], **{name: [None, value] for name, value in row.items() if name != "data"}}
+    rows["data"][1] = row.get("data", "{}")
+    with pytest.raises(SparkBullError) as error:
+        encode(BULLMQ, rows, {}, [40, 41])
+    assert str(error.value).startswith("row 41: ")
+    assert message in str(error.value)
+
+
+ODD_IDS = ("", "7", "-7", "07", "0:7", "a:7", "a:b:7", "wait", "spark", "de", "metrics", "spark:a:b", "a:b:lock")
+
+
+@given(some_dialect, st.lists(st.one_of(st.sampled_from(ODD_IDS), st.text(alphabet="a0:-\n", max_size=3)), max_size=3))
+def test_ids_that_are_accepted_together_are_accepted_one_by_one(dialect: Dialect, ids: list[str]) -> None:
+    assert dialect.are_plain_ids(["UA1-EWR-0101", "UA2-EWR-0101"])
+    if dialect.are_plain_ids(ids):
+        for job_id in ids:
+            dialect.check_job_id(job_id)
+
+
+def test_terms_of_a_job_that_may_be_stored_to_run_later_are_refused() -> None:
+    terms = {"expireAfterMs": 9, "expireAt": 9, "delivery": "at-most-once"}
+    for name, (rule, value) in product(terms, {"keepLastIfActive": True, "deferrableBy": 5}.items()):
+        with pytest.raises(OptionError, match=f"row 0: expected no `{name}` with `deduplication.{rule}`"):
+            encoded(BULLMQ, deduplication=[{"id": "x", rule: value}], **{name: [terms[name]]})
+
+
+def test_the_time_after_which_a_job_expires_is_no_option_of_the_node_library() -> None:
+    columns = encoded(BULLMQ, {"expireAfterMs": 7}, expireAfterMs=[None, 5, None], expireAt=[None, None, 9])
+    assert (columns.expire_after, columns.expire_at) == ([7, 5, None], [None, None, 9])
+    assert "expire" not in str(columns.opts)
+
+
+@each_dialect
+def test_a_job_that_never_runs_twice_begins_with_many_stalls_and_has_one_attempt(dialect: Dialect) -> None:
+    columns = encoded(dialect, {"delivery": "at-most-once"}, delivery=[None, "at-least-once"], lockMs=[None, 900])
+    assert columns.stalled_counter == [STALLED_PRESET, None]
+    once, often = (json.loads(text.replace("\x01", "1")) for text in columns.opts or ())
+    assert (once["delivery"], once["attempts"], often["lockMs"], often.get("delivery")) == (
+        "at-most-once",
+        1,
+        900,
+        None,
+    )
+
+
+@pytest.mark.parametrize(("given", "first"), [({}, 0), ({"delay": 50}, 50)])
+def test_rows_are_delayed_by_different_times_that_are_the_same_again(given: dict[str, int], first: int) -> None:
+    def delays(seed: int, start: int, count: int) -> list[int]:
+        defaults = {"spreadMs": 1_000, "spreadSeed": seed, **given}
+        columns = encode(BULLMQ, {"data": ["{}"] * count}, defaults, range(start, start + count))
+        assert isinstance(columns.opts, str)
+        return [delay or 0 for delay in columns.delay or ()]  # type: ignore[union-attr]
+
+    made = delays(0, 0, 1_000)
+    assert delays(0, 400, 100) == made[400:500]
+    assert delays(1, 0, 1_000) != made
+    assert first <= min(made) <= max(made) < first + 1_000
+    tenths = Counter((delay - first) // 100 for delay in made)
+    assert len(tenths) == 10
+    assert all(50 < count < 200 for count in tenths.values())
+
+
+def test_the_spread_of_a_row_is_added_to_its_time() -> None:
+    soon = epoch_ms() + 60_000
+    columns = encoded(BULLMQ, runAt=[soon, soon, None], spreadMs=[1_000, None, 1_000])
+    run_ats = columns.run_at or []
+    assert isinstance(run_ats, list)
+    assert soon < (run_ats[0] or 0) < soon + 1_000
+    assert run_ats[1:] == [soon, None]
+
+
+def test_bull_replaces_falsy_payloads_by_an_empty_object() -> None:
+    data = ["null", "0", "false", '""', "1"]
+    for dialect, kept in ((BULL, ["{}"] * 4 + ["1"]), (BULL1, ["{}"] * 4 + ["1"]), (BULLMQ, data)):
+        assert encode(dialect, {"data": data}, {}, range(5)).data == kept
+
+
+def test_the_size_limit_of_a_payload_is_in_bytes() -> None:
+    rows = {"data": ['"ab"', '"éé"']}
+    assert encode(BULLMQ, rows, {"opts": {"sizeLimit": 6}}, range(2)).n == 2
+    with pytest.raises(OptionError, match="row 1: expected `data` within `sizeLimit` of 5 bytes, got 6"):
+        encode(BULLMQ, rows, {"opts": {"sizeLimit": 5}}, range(2))
+
+
+def test_an_unpaired_surrogate_is_escaped_in_opts_and_refused_elsewhere() -> None:
+    assert '"note":"\\ud800"' in encoded(BULLMQ, opts=['{"note": "\\ud800"}']).opts
+    for name in ("name", "jobId", "data"):
+        with pytest.raises(OptionError, match="to be a text that UTF-8 can encode"):
+            pack(encoded(BULLMQ, **{name: ["\ud800"]}))
+
+
+# jobs of plain Python
+
+
+def test_data_is_compact_json() -> None:
+    jobs = [NewJob({"a": [1, None, True]}), NewJob("é"), NewJob("\ud800"), NewJob(RawJson('{"a": 1}')), NewJob(None)]
+    assert rows_of(jobs) == {"data": ['{"a":[1,null,true]}', '"é"', '"\\ud800"', '{"a": 1}', "null"]}
+
+
+def test_data_that_json_cannot_hold_is_refused() -> None:
+    for data in ({1, 2}, float("nan"), {"a": object()}, b"x"):
+        with pytest.raises(OptionError, match="expected `data` to be a value that JSON can hold"):
+            rows_of([NewJob(data)])
+
+
+# chunks
+
+SCALARS = st.none() | st.integers(0, 9) | st.text("ab", max_size=2)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> EncodedJobs:
+    count = draw(st.integers(0, 8))
+    data = draw(st.lists(st.text("xé", max_size=40), min_size=count, max_size=count))
+    given = draw(st.sets(st.sampled_from(["name", "opts", "delay"])))
+    columns = {name: draw(SCALARS | st.lists(SCALARS, min_size=count, max_size=count)) for name in given}
+    return EncodedJobs(count, data, marked=draw(st.booleans()), **columns)
+
+
+def rows_in(columns: EncodedJobs) -> list[tuple[Any, ...]]:
+    names = ("data", "name", "opts", "delay")
+    return list(zip(*(listed(getattr(columns, name), columns.n) for name in names), strict=True))
+
+
+def unpacked(packed: bytes) -> EncodedJobs:
+    return EncodedJobs(**msgpack.unpackb(packed, raw=False))
+
+
+@given(st.lists(batches(), max_size=6), st.integers(1, 10), st.integers(1, 100))
+def test_chunks_hold_all_rows_in_order_and_keep_their_limits(
+    parts: list[EncodedJobs], size: int, most_bytes: int
+) -> None:
+    builder = ChunkBuilder(size, most_bytes)
+    cut = [chunk for part in parts for chunk in builder.add(part)]
+    gathered = builder.gathered
+    cut += builder.flush()
+    chunks = [unpacked(packed) for _, packed in cut]
+
+    assert [row for chunk in chunks for row in rows_in(chunk)] == [row for part in parts for row in rows_in(part)]
+    assert [rows for rows, _ in cut] == [chunk.n for chunk in chunks]
+    for chunk in chunks:
+        assert 1 <= chunk.n <= size
+        weight = sum(len(text.encode()) for text in chunk.data)
+        assert weight <= most_bytes or chunk.n == 1
+    for chunk, after in pairwise(chunks):
+        # A chunk ends only when it is full.
+        weight = sum(len(text.encode()) for text in [*chunk.data, after.data[0]])
+        assert chunk.n == size or weight > most_bytes
+    assert gathered <= most_bytes or not chunks or chunks[-1].n == 1
+    assert builder.gathered == 0
+    assert list(builder.flush()) == []
+
+
+def test_large_payloads_are_not_measured_all_at_once() -> None:
+    payload, most_bytes = "x" * 100_000, 1 << 20
+    jobs = EncodedJobs(n=500, data=[payload] * 500, name="n", opts="{}", delay=0)
+    builder = ChunkBuilder(500, most_bytes)
+    tracemalloc.start()
+    try:
+        chunks = sum(1 for _ in builder.add(jobs))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert chunks == 49
+    assert peak < 10 * most_bytes
+
+
+@given(st.lists(batches().filter(lambda part: part.n), min_size=1, max_size=4))
+def test_joined_parts_hold_all_rows_and_are_marked_if_any_part_is(parts: list[EncodedJobs]) -> None:
+    whole = joined(parts)
+    assert rows_in(whole) == [row for part in parts for row in rows_in(part)]
+    assert whole.marked == any(part.marked for part in parts)
+
+
+@given(batches(), st.integers(0, 8), st.integers(0, 8))
+def test_a_slice_holds_the_rows_of_its_range(columns: EncodedJobs, start: int, more: int) -> None:
+    stop = min(start + more, columns.n)
+    start = min(start, stop)
+    assert rows_in(sliced(columns, start, stop)) == rows_in(columns)[start:stop]
+
+
+def test_texts_are_packed_in_types_that_redis_can_unpack() -> None:
+    packed = pack(EncodedJobs(1, ["x" * 40]))
+    # 0xd9 is str 8, as new to msgpack as 0xc4, the binary type; old raw texts go from 31 bytes straight to 0xda.
+    assert b"\xd9" not in packed
+    assert b"\xc4" not in packed
+
+
+def test_a_payload_that_is_nested_too_deeply_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(OptionError, match="expected `data` to be nested less deeply"):
+        json_text("data", deep)

@@ -1,0 +1,386 @@
+"""The table of options: names, values, combinations; any value is taken or refused by name; no secret is shown."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.errors import DialectError, OptionError
+from spark_bull.core.model.jobs import STATES
+from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.options.parse import (
+    SPARK_OPTIONS,
+    as_options,
+    as_texts,
+    parse_arguments,
+    parse_options,
+    spelled,
+)
+from spark_bull.core.options.table import (
+    CLAIM,
+    MANAGE,
+    PYTHON_SCOPES,
+    QUEUE,
+    READ,
+    SCHEDULE,
+    SETTLE,
+    TABLE,
+    WORK,
+    WRITE,
+)
+from tests.support.bad_input import each_number, texts, tried, values
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("chunkSize", " 250 ", 250),
+        ("port", "6380", 6380),
+        ("ssl", "TRUE", True),
+        ("ssl", "no", False),
+        ("confirmObliterate", "1", True),
+        ("protocol", "BullMQ", "bullmq"),
+        ("delivery", "At-Least-Once", "at-least-once"),
+        ("name", "Send It", "Send It"),
+        ("runAt", "2030-01-02T03:04:05Z", 1_893_553_445_000),
+        ("runAt", "2030-01-02T05:04:05.678+02:00", 1_893_553_445_678),
+        ("runAt", "2030-01-02", 1_893_542_400_000),
+        # As a float, this time is a ms less.
+        ("runAt", "2004-03-15T07:55:47.472Z", 1_079_337_347_472),
+        ("timestamp", "1700000000123", 1_700_000_000_123),
+        ("backoff", "500", 500),
+        ("backoff", '{"type": "exponential", "delay": 250}', {"type": "exponential", "delay": 250}),
+        ("removeOnComplete", "true", True),
+        ("removeOnComplete", "100", 100),
+        ("removeOnFail", '{"age": 60}', {"age": 60}),
+        ("opts", '{"stackTraceLimit": 5}', {"stackTraceLimit": 5}),
+    ],
+)
+def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
+    parsed = parse_options({name: text}, WRITE)[name]
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expectation"),
+    [
+        ("chunkSize", "0", "an integer from 1 to 2,000"),
+        ("chunkSize", "2001", "an integer from 1 to 2,000"),
+        ("chunkSize", "many", "an integer from 1 to 2,000"),
+        ("stageTtlMs", "10", "an integer >= 1,000"),
+        ("port", "65536", "an integer from 1 to 65,535"),
+        ("ssl", "maybe", "true or false"),
+        ("protocol", "kue", "one of auto, bull-1, bull, bullmq"),
+        ("delivery", "twice", "one of exactly-once, at-least-once"),
+        ("runAt", "tomorrow", "an ISO 8601 time or ms since 1970"),
+        ("backoff", "soon", "ms, or a JSON object with type and delay"),
+        ("backoff", '"500"', "ms, or a JSON object with type and delay"),
+        ("backoff", "[1]", "ms, or a JSON object with type and delay"),
+        ("removeOnFail", "all", "true, false, a count, or an object"),
+        *[
+            ("addressMap", text, "addresses and those")
+            for text in ("a", "a=b=c", "a=", "=b", "a=b:x", "a=b:0", '{"a": 1}')
+        ],
+        ("opts", "[]", "a JSON object"),
+    ],
+)
+def test_a_bad_value_is_refused_with_what_was_expected_and_what_came(name: str, text: str, expectation: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(f"expected `{name}` to be {expectation}")) as error:
+        parse_options({name: text}, WRITE)
+    assert repr(text) in str(error.value)
+
+
+def test_lists_of_names_are_split_at_commas() -> None:
+    options = parse_options({"jobIds": " a, b,,c ", "states": "wait,failed"}, READ)
+    assert options["jobIds"] == ("a", "b", "c")
+    assert options["states"] == ("wait", "failed")
+
+
+def test_a_misspelt_choice_is_refused_with_the_nearest_one() -> None:
+    assert parse_options({"states": ",".join(STATES)}, READ)["states"] == STATES
+    with pytest.raises(OptionError, match=r"completed, failed, got: 'complete' \(did you mean `completed`\?\)"):
+        parse_options({"states": "wait,complete"}, READ)
+    with pytest.raises(OptionError, match=r"metrics.*, got: 'metric' \(did you mean `metrics`\?\)"):
+        parse_options({"view": "metric"}, READ)
+
+
+def test_names_are_matched_without_regard_to_case() -> None:
+    for spell in (str.lower, str.upper, str):
+        options = parse_options({spell("chunkSize"): "7", spell("txnAppId"): "A", spell("txnVersion"): "1"}, WRITE)
+        assert (options["chunkSize"], options["txnAppId"], options["txnVersion"]) == (7, "A", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("que", "queue"),
+        ("passwort", "password"),
+        ("zzz", ""),
+        # `view` is of another scope.
+        ("viev", ""),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_one_of_its_scope(name: str, near: str) -> None:
+    advice = rf" \(did you mean `{near}`\?\)" if near else "$"
+    with pytest.raises(OptionError, match=f"^unknown option `{name}`{advice}"):
+        parse_options({name: "x"}, WRITE)
+
+
+@pytest.mark.parametrize(
+    ("name", "scope", "message"),
+    [
+        ("view", WRITE, "is for reads, not for writes"),
+        ("delivery", READ, "is for writes, not for reads"),
+        ("states", WORK, "is for reads, not for a Worker"),
+        *(
+            (name, scope, f"is for writes, not for writes with mode={scope}")
+            for name, scope in (
+                ("maxLength", SCHEDULE),
+                ("whenFull", MANAGE),
+                ("onFinish", SCHEDULE),
+                ("expireAfterMs", MANAGE),
+            )
+        ),
+        *(
+            ("shards", scope, rf".*with mode={scope}: give the name of one shard, such as mail\{{0\}}, as `queue`$")
+            for scope in (SCHEDULE, MANAGE, SETTLE, CLAIM)
+        ),
+    ],
+)
+def test_an_option_of_another_scope_is_refused(name: str, scope: str, message: str) -> None:
+    with pytest.raises(OptionError, match=f"option `{name}` {message}"):
+        parse_options({name: "7"}, scope)
+
+
+def test_a_retention_rule_may_be_a_value_or_a_text() -> None:
+    given = (False, "False", " true ", 7, "7", -1, {"age": 60, "count": 5}, '{"age": 60}')
+    rules = (False, False, True, 7, 7, -1, {"age": 60, "count": 5}, {"age": 60})
+    for name, spelt in (("removeOnComplete", "remove_on_complete"), ("removeOnFail", "remove_on_fail")):
+        for value, rule in zip(given, rules, strict=True):
+            parsed = parse_options(as_texts({spelt: value}), WORK)[name]
+            assert (parsed, type(parsed)) == (rule, type(rule))
+
+
+def test_an_invalid_rule_number_or_limiter_is_refused() -> None:
+    wrong: dict[tuple[str, str], tuple[Any, ...]] = {
+        ("remove_on_fail", "true, false, a count, or an object"): (
+            "no",
+            "",
+            "null",
+            -2,
+            [],
+            {},
+            {"ages": 5},
+            {"age": "5"},
+        ),
+        ("lock_ms", "an integer >= 300, got: "): (True, 1.5, "soon", 299, "299"),
+        ("limiter", "an object such as"): (
+            *({"max": 3}, {"max": 3, "duration": 0}, {"max": True, "duration": 1}, "3/s", 3),
+            *(
+                {"max": 3, "duration": 1, name: value}
+                for name, value in (("groupKey", ""), ("by", "a"), ("bounceBack", 1))
+            ),
+        ),
+    }
+    for (name, expected), given_values in wrong.items():
+        for value in given_values:
+            with pytest.raises(OptionError, match=f"expected `{name}` to be {expected}"):
+                parse_options(as_texts({name: value}), WORK)
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"), [({"groupKey": "tenant"}, {"group_key": "tenant"}), ({"bounceBack": True}, {"bounce_back": True})]
+)
+def test_a_limiter_may_limit_groups_or_keep_jobs_waiting(more: dict[str, Any], kept: dict[str, Any]) -> None:
+    value = {"max": 3, "duration": 50} | more
+    limiter = parse_options(as_texts({"limiter": value}), WORK)["limiter"]
+    assert limiter == Limiter(3, 50, **kept)
+    assert limiter.given == value
+
+
+def test_a_limiter_excludes_others() -> None:
+    value = {"max": 3, "duration": 50, "groupKey": "tenant"}
+    with pytest.raises(OptionError, match="expected one of `group` and a `limiter` with `groupKey`"):
+        parse_options(as_texts({"limiter": value, "group": {"by": "tenant", "concurrency": 1}}), WORK)
+    with pytest.raises(OptionError, match="expected one of `groupKey` and `bounceBack` in `limiter`, got both"):
+        parse_options(as_texts({"limiter": value | {"bounceBack": True}}), WORK)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"groupKey": "tenant"}, r"expected no `groupKey` in `limiter`: .* use the argument `group`"),
+        ({"bounceBack": True}, r"expected no `bounceBack` in `limiter`: .* in `wait`; leave it out"),
+    ],
+)
+def test_a_limiter_is_refused_where_it_does_not_exist(more: dict[str, Any], said: str) -> None:
+    options = parse_options(as_texts({"limiter": {"max": 3, "duration": 50} | more}), CLAIM)
+    DIALECTS["bull"].check_options(options)
+    for name in ("bull-1", "bullmq"):
+        with pytest.raises(DialectError, match=said):
+            DIALECTS[name].check_options(options)
+
+
+@pytest.mark.parametrize("scope", [QUEUE, WORK])
+def test_python_accepts_only_the_snake_case_name_of_an_option(scope: str) -> None:
+    with pytest.raises(OptionError, match=r"^unknown option `chunkSize` \(did you mean `chunk_size`\?\)$"):
+        parse_arguments({"chunkSize": 1}, scope)
+    with pytest.raises(OptionError, match="expected `chunk_size` to be "):
+        parse_arguments({"chunk_size": "bad"}, scope)
+
+
+def test_option_names_are_unique_and_documented_and_those_of_python_in_snake_case() -> None:
+    names = [(row.name.lower(), scope) for row in TABLE for scope in row.scopes]
+    assert len(set(names)) == len(names)
+    assert all(row.doc and row.scopes for row in TABLE)
+    assert not SPARK_OPTIONS & {name for name, _ in names}
+    python = [spelled(row.name, scope) for row in TABLE for scope in row.scopes if scope in PYTHON_SCOPES]
+    assert python
+    assert all(re.fullmatch("[a-z_]+", name) for name in python)
+
+
+def test_arguments_become_options_of_a_data_source() -> None:
+    arguments = {"retry_ms": 5, "url": None, "limiter": {"max": 1, "duration": 2}, "redis": {"client_name": "me"}}
+    assert as_options({**arguments, "engine": "stream"}, CLAIM) == {
+        "retryMs": "5",
+        "limiter": '{"max": 1, "duration": 2}',
+        "redis.client_name": "me",
+    }
+    assert parse_arguments(arguments, WORK).redis == {"client_name": "me"}
+
+
+def test_options_that_spark_adds_are_ignored() -> None:
+    added = dict.fromkeys((*SPARK_OPTIONS, "checkpointLocation"), "x")
+    for scope in (WRITE, READ):
+        assert parse_options({**added, "queue": "q"}, scope).given == {"queue"}
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"txnAppId": "a"}, "got no `txnVersion`"),
+        ({"txnVersion": "1"}, "got no `txnAppId`"),
+        ({"delay": "1", "runAt": "1"}, "expected one of `delay` and `runAt`, got both"),
+        ({"url": "redis://a", "host": "b"}, "expected one of `url` and `host`/`port`, got both"),
+        ({"url": "http://a"}, r"redis://, rediss://, unix://, .* or rediss.*://, got: 'http://a'"),
+        ({"url": "localhost"}, r"redis://, rediss://, unix://, .* or rediss.*://, got: 'localhost'"),
+        ({"url": "redis://:one/two@localhost:6379"}, "percent-encode"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(raw: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_options(raw, WRITE)
+
+
+def test_settings_of_redis_py_pass_through() -> None:
+    options = parse_options({"redis.Socket_Keepalive": "true", "redis.client_name": "Me"}, WRITE)
+    assert options.redis == {"socket_keepalive": "true", "client_name": "Me"}
+
+
+def test_a_setting_with_an_option_of_its_own_does_not_pass_through() -> None:
+    for name in ("redis.password", "redis.host", "redis.decode_responses"):
+        with pytest.raises(OptionError, match=f"`{name}` cannot be passed to redis-py"):
+            parse_options({name: SECRET}, WRITE)
+
+
+def test_missing_options_have_their_defaults() -> None:
+    for scope in (WRITE, READ):
+        options = parse_options({}, scope)
+        assert options.given == frozenset()
+        for row in TABLE:
+            if scope in row.scopes:
+                assert options[row.name] == row.scope_defaults.get(scope, row.default)
+
+
+def test_no_error_shows_a_secret() -> None:
+    urls = ("h:{}", "[{}@h", ":p/{}@h", ":p?{}@h", ":p#{}@h")
+    raws = [{"url": f"redis://{url.format(SECRET)}"} for url in urls]
+    raws += [{"url": f"redis://me:{SECRET}@h"} | more for more in ({"host": "x"}, {"nonsense": "x"})]
+    for raw in (*raws, {"url": f"http://me:{SECRET}@h"}, {"password": SECRET, "chunkSize": "no"}):
+        with pytest.raises(OptionError) as error:
+            parse_options(raw, WRITE)
+        assert SECRET not in str(error.value)
+
+
+def test_the_repr_of_options_contains_no_secret() -> None:
+    raw = {"url": f"redis://me:{SECRET}@h", "password": SECRET, "queue": "mail", "redis.ssl_password": SECRET}
+    options = parse_options(raw, WRITE)
+    assert repr(options) == "Options({'queue': 'mail'})"
+    again = pickle.loads(pickle.dumps(options))
+    assert SECRET not in repr(again)
+    assert (again["password"], again.redis) == (SECRET, {"ssl_password": SECRET})
+
+
+#: Each option in each of its scopes.
+ROWS = [(row.name, scope) for row in TABLE for scope in row.scopes]
+OF_SPARK = [row for row in ROWS if row[1] not in PYTHON_SCOPES]
+OF_PYTHON = [row for row in ROWS if row[1] in PYTHON_SCOPES]
+
+#: Nested more deeply than Python parses.
+DEEP = "[" * 2_000
+
+Rows = list[tuple[str, str]]
+Parse = Callable[[Mapping[str, Any], str], object]
+
+
+def is_refused(parse: Parse, name: str, scope: str, value: Any) -> bool:
+    own, refusal = spelled(name, scope), ""
+    try:
+        parse({own: value}, scope)
+    except OptionError as error:
+        refusal = str(error) or "nothing"
+    assert not refusal or f"`{own}`" in refusal, f"{own} in {scope} = {value!r}: {refusal}"
+    return bool(refusal)
+
+
+@pytest.mark.parametrize(("rows", "parse"), [(OF_SPARK, parse_options), (OF_PYTHON, parse_arguments)])
+@each_number
+def test_an_option_takes_a_text_or_refuses_it_by_its_name(rows: Rows, parse: Parse, cases: int) -> None:
+    refused = set[str]()
+
+    @tried(cases)
+    @given(texts())
+    @example(DEEP)
+    @example("0\x1f")
+    @example("9" * 5_000)
+    def send(text: str) -> None:
+        refused.update(name for name, scope in rows if is_refused(parse, name, scope, text))
+
+    send()
+    assert len(refused) > 20
+
+
+@each_number
+def test_an_argument_takes_a_value_or_refuses_it_by_its_name(cases: int) -> None:
+    @tried(cases)
+    @given(values())
+    @example(DEEP)
+    def send(value: Any) -> None:
+        for name, scope in OF_PYTHON:
+            is_refused(parse_arguments, name, scope, value)
+
+    send()
+
+
+@each_number
+def test_options_together_are_taken_or_refused(cases: int) -> None:
+    @tried(cases)
+    @given(st.sampled_from(sorted({scope for _, scope in OF_SPARK})), st.data())
+    def send(scope: str, data: st.DataObject) -> None:
+        names = st.sampled_from([name for name, its in OF_SPARK if its == scope]) | texts()
+        options = data.draw(st.dictionaries(names, texts(), max_size=6))
+        with suppress(OptionError):
+            parse_options(options, scope)
+
+    send()
