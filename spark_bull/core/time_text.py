@@ -1,4 +1,4 @@
-"""Formats times and durations, and parses durations."""
+"""Formats and parses times and durations."""
 
 from __future__ import annotations
 
@@ -11,10 +11,23 @@ from typing import Final
 UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _SHOWN: Final = {"d": "d", "h": "h", "m": "min", "s": "s", "ms": "ms"}
 _NOW_MS: Final = 1_000
+#: What Python 3.10 does not read in a time of ISO 8601.
+_FRACTION: Final = re.compile(r"[.,]([0-9]+)")
+_OFFSET: Final = re.compile(r"(?<=[0-9]{2})([+-][0-9]{2})([0-9]{2})$")
 _DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS)})?")
-
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def moment_of(text: str) -> datetime:
+    """Parses a date or a time of ISO 8601. Raises ValueError.
+
+    Python 3.10 knows neither `Z`, nor offsets without a colon, nor fractions of a second that have not 3 or 6 digits.
+    """
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        time = _FRACTION.sub(lambda found: f".{found[1][:6]:0<6}", text)
+        return datetime.fromisoformat(_OFFSET.sub(r"\1:\2", time.replace("Z", "+00:00")))
 
 
 def ms_of(moment: datetime) -> int:

@@ -25,6 +25,7 @@ OF_SPARK = (
     r".* WARN Utils: (Your hostname, .*|Set SPARK_LOCAL_IP if you need to bind to another address)",
     r"Setting default log level to \"WARN\"\.",
     r"To adjust logging level use sc\.setLogLevel.*",
+    r".* WARN MacAddressUtil: Failed to find a usable hardware address .*",
     r".* WARN NativeCodeLoader: Unable to load native-hadoop library .*",
     r".* WARN Utils: Service 'SparkUI' could not bind on port .*",
     # At the start of a streaming query.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from math import inf
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -13,7 +12,7 @@ from urllib.parse import urlsplit
 from spark_bull.core.errors import OptionError, did_you_mean, encodable, expected
 from spark_bull.core.model.jobs import STATES
 from spark_bull.core.model.slots import SlotRange
-from spark_bull.core.time_text import ms_of
+from spark_bull.core.time_text import moment_of, ms_of
 
 #: The value of an option that is to be read from Redis.
 AUTO: Final = "auto"
@@ -167,7 +166,7 @@ def instant(name: str, value: str) -> int:
     try:
         if text.isdecimal():
             return int(text)
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = moment_of(text)
     except ValueError:
         raise expected(name, "an ISO 8601 time or ms since 1970", value) from None
     return ms_of(moment)

@@ -18,6 +18,7 @@ from pyspark.sql.types import DataType, VariantVal
 
 from spark_bull.core.dialects.fields import Raw
 from spark_bull.core.errors import SparkBullError, expected
+from spark_bull.core.time_text import moment_of
 from spark_bull.core.well_formed import well_formed_json
 from spark_bull.spark.json.json_text import MAX_SHOWN, is_text, is_variant
 from spark_bull.spark.platform.arrow import to_arrow_type
@@ -191,7 +192,7 @@ def _variant(value: Any) -> dict[str, bytes]:
 def _timestamp(value: Any) -> datetime:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return datetime.fromtimestamp(value / 1000, timezone.utc)
-    moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
+    moment = moment_of(value)
     return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 

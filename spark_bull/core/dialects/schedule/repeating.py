@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import timezone
 from hashlib import md5
 from math import isnan
 from types import NoneType
@@ -14,7 +14,7 @@ from spark_bull.core.dialects.schedule.cron import next_time
 from spark_bull.core.errors import PatternError
 from spark_bull.core.model import javascript
 from spark_bull.core.model.jobs import Scheduler
-from spark_bull.core.time_text import ms_of
+from spark_bull.core.time_text import moment_of, ms_of
 from spark_bull.core.well_formed import well_formed_json
 
 Repeat = Mapping[str, Any]
@@ -74,7 +74,7 @@ def time_of(repeat: Repeat, name: str) -> int | None:
     if not isinstance(value, str):
         return number_of(repeat, name)
     try:
-        date = datetime.fromisoformat(value.replace("Z", "+00:00"))
+        date = moment_of(value)
         if date.tzinfo is None and "T" not in value:
             date = date.replace(tzinfo=timezone.utc)
         return ms_of(date.astimezone(timezone.utc))

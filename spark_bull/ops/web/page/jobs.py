@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
@@ -13,7 +12,7 @@ from spark_bull.core.model.jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.portions import JobFilter, read_portion
 from spark_bull.core.store.steps import run
-from spark_bull.core.time_text import ms_of
+from spark_bull.core.time_text import moment_of, ms_of
 from spark_bull.ops.web.access import Authorized
 from spark_bull.ops.web.cursors import Position, cursor_of, position_of
 from spark_bull.ops.web.page import links
@@ -118,7 +117,7 @@ def _time(name: str, text: str) -> int | None:
     if not text:
         return None
     try:
-        return ms_of(datetime.fromisoformat(text))
+        return ms_of(moment_of(text))
     except ValueError:
         raise Problem(400, f"expected `{name}` to be a time such as 2026-01-31T08:00, got: {text[:100]!r}") from None
 

@@ -107,8 +107,9 @@ def _notice_of(request: Request) -> Notice | None:
 
 
 def _here(request: Request) -> str:
-    path = request.scope["raw_path"].decode("latin-1")
-    return f"{path}?{request.url.query}" if request.url.query else path
+    # Not of `request.url`: some versions of Starlette take a decoded `?` of the path for the start of the query.
+    path, query = (request.scope[name].decode("latin-1") for name in ("raw_path", "query_string"))
+    return f"{path}?{query}" if query else path
 
 
 def iso(ms: int | None) -> str:
