@@ -26,7 +26,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rest test-all prepared peers chromium prometheus oldest matrix matrix-tests soak faults costs mutants audit lint docs format bench zip release clean
+.PHONY: help setup demo test test-rest test-all prepared peers chromium prometheus oldest matrix matrix-tests soak faults costs mutants audit lint docs format bench walks zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -123,6 +123,9 @@ bench: setup ## Run the benchmarks of this project and its peers
 	$(RUN) -m benchmarks.floor
 	$(RUN) -m benchmarks.floor_work
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.calling
+
+walks: $(PYTHON_STAMP) ## Count the files of the package that one row, one job and one result pass
+	@$(RUN) -m tools.walks
 
 zip: ## Build dist/spark_bull.zip for spark-submit --py-files
 	$(PYTHON) tools/build_zip.py
