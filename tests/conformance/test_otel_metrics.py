@@ -211,7 +211,7 @@ def test_a_slot_without_a_meter_calls_nothing_for_metrics(
 
     def note(frame: Any, event: str, _: Any) -> None:
         file = frame.f_code.co_filename
-        if event == "call" and ("queue_meter" in file or "spark_bull/tracing" in file):
+        if event == "call" and ("queue_meter" in file or "core/tracing" in file):
             called.add(frame.f_code.co_name)
 
     queue.add_many(NewJob({"n": n}) for n in range(3))

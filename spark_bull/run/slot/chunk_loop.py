@@ -7,11 +7,12 @@ from typing import Final, NamedTuple
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import UnrecoverableError
-from spark_bull.core.model.outcomes import Claim, ClaimedJob, Outcomes
+from spark_bull.core.model.outcomes import Claim, Outcomes
 from spark_bull.core.queue.work.claim import parts_to_return
 from spark_bull.run.job.job_runner import Result, Runner
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.cancel_reader import Cancelled
+from spark_bull.run.slot.chunk_parts import ChunkSize, GrowingChunk, Processed, Recorder
 from spark_bull.run.slot.queue_order import Turns
 from spark_bull.run.slot.slot_loop import SlotLoop
 from spark_bull.run.slot.slot_plan import SlotPlan
@@ -23,24 +24,6 @@ from spark_bull.run.slot.unsettled import SCRIPT_JOBS
 SETTLE_S: Final = 0.5
 #: Duration after which the rest of a chunk of jobs that run one by one is returned to the queue.
 RETURN_S: Final = 2.0
-
-
-#: Target duration of a chunk of jobs that run one by one, s.
-TARGET_S: Final = 0.2
-_FIRST: Final = 16
-
-
-class ChunkSize:
-    """The number of jobs to claim next, `current`: at most `maximum`, and at most twice the previous number."""
-
-    def __init__(self, maximum: int) -> None:
-        self._maximum = maximum
-        self.current = min(_FIRST, maximum)
-
-    def update(self, jobs: int, seconds: float) -> None:
-        """Adapts to the last chunk: its number of jobs and its duration."""
-        fitting = self._maximum if seconds <= 0 else int(TARGET_S * jobs / seconds)
-        self.current = max(1, min(fitting, 2 * self.current, self._maximum))
 
 
 class _Chunk(NamedTuple):
@@ -55,60 +38,6 @@ class _Current(NamedTuple):
 
     token: str
     jobs: Sequence[RunningJob]
-
-
-class _Processed(NamedTuple):
-    """What of a chunk is to be settled, in parts, each by one script."""
-
-    queue: SlotQueue
-    parts: list[Outcomes]
-
-    def next_part(self) -> Outcomes | None:
-        """Removes and returns a part; None when all are settled."""
-        return self.parts.pop(0) if self.parts else None
-
-    def settle(self) -> None:
-        """Settles all parts that are left."""
-        while (part := self.next_part()) is not None:
-            self.queue.work(part, 0)
-
-
-class _Recorder:
-    """Records the outcomes of a chunk in parts: a script settles SCRIPT_JOBS and `chunk_bytes` at most."""
-
-    #: The last part.
-    part: Outcomes
-
-    def __init__(self, plan: SlotPlan, queue: SlotQueue, token: str) -> None:
-        self._queue = queue
-        self._token = token
-        self._record = plan.policy.record
-        self._dialect = queue.handle.dialect
-        self._most_bytes = plan.chunk_bytes
-        self._room = 0
-        self.parts: list[Outcomes] = []
-        #: Whether a part was filled by the size of its outcomes.
-        self.is_large = False
-
-    def add(self, results: Iterable[Result], now: int) -> None:
-        """Adds outcomes to the last part, or to further ones. now: time of Redis, ms since 1970."""
-        unsettled = self._queue.unsettled
-        with unsettled.recording:
-            for result in results:
-                if not self._room:
-                    self.part = unsettled.new_outcomes(self._token)
-                    self.parts.append(self.part)
-                    self._room = SCRIPT_JOBS
-                part = self.part
-                self._record(part, self._dialect, result, now)
-                self._room -= 1
-                if part.is_large(self._most_bytes):
-                    self._room, self.is_large = 0, True
-
-    def settle(self) -> None:
-        """Settles what is recorded."""
-        _Processed(self._queue, self.parts).settle()
-        self._room, self.is_large = 0, False
 
 
 class _Deferred(Runner):
@@ -140,7 +69,7 @@ class ChunkLoop(SlotLoop):
         self._current = _Current("", ())
 
     def _loop(self) -> None:
-        processed: _Processed | None = None
+        processed: Processed | None = None
         while not self._is_stopping:
             chunk = self._claim(processed)
             processed = None
@@ -156,10 +85,10 @@ class ChunkLoop(SlotLoop):
             processed.settle()
         self._end_waits()
 
-    def _claim(self, processed: _Processed | None) -> _Chunk | None:
+    def _claim(self, processed: Processed | None) -> _Chunk | None:
         """Settles a chunk and claims the next one of the first queue that has jobs; None when no queue has any."""
         order = self._turns.order()
-        processed = processed or _Processed(order[0], [])
+        processed = processed or Processed(order[0], [])
         if processed.queue is not order[0] or any(part.limited_ms for part in processed.parts):
             processed.settle()
         for queue in order:
@@ -176,7 +105,7 @@ class ChunkLoop(SlotLoop):
                     queue.wait.begin(claim)
         return None
 
-    def _filled(self, queue: SlotQueue, claim: Claim, processed: _Processed) -> Claim:
+    def _filled(self, queue: SlotQueue, claim: Claim, processed: Processed) -> Claim:
         """Claims more jobs for a UDF: those there are, then until `min_chunk`, for `chunk_wait_ms` at most.
 
         Settles what is left of the last chunk.
@@ -185,35 +114,29 @@ class ChunkLoop(SlotLoop):
             processed.settle()
             return claim
         deadline = monotonic_s() + self._plan.chunk_wait_ms / 1000
-        most = max(self._plan.min_chunk, 1 if self._isolating else self._plan.chunk_size)
-        # By their ids, as a job that has lost its lock meanwhile may be claimed again.
-        last, jobs = claim, {job.id: job for job in claim.jobs}
-        claimed_bytes, parents = _size_of(claim.jobs), _parents_of(claim.jobs)
-        while len(jobs) < most and not any(job.stalled_counter for job in last.jobs):
-            left_s = deadline - monotonic_s()
-            if last.stop or last.paused or claimed_bytes >= self._plan.most_bytes:
-                break
-            if len(jobs) >= self._plan.min_chunk:
-                if not (last.more and last.jobs):
+        chunk = GrowingChunk(self._plan, claim, 1 if self._isolating else self._plan.chunk_size)
+        while chunk.may_grow:
+            if chunk.is_short:
+                left_s = deadline - monotonic_s()
+                if left_s <= 0:
                     break
-            elif left_s <= 0:
+                if not chunk.last.more:
+                    processed.settle()
+                    self._wait_for_more(queue, chunk.last, left_s)
+            elif not (chunk.last.more and chunk.last.jobs):
                 break
-            elif not last.more:
-                processed.settle()
-                if not queue.wait.is_on:
-                    queue.wait.begin(last, left_s)
-                self._wait(left_s)
-            last = queue.work(processed.next_part(), min(most - len(jobs), SCRIPT_JOBS), claim.token, claimed_bytes)
-            if parents and any(queue.handle.keys.job(job.id) in parents for job in last.jobs):
-                # They need the results of jobs of the chunk. No claim has both by itself.
-                _return_unstarted(queue, claim.token, [job.id for job in last.jobs])
+            more = queue.work(processed.next_part(), min(chunk.room, SCRIPT_JOBS), claim.token, chunk.size)
+            if not chunk.add(more, queue.handle.keys):
+                _return_unstarted(queue, claim.token, [job.id for job in more.jobs])
                 break
-            jobs.update((job.id, job) for job in last.jobs)
-            claimed_bytes += _size_of(last.jobs)
-            parents |= _parents_of(last.jobs)
         processed.settle()
-        self._is_stopping = last.stop
-        return claim._replace(jobs=[*jobs.values()])
+        self._is_stopping = chunk.last.stop
+        return claim._replace(jobs=[*chunk.jobs.values()])
+
+    def _wait_for_more(self, queue: SlotQueue, last: Claim, timeout_s: float) -> None:
+        if not queue.wait.is_on:
+            queue.wait.begin(last, timeout_s)
+        self._wait(timeout_s)
 
     def _wait(self, timeout_s: float | None = None) -> None:
         """Waits until there may be a job in one of the queues, `timeout_s` at most if they wait in threads."""
@@ -239,10 +162,10 @@ class ChunkLoop(SlotLoop):
         _return_unstarted(chunk.queue, claim.token, [job.id for job in claim.jobs if job is not stalled])
         return claim._replace(jobs=[stalled])
 
-    def _run(self, queue: SlotQueue, claim: Claim) -> _Processed:
+    def _run(self, queue: SlotQueue, claim: Claim) -> Processed:
         """Runs a chunk and returns the outcomes that are not settled yet, whose jobs keep their locks until then."""
         started = settled_at = monotonic_s()
-        done, recorder = 0, _Recorder(self._plan, queue, claim.token)
+        done, recorder = 0, Recorder(self._plan, queue, claim.token)
         running = queue.running(claim.jobs, claim.token)
         self._current = _Current(claim.token, running)
         for runner, jobs in self._divided(running):
@@ -264,7 +187,7 @@ class ChunkLoop(SlotLoop):
             # Some have lost their locks, and have no outcome. Others may wait until a damaged queue is repaired.
             queue.keeper.release([job.id for job in claim.jobs if job.id in queue.keeper.lost])
         self._size.update(done, monotonic_s() - started)
-        return _Processed(queue, recorder.parts)
+        return Processed(queue, recorder.parts)
 
     def _divided(self, jobs: Sequence[RunningJob]) -> Iterable[tuple[Runner, Sequence[RunningJob]]]:
         """The runners of these jobs, in the order in which they are called; first, of those that must not be run."""
@@ -293,16 +216,6 @@ class ChunkLoop(SlotLoop):
             if job.id == cancelled.job_id:
                 job.cancellation = cancelled.error
                 self._plan.runner.interrupt(job)
-
-
-def _size_of(jobs: Sequence[ClaimedJob]) -> int:
-    """The size of the payloads of jobs."""
-    return sum([len(job.data) for job in jobs])
-
-
-def _parents_of(jobs: Sequence[ClaimedJob]) -> set[str]:
-    """The keys of the parents of jobs."""
-    return {job.parent_key for job in jobs if job.parent_key is not None}
 
 
 def _return_unstarted(queue: SlotQueue, token: str, ids: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.run.claims.batch_size import LEAST, BatchSize
 from spark_bull.run.claims.batch_size import MOST as LARGEST
 from spark_bull.run.slot import failures
-from spark_bull.run.slot.chunk_loop import ChunkSize
+from spark_bull.run.slot.chunk_parts import ChunkSize
 from spark_bull.run.slot.failure_log import FailureLog
 from spark_bull.run.slot.failures import MOST, PERIOD_S, Failures
 from spark_bull.run.slot.queue_order import TURN, Turns, in_order
