@@ -112,7 +112,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 )
             ),
             *(
-                "run/services/delayed_signal",
+                "run/services/signals",
                 "core/store/streams",
                 "core/queue/call/sweep",
                 "core/queue/handle/queue_registry",

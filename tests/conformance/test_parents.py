@@ -22,9 +22,8 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import Claim, Failed, Outcomes
 from spark_bull.core.queue.manage.child_removal import remove_unprocessed_children
 from spark_bull.run.job.job_runner import Result
-from spark_bull.run.job.outcome_policy import OutcomePolicy
+from spark_bull.run.job.outcome_policy import OutcomePolicy, fail_blocked
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot.blocked_parents import fail_blocked
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.work.settle.plan import plan_settle
 from spark_bull.spark.work.settle.task import settle_task

@@ -101,6 +101,7 @@ NOT_RUN = {
     'pip install "spark-bull[web]"': "installs this package from a registry, and starts a server; test_web_api.py does",
     "spark-bull-payloads')": "needs a copy of docs/node; test_payloads_with_node.py runs a worker with it",
     "make demo": "installs tools of the system, and runs all tests",
+    "main: ChunkLoop or ConcurrentLoop": "a picture",
     "spark-bull collect --queue mail --output /lake/results --once": _STARTS_SPARK,
     "spark-bull collect --queue 'mail,reports-*'": _STARTS_SPARK,
     "spark-bull dispatch --input customers.parquet --queue mail --url": _STARTS_SPARK,

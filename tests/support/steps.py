@@ -33,9 +33,8 @@ from spark_bull.core.queue.work import claim as claims
 from spark_bull.core.queue.work import service_verbs
 from spark_bull.run.job.job_options import job_options
 from spark_bull.run.job.job_runner import Result
-from spark_bull.run.job.outcome_policy import OutcomePolicy
+from spark_bull.run.job.outcome_policy import OutcomePolicy, fail_blocked
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot.blocked_parents import fail_blocked
 from tests.support.jobs import HOUR, Job, new_job_arguments
 from tests.support.node import NodeError
 from tests.support.two_sides import QUEUES, Answers, TwoSides, is_opts, on_side

@@ -20,10 +20,9 @@ from spark_bull.run.job.outcome_policy import OutcomePolicy
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.slot import loop_of
 from spark_bull.run.slot.slot_control import SlotControl
-from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
+from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan, start_limit
 from spark_bull.run.slot.slot_state import Setup
 from spark_bull.run.slot.slot_stats import SlotStats
-from spark_bull.run.slot.start_limit import start_limit
 from tests.support.wait import PATIENCE_S
 
 _POSTPONING = {"delay": DelayedError(1), "limit": RateLimitError(1), "giveBack": ReturnedError()}

@@ -1,23 +1,70 @@
-"""Turns the results of jobs into outcomes: completed, retried, failed or postponed; kept or removed."""
+"""Turns results of jobs into outcomes: completed, retried, failed or postponed; kept or removed. Rules for retries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any, Final
 
 from spark_bull.core.dialects.base import Dialect, json_text
 from spark_bull.core.error_text import reason_of
-from spark_bull.core.errors import DialectError
+from spark_bull.core.errors import DialectError, UnrecoverableError
 from spark_bull.core.model.jobs import RawJson
-from spark_bull.core.model.outcomes import Keep, Outcomes
-from spark_bull.run.job.ending import Ending, outcome_of, stack_of
+from spark_bull.core.model.outcomes import Keep, Lost, Outcomes
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.work.claim import read_claimed
+from spark_bull.run.job.ending import Ending, Stated, outcome_of, stack_of
 from spark_bull.run.job.failure import Strategy, failure
 from spark_bull.run.job.interrupts import raise_if_interrupted
 from spark_bull.run.job.job_options import keep_of
 from spark_bull.run.job.job_runner import Result
-from spark_bull.run.job.retry_rules import RetryRules, attempts_after
 from spark_bull.run.job.running_job import RunningJob
+
+#: Name of a class -> maximum attempts; 0: the job fails at once.
+RetryRules = Mapping[str, int]
+
+_HEADER: Final = "Traceback (most recent call last):\n"
+
+
+def attempts_after(rules: RetryRules, error: BaseException) -> int | None:
+    """The maximum attempts of a job by the nearest class of its error that has a rule; None: there is none.
+
+    The class of an error that a task of Spark has raised is that of its trace.
+    """
+    if not rules:
+        return None
+    names = _names_in(error.stack) if isinstance(error, Stated) else _names_of(type(error))
+    return next((rules[name] for name in names if name in rules), None)
+
+
+def _names_of(kind: type) -> Iterable[str]:
+    """The names of a class and of its bases, nearest first."""
+    return [base.__name__ for base in kind.__mro__]
+
+
+def _names_in(trace: str) -> Iterable[str]:
+    """The same of the class at the end of a Python trace; without its bases if this process has not imported it."""
+    lines = trace.rpartition(_HEADER)[2].splitlines() if _HEADER in trace else []
+    raised = next((line for line in lines if line and not line[0].isspace()), "").partition(": ")[0]
+    kind = _class_of(raised)
+    return [raised.rpartition(".")[2]] if kind is None else _names_of(kind)
+
+
+def _class_of(full_name: str) -> type | None:
+    """An imported class by its name in a trace, which leaves out the modules `builtins` and `__main__`."""
+    parts = full_name.split(".")
+    modules = [(".".join(parts[:count]), parts[count:]) for count in range(len(parts) - 1, 0, -1)]
+    for module, names in (*modules, ("__main__", parts), ("builtins", parts)):
+        found: object = sys.modules.get(module)
+        for name in names:
+            # No other members: reading an attribute may run code.
+            found = vars(found).get(name) if isinstance(found, (ModuleType, type)) else None
+        if isinstance(found, type):
+            return found
+    return None
+
 
 #: strategy(attempts made, backoff type, error, job) -> ms; -1: no more attempts. As in the Node libraries.
 BackoffStrategy = Callable[[int, str, BaseException, RunningJob], Any]
@@ -136,3 +183,26 @@ def _raw_text(value: RawJson) -> str:
         raise TypeError(f"expected the text of RawJson to be a string, got: {type(value.text).__name__}")
     value.text.encode()
     return value.text
+
+
+def fail_blocked(
+    handle: QueueHandle, policy: OutcomePolicy, rejected: Outcomes, lost: Sequence[Lost], now: int
+) -> Outcomes:
+    """Returns the outcomes of jobs that could not complete because of their children; empty if there are none.
+
+    A job with a failed child fails without a further attempt. rejected: their outcomes until now. now: time of Redis,
+    ms since 1970.
+    """
+    outcomes = Outcomes(rejected.token, tokens=rejected.tokens)
+    blocked = {one.id: one.why for one in lost if one.is_blocked}
+    outcomes.add_follow_ups([one for one in rejected.follow_ups if one.of in blocked])
+    for job in read_claimed(handle, list(blocked)):
+        error = _blocked_error(job.id, blocked[job.id])
+        policy.record(outcomes, handle.dialect, Result(RunningJob(job, handle), None, error), now)
+    return outcomes
+
+
+def _blocked_error(job_id: str, why: str) -> Exception:
+    if why == "failed_children":
+        return UnrecoverableError(f"Job {job_id} has a failed child and cannot complete")
+    return RuntimeError(f"Job {job_id} has pending dependencies and cannot complete before its children")

@@ -14,7 +14,7 @@ from spark_bull.core.store.settings import RedisSettings
 from spark_bull.run.services.damaged_queues import DamagedQueues
 from spark_bull.run.services.queue_collector import QueueCollector
 from spark_bull.run.services.service import Service
-from spark_bull.run.services.stream_signal import StreamSignal
+from spark_bull.run.services.signals import StreamSignal
 
 #: Minimum interval between two reads.
 PAUSE_S: Final = 0.05

@@ -12,8 +12,8 @@ from spark_bull.core.model.outcomes import LOST, Claim, ClaimedJob, Outcomes
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.claims.lock_keeper import LockKeeper
 from spark_bull.run.job.job_options import once_only
+from spark_bull.run.job.outcome_policy import fail_blocked
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot.blocked_parents import fail_blocked
 from spark_bull.run.slot.failures import Failures
 from spark_bull.run.slot.job_wait import JobWait, Signalled
 from spark_bull.run.slot.queue_calls import END, Call, QueueCalls

@@ -22,9 +22,8 @@ from spark_bull.run.worker.local_options import function_runner, local_options
 from spark_bull.run.worker.picklable import check_picklable_plan
 from spark_bull.run.worker.process_slot import ProcessSlot
 from spark_bull.run.worker.slot_engine import SlotEngine
-from spark_bull.run.worker.slot_group import SlotGroup
+from spark_bull.run.worker.slot_group import SlotGroup, ThreadSlot
 from spark_bull.run.worker.slots_plan import FUNCTION_CHUNK, plan_slots
-from spark_bull.run.worker.thread_slot import ThreadSlot
 from spark_bull.run.worker.worker_options import processing_of
 from spark_bull.run.worker.worker_queues import opened, worked_queues
 

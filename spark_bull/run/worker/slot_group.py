@@ -1,20 +1,23 @@
-"""A group of slots of a worker, which start and fail together."""
+"""A group of slots of a worker, which is started again when it fails; the slot that is a thread of this program."""
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import Event, Lock
 from typing import Final
 
 from spark_bull.core.error_text import described
 from spark_bull.core.errors import SparkBullError, WorkerFailed
 from spark_bull.core.threads import DaemonThread
+from spark_bull.run.slot.slot import loop_of
 from spark_bull.run.slot.slot_control import SlotControl
 from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.slot_state import SetupFailed
 from spark_bull.run.slot.status import Slot, slots_of
+from spark_bull.run.slot.termination import return_jobs
 
 log = logging.getLogger("spark_bull")
 
@@ -183,3 +186,19 @@ class SetupOfSlotFailed(SetupFailed):
     def __init__(self, slot: int, message: str) -> None:
         super().__init__(message)
         self.slot = slot
+
+
+class ThreadSlot(SlotGroup):
+    """Runs one slot, and starts it again when it fails. Jobs that its end leaves return to the queue as they were."""
+
+    def interrupt(self) -> None:
+        """Has no effect: Python cannot end a thread."""
+
+    def _run_slots(self) -> None:
+        (number,) = self.numbers
+        loop = loop_of(replace(self._plan, run=self.restarts), number, in_main_thread=False)
+        try:
+            loop.run()
+        except BaseException:
+            return_jobs(loop.queues)
+            raise

@@ -10,8 +10,7 @@ from spark_bull.core.queue.handle.claim_settings import ClaimSettings, default_w
 from spark_bull.run.job.job_options import keep_rule
 from spark_bull.run.job.job_runner import Runner
 from spark_bull.run.job.outcome_policy import OutcomePolicy
-from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
-from spark_bull.run.slot.start_limit import start_limit
+from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan, start_limit
 from spark_bull.run.worker.worker_options import Processing
 from spark_bull.run.worker.worker_queues import OpenedQueue
 

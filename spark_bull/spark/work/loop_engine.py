@@ -14,8 +14,7 @@ from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.status import Slot
 from spark_bull.run.worker.picklable import OPEN_INSIDE, check_picklable_plan
 from spark_bull.run.worker.slot_engine import SlotEngine
-from spark_bull.run.worker.slot_group import SlotGroup
-from spark_bull.run.worker.thread_slot import ThreadSlot
+from spark_bull.run.worker.slot_group import SlotGroup, ThreadSlot
 from spark_bull.spark.platform.cores import is_remote, parallelism, tasks_at_once
 from spark_bull.spark.platform.job_tags import add_tag
 from spark_bull.spark.platform.python_check import ensure_python

@@ -22,9 +22,8 @@ from spark_bull.core.queue.work.verbs import CLAIMS_TTL_MS
 from spark_bull.run.job.ending import Ending
 from spark_bull.run.job.failure import failure
 from spark_bull.run.job.job_options import keep_of
-from spark_bull.run.job.outcome_policy import strategy_for
+from spark_bull.run.job.outcome_policy import fail_blocked, strategy_for
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot.blocked_parents import fail_blocked
 from spark_bull.run.slot.failures import FailedAttempt, Failures
 from spark_bull.spark.dispatch.jobs_column import JobsColumn
 from spark_bull.spark.platform.python_worker import begin_task

@@ -35,8 +35,7 @@ from spark_bull.run.job.ending import Ending, Stated, outcome_of
 from spark_bull.run.job.failure import failure
 from spark_bull.run.job.job_options import job_options, keep_of, keep_rule
 from spark_bull.run.job.job_runner import JobExpired
-from spark_bull.run.job.outcome_policy import NoReturnValue, returnvalue_text
-from spark_bull.run.job.retry_rules import attempts_after
+from spark_bull.run.job.outcome_policy import NoReturnValue, attempts_after, returnvalue_text
 
 BULLMQ, BULL, BULL_1 = DIALECTS["bullmq"], DIALECTS["bull"], DIALECTS["bull-1"]
 

@@ -6,17 +6,34 @@ read without removing anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import Event
 from typing import Final
 
 from spark_bull.core.errors import QueueDamaged
 from spark_bull.core.queue.handle.handle import QueueHandle, by_hub
 from spark_bull.core.store.connection import BlockingConnection, Subscription
+from spark_bull.core.store.settings import RedisSettings
+from spark_bull.core.store.streams import StreamReader
 from spark_bull.run.claims.damage import RETRY_S
 from spark_bull.run.claims.job_signal import BLOCK_S
 from spark_bull.run.services.service import Service
-from spark_bull.run.services.stream_signal import StreamSignal
+
+
+class StreamSignal:
+    """Waits for new entries in any of several streams. Uses its own connection."""
+
+    def __init__(self, settings: RedisSettings) -> None:
+        self._reader = StreamReader(settings, BLOCK_S)
+
+    def wait(self, last: Mapping[str, str]) -> list[str]:
+        """Returns the streams with entries after these ids; empty after a timeout. Raises ConnectionLost."""
+        return list(self._reader.wait(last, 1, BLOCK_S))
+
+    def stop_retrying(self) -> None:
+        """Lets a call of another thread end when Redis does, without a warning."""
+        self._reader.stop_retrying()
+
 
 #: Minimum interval between two notifications of a busy queue.
 PAUSE_S: Final = 0.01
