@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pytest
-from redis import Redis
 
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.run.worker.local_worker import LocalWorker
 from tests.conformance.test_work_parity import LIVES, UNKNOWN_TO
-from tests.support.node import NEWEST, PEERS, NodePeer, Peer
+from tests.support.node import NEWEST, PEERS, Peer
 from tests.support.pair import Pair
 from tests.support.worker import behave
 
@@ -27,19 +25,15 @@ IN_ORDER = ("ended or retried at once", "discarded", "removed on completion")
     ],
     ids=str,
 )
-def test_a_local_worker_leaves_the_same_keys_as_a_node_worker(
-    node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str, peer: Peer, processes: bool
-) -> None:
-    pair = Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)
-
+def test_a_local_worker_leaves_the_same_keys_as_a_node_worker(pair: Pair, peer: Peer, processes: bool) -> None:
     def local(queue: BullQueue, _chunk_size: int) -> LocalWorker:
         return LocalWorker(
             queue.name,
             behave,
             processes=processes,
             promoter=False,
-            url=redis_url,
-            prefix=prefix,
+            url=pair.url,
+            prefix=pair.prefix,
             protocol=peer.dialect,
         )
 

@@ -12,31 +12,25 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from spark_bull import BullQueue, DialectError, JobMissing, NewJob, OptionError, Scheduler, WrongState
 from spark_bull.core.model.jobs import RawJson
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.dump import difference, dump
-from tests.support.node import NodePeer, Peer, each_peer_of
+from tests.support.jobs import DAY, HOUR
+from tests.support.node import Peer, each_peer_of
 from tests.support.pair import Pair
 from tests.support.schedule_rounds import (
-    DAY,
-    HOUR,
     Rounds,
     Schedule,
-    StartRounds,
     each_bullmq,
     each_peer,
     each_schedule,
-    opened,
     our_worker,
 )
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, not_bull_1, only_bullmq
 from tests.support.worker import OurWorker
-
-StartNode = Callable[..., NodePeer]
 
 NOON = "0 0 12 * * *"
 
@@ -73,42 +67,13 @@ SCHEDULES = {
 }
 
 
-@pytest.fixture
-def rounds(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: str) -> Iterator[StartRounds]:
-    with opened(Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)) as start:
-
-        def started(schedule: Schedule) -> Rounds:
-            one = start(schedule)
-            for queue in one.queues.values():
-                # Node writes its version, which decides about some fields.
-                one.pair.node.call("counts", queue=queue.name)
-            return one
-
-        yield started
-
-
-@contextmanager
-def node_worker(one: Rounds) -> Iterator[None]:
-    name = one.queues["right"].name
-    one.pair.node.call("process", queue=name, concurrency=1)
-    yield
-    one.pair.node.call("stop", queue=name)
-
-
 @each_schedule(SCHEDULES)
-def test_a_scheduler_of_ours_has_the_keys_of_nodes_and_both_continue_it(
-    rounds: StartRounds, peer: Peer, name: str
-) -> None:
-    one = rounds(SCHEDULES[name])
+def test_a_scheduler_of_ours_has_the_keys_of_nodes_and_both_continue_it(pair: Pair, peer: Peer, name: str) -> None:
+    one = Rounds(pair, SCHEDULES[name])
     one.make_one_each()
     one.assert_alike()
-    for worker in (our_worker, lambda _: node_worker(one)):
-        with one.workers(worker):
-            one.settled()
-            for _ in range(one.schedule.rounds):
-                one.promote()
-                one.settled()
-                one.assert_alike()
+    for worker in (our_worker, pair.node_working):
+        one.stay_alike(one.schedule.rounds, worker)
 
 
 #: What a job scheduler becomes, step by step. BullMQ only: Bull makes a second job scheduler of a changed one.
@@ -150,8 +115,8 @@ CHANGES: dict[str, list[Schedule | str]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 @each_bullmq
-def test_a_change_has_the_effect_of_nodes(rounds: StartRounds, peer: Peer, name: str) -> None:
-    one = rounds(Schedule({}))
+def test_a_change_has_the_effect_of_nodes(pair: Pair, peer: Peer, name: str) -> None:
+    one = Rounds(pair, Schedule({}))
     for step in CHANGES[name]:
         match step:
             case "promote":
@@ -187,18 +152,18 @@ def with_an_active_job(one: Rounds, first: Schedule) -> Iterator[None]:
 @pytest.mark.parametrize(("first", "changed"), [(NOON, f"{HOUR}"), (f"{HOUR}", NOON), (f"{HOUR}", f"{HOUR}")])
 @each_bullmq
 def test_a_change_while_the_promoted_job_is_active_has_the_effect_of_nodes(
-    rounds: StartRounds, peer: Peer, first: str, changed: str
+    pair: Pair, peer: Peer, first: str, changed: str
 ) -> None:
-    one = rounds(schedule(first))
+    one = Rounds(pair, schedule(first))
     with with_an_active_job(one, one.schedule):
         one.make_one_each(schedule(changed))
         one.assert_alike()
 
 
 @each_bullmq
-def test_a_pattern_whose_promoted_job_is_active_is_not_changed(rounds: StartRounds, peer: Peer) -> None:
+def test_a_pattern_whose_promoted_job_is_active_is_not_changed(pair: Pair, peer: Peer) -> None:
     """An intended difference: Node overwrites the active job, and adds it a second time."""
-    one = rounds(schedule(NOON))
+    one = Rounds(pair, schedule(NOON))
     with with_an_active_job(one, one.schedule):
         ours = one.queues["right"]
         before = (ours.page("active"), ours.page("delayed"), ours.schedulers())
@@ -214,10 +179,10 @@ def test_a_pattern_whose_promoted_job_is_active_is_not_changed(rounds: StartRoun
 )
 @each_bullmq
 def test_a_change_of_a_paused_queue_replaces_the_job_that_waits(
-    rounds: StartRounds, peer: Peer, first: str, changed: str
+    pair: Pair, peer: Peer, first: str, changed: str
 ) -> None:
     """An intended difference to BullMQ 6, which looks for the job where BullMQ 5 had it: it keeps it, or refuses."""
-    one = rounds(schedule(first))
+    one = Rounds(pair, schedule(first))
     one.make_one_each()
     for queue in one.queues.values():
         queue.pause()
@@ -234,8 +199,8 @@ def test_a_change_of_a_paused_queue_replaces_the_job_that_waits(
 
 
 @each_peer_of("bull")
-def test_a_removal_has_the_effect_of_that_of_bull(rounds: StartRounds, peer: Peer) -> None:
-    one = rounds(Schedule({}))
+def test_a_removal_has_the_effect_of_that_of_bull(pair: Pair, peer: Peer) -> None:
+    one = Rounds(pair, Schedule({}))
     for name in ("every hour", "a pattern", "an end"):
         one.make_one_each(SCHEDULES[name])
         one.remove_one_each(SCHEDULES[name])
@@ -244,8 +209,8 @@ def test_a_removal_has_the_effect_of_that_of_bull(rounds: StartRounds, peer: Pee
 
 
 @each_peer
-def test_node_lists_and_removes_our_schedulers_and_we_node_s(rounds: StartRounds, peer: Peer) -> None:
-    one = rounds(Schedule({"pattern": NOON, "tz": "Europe/Berlin", "endDate": "<in three days>"}, {"n": 1}))
+def test_node_lists_and_removes_our_schedulers_and_we_node_s(pair: Pair, peer: Peer) -> None:
+    one = Rounds(pair, Schedule({"pattern": NOON, "tz": "Europe/Berlin", "endDate": "<in three days>"}, {"n": 1}))
     one.make_one_each()
     theirs, ours = one.queues.values()
     bullmq = peer.dialect == "bullmq"

@@ -27,18 +27,16 @@ from spark_bull.core.queue.work import claim as claims
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.run.claims.claimer import Claimer
 from tests.support.dump import Dump, difference, dump
+from tests.support.jobs import DAY, HOUR
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.pair import Pair
 from tests.support.schedule_rounds import (
-    DAY,
-    HOUR,
     SCHEDULING,
+    Rounds,
     Schedule,
-    StartRounds,
     each_bullmq,
     each_peer,
     each_schedule,
-    opened,
 )
 from tests.support.wait import wait_until
 from tests.support.work_bench import CLAIM_SETTINGS
@@ -99,28 +97,17 @@ OLDER: dict[str, OlderJob] = {
 }
 
 
-@pytest.fixture
-def rounds(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: str) -> Iterator[StartRounds]:
-    with opened(Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)) as start:
-        yield start
-
-
 @each_schedule(SCHEDULES)
-def test_a_scheduler_continues_as_in_node(rounds: StartRounds, peer: Peer, name: str) -> None:
-    one = rounds(SCHEDULES[name])
+def test_a_scheduler_continues_as_in_node(pair: Pair, peer: Peer, name: str) -> None:
+    one = Rounds(pair, SCHEDULES[name])
     one.make()
-    with one.workers():
-        one.settled()
-        for _ in range(one.schedule.rounds):
-            one.promote()
-            one.settled()
-            one.assert_alike()
+    one.stay_alike(one.schedule.rounds)
 
 
 @pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.alias.startswith("bullmq-5")], ids=str)
-def test_a_repeatable_job_of_bullmq_5_continues_as_in_node(rounds: StartRounds, peer: Peer) -> None:
+def test_a_repeatable_job_of_bullmq_5_continues_as_in_node(pair: Pair, peer: Peer) -> None:
     """Its `add` with the option `repeat` creates keys that its workers treat as a job scheduler."""
-    one = rounds(Schedule({"every": HOUR}))
+    one = Rounds(pair, Schedule({"every": HOUR}))
     job = {"name": "task", "data": {"$behaviour": "return:1"}, "opts": {"repeat": {"every": HOUR, "limit": 4}}}
     for queue in one.queues.values():
         one.pair.node.call("add", queue=queue.name, jobs=[job])
@@ -129,8 +116,8 @@ def test_a_repeatable_job_of_bullmq_5_continues_as_in_node(rounds: StartRounds, 
 
 @pytest.mark.parametrize("peer", [peer for peer in SCHEDULING if peer.alias.startswith("bullmq-5")], ids=str)
 @pytest.mark.parametrize("older", OLDER)
-def test_a_repeatable_job_of_bullmq_5_9_continues_as_in_node(rounds: StartRounds, peer: Peer, older: str) -> None:
-    one = rounds(Schedule({}))
+def test_a_repeatable_job_of_bullmq_5_9_continues_as_in_node(pair: Pair, peer: Peer, older: str) -> None:
+    one = Rounds(pair, Schedule({}))
     for queue in one.queues.values():
         make_older(one.pair.client, queue.handle, OLDER[older])
     one.stay_alike(3)
@@ -165,10 +152,10 @@ def test_a_repeatable_job_of_bullmq_5_9_can_be_run_changed_and_removed(
 
 
 @each_peer
-def test_a_scheduler_ends_at_its_end_date(rounds: StartRounds, peer: Peer) -> None:
+def test_a_scheduler_ends_at_its_end_date(pair: Pair, peer: Peer) -> None:
     # Late enough for a busy machine to make the job scheduler before.
     end = int(time.time() * 1000) + 5_000
-    one = rounds(Schedule({"every": HOUR, "endDate": end}))
+    one = Rounds(pair, Schedule({"every": HOUR, "endDate": end}))
     one.make()
     one.promote()
     wait_until(lambda: time.time() * 1000 > end + 50, "the last day to be over")
@@ -179,9 +166,9 @@ def test_a_scheduler_ends_at_its_end_date(rounds: StartRounds, peer: Peer) -> No
 
 
 @each_bullmq
-def test_a_deduplication_id_has_no_effect_in_node(rounds: StartRounds, peer: Peer) -> None:
+def test_a_deduplication_id_has_no_effect_in_node(pair: Pair, peer: Peer) -> None:
     """So it is refused here: a job that is dropped could not continue its job scheduler."""
-    one = rounds(Schedule({"every": HOUR}, opts={"deduplication": {"id": "same"}}))
+    one = Rounds(pair, Schedule({"every": HOUR}, opts={"deduplication": {"id": "same"}}))
     left = one.queues["left"]
     for one.scheduler in ("first", "second"):
         one.make()
@@ -198,8 +185,8 @@ def test_a_deduplication_id_has_no_effect_in_node(rounds: StartRounds, peer: Pee
 
 
 @each_peer
-def test_a_removed_scheduler_ends(rounds: StartRounds, peer: Peer) -> None:
-    one = rounds(Schedule({"every": HOUR}))
+def test_a_removed_scheduler_ends(pair: Pair, peer: Peer) -> None:
+    one = Rounds(pair, Schedule({"every": HOUR}))
     one.make()
     one.promote()
     one.remove()
@@ -210,8 +197,8 @@ def test_a_removed_scheduler_ends(rounds: StartRounds, peer: Peer) -> None:
 
 
 @each_peer
-def test_a_scheduler_continues_after_a_pause(rounds: StartRounds, peer: Peer) -> None:
-    one = rounds(Schedule({"every": HOUR}))
+def test_a_scheduler_continues_after_a_pause(pair: Pair, peer: Peer) -> None:
+    one = Rounds(pair, Schedule({"every": HOUR}))
     one.make()
     one.invoke("pause")
     one.promote()
@@ -225,9 +212,9 @@ def test_a_scheduler_continues_after_a_pause(rounds: StartRounds, peer: Peer) ->
 
 
 @each_peer
-def test_an_existing_next_job_is_not_changed(rounds: StartRounds, peer: Peer) -> None:
+def test_an_existing_next_job_is_not_changed(pair: Pair, peer: Peer) -> None:
     """Another job has its id."""
-    one = rounds(Schedule({"pattern": "0 0 12 * * *", "tz": "UTC"}))
+    one = Rounds(pair, Schedule({"pattern": "0 0 12 * * *", "tz": "UTC"}))
     one.make()
     for queue in one.queues.values():
         head, _, due = one.delayed(queue)[0].rpartition(":")

@@ -6,23 +6,19 @@ Every key of both queues is compared, without times and ids. tests/support/pair.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from redis import Redis
 
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.services.promoter import Promoter
 from tests.support.jobs import HOUR
-from tests.support.node import NEWEST, PEERS, NodePeer, Peer, each_peer_of
+from tests.support.node import NEWEST, PEERS, Peer, each_peer_of
 from tests.support.pair import Pair, job, settled
 from tests.support.traffic import published
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
-
-StartNode = Callable[..., NodePeer]
 
 #: Cases that a package does not support.
 UNKNOWN_TO = {
@@ -45,11 +41,6 @@ LIVES = {
     "delayed": [job("return:1", delay=40), job("return:2")],
 }
 PRIORITISED = [job(f"return:{n}", priority=p) for n, p in enumerate([3, 1, 2, 1])] + [job("return:9")]
-
-
-@pytest.fixture
-def pair(peer: Peer, node: StartNode, client: Redis, redis_url: str, prefix: str) -> Pair:
-    return Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)
 
 
 @pytest.mark.parametrize(
@@ -164,40 +155,6 @@ def _has_ended(pair: Pair, side: str, number: int) -> bool:
     return heard.count("completed") + heard.count("failed") == number and is_complete
 
 
-def flow(child: dict[str, Any], opts: dict[str, Any] | None = None) -> Callable[[str], dict[str, Any]]:
-    """A parent with two children in one queue, one of which behaves as given."""
-    return lambda queue: {
-        "name": "parent",
-        "queueName": queue,
-        "data": {"$behaviour": "return:1"},
-        "opts": {"jobId": "parent", **(opts or {})},
-        "children": [
-            {"name": "child", "queueName": queue, "data": child["data"], "opts": {"jobId": "child", **child["opts"]}},
-            {"name": "other", "queueName": queue, "data": {"$behaviour": "return:2"}, "opts": {"jobId": "other"}},
-        ],
-    }
-
-
-FLOWS = {
-    "children complete": flow(job("return:7")),
-    "a prioritised parent": flow(job("return:7"), {"priority": 2}),
-    "a child is removed on completion": flow(job("return:7", removeOnComplete=True)),
-    "the parent fails with a child": flow(job("fail", failParentOnFailure=True)),
-    "the parent goes on": flow(job("fail", continueParentOnFailure=True)),
-    "a failed child is ignored": flow(job("fail", ignoreDependencyOnFailure=True)),
-    "a failed child is removed": flow(job("fail", removeDependencyOnFailure=True)),
-}
-
-
-@each_peer_of("bullmq")
-@pytest.mark.parametrize("name", FLOWS)
-def test_a_flow_made_by_node_leaves_the_same_keys_as_with_a_node_worker(pair: Pair, peer: Peer, name: str) -> None:
-    for side in ("left", "right"):
-        pair.node.call("flow", flow=FLOWS[name](f"{side}-{pair.prefix}"))
-    pair.live()
-    assert "\n".join(pair.differences()) == ""
-
-
 #: Waiting jobs that get children in their queue, by id and priority in the order in which they are added: most
 #: important is the last one. And what the child is like.
 FAMILIES: dict[str, tuple[list[tuple[str, int]], dict[str, Any]]] = {
@@ -236,16 +193,14 @@ def test_waiting_jobs_that_get_children_leave_the_same_keys_as_with_a_node_worke
 def test_a_job_that_stalls_twice_ends_as_in_node(pair: Pair, peer: Peer) -> None:
     """Its worker died: it is active without a lock. Node checks one queue for stalled jobs, we check the other."""
     pair.add([job("return:1")])
-    handles = {side: pair.queue(side).handle for side in ("left", "right")}
     settings = {"stalledInterval": 150, "maxStalledCount": 1}
     options = settings if peer.dialect == "bullmq" else {"settings": {**settings, "guardInterval": 100}}
     for _ in range(2):
-        for handle in handles.values():
-            _lose_worker(handle)
-    pair.node.call("process", queue=handles["left"].keys.queue, concurrency=1, opts=options)
-    left, right = pair.queue("left"), pair.queue("right")
-    wait_until(lambda: settled(left), "Node's worker to finish")
-    pair.node.call("stop", queue=left.name)
+        for queue in pair.queues.values():
+            _lose_worker(queue.handle)
+    left, right = pair.queues.values()
+    with pair.node_working(left, opts=options):
+        wait_until(lambda: settled(left), "Node's worker to finish")
     with (
         Promoter(pair.url, [right.name], prefix=pair.prefix, protocol=peer.dialect, check_ms=150),
         OurWorker(right.handle),

@@ -11,13 +11,13 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from redis import Redis
 
 from spark_bull import BullQueue, Worker
 from spark_bull.spark.platform.query_start import start_query
-from tests.support.node import NodePeer, each_peer_of
+from tests.support.jobs import HOUR
+from tests.support.node import each_peer_of
 from tests.support.pair import Pair
-from tests.support.schedule_rounds import HOUR, Schedule, opened
+from tests.support.schedule_rounds import Rounds, Schedule
 
 ROUNDS: Final = 2
 
@@ -58,26 +58,10 @@ WAYS: Final[dict[str, Callable[..., Any]]] = {
 @pytest.mark.interop
 @pytest.mark.parametrize("way", WAYS)
 @each_peer_of("bullmq-6")
-def test_a_scheduler_continues_as_in_node(
-    spark: SparkSession,
-    node: Callable[..., NodePeer],
-    client: Redis,
-    redis_url: str,
-    prefix: str,
-    tmp_path: Path,
-    peer: Any,
-    way: str,
-) -> None:
-    pair = Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)
-    with opened(pair) as start:
-        one = start(Schedule({"every": HOUR}))
-        one.make()
-        with one.workers(partial(WAYS[way], spark, tmp_path)):
-            one.settled()
-            for number in range(ROUNDS):
-                one.promote()
-                one.settled()
-                one.assert_alike()
-                for queue in one.queues.values():
-                    assert len(one.delayed(queue)) == 1
-                    assert queue.counts()["completed"] >= number + 1
+def test_a_scheduler_continues_as_in_node(spark: SparkSession, pair: Pair, tmp_path: Path, way: str) -> None:
+    one = Rounds(pair, Schedule({"every": HOUR}))
+    one.make()
+    one.stay_alike(ROUNDS, partial(WAYS[way], spark, tmp_path))
+    for queue in one.queues.values():
+        assert len(one.delayed(queue)) == 1
+        assert queue.counts()["completed"] >= ROUNDS

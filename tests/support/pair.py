@@ -24,6 +24,7 @@ KNOWN = [
     ("bull-1", r"\d+:logs: only right", "Bull 1 has no logs; ours have the key of later versions"),
     ("bullmq", r".*pending dependencies", "the wording of the message differs"),
 ]
+SIDES = ("left", "right")
 #: Keys that a running worker uses; their values at the end are random.
 _PASSING = {"marker", "stalled", "stalled-check", "id"}
 
@@ -32,9 +33,9 @@ def job(behaviour: str, **opts: Any) -> dict[str, Any]:
     return {"name": "task", "data": {"$behaviour": behaviour}, "opts": opts}
 
 
-def settled(queue: BullQueue) -> bool:
-    counts = queue.counts()
-    return not any(counts[state] for state in counts if state not in ("completed", "failed"))
+def settled(queue: BullQueue, *but: str) -> bool:
+    """Whether all jobs have ended, but those of some states."""
+    return not any(count for state, count in queue.counts().items() if state not in ("completed", "failed", *but))
 
 
 def comparable(raw: Dump, window: Window) -> Dump:
@@ -61,42 +62,56 @@ class Pair:
     def __init__(self, peer: Peer, node: NodePeer, client: Redis, url: str, prefix: str) -> None:
         self.peer, self.node, self.client, self.url, self.prefix = peer, node, client, url, prefix
         self.window = Window()
+        self.queues = {
+            side: BullQueue(f"{side}-{prefix}", url=url, prefix=prefix, protocol=peer.dialect) for side in SIDES
+        }
         #: Starts our worker of a queue, with the size of its chunks.
         self.ours: Callable[[BullQueue, int], AbstractContextManager[Any]] = lambda queue, chunk_size: OurWorker(
             queue.handle, chunk_size=chunk_size
         )
 
-    def queue(self, side: str) -> BullQueue:
-        return BullQueue(f"{side}-{self.prefix}", url=self.url, prefix=self.prefix, protocol=self.peer.dialect)
+    def close(self) -> None:
+        for queue in self.queues.values():
+            queue.close()
+
+    def by_node(self, cmd: str, **arguments: Any) -> None:
+        """Node does this in both queues."""
+        for queue in self.queues.values():
+            self.node.call(cmd, queue=queue.name, **arguments)
 
     def add(self, jobs: list[dict[str, Any]]) -> None:
-        for side in ("left", "right"):
-            for one in jobs:
-                self.node.call("add", queue=f"{side}-{self.prefix}", jobs=[one])
+        for one in jobs:
+            self.by_node("add", jobs=[one])
 
     def live(self, chunk_size: int = 1) -> None:
-        for side, whose in (("left", "Node's"), ("right", "our")):
+        for side, whose in zip(SIDES, ("Node's", "our"), strict=True):
             with self.working(side, chunk_size) as queue:
                 wait_until(lambda queue=queue: settled(queue), f"{whose} worker to finish")
 
     @contextmanager
     def working(self, side: str, chunk_size: int = 1) -> Iterator[BullQueue]:
         """A worker processes the queue, one job at a time; ours claims `chunk_size` jobs at once."""
-        with self.queue(side) as queue:
-            if side == "left":
-                self.node.call("process", queue=queue.name, concurrency=1)
+        queue = self.queues[side]
+        if side == "left":
+            with self.node_working(queue):
                 yield queue
-                self.node.call("stop", queue=queue.name)
-                return
-            promoter = Promoter(self.url, [queue.name], prefix=self.prefix, protocol=self.peer.dialect, rescue=False)
-            with promoter, self.ours(queue, chunk_size):
-                yield queue
+            return
+        promoter = Promoter(self.url, [queue.name], prefix=self.prefix, protocol=self.peer.dialect, rescue=False)
+        with promoter, self.ours(queue, chunk_size):
+            yield queue
+
+    @contextmanager
+    def node_working(self, queue: BullQueue, **options: Any) -> Iterator[None]:
+        """Node's worker processes the queue, one job at a time."""
+        self.node.call("process", queue=queue.name, concurrency=1, **options)
+        yield
+        self.node.call("stop", queue=queue.name)
 
     def differences(self) -> list[str]:
         """The differences that are not known."""
-        raw = {side: dump(self.client, self.prefix, f"{side}-{self.prefix}") for side in ("left", "right")}
         left, right = (
-            _as_one(comparable(raw[side], self.window), f"{side}-{self.prefix}") for side in ("left", "right")
+            _as_one(comparable(dump(self.client, self.prefix, queue.name), self.window), queue.name)
+            for queue in self.queues.values()
         )
         known = [pattern for package, pattern, _ in KNOWN if self.peer.alias.startswith(package)]
         return [found for found in difference(left, right) if not any(re.match(pattern, found) for pattern in known)]

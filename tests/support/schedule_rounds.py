@@ -1,26 +1,28 @@
-"""A job scheduler that Node has made in two queues: a Node worker processes one queue, ours the other."""
+"""The same job scheduler in two queues: a Node worker processes one queue, ours the other.
+
+Their keys are compared with the times and the numbers in job ids replaced by their order.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from spark_bull import BullQueue
-from tests.support.dump import difference, dump
+from tests.support.dump import DELAYED_SCALE, Dump, Key, Window, difference, dump, is_job
+from tests.support.jobs import DAY
 from tests.support.node import NEWEST, PEERS, Peer, each_peer_of
-from tests.support.pair import Pair
-from tests.support.schedulers import comparable_schedulers
+from tests.support.pair import SIDES, Pair, comparable, settled
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
-HOUR = 3_600_000
-DAY = 24 * HOUR
-SIDES = ("left", "right")
 #: The peers that have job schedulers.
 SCHEDULING = [peer for peer in PEERS if peer.dialect != "bull-1"]
 
@@ -67,17 +69,17 @@ class Rounds:
     """The same job scheduler in two queues, whose jobs are run one after the other."""
 
     pair: Pair
-    queues: dict[str, BullQueue]
     schedule: Schedule
     scheduler: str = "report"
 
-    @property
-    def _bullmq(self) -> bool:
-        return self.pair.peer.dialect == "bullmq"
+    def __post_init__(self) -> None:
+        self.queues = self.pair.queues
+        self._bullmq = self.pair.peer.dialect == "bullmq"
+        # Node writes its version, which decides about some fields.
+        self.pair.by_node("counts")
 
     def invoke(self, method: str, *args: Any) -> None:
-        for queue in self.queues.values():
-            self.pair.node.call("invoke", queue=queue.name, method=method, args=list(args))
+        self.pair.by_node("invoke", method=method, args=list(args))
 
     def make(self, schedule: Schedule | None = None) -> None:
         """Node makes the job scheduler in both queues."""
@@ -129,24 +131,17 @@ class Rounds:
 
     def settled(self) -> None:
         for side, queue in self.queues.items():
-            wait_until(lambda queue=queue: self._is_idle(queue), f"the jobs of the {side} queue to finish")
-
-    def _is_idle(self, queue: BullQueue) -> bool:
-        counts = queue.counts()
-        return not any(counts.get(state) for state in ("wait", "active", "prioritized", "paused"))
+            wait_until(lambda queue=queue: settled(queue, "delayed"), f"the jobs of the {side} queue to finish")
 
     @contextmanager
     def workers(self, ours: Callable[[BullQueue], AbstractContextManager[Any]] = our_worker) -> Iterator[None]:
         """Node's worker and `ours` run in the block."""
-        left, right = self.queues["left"], self.queues["right"]
-        self.pair.node.call("process", queue=left.name, concurrency=1)
-        with ours(right):
+        with self.pair.node_working(self.queues["left"]), ours(self.queues["right"]):
             yield
-        self.pair.node.call("stop", queue=left.name)
 
-    def stay_alike(self, count: int) -> None:
+    def stay_alike(self, count: int, ours: Callable[[BullQueue], AbstractContextManager[Any]] = our_worker) -> None:
         """Both workers end the next `count` jobs, after each of which the keys are compared."""
-        with self.workers():
+        with self.workers(ours):
             self.settled()
             for _ in range(count):
                 self.promote()
@@ -181,11 +176,50 @@ def _as_in_bull(repeat: dict[str, Any]) -> dict[str, Any]:
     return {"cron" if name == "pattern" else name: value for name, value in repeat.items()}
 
 
-StartRounds = Callable[[Schedule], Rounds]
+_SCHEDULED = re.compile(r"repeat:.+:(\d{13})")
+#: Times are replaced by numbers from here on, in the order of the jobs, which are not times of a test.
+_FIRST_LABEL = 7_000_000_000_001
 
 
-@contextmanager
-def opened(pair: Pair) -> Iterator[StartRounds]:
-    with ExitStack() as queues:
-        both = {side: queues.enter_context(pair.queue(side)) for side in SIDES}
-        yield lambda schedule: Rounds(pair, both, schedule)
+def comparable_schedulers(raw: Dump, window: Window, queue: str) -> Dump:
+    """The comparable values of two queues with the same job schedulers, including the id counter."""
+    times = sorted({match[1] for name in [*raw, *_members(raw)] if (match := _SCHEDULED.fullmatch(name))})
+
+    def renamed(value: Any) -> Any:
+        """Replaces the name of the queue and the times, which are values or parts of ids."""
+        text = json.dumps(value).replace(queue, "<queue>")
+        for number, time_ms in enumerate(times):
+            for start in ":", '"':
+                text = text.replace(f"{start}{time_ms}", f"{start}{_FIRST_LABEL + number}")
+        return json.loads(text)
+
+    made = {renamed(name): replace(key, value=_without_times(name, key, renamed)) for name, key in raw.items()}
+    apart = {name: made.pop(name) for name in ("id", "delayed", "repeat") if name in made}
+    return comparable(made, window) | apart
+
+
+def _members(raw: Dump) -> list[str]:
+    members = [str(member) for name in ("delayed", "repeat") if name in raw for member, _ in raw[name].value]
+    # Jobs that were removed are only there.
+    events = raw["events"].value if "events" in raw else []
+    return members + [fields["jobId"] for _, fields in events if "jobId" in fields]
+
+
+def _without_times(name: str, key: Key, renamed: Callable[[Any], Any]) -> Any:
+    if name in ("delayed", "repeat"):
+        scale = DELAYED_SCALE if name == "delayed" else 1
+        return renamed([(member, f"{int(score) // scale}") for member, score in key.value])
+    if is_job(key) and "timestamp" in key.value:
+        opts = json.loads(key.value["opts"])
+        # Node's workers have no name in these tests, those of Spark always have one.
+        named = {name: value for name, value in key.value.items() if name != "pb"}
+        opts["delay"] = "<delay>"
+        if "prevMillis" in opts:
+            opts["prevMillis"] = renamed(str(opts["prevMillis"]))
+        if "offset" in opts.get("repeat", {}):
+            opts["repeat"]["offset"] = "<offset>"
+        # These may equal the time of a job scheduler that began immediately.
+        stamps = {name: named.pop(name) for name in ("timestamp", "processedOn", "finishedOn") if name in named}
+        return renamed({**named, "opts": json.dumps(opts), "delay": "<delay>"}) | stamps
+    made = renamed(key.value)
+    return {**made, "offset": "<offset>"} if key.type == "hash" and "offset" in made else made
