@@ -1,4 +1,4 @@
-"""The calls of one client on a queue with many jobs."""
+"""An exactly-once write by one client, without Spark."""
 
 from __future__ import annotations
 
@@ -8,27 +8,17 @@ from typing import Final
 from benchmarks.filling import payload
 from spark_bull.core.dialects.encode.chunks import ChunkBuilder, PackedChunk
 from spark_bull.core.dialects.encode.codec import encode
-from spark_bull.core.dialects.fields import FIELDS
 from spark_bull.core.options.table import ALL_EVENTS
-from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.writes import QueuePlan, StagedChunk, StagedPart, roll_forward, stage_chunks
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.manage.manage import clean
-from spark_bull.spark.collect.batch import fields_of
 
 CHUNK, CHUNKS_PER_PART = 250, 100
 #: Bytes of a payload.
 PAYLOAD: Final = 200
 CHUNK_BYTES: Final = 1 << 20
 HOUR_MS: Final = 3_600_000
-WRITE_ID, READER = "calls", "bench"
-
-
-def dispatch(handle: QueueHandle, jobs: int, size: int = PAYLOAD) -> None:
-    """An exactly-once write without Spark. size: bytes of a payload."""
-    stage(handle, jobs, size)
-    add_staged(handle, jobs)
+WRITE_ID = "calls"
 
 
 def stage(handle: QueueHandle, jobs: int, size: int = PAYLOAD, events: str = ALL_EVENTS) -> None:
@@ -56,22 +46,3 @@ def chunks_of(handle: QueueHandle, jobs: int, size: int) -> Iterator[PackedChunk
         rows = {"data": [payload(number, size).text for number in numbers], "name": ["flight"] * len(numbers)}
         yield from builder.add(encode(handle.dialect, rows, {}, numbers))
     yield from builder.flush()
-
-
-def collect(handle: QueueHandle, jobs: int) -> None:
-    """Finds all finished jobs, and reads all of their fields."""
-    ledger = ResultLedger(handle, READER, owner="bench")
-    assert ledger.open("earliest", create=True).state == "ok"
-    found = ledger.discover()
-    while found.more:
-        found = ledger.discover()
-    assert found.end == jobs, f"expected {jobs} jobs to be found, got {found.end}"
-    rows, position = ledger.rows(fields_of(list(FIELDS))), 0
-    while position < jobs:
-        position, _ = rows.read(position, jobs)
-    ledger.cut(jobs)
-
-
-def clean_completed(handle: QueueHandle, jobs: int) -> None:
-    removed = len(clean(handle))
-    assert removed == jobs, f"expected {jobs} jobs to be removed, got {removed}"

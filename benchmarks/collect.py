@@ -1,14 +1,13 @@
 """Benchmark of collecting: Node, Python and a stream of spark_bull read the same finished jobs in turns.
 
-    make bench            or   .venv/bin/python -m benchmarks.collect --only steady
+    make bench            or   .venv/bin/python -m benchmarks.collect --only started
 
 Prints medians and writes them to benchmarks/results/collect.json. See benchmarks/README.md.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,7 +15,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from benchmarks.collecting import (
-    WARM_UP_JOBS,
     Collected,
     by_batch,
     by_discover,
@@ -27,23 +25,14 @@ from benchmarks.collecting import (
 )
 from benchmarks.command import Part, run_parts
 from benchmarks.process import by_side, in_turns, medians
-from benchmarks.report import Verdict, at_least, at_most
-from benchmarks.steady import Steady, steady
-from benchmarks.trials import yardstick
-from spark_bull.core.queue.collect.result_ledger import SLICES
+from benchmarks.report import Verdict, at_least
 
 #: Targets of benchmarks/README.md.
 RATE_TARGET = 3.5
 READ_TARGET = 2.0
-SCRIPT_TARGET = 1.0
-PACE_TARGET = 0.98
-LAG_TARGET = 1.5
-MEMORY_TARGET = 1.10
 
 STREAM, BATCH, NODE, PYTHON = "stream into Parquet", "spark.read", "BullMQ, Node", "bullmq, Python"
 DISCOVER, READ = "discover alone", "read alone"
-#: How long the ledger keeps the ids of jobs, s: the default of lookbackMs and one slice of it.
-WINDOW_S = 60 + 60 / SLICES
 
 
 @dataclass(frozen=True)
@@ -58,11 +47,9 @@ class Size:
     fewer_jobs: int = 300_000
     #: For the Python package, which would take minutes for all jobs.
     python_jobs: int = 100_000
-    per_second: int = 5_000
-    seconds: int = 180
 
 
-QUICK = Size(rounds=1, jobs=20_000, warm_up=10_000, fewer_jobs=20_000, python_jobs=2_000, seconds=15)
+QUICK = Size(rounds=1, jobs=20_000, warm_up=10_000, fewer_jobs=20_000, python_jobs=2_000)
 
 
 def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
@@ -121,56 +108,9 @@ def run_started(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[V
     return by_side(runs), [at_least(f"{STREAM}, {jobs:,} jobs with the start of the query, x Node", RATE_TARGET, ratio)]
 
 
-def run_steady(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
-    found = steady(spark, size.per_second, size.seconds)
-    window = min(WINDOW_S * size.per_second, WARM_UP_JOBS + size.per_second * size.seconds)
-    unread, source = found.unread(), [sample.source_mib for sample in found.samples]
-    yard = yardstick()
-    held = max(found.samples, key=lambda sample: sample.held_bytes)
-    figures = {
-        "per_second": found.per_second,
-        "batches": len(found.batches),
-        "largest_batch": max(rows for _, rows in found.batches),
-        "unread_means": [statistics.mean(part) for part in parts(unread, 9)],
-        "unread_highest": max(unread),
-        "discover_p50_ms": found.discover_p50_ms,
-        "discover_longest_ms": found.discover_longest_ms,
-        "yardstick_longest_ms": yard.script_longest_ms,
-        "source_mib_highest": [max(part) for part in parts(source, 9)],
-        "held_bytes_highest": held.held_bytes,
-        "held_bytes_per_job_of_window": held.held_bytes / window,
-        "held_highest": max(sample.held for sample in found.samples),
-    }
-    for name, figure in figures.items():
-        shown = figure if isinstance(figure, list) else [figure]
-        print(f"{name:34}{' '.join(f'{number:,.1f}' for number in shown)}")
-    return figures, steady_verdicts(size, found, window, yard.script_longest_ms)
-
-
-def steady_verdicts(size: Size, found: Steady, window: float, yard_ms: float) -> list[Verdict]:
-    """Compares the first third of the time with the last one: nothing must grow."""
-    first, _, last = (statistics.mean(part) for part in parts(found.unread(), 3))
-    before, _, after = (max(sample.source_mib for sample in part) for part in parts(found.samples, 3))
-    # The ledger also has the jobs of the current batch and of the next one.
-    bound = window + 2 * max(rows for _, rows in found.batches)
-    return [
-        at_least("jobs that finish, x of those that should", PACE_TARGET, found.per_second / size.per_second),
-        at_most("unread, mean of the last minute, jobs", LAG_TARGET * first + size.per_second, last),
-        at_most("discover, longest script, x yardstick", SCRIPT_TARGET, found.discover_longest_ms / yard_ms),
-        at_most("memory of the source, last minute, MiB", MEMORY_TARGET * before, after),
-        at_most("held by the ledger, jobs", bound, max(sample.held for sample in found.samples)),
-    ]
-
-
-def parts(values: Sequence[Any], count: int) -> list[Sequence[Any]]:
-    """Splits `values` into `count` parts in order."""
-    return [values[len(values) * i // count : len(values) * (i + 1) // count] for i in range(count)]
-
-
 PARTS: Mapping[str, Part[Size]] = {
     "throughput": run_throughput,
     "started": run_started,
-    "steady": run_steady,
 }
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from redis import Redis
 
-from benchmarks.finishing import fill_finished
+from benchmarks.filling import fill_finished
 from benchmarks.probes import cpu_of
 from benchmarks.sides import timed
 from benchmarks.trials import Processed, Server, completed, cpu_seconds, fresh_server, script_ms
@@ -26,7 +26,6 @@ from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.spark.collect.batch import fields_of
 
 READER = "bench"
-WARM_UP_JOBS = 10_000
 
 
 @dataclass(frozen=True)

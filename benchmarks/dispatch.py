@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 from redis import Redis
 
 from benchmarks.probes import cpu_of, pinged
-from benchmarks.replay import Replayed, chunks_of, replay
 from benchmarks.report import Verdict, at_least, at_most, show_verdicts, write_results
 from benchmarks.sides import (
     CHILDREN,
@@ -44,7 +43,7 @@ BASE = f"bull:{QUEUE}:"
 SLOWLOG = {"slowlog-log-slower-than": "200", "slowlog-max-len": "100000"}
 #: Targets of benchmarks/README.md: ratios to the better BullMQ rate.
 TARGETS = {"at-least-once, string": 3.5, "exactly-once, string": 4.0, "exactly-once, struct": 3.8}
-#: The part of a write that Redis spends in its scripts, and that their replay without Spark takes.
+#: The part of a write that Redis spends in its scripts.
 SHARE_TARGET = 0.85
 #: The ratios of writes without the events of jobs that go on.
 ENDS_TARGETS = {"exactly-once, ends": 4.5, "at-least-once, ends": 5.0}
@@ -220,16 +219,6 @@ def verdicts(found: dict[str, Measured], jobs: int, yard_ms: float) -> list[Verd
     return results
 
 
-def replay_verdict(replays: Sequence[Replayed], write: Measured) -> Verdict:
-    """Compares the scripts that add the jobs of a write, replayed without Spark, with the whole write."""
-    seconds = statistics.median(replay.seconds for replay in replays)
-    server_us = statistics.median(replay.server_us_per_job for replay in replays)
-    share = seconds / write.seconds
-    print(f"\nreplay of its commit: {seconds:.2f} s of {write.seconds:.2f} s, {server_us:.2f} us/job of Redis' CPU")
-    what = "exactly-once, string, part of the time of its replayed commit"
-    return Verdict(what, f">= {SHARE_TARGET:.0%}", f"{share:.0%}", share >= SHARE_TARGET)
-
-
 def rate_verdicts(found: dict[str, Measured], jobs: int, least: float) -> list[Verdict]:
     """Compares the rates with that of the peer."""
     best, results = best_rate(found, jobs), []
@@ -268,21 +257,15 @@ def plain(frames: dict[str, DataFrame], jobs: int, rounds: int, chunk_sizes: Seq
         for delivery in DELIVERIES:
             sides[f"{delivery}, chunks of {size}"] = sink(frames["string"], delivery, chunkSize=str(size))
     runs = rounds_of(sides, jobs, rounds, check)
-    found, chunks = shown(runs, jobs), chunks_of(frames["string"])
-    replayed = replay_verdict([replay(chunks) for _ in range(rounds)], found["exactly-once, string"])
-    return Part(runs, [*verdicts(found, jobs, yard_ms), replayed])
+    return Part(runs, verdicts(shown(runs, jobs), jobs, yard_ms))
 
 
 def events(frame: DataFrame, jobs: int, rounds: int) -> Part:
-    """Compares writes that leave out events, and replays their commits."""
+    """Compares writes that leave out events."""
     sides = {f"BullMQ addBulk, {number}": add_bulk(number) for number in (1, 2)}
     sides |= {f"{delivery}, {kind}": sink(frame, delivery, events=kind) for kind in EVENTS for delivery in DELIVERIES}
     runs = rounds_of(sides, jobs, rounds, check_jobs)
-    found, chunks = shown(runs, jobs), chunks_of(frame)
-    replays = {kind: [replay(chunks, kind) for _ in range(rounds)] for kind in EVENTS}
-    for kind, of_kind in replays.items():
-        us = statistics.median(replay.server_us_per_job for replay in of_kind)
-        print(f"replay of its commit, events={kind}: {us:.2f} us/job of Redis' CPU")
+    found = shown(runs, jobs)
     ratios = {name: jobs / found[name].seconds / best_rate(found, jobs) for name in ENDS_TARGETS}
     return Part(runs, [at_least(f"{name}, x addBulk", target, ratios[name]) for name, target in ENDS_TARGETS.items()])
 

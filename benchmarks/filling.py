@@ -7,6 +7,14 @@ from collections.abc import Iterable, Iterator
 
 from benchmarks.workers import QUEUE
 from spark_bull import BullQueue, NewJob, RawJson
+from spark_bull.core.model.outcomes import Claim, Outcomes
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import work
+
+CLAIM_SETTINGS = ClaimSettings("finisher")
+RETURNVALUE = '{"ok":true,"bytes":1234}'
+#: Jobs completed per call.
+CHUNK = 500
 
 
 def queue_at(url: str, protocol: str = "bullmq") -> BullQueue:
@@ -50,3 +58,18 @@ def overdue(jobs: int, moment: int) -> Iterator[NewJob]:
     """
     first = moment - jobs // 1_000 - 1_000
     return (NewJob(payload(n), "flight", timestamp=first + n // 1_000, delay=1_000) for n in range(jobs))
+
+
+def fill_finished(queue: BullQueue, jobs: int) -> None:
+    """Adds jobs and completes all waiting jobs."""
+    queue.add_many(plain(jobs))
+    done = _completed(work(queue.handle, CLAIM_SETTINGS, None, CHUNK))
+    while len(done):
+        done = _completed(work(queue.handle, CLAIM_SETTINGS, done, CHUNK))
+
+
+def _completed(claim: Claim) -> Outcomes:
+    outcomes = Outcomes(claim.token)
+    for job in claim.jobs:
+        outcomes.complete(job.id, RETURNVALUE)
+    return outcomes

@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.collecting import collects
 from benchmarks.command import Part, run_parts
-from benchmarks.filling import passing, plain
-from benchmarks.finishing import fill_finished
+from benchmarks.filling import fill_finished, passing, plain
 from benchmarks.probes import pinged
 from benchmarks.process import by_side, in_turns, medians
 from benchmarks.report import Verdict, at_least, at_most

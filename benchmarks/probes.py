@@ -123,17 +123,5 @@ def _children(task: Path) -> list[str]:
         return []
 
 
-def memory_of(pid: int) -> tuple[str, float]:
-    """Returns the name of a process and its proportional set size (PSS) in MiB."""
-    try:
-        name = Path(f"/proc/{pid}/comm").read_text().strip()
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return name, int(line.split()[1]) / 1024
-    except OSError:
-        pass
-    return "", 0.0
-
-
 if __name__ == "__main__":
     ping_until_sigterm(int(sys.argv[1]))
