@@ -18,6 +18,7 @@ from spark_bull.core.queue.call.caller import Caller, Outcome
 from spark_bull.core.queue.call.flight import Flight, Lease
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.running_job import RunningJob
+from tests.support.background import Background
 from tests.support.network import losing_proxy
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
@@ -28,16 +29,16 @@ ROOT = Path(__file__).parents[2]
 HOUR_MS = 3_600_000
 
 
-class Task:
+class Task(Background):
     """An attempt of a task, in a thread: calls for numbers, and their outcomes."""
 
     def __init__(self, handle: QueueHandle, rows: int, *, in_flight: int = 50) -> None:
+        super().__init__()
         self.found: list[tuple[int, Outcome]] = []
         self._handle, self._rows, self._in_flight = handle, rows, in_flight
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        self.start()
 
-    def _run(self) -> None:
+    def work(self) -> None:
         caller = Caller(self._handle, "aa-0", keep_ms=HOUR_MS, defaults={})
         flight = Flight(caller, timeout_ms=HOUR_MS)
         with Lease(caller):
@@ -55,8 +56,7 @@ class Task:
 
     def results(self) -> list[tuple[int, Outcome]]:
         """Waits until the task has ended."""
-        self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive()
+        self.stop()
         return sorted(self.found)
 
 

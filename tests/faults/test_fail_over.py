@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
-from threading import Event, Thread
 
 import pytest
 from redis import Redis
@@ -27,8 +26,9 @@ from spark_bull.core.options.table import COLLECT
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services.collector import Collector
+from tests.support.background import Background
 from tests.support.redis_servers import RedisCluster, sentinels
-from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
 #: In a cluster, each is on another node.
@@ -59,32 +59,20 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
             yield servers.url, lambda key: servers.replace_primary()
 
 
-class Writer:
+class Writer(Background):
     """Adds numbered jobs to all queues until it is stopped; a tenth of them delayed. done: those that have run."""
 
     def __init__(self, queues: list[BullQueue], done: Times) -> None:
+        super().__init__()
         self.queues = queues
         self.added = 0
         self._done = done
-        self._stop = Event()
-        self._thread = Thread(target=self._write, daemon=True)
 
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE_S)
-
-    def _write(self) -> None:
+    def work(self) -> None:
         for first in count(0, CHUNK):
-            while self.added - len(self._done) / len(self.queues) > AHEAD and not self._stop.wait(0.01):
+            while self.added - len(self._done) / len(self.queues) > AHEAD and not self.stopping.wait(0.01):
                 pass
-            if self._stop.is_set():
+            if self.stopping.is_set():
                 return
             jobs = [NewJob({}, job_id=f"n{n}", delay=10 if n % 10 == 0 else 0) for n in range(first, first + CHUNK)]
             for queue in self.queues:
@@ -100,41 +88,28 @@ class Writer:
                 continue
 
 
-class Reader:
+class Reader(Background):
     """Collects the results of all queues in a thread, until the block is left. found: how often each has arrived.
 
     The entries of a ledger that a fail-over has lost are found again, at other positions.
     """
 
     def __init__(self, queues: list[BullQueue], url: str, reader: str) -> None:
+        super().__init__()
         self.found: Times = Counter()
         options = {"url": url, "queue": ",".join(NAMES), "startingOffsets": "earliest", "retryMs": "60000"}
         options["failOnDataLoss"] = "false"
         self._collector = Collector(parse_options(options, COLLECT), reader)
         self._rows = {queue.name: ResultLedger(queue.handle, reader).rows([]) for queue in queues}
         self._done: dict[str, int] = {}
-        self._error: Exception | None = None
-        self._stop = Event()
-        self._thread = Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Reader:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(PATIENCE_S)
-        self._collector.close()
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.wait(0.05):
+    def work(self) -> None:
+        with closing(self._collector):
+            while not self.stopping.wait(0.05):
                 ends = self._collector.advance(self._done, None)
                 for name, end in ends.items():
                     self._take(name, self._done.get(name, 0), end)
                 self._done = ends
-        except Exception as error:
-            self._error = error
 
     def _take(self, name: str, position: int, end: int) -> None:
         while position < end:
@@ -144,16 +119,6 @@ class Reader:
             if chunk.rows:
                 self.found.update((name, job_id.decode()) for job_id in chunk.columns["id"])
             position = after
-
-    @property
-    def ended(self) -> bool:
-        """Whether an error has ended the thread."""
-        return self._error is not None
-
-    def raise_error(self) -> None:
-        """Raises that error."""
-        if self._error is not None:
-            raise self._error
 
 
 def has_its_place(server: EmbeddedRedis) -> bool:
@@ -204,8 +169,8 @@ def test_no_job_is_lost_or_added_twice_when_primaries_are_killed(place: tuple[st
         expected = {(name, f"n{n}") for name in NAMES for n in range(writer.added)}
         wait_until(lambda: completed() == len(expected), f"{len(expected)} jobs to be completed")
         assert set(done) == expected
-        wait_until(lambda: reader.ended or set(reader.found) >= expected, "the results that were collected meanwhile")
-        reader.raise_error()
+        wait_until(lambda: reader.error or set(reader.found) >= expected, "the results that were collected meanwhile")
+        assert reader.error is None
         results = Reader(queues, url, "afterwards")
         with results:
             wait_until(lambda: results.found.total() >= len(expected), "all results")

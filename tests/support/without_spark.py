@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 from unittest.mock import patch
-from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.core.dialects.base import json_text
 from spark_bull.core.errors import UnrecoverableError
 from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.writes import Identity
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
-from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.work.claim import unpack_claimed
-from spark_bull.core.queue.work.claim_ledger import ClaimLedger
-from spark_bull.run.job.job_runner import JobFunction
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.dispatch.sink import write_steps
 from spark_bull.spark.manage.sink import manage_steps
@@ -32,12 +25,11 @@ from spark_bull.spark.schedule.sink import schedule_steps
 from spark_bull.spark.staging import attempt
 from spark_bull.spark.staging.messages import Written
 from spark_bull.spark.staging.sink import BatchSink
-from spark_bull.spark.work.claim_batch import claim_batch
 from spark_bull.spark.work.claim_stream import claim_reader
 from spark_bull.spark.work.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.work.settle.plan import plan_settle
 from spark_bull.spark.work.settle.task import settle_task
-from tests.support.wait import PATIENCE_S
+from tests.support.background import Background
 from tests.support.worker import behave
 
 
@@ -107,10 +99,10 @@ class ManageSink(Sink):
 
 
 Row = dict[str, Any]
-_COLUMNS = StructType(
-    [StructField(name, StringType()) for name in ("id", "token", "returnvalue", "error")]
-    + [StructField(name, LongType()) for name in ("delay", "rateLimit", "groupRateLimit")]
-)
+_SCHEMA = StructType([StructField(name, StringType()) for name in ("id", "token", "returnvalue")] + [*ERROR_SCHEMA])
+_ARROW = to_arrow_schema(_SCHEMA)
+#: How long an empty queue is left alone. Seconds.
+_PAUSE_S = 0.05
 
 
 class ClaimingQuery:
@@ -121,7 +113,7 @@ class ClaimingQuery:
         place = {"url": settings.url, "prefix": queue.handle.keys.prefix, "queue": queue.name}
         self._options = place | {"protocol": queue.protocol}
         self._more = {name: str(value) for name, value in options.items()}
-        self._plan = plan_settle(self._options, _COLUMNS)
+        self._plan = plan_settle(self._options, _SCHEMA)
         self.reader = claim_reader(self._options | self._more)
         #: Offsets of the last batch.
         self.start = self.end = self.reader.initialOffset()
@@ -150,69 +142,31 @@ class ClaimingQuery:
 
     def settle(self, *rows: Row) -> Counter[str]:
         """Settles rows in one task; returns the number of jobs by what became of them."""
-        columns = {name: [row.get(name) for row in rows] for name in _COLUMNS.names}
-        counts = settle_task(self._plan, iter([pa.RecordBatch.from_pydict(columns)])).counts
+        counts = settle_task(self._plan, iter([pa.RecordBatch.from_pylist(list(rows), _ARROW)])).counts
         return +Counter({str(name): number for name, number in counts.items()})
 
 
-_SCHEMA = StructType([StructField(name, StringType()) for name in ("id", "token", "returnvalue")] + [*ERROR_SCHEMA])
-_ARROW = to_arrow_schema(_SCHEMA)
-#: How long an empty queue is left alone. Seconds.
-_PAUSE_S = 0.05
-
-
-class OurStream:
+class OurStream(Background):
     """Processes a queue until the block is left."""
 
-    def __init__(self, handle: QueueHandle, processor: JobFunction = behave) -> None:
-        self._handle = handle
-        self._processor = processor
-        self._reader = uuid4().hex[:8]
-        self._ledger = ClaimLedger(handle, self._reader)
-        options = {
-            "url": str(handle.connection.settings.url),
-            "prefix": handle.keys.prefix,
-            "queue": handle.keys.queue,
-            "protocol": handle.dialect.name,
-        }
-        self._plan = plan_settle(options, _SCHEMA)
-        self._stopping = threading.Event()
-        self._errors: list[BaseException] = []
-        self._thread = threading.Thread(target=self._run, daemon=True)
+    def __init__(self, queue: BullQueue) -> None:
+        super().__init__()
+        self._handle = queue.handle
+        self._query = ClaimingQuery(queue, maxJobsPerTrigger=10)
 
-    def __enter__(self) -> OurStream:
-        self._thread.start()
-        return self
+    def work(self) -> None:
+        while not self.stopping.is_set():
+            if rows := self._query.batch():
+                self._query.settle(*({**row, **self._outcome(row)} for row in rows))
+            else:
+                self.stopping.wait(_PAUSE_S)
+        self._query.close()
 
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive(), "the stream didn't stop"
-        for error in self._errors:
-            raise error
-
-    def _run(self) -> None:
-        try:
-            while not self._stopping.is_set():
-                portions = [taken.portion for taken in self._ledger.claim(ClaimSettings(self._reader), 10) if taken.ids]
-                for portion in portions:
-                    claimed = unpack_claimed(portion.packed)
-                    rows = claim_batch(self._handle, portion.token, claimed).to_pylist()
-                    settle_task(self._plan, iter([pa.RecordBatch.from_pylist(list(self._outcomes(rows)), _ARROW)]))
-                if not portions:
-                    self._stopping.wait(_PAUSE_S)
-        except BaseException as error:
-            self._errors.append(error)
-
-    def _outcomes(self, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for row in rows:
-            yield {"id": row["id"], "token": row["token"], **self._outcome(row)}
-
-    def _outcome(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _outcome(self, row: Row) -> Row:
         claimed = ClaimedJob(row["id"], data=row["data"], opts=row["opts"], attempts_made=row["attemptsMade"])
         try:
             if row["deferredFailure"] is not None:
                 raise UnrecoverableError(row["deferredFailure"])
-            return {"returnvalue": json_text("returnvalue", self._processor(RunningJob(claimed, self._handle)))}
+            return {"returnvalue": json_text("returnvalue", behave(RunningJob(claimed, self._handle)))}
         except Exception as error:
             return error_columns(error)

@@ -14,16 +14,15 @@ from spark_bull.core.errors import DelayedError, RateLimitError, ReturnedError, 
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.tracing.tracer import MeterSource, TracerSource
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction, Runner
 from spark_bull.run.job.outcome_policy import OutcomePolicy
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.slot import loop_of
 from spark_bull.run.slot.slot_control import SlotControl
 from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan, start_limit
-from spark_bull.run.slot.slot_state import Setup
 from spark_bull.run.slot.slot_stats import SlotStats
-from tests.support.wait import PATIENCE_S
+from tests.support.background import Background
+from tests.support.wait import wait_until
 
 _POSTPONING = {"delay": DelayedError(1), "limit": RateLimitError(1), "giveBack": ReturnedError()}
 
@@ -58,8 +57,11 @@ def behave(job: RunningJob) -> Any:
     return result
 
 
-class OurWorker:
-    """Processes queues until the block is left, by default one job at a time like a Node worker with concurrency 1."""
+class OurWorker(Background):
+    """Processes queues until the block is left, by default one job at a time like a Node worker with concurrency 1.
+
+    settings: further fields of ClaimSettings and SlotPlan.
+    """
 
     def __init__(
         self,
@@ -67,75 +69,43 @@ class OurWorker:
         processor: JobFunction | Mapping[str, JobFunction] = behave,
         *,
         chunk_size: int | None = None,
-        chunk_bytes: int = 1 << 20,
         concurrency: int = 1,
-        min_chunk: int = 1,
-        chunk_wait_ms: int = 0,
         timeout_ms: int = 0,
         weights: Sequence[int] = (),
         max_started: int = 0,
         runner: Runner | None = None,
         policy: OutcomePolicy | None = None,
-        tracer: TracerSource = None,
-        meter: MeterSource = None,
-        setup: Setup | None = None,
-        **claim_settings: Any,
+        **settings: Any,
     ) -> None:
+        super().__init__()
         self.id = uuid4().hex[:8]
         handles = [handle] if isinstance(handle, QueueHandle) else handle
-        queues = [
-            SlotQueuePlan(
-                one,
-                ClaimSettings(
-                    self.id,
-                    control=one.keys.control(self.id),
-                    **{"counters": one.keys.counters(self.id), **claim_settings},
-                ),
-                weight,
-                start_limit(one, max_started),
-            )
-            for one, weight in zip(handles, weights or [0] * len(handles), strict=True)
-        ]
+        claims = {name: settings.pop(name) for name in [*settings] if name in ClaimSettings.__dataclass_fields__}
+
+        def queue_plan(one: QueueHandle, weight: int) -> SlotQueuePlan:
+            own = {"control": one.keys.control(self.id), "counters": one.keys.counters(self.id), **claims}
+            return SlotQueuePlan(one, ClaimSettings(self.id, **own), weight, start_limit(one, max_started))
+
         self.plan = plan = SlotPlan(
-            tuple(queues),
+            tuple(map(queue_plan, handles, weights or [0] * len(handles))),
             self.id,
             runner or FunctionRunner(processor, timeout_ms),
             concurrency if chunk_size is None else chunk_size,
             policy or OutcomePolicy(),
             concurrency,
-            chunk_bytes=chunk_bytes,
-            min_chunk=min_chunk,
-            chunk_wait_ms=chunk_wait_ms,
-            tracer=tracer,
-            meter=meter,
-            setup=setup,
+            **settings,
         )
         self.control = SlotControl(plan)
         self.loop = loop_of(plan, 0)
         self.stats: SlotStats | None = None
-        self.error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def _run(self) -> None:
-        try:
-            self.stats = self.loop.run()
-        except BaseException as error:
-            self.error = error
-
-    def start(self) -> None:
-        self._thread.start()
+    def work(self) -> None:
+        self.stats = self.loop.run()
 
     def waits(self) -> int:
         """How many blocking commands of the slot wait for jobs."""
         clients = self.plan.queues[0].handle.connection.clients()
         return sum(int(one["id"]) in self.loop.clients and "b" in one["flags"] for one in clients)
-
-    def __enter__(self) -> OurWorker:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def run_here(self, meanwhile: Callable[[], object]) -> None:
         """Runs in this thread, the main one as in Spark's tasks, until `meanwhile` has ended in another thread."""
@@ -161,15 +131,14 @@ class OurWorker:
         if errors:
             raise errors[0]
 
-    def stop(self, timeout: float = PATIENCE_S) -> None:
+    def stop(self) -> None:
         assert self.control.request("stop")
-        deadline = time.monotonic() + timeout
-        while self._thread.is_alive() and time.monotonic() < deadline:
-            self.control.unblock()
-            self._thread.join(0.05)
-        assert not self._thread.is_alive(), "the worker didn't stop"
-        if self.error is not None:
-            raise self.error
+        wait_until(self._has_ended, "the worker to stop")
+        super().stop()
+
+    def _has_ended(self) -> bool:
+        self.control.unblock()
+        return not self._thread.is_alive()
 
 
 def hold(job: RunningJob) -> int:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from threading import Event, Thread
+from threading import Event
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -31,6 +31,7 @@ from tests.proof.soak.memory import Memory, NoLine, Size, Slope, by_expiry, kind
 from tests.proof.soak.parties import NodeWorker, Parties, Party, SparkDriver, actor
 from tests.proof.soak.programs import ALL_QUEUES, PROGRAMS, SCHEDULERS, drive, end
 from tests.proof.soak.spark import work
+from tests.support.background import Background
 from tests.support.spark_submit import JVM_OPTIONS
 
 PREFIX = "soak"
@@ -191,35 +192,24 @@ READ_S = 0.2
 KEPT_EVENTS = 1_000
 
 
-class Recorder:
+class Recorder(Background):
     """Adds the events to books until it is stopped. streams: the keys of the events, by queue."""
 
     def __init__(self, books: Books, url: str, streams: Mapping[str, str]) -> None:
+        super().__init__()
         self._books = books
         self._client = Redis.from_url(url, socket_timeout=5)
         self._queues = {key.encode(): queue for queue, key in streams.items()}
         self._last = dict.fromkeys(self._queues, b"0")
-        self._stop = Event()
-        self._thread = Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Recorder:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Reads the last events, too."""
-        self._stop.set()
-        self._thread.join()
-        self._read()
-        self._client.close()
-
-    def _run(self) -> None:
-        while not self._stop.wait(READ_S):
-            try:
-                self._read()
-            except RedisError:
-                # The fault will pass.
-                continue
+    def work(self) -> None:
+        with self._client:
+            while not self.stopping.wait(READ_S):
+                # A fault will pass.
+                with suppress(RedisError):
+                    self._read()
+            # The last events, too.
+            self._read()
 
     def _read(self) -> None:
         for key, events in self._client.xread(self._last):
