@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON ?= python3
 RUN := $(VENV)/bin/python
 PYTEST := $(RUN) -m pytest -q -n 4 --dist worksteal
-# The flights that the demo uses: those of the first months of 2013.
+# The demo uses the flights of the first months of 2013.
 MONTHS := 3
 # The servers that the demo starts, which share its queue.
 SHARDS := 1
@@ -85,7 +85,7 @@ costs: setup $(SPARK_CLASSES) ## Write the CPU time of the tests to tests/README
 mutants: setup $(SPARK_CLASSES) ## Plant errors of one line in a copy, print which test finds each; MUTANTS_ARGS="receipt" selects
 	$(RUN) -m tests.proof.planted $(MUTANTS_ARGS)
 
-# In an environment of its own: pip-audit's dependencies are not those of the project.
+# In an environment of its own: pip-audit has other dependencies than the project.
 audit: $(PYTHON_STAMP) ## Look for known vulnerabilities of the installed packages; needs the internet
 	@test -x $(VENV)-audit/bin/pip-audit || $(PYTHON) -m venv $(VENV)-audit
 	@$(VENV)-audit/bin/python -m pip install -qq --upgrade pip-audit

@@ -34,10 +34,10 @@ SIDES: Final = (OURS, FEWER, DETAILS, BULLMQ, REMOVING)
 #: The arguments of each side of ours.
 ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {OURS: {}, FEWER: {"events": "ends"}, DETAILS: {"details": True}}
 CONCURRENCY, IN_FLIGHT, WARM_UP, KEPT = 100, 1_000, 2_000, 1_000
-#: Queries that warm the session up, of so many calls each.
+#: Queries that warm the session up, and the calls of each.
 QUERIES, SMALL = 10, 100
 
-#: Calls so many jobs, and returns when all have ended.
+#: Calls this number of jobs, and returns when all have ended.
 Calling = Callable[[int], None]
 
 

@@ -41,7 +41,7 @@ class Size:
 
     rounds: int = 3
     jobs: int = 1_000_000
-    #: Spark collects and reads so many before: the JVM compiles its code meanwhile. Peers warm up in each measurement.
+    #: Jobs that Spark collects first, while the JVM compiles its code. Peers warm up in each measurement.
     warm_up: int = 200_000
     #: For the part `started`.
     fewer_jobs: int = 300_000

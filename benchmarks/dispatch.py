@@ -71,8 +71,8 @@ SCRIPT_TARGET = 1.0
 class Measured:
     """One measurement, or the medians of several. Times in ms, except `seconds`.
 
-    script_share: the part of the time that Redis spent in scripts. cpu_us_per_job: of Redis and all of its clients but
-    that of PING.
+    script_share: the part of the time that Redis spent in scripts. cpu_us_per_job: of Redis and all of its clients
+    but the one that sends PING.
     """
 
     seconds: float
@@ -220,7 +220,7 @@ def verdicts(found: dict[str, Measured], jobs: int, yard_ms: float) -> list[Verd
 
 
 def rate_verdicts(found: dict[str, Measured], jobs: int, least: float) -> list[Verdict]:
-    """Compares the rates with that of the peer."""
+    """Compares the rates with the peer's."""
     best, results = best_rate(found, jobs), []
     for name, result in found.items():
         if not is_peer(name):

@@ -35,7 +35,7 @@ from benchmarks.trials import (
 )
 from benchmarks.workers import PEERS, QUEUE, Working, frames, function, peer_process, peers
 
-#: Our 99 % as a ratio to that of the better BullMQ worker, and that of PING as a ratio to that beside BullMQ.
+#: Our 99 % as a ratio to the better BullMQ worker's, and PING beside us as a ratio to PING beside BullMQ.
 LOAD_TARGET: Final = 1.0
 PING_TARGET: Final = 1.0
 #: Jobs that are added in a second, as a ratio to those that should be.
@@ -50,7 +50,7 @@ Preparation = Callable[[Server], AbstractContextManager[Callable[[], object]]]
 
 @dataclass(frozen=True)
 class Size:
-    """The size of each measurement. jobs: those of each verb while another client sends PING."""
+    """The size of each measurement. jobs: of each verb while another client sends PING."""
 
     rounds: int = 3
     jobs: int = 200_000

@@ -35,7 +35,7 @@ from spark_bull.run.slot.cancel_reader import READ_S
 
 #: Targets of benchmarks/README.md.
 LOOP_TARGET, PANDAS_TARGET, STREAM_TARGET = 3.5, 4.0, 2.5
-#: Rate of slots with a function of DataFrames, as a ratio to that of a query.
+#: Rate of slots with a function of DataFrames, as a ratio to a query's.
 FRAMES_TARGET = 0.9
 IDLE_TARGET = 2.0
 LATENESS_TARGET = 0.5
@@ -46,7 +46,7 @@ CONCURRENCY = 100
 TENANT_TARGET = 2.0
 #: Time from cancel() to the end of the function, as a ratio to the interval at which slots look for such requests.
 CANCEL_TARGET = 2.0
-#: Redis' CPU time per promoted job in plain commands; longest script as a ratio to that of `yardstick`.
+#: Redis' CPU time per promoted job in plain commands; longest script as a ratio to the longest of `yardstick`.
 PROMOTION_TARGET, SCRIPT_TARGET = 15.0, 1.0
 
 LOOP, PANDAS, STREAM = "loop, function", "loop, pandas UDF", "stream"

@@ -83,7 +83,7 @@ def sink(frame: DataFrame, delivery: str, **options: str) -> Side:
 
 
 def with_ids(frame: DataFrame, ids: int) -> DataFrame:
-    """Gives the rows so many deduplication ids, in turns."""
+    """Gives the rows this number of deduplication ids, in turns."""
     return frame.withColumn("deduplication", expr(f"string(bigint(get_json_object(data, '$.id')) % {ids})"))
 
 
@@ -108,7 +108,7 @@ def add_flows(processes: int) -> Side:
 
 
 def _node(program: Path, processes: int, arguments: Callable[[int], Sequence[int | str]]) -> Side:
-    """arguments: those of a process, by its number."""
+    """arguments: of a process, by its number."""
 
     @contextmanager
     def ready(port: int, jobs: int) -> Iterator[Run]:

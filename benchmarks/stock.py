@@ -13,5 +13,5 @@ STOCK: Final = {COMPACT_SETTING: "64"}
 
 
 def stock_redis(config: Mapping[str, str] | None = None, *, executable: str | None = None) -> EmbeddedRedis:
-    """A server that is not started. config: directives that differ from those of Redis."""
+    """A server that is not started. config: directives that differ from Redis' defaults."""
     return EmbeddedRedis({**STOCK, **(config or {})}, executable=executable)

@@ -86,7 +86,7 @@ class Loaded(Waited):
 
 @dataclass(frozen=True)
 class Shared(Waited):
-    """Latencies of a tenant. first: that of the job that was added right behind the backlog of another one, ms."""
+    """Latencies of a tenant. first: of the job that was added right behind the backlog of another tenant, ms."""
 
     first: float
 
@@ -280,7 +280,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> N
 
 
 def resume_and_wait(server: Server, jobs: int) -> None:
-    """Resumes the queue, and waits until so many jobs have completed."""
+    """Resumes the queue, and waits until this number of jobs have completed."""
     server.queue.resume()
     wait_until(lambda: completed(server.client) >= jobs, max(TIMEOUT_S, jobs / LEAST_RATE))
 

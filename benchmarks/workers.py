@@ -1,4 +1,4 @@
-"""The workers: those of the Node and Python libraries and of spark_bull. They are connected when the block begins."""
+"""The workers of the Node and Python libraries and of spark_bull. They are connected when the block begins."""
 
 from __future__ import annotations
 

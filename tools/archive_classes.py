@@ -18,7 +18,7 @@ from pyspark.sql.functions import udf
 
 
 def archive(path: Path) -> None:
-    """Writes the archive when the JVM of a new session ends. The environment is that of the tests."""
+    """Writes the archive when the JVM of a new session ends. The environment is the same as in the tests."""
     path.unlink(missing_ok=True)
     os.environ.pop("SPARK_CONF_DIR", None)
     write = shlex.quote(f"-XX:ArchiveClassesAtExit={path}")

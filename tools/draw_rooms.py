@@ -41,7 +41,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 def imports_of_packages() -> Imports:
-    """Which packages each package imports, those of its own aside."""
+    """Which packages each package imports, without its own."""
     imports: dict[str, set[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)

@@ -130,7 +130,7 @@ def run_tests(pyspark: str) -> bool:
 
 
 def _variables() -> dict[str, str]:
-    """Those of this process, without those by which another Spark or package would be found."""
+    """The environment variables of this process, without the names by which another Spark or package would be found."""
     return {name: value for name, value in os.environ.items() if name not in ("SPARK_HOME", "PYTHONPATH")}
 
 

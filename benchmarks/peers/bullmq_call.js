@@ -1,6 +1,6 @@
 // Adds jobs, 100 at once, and waits for them, 1,000 at a time: bullmq_call.js URL QUEUE [KEPT]
 // KEPT: how many jobs that have completed are kept; default: all.
-// Prints "ready" when connected. For each line with a number, adds so many jobs, and prints "done" when all have ended.
+// Prints "ready" when connected. For each line with a number, adds that number of jobs, and prints "done" when all have ended.
 'use strict';
 
 const { runWaitingPeer } = require('./ready.js');

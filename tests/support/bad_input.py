@@ -43,7 +43,7 @@ ODD_TEXTS: Final = (
 
 
 def tried(cases: int) -> settings:
-    """The settings of a test of so many cases: the same ones at each run, without limits of time."""
+    """The settings of a test with this number of cases: the same cases at each run, without limits of time."""
     return settings(
         max_examples=cases,
         deadline=None,

@@ -76,7 +76,7 @@ SHOWN_FOLDER = "/lake/"
 @dataclass(frozen=True)
 class Case:
     """What a block needs, and its expected effects. `jobs`: payloads or jobs by queue that exist before it runs.
-    `finished`: so many jobs of the queue `mail` are completed, and as many failed, before it runs. `then`: expected
+    `finished`: of the queue `mail`, the number of completed jobs, and of failed ones, before it runs. `then`: expected
     counts by queue and state. `prints`: texts that it prints, without spaces. `files`: a pattern of files that it
     writes. `caller`: Python that runs behind it, for one that only defines a function. `capability`: what not every
     PySpark can do. `grouped`: whether a worker has claimed jobs of the queue `mail` by groups before it runs."""
@@ -117,7 +117,7 @@ NOT_RUN = {
     "spark-bull completion zsh": "writes into the home; test_cli_completion.py runs the scripts in their shells",
     "spark-bull doctor mail 'report-*'": "finds problems of the machine, which are an error; test_doctor.py runs it",
     "problem   mail writes: unfinished": "shows the output of a command",
-    "ACL SETUSER spark": "has places for the rights of verbs; it runs with those of the page",
+    "ACL SETUSER spark": "has places for the rights of verbs; it runs with the rights of the page",
     "spark-submit --master yarn": "needs a cluster that no test has",
     "spark-submit --master k8s": "needs a cluster that no test has",
     "FROM apache/spark": "is the description of an image",

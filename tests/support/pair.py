@@ -34,7 +34,7 @@ def job(behaviour: str, **opts: Any) -> dict[str, Any]:
 
 
 def settled(queue: BullQueue, *but: str) -> bool:
-    """Whether all jobs have ended, but those of some states."""
+    """Whether all jobs have ended, except in some states."""
     return not any(count for state, count in queue.counts().items() if state not in ("completed", "failed", *but))
 
 

@@ -157,7 +157,7 @@ _PORT = 6379
 
 @contextmanager
 def redis_container() -> Iterator[str]:
-    """Starts the container; its URL. It ends with the block."""
+    """Starts a container that ends with the block; returns its URL."""
     # Its import takes half a second, which tests with another Redis need not spend.
     from testcontainers.community.redis import RedisContainer
 
@@ -273,7 +273,7 @@ def raw_slots(server: EmbeddedRedis) -> list[list[Any]]:
 class Sentinels:
     """A primary, a replica, and a Sentinel that replaces a lost primary.
 
-    password: that of the Sentinel. config: of primary and replica. watcher: the user of the Sentinel's clients.
+    password: the Sentinel's. config: of primary and replica. watcher: the user of the Sentinel's clients.
     """
 
     NAME = "main"

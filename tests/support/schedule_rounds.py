@@ -211,7 +211,7 @@ def _without_times(name: str, key: Key, renamed: Callable[[Any], Any]) -> Any:
         return renamed([(member, f"{int(score) // scale}") for member, score in key.value])
     if is_job(key) and "timestamp" in key.value:
         opts = json.loads(key.value["opts"])
-        # Node's workers have no name in these tests, those of Spark always have one.
+        # Node's workers have no name in these tests, Spark's always have one.
         named = {name: value for name, value in key.value.items() if name != "pb"}
         opts["delay"] = "<delay>"
         if "prevMillis" in opts:

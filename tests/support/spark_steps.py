@@ -3,7 +3,7 @@
     python -m tests.support.spark_steps STEP FOLDER OPTIONS
 
 The modules that Spark itself imports for the step are not counted. A step gets the objects of earlier ones as pickles
-in the folder, as Spark passes them on. OPTIONS: those of the data source, as JSON.
+in the folder, as Spark passes them on. OPTIONS: of the data source, as JSON.
 """
 
 from __future__ import annotations

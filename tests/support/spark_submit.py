@@ -37,7 +37,7 @@ _SETTINGS: Final = "-Dspark.ui.enabled=false -Dspark.sql.streaming.pollingDelay=
 #: For the JVM of a driver.
 DRIVER_OPTIONS: Final = f"{JVM_OPTIONS} {_LITTLE_WORK} {_SETTINGS}"
 
-#: For the JVM in which spark-submit makes up the command of the driver. It has another class path.
+#: For the JVM in which spark-submit makes up the command of the driver, with another class path.
 LAUNCHER_OPTIONS: Final = _QUICK_START
 
 #: The log of conf/. SPARK_CONF_DIR would change the class path, and so keep the JVM from using the archived classes.

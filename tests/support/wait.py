@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: Time limit of all waits, s. It is no statement about speed, it only ends tests that hang.
+#: Time limit of all waits, s: says nothing about speed, only ends tests that hang.
 PATIENCE_S = 600.0
 #: The shortest and the longest time between two looks, s: a wait that looks often takes CPU from what it waits for.
 OFTEN_S, SELDOM_S = 0.01, 0.1
