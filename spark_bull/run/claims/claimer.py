@@ -139,8 +139,8 @@ class Claimer:
     def claim_ahead(self, max_jobs: int, enough: int) -> None:
         """Starts claiming the jobs of the next batch in the background, up to `max_jobs`.
 
-        If the next batch could begin before that, it has the jobs claimed until then, but at least `enough`, if there
-        are so many: else its tasks would wait. Claims nothing while the queue has a concurrency or rate limit, because
+        If the next batch could begin before that, it has the jobs claimed until then, but at least `enough`, if that
+        many wait: else its tasks would wait. Claims nothing while the queue has a concurrency or rate limit, because
         these jobs do not start yet.
         """
         if self._prefetch is None:

@@ -1,4 +1,4 @@
-"""The damage of a queue, such as a key of another type: its calls fail until it is repaired, those of others do not."""
+"""A queue with a key of the wrong type: its calls fail until the key is repaired; other queues are not affected."""
 
 from __future__ import annotations
 

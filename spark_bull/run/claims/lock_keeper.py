@@ -124,7 +124,7 @@ class LockKeeper:
     def settling(self, token: str, job_ids: Collection[str]) -> Iterator[None]:
         """Releases jobs that are settled in the block. Its script deletes their locks: they are not lost.
 
-        token: that of their locks. Jobs that were claimed again since, under another token, stay held.
+        token: of their locks. Jobs that were claimed again since, under another token, stay held.
         """
         with self._guard:
             held = self._held
@@ -175,7 +175,7 @@ class LockKeeper:
             log.warning("queue %s is no longer damaged: locks are extended again", queue)
 
     def _record_lost(self, held: Mapping[str, Hold], gone: Sequence[str]) -> None:
-        """Records locks that were gone when `held` was extended, except those of jobs that were settled since."""
+        """Records locks that were gone when `held` was extended, except for jobs that were settled since."""
         with self._guard:
             new = {
                 job_id

@@ -24,8 +24,8 @@ EndingKind = Literal[
 
 
 class Ending(NamedTuple):
-    """What becomes of a job. ms: the delay, its end (since 1970), or the rate limit of a returned job; that of
-    its group for a `rested` one.
+    """What becomes of a job. ms: the delay, its end (since 1970), or the rate limit of a returned job, or of
+    the group of a `rested` one.
 
     error: why the attempt failed, else None.
     """

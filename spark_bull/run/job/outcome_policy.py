@@ -31,7 +31,7 @@ _HEADER: Final = "Traceback (most recent call last):\n"
 def attempts_after(rules: RetryRules, error: BaseException) -> int | None:
     """The maximum attempts of a job by the nearest class of its error that has a rule; None: there is none.
 
-    The class of an error that a task of Spark has raised is that of its trace.
+    An error that a task of Spark has raised has the class that its trace names.
     """
     if not rules:
         return None
@@ -85,7 +85,7 @@ class NoReturnValue(TypeError):
 class OutcomePolicy:
     """Turns results into outcomes.
 
-    Its fields are defaults of the worker, for jobs whose options do not set them, but `retry` overrides those of jobs.
+    Its fields are defaults of the worker for jobs whose options do not set them, but `retry` overrides the options.
     """
 
     keep_completed: Keep = None

@@ -339,7 +339,7 @@ class RunningJob:
         return add_log(self.handle, self.claimed.id, well_formed(str(row)), job_options(self.claimed.opts).log_limit)
 
     def update_data(self, data: Any) -> None:
-        """Replaces the payload, including that of later attempts.
+        """Replaces the payload, also for later attempts.
 
         Parameters:
           data: anything that JSON can hold.
@@ -460,7 +460,7 @@ class RunningJob:
         return Reported.parsed(self.claimed.progress) if self._reported is None else self._reported
 
     def _report(self, reported: Reported) -> None:
-        """Stores the progress; that of a job with a checkpoint only while the lock is held."""
+        """Stores the progress; with a checkpoint, only while the lock is held."""
         of_checkpoint = (reported.checkpoint, self._last_reported.checkpoint) != (None, None)
         if of_checkpoint and self.lock_lost:
             raise lock_lost(self.handle, self.id)

@@ -47,7 +47,7 @@ class EventReader(Service):
         try:
             changed = self._signal.wait(last)
         except QueueDamaged:
-            # Read again, those of the other queues go on.
+            # The next round reads each queue by itself, and passes over the damaged one.
             self._cursors.clear()
             return
         if self._over.is_set():

@@ -209,7 +209,7 @@ class ChunkLoop(SlotLoop):
 
     def _cancel(self, cancelled: Cancelled) -> None:
         current = self._current
-        # A token is that of one claim: the jobs are those of the claim that was cancelled, or others.
+        # Each claim has its own token, so a different token means that the cancelled chunk is over.
         if current.token != cancelled.hold.token:
             return
         for job in current.jobs:

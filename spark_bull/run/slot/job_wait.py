@@ -38,7 +38,7 @@ class JobWait:
     """Waits until there may be a job in a queue, on a connection of its own.
 
     `post` gets a Signalled when a wait is over, which runs in a thread; without it, waits run in `run`. worker: id of
-    the worker. name: that of the connection.
+    the worker. name: of the connection.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class SlotQueue:
     damaged: gets the text of the queue's damage, by its name. post: see JobWait. at_once: how many of the claimed jobs
     start at once; None: all. meter: None records nothing.
 
-    Three locks, taken in this order: `QueueCalls._calling`, `unsettled.recording`, that of the keeper; see
+    Three locks, taken in this order: `QueueCalls._calling`, `unsettled.recording`, the keeper's; see
     docs/develop/threads-and-locks.md.
     """
 

@@ -27,7 +27,7 @@ _handled: Final[list[int]] = []
 
 
 def _leave_jobs_to_parent() -> None:
-    """Lets signals end only this process, which a processor has forked: the jobs are those of its parent."""
+    """Lets signals end only this process, which a processor has forked: the jobs belong to its parent."""
     for number in _handled:
         signal.signal(number, signal.SIG_DFL)
     if _handled:

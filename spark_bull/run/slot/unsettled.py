@@ -72,9 +72,9 @@ class Unsettled:
     def return_all(self, now: int, since: int) -> None:
         """Returns all jobs that are held to the queue; to be called with `recording` held. Raises ConnectionLost.
 
-        Those that have ended are settled. Jobs whose function has not been called are as they were before they were
-        claimed. Jobs that have begun have stalled; those of them that must never run twice fail. now: time of Redis;
-        since: that of the first claim; ms since 1970.
+        Jobs that have ended are settled. Jobs whose function has not been called are as they were before they were
+        claimed. Jobs that have begun have stalled; they fail if they must never run twice. now: time of Redis;
+        since: time of the first claim; ms since 1970.
         """
         self._record_ended(now)
         held, ended = self._keeper.give_up(), set[str]()

@@ -88,7 +88,7 @@ class Engine(Protocol):
 class BaseWorker:
     """Processes the jobs of queues with its engine until it is stopped.
 
-    options: the parsed arguments. connection: those of them that its Promoter takes, as the user gave them; guards: its
+    options: the parsed arguments. connection: the arguments that its Promoter takes, as the user gave them; guards: its
     guards.
     """
 

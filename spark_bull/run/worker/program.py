@@ -86,7 +86,7 @@ def check(
 ) -> None:
     """Raises what can be raised before Spark starts: OptionError and DialectError for options, ConnectionLost.
 
-    adds_files: whether Spark adds files to the path of modules when it starts, as those of --py-files.
+    adds_files: whether Spark adds files to the path of modules when it starts, such as --py-files.
     """
     for argument, name in functions.given.items():
         _check_exists(argument, name, adds_files or bool(_SUBMITTED & os.environ.keys()))

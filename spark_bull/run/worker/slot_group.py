@@ -92,7 +92,7 @@ class SlotGroup(ABC):
     def forget(self, reports: Sequence[Slot]) -> None:
         """Removes the reports of these slots, which have ended. Raises ConnectionLost.
 
-        reports: those of all slots of the worker.
+        reports: of all slots of the worker.
         """
         self._control.forget([report for report in reports if report["slot"] in self.numbers])
 
@@ -117,11 +117,11 @@ class SlotGroup(ABC):
             self._is_paused = False
 
     def runs(self, report: Slot) -> bool:
-        """Whether a report is that of a slot of this group that runs now."""
+        """Whether a report is from a slot of this group that runs now."""
         return self.has_started(report) and report["state"] != "stopped"
 
     def has_started(self, report: Slot) -> bool:
-        """Whether a report is that of a slot of the last start of this group."""
+        """Whether a report is from a slot of the last start of this group."""
         return report["slot"] in self.numbers and report["run"] == self.restarts
 
     def _run(self) -> None:
