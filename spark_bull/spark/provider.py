@@ -21,7 +21,7 @@ from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceS
 from spark_bull.spark.schemas import CLAIM_SCHEMA, check_claimed_columns, mode_of, schema_of, shows_events
 
 if TYPE_CHECKING:
-    from spark_bull.spark.staging.sink import WriteSteps
+    from spark_bull.spark.staging.sink import Sink
 
 
 @short_errors
@@ -80,37 +80,33 @@ class BullDataSource(DataSource):
         return as_called(claim_reader(self.options, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        from spark_bull.spark.staging.sink import BatchSink
-
-        return BatchSink(self._steps(schema, overwrite, is_stream=False))
+        return self._sink(schema, overwrite, is_stream=False)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        from spark_bull.spark.staging.sink import StreamSink
+        return self._sink(schema, overwrite, is_stream=True)
 
-        return StreamSink(self._steps(schema, overwrite, is_stream=True))
-
-    def _steps(self, schema: StructType, overwrite: bool, *, is_stream: bool) -> WriteSteps[Any, Any]:
+    def _sink(self, schema: StructType, overwrite: bool, *, is_stream: bool) -> Sink[Any, Any]:
         """Plans a write of any mode."""
         if mode_of(self.options) == "manage":
-            from spark_bull.spark.manage.sink import manage_steps
+            from spark_bull.spark.manage.sink import manage_sink
 
-            return manage_steps(self.options, schema, overwrite, is_stream=is_stream)
+            return manage_sink(self.options, schema, overwrite, is_stream=is_stream)
         if mode_of(self.options) == "settle":
-            from spark_bull.spark.work.settle.sink import settle_steps
+            from spark_bull.spark.work.settle.sink import settle_sink
 
-            return settle_steps(self.options, schema)
+            return settle_sink(self.options, schema)
         if mode_of(self.options) == "schedule":
-            from spark_bull.spark.schedule.sink import schedule_steps
+            from spark_bull.spark.schedule.sink import schedule_sink
 
-            return schedule_steps(self.options, schema, overwrite, is_stream=is_stream)
+            return schedule_sink(self.options, schema, overwrite, is_stream=is_stream)
         if mode_of(self.options) == "limits":
-            from spark_bull.spark.limits.sink import limits_steps
+            from spark_bull.spark.limits.sink import limits_sink
 
-            return limits_steps(self.options, schema, overwrite, is_stream=is_stream)
+            return limits_sink(self.options, schema, overwrite, is_stream=is_stream)
         self._refuse_mode("claim", "it requires readStream")
-        from spark_bull.spark.dispatch.sink import write_steps
+        from spark_bull.spark.dispatch.sink import write_sink
 
-        return write_steps(self.options, schema, overwrite, is_stream=is_stream)
+        return write_sink(self.options, schema, overwrite, is_stream=is_stream)
 
     def _refuse_mode(self, mode: str, why: str) -> None:
         if mode_of(self.options) == mode:

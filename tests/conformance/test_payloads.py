@@ -34,9 +34,9 @@ from spark_bull.spark.dispatch.plan import plan_write
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.json.ddl import parse_type
-from spark_bull.spark.staging.attempt import Attempt
 from spark_bull.spark.staging.commit import discard_stages
-from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.messages import CommitMessage
+from spark_bull.spark.staging.task import Attempt
 from spark_bull.spark.work.claim_batch import claim_batch
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS
@@ -341,7 +341,7 @@ def plan_of(there: BullQueue, folder: Path, kind: str = "data STRING", **options
     return plan_write({name: value for name, value in given.items() if value}, schema)
 
 
-def run_attempt(plan: WritePlan, number: int, patch: pytest.MonkeyPatch, **columns: Any) -> Written:
+def run_attempt(plan: WritePlan, number: int, patch: pytest.MonkeyPatch, **columns: Any) -> CommitMessage:
     """Runs an attempt of the only task of a write, of one row."""
     attempt = Attempt(0, f"{plan.write_id}.0.{number}")
     patch.setattr("spark_bull.spark.staging.task.this_attempt", lambda _: attempt)

@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType, TimestampType
 from spark_bull.core.dialects.fields import STALLED_PRESET
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.spark.dispatch.sink import write_steps
+from spark_bull.spark.dispatch.sink import write_sink
 from tests.support.without_spark import Sink
 
 HOUR_MS = 3_600_000
@@ -160,6 +160,6 @@ def test_an_overwrite_of_several_queues_is_refused(
     given = {**options, **option, "confirmObliterate": "true"}
     if queue.protocol == "bull-1":
         with pytest.raises(OptionError, match=r"each `priority` of bull-1 is a queue: obliterate q:prio:high and"):
-            write_steps(given, schema, True, is_stream=False)
+            write_sink(given, schema, True, is_stream=False)
     else:
-        write_steps(given, schema, True, is_stream=False)
+        write_sink(given, schema, True, is_stream=False)

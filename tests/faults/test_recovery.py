@@ -29,9 +29,9 @@ from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.writes import Identity, roll_forward
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.ops.cli import main
-from spark_bull.spark.dispatch.sink import write_steps
+from spark_bull.spark.dispatch.sink import write_sink
 from spark_bull.spark.staging import commit
-from spark_bull.spark.staging.sink import BatchSink
+from spark_bull.spark.staging.sink import Sink
 from tests.spark.conftest import Bull
 from tests.support import forked_programs
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
@@ -367,7 +367,7 @@ def test_an_unfinished_write_is_an_error_that_advises_against_a_rerun(
     options = {"url": server.url, "queue": "q", "chunkSize": "2"}
 
     def write(*numbers: int) -> None:
-        writer = BatchSink(write_steps(options, schema, False, is_stream=False))
+        writer = write_sink(options, schema, False, is_stream=False)
         batch = pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())})
         writer.commit([writer.write(iter([batch]))])
 
@@ -383,7 +383,7 @@ def test_an_unfinished_write_is_an_error_that_advises_against_a_rerun(
 
 
 #: A writer, and the messages of its tasks.
-Several: TypeAlias = tuple[BatchSink[Any, Any], list[Any]]
+Several: TypeAlias = tuple[Sink[Any, Any], list[Any]]
 
 
 @pytest.fixture
@@ -391,7 +391,7 @@ def several(redis_url: str, prefix: str) -> Several:
     """A writer whose tasks have staged jobs for three queues, and their commit messages."""
     schema = StructType().add("n", IntegerType()).add("queue", StringType())
     options = {"url": redis_url, "prefix": prefix, "chunkSize": "2", "jobColumns": "queue"}
-    writer = BatchSink(write_steps(options, schema, False, is_stream=False))
+    writer = write_sink(options, schema, False, is_stream=False)
     batch = pa.RecordBatch.from_pydict({"n": pa.array(range(9), pa.int32()), "queue": ["a", "b", "c"] * 3})
     return writer, [writer.write(iter([batch]))]
 
@@ -481,7 +481,7 @@ class Overwrite:
     def __post_init__(self) -> None:
         schema = StructType().add("n", IntegerType())
         options = {**self.options, "confirmObliterate": "true"}
-        self.writer = BatchSink(write_steps(options, schema, True, is_stream=False))
+        self.writer = write_sink(options, schema, True, is_stream=False)
         self.messages: list[Any] = []
 
     def write(self, *numbers: int) -> None:

@@ -20,8 +20,7 @@ from redis import Redis
 
 from spark_bull.core.model.jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.spark.dispatch.sink import write_steps
-from spark_bull.spark.staging.sink import StreamSink
+from spark_bull.spark.dispatch.sink import write_sink
 from tests.spark.conftest import Bull, Files
 from tests.support.wait import PATIENCE_S, wait_until
 
@@ -420,13 +419,13 @@ def test_the_record_of_a_batch_starts_with_its_tasks(bull: Bull, queue: Queue) -
     """Spark creates one writer for the tasks of a batch, and another one for its commit."""
     schema = StructType().add("n", "long")
     options = {**bull.options, "queue": "q"}
-    written = StreamSink(write_steps(options, schema, False, is_stream=True)).write(
+    written = write_sink(options, schema, False, is_stream=True).write(
         iter([pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int64())})])
     )
     clock = queue().handle.connection
     after_tasks = clock.now_ms()
     wait_until(lambda: clock.now_ms() > after_tasks, "the next millisecond")
-    StreamSink(write_steps(options, schema, False, is_stream=True)).commit([written], 0)
+    write_sink(options, schema, False, is_stream=True).commit([written], 0)
     (record,) = queue().writes()
     assert record.started_on <= after_tasks < record.finished_on
 

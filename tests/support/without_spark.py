@@ -18,13 +18,12 @@ from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.writes import Identity
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.spark.dispatch.sink import write_steps
-from spark_bull.spark.manage.sink import manage_steps
+from spark_bull.spark.dispatch.sink import write_sink
+from spark_bull.spark.manage.sink import manage_sink
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.schedule.sink import schedule_steps
-from spark_bull.spark.staging import attempt
-from spark_bull.spark.staging.messages import Written
-from spark_bull.spark.staging.sink import BatchSink
+from spark_bull.spark.schedule.sink import schedule_sink
+from spark_bull.spark.staging import task as staging_task
+from spark_bull.spark.staging.messages import CommitMessage
 from spark_bull.spark.work.claim_stream import claim_reader
 from spark_bull.spark.work.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.work.settle.plan import plan_settle
@@ -63,39 +62,38 @@ class Sink:
     options: dict[str, str]
     schema: StructType
     batch: Identity | None = None
-    messages: list[Written] = field(default_factory=list)
+    messages: list[CommitMessage] = field(default_factory=list)
     attempts: Iterator[int] = field(default_factory=count)
-    make_steps = staticmethod(write_steps)
+    make_sink = staticmethod(write_sink)
 
     def __post_init__(self) -> None:
-        steps: Any = self.make_steps(self.options, self.schema, False, is_stream=self.batch is not None)
-        self.steps = steps
-        self.plan = steps.plan
+        self.sink: Any = self.make_sink(self.options, self.schema, False, is_stream=self.batch is not None)
+        self.plan = self.sink.plan
 
     def task(self, rows: Sequence[dict[str, Any]]) -> None:
         """Runs the next task of the write."""
         self.messages.append(self.attempt(rows))
 
-    def attempt(self, rows: Sequence[dict[str, Any]]) -> Written:
+    def attempt(self, rows: Sequence[dict[str, Any]]) -> CommitMessage:
         """Runs an attempt of the next task; Spark does not get its message."""
         batch = pa.RecordBatch.from_pylist(list(rows), schema=to_arrow_schema(self.schema))
-        with patch.object(attempt, "TaskContext", _Task(len(self.messages), next(self.attempts), self.batch)):
-            message: Written = BatchSink(self.steps).write(iter([batch]))
+        with patch.object(staging_task, "TaskContext", _Task(len(self.messages), next(self.attempts), self.batch)):
+            message: CommitMessage = self.sink.write(iter([batch]))
             return message
 
     def commit(self) -> None:
-        BatchSink(self.steps).commit([*self.messages])
+        self.sink.commit([*self.messages])
 
     def abort(self) -> None:
-        BatchSink(self.steps).abort([*self.messages])
+        self.sink.abort([*self.messages])
 
 
 class ScheduleSink(Sink):
-    make_steps = staticmethod(schedule_steps)  # type: ignore[assignment]
+    make_sink = staticmethod(schedule_sink)  # type: ignore[assignment]
 
 
 class ManageSink(Sink):
-    make_steps = staticmethod(manage_steps)  # type: ignore[assignment]
+    make_sink = staticmethod(manage_sink)  # type: ignore[assignment]
 
 
 Row = dict[str, Any]

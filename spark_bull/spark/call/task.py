@@ -26,7 +26,7 @@ from spark_bull.spark.call.results import parsed, with_outcomes
 from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.platform.python_worker import begin_task
-from spark_bull.spark.staging.attempt import this_attempt, this_batch
+from spark_bull.spark.staging.task import this_attempt, this_batch
 
 #: The last column of the rows of a task: the partition that they were in before the call.
 PARTITION: Final = "__spark_bull_partition"

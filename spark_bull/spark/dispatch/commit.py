@@ -3,51 +3,37 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.model.jobs import WriteRecord
 from spark_bull.core.queue.dispatch.callbacks import drop_callback
-from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, open_writes, read_record, roll_forward
+from spark_bull.core.queue.dispatch.writes import QueuePlan, open_writes, read_record, roll_forward
 from spark_bull.spark.dispatch.depends_on import with_graph
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.staging.commit import commit_nothing, commit_staged, confirm_replicas, discard_stages
-from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.commit import commit_staged, discard_stages
+from spark_bull.spark.staging.messages import CommitMessage
 
 log = logging.getLogger("spark_bull")
 
 
-def commit_write(plan: WritePlan, written: list[Written]) -> None:
-    """Registers the staged chunks, then adds their jobs, partition by partition.
-
-    A micro-batch that has nothing, as it was committed before, keeps its terms: it waits for room, and for replicas.
-    """
+def commit_write(plan: WritePlan, written: list[CommitMessage]) -> None:
+    """Registers the staged chunks, then adds their jobs, partition by partition."""
     written = with_graph(plan, written)
     identity = plan.identity_in(written)
-    if plan.has_nothing(written):
-        commit_nothing(plan, written)
-        if plan.handle is not None and written:
-            names = plan.layout.names if plan.layout else [plan.handle.keys.queue]
-            plans = [plan.queue_plan(handle) for handle in plan.handles_of(names).values()]
-            _finish_earlier(plan, plans, identity)
-            confirm_replicas(plan, plan.write_id, plans, is_new=False)
-        return
-    plans = _with_callback(plan, written)
-    registered = commit_staged(plan, written, plans, _report, exactly_once=plan.exactly_once)
-    if not registered:
-        _finish_earlier(plan, plans, identity)
-    confirm_replicas(plan, plan.write_id_in(written), plans, is_new=registered)
 
+    def finish_earlier(plans: Sequence[QueuePlan]) -> None:
+        """Finishes writes of the same query or application that were registered before, and still wait for room."""
+        if identity is None or plan.options["whenFull"] != "wait" or not plan.exactly_once:
+            return
+        for handle in (queue_plan.handle for queue_plan in plans):
+            for write_id in open_writes(handle):
+                record = read_record(handle, write_id)
+                if record is not None and record.app_id == identity.app_id:
+                    _report(roll_forward(handle, write_id))
 
-def _finish_earlier(plan: WritePlan, plans: list[QueuePlan], identity: Identity | None) -> None:
-    """Finishes writes of the same query or application that were registered before, and still wait for room."""
-    if identity is None or plan.options["whenFull"] != "wait" or not plan.exactly_once:
-        return
-    for handle in (queue_plan.handle for queue_plan in plans):
-        for write_id in open_writes(handle):
-            record = read_record(handle, write_id)
-            if record is not None and record.app_id == identity.app_id:
-                _report(roll_forward(handle, write_id))
+    commit_staged(plan, written, _report, repeated=finish_earlier)
 
 
 def _report(record: WriteRecord) -> None:
@@ -72,18 +58,7 @@ def _report(record: WriteRecord) -> None:
         log.warning("write %s: %d jobs were dropped, as queue %s was full", record.id, record.dropped, record.queue)
 
 
-def _with_callback(plan: WritePlan, written: list[Written]) -> list[QueuePlan]:
-    """The plans of all queues, with the callback of the write, if it has one: then no rows are a write to its queue."""
-    plans, on_finish = plan.queue_plans(written), plan.on_finish
-    if on_finish is None:
-        return plans
-    plans = plans or [plan.queue_plan(plan.handle_of(on_finish.job.queue))]
-    queues = [queue_plan.handle.keys.queue for queue_plan in plans] if plan.exactly_once else None
-    callback = on_finish.callback(plan.write_id_in(written), plan.identity_in(written), queues).text
-    return [replace(one, fields={**one.fields, "callback": callback}) for one in plans]
-
-
-def _drop_callback(plan: WritePlan, written: list[Written]) -> None:
+def _drop_callback(plan: WritePlan, written: list[CommitMessage]) -> None:
     """Removes the callback of a failed write with at-least-once delivery, unless jobs were added.
 
     That of a registered write, of which only the commit has failed, stays for whoever finishes the write.
@@ -106,7 +81,7 @@ def _drop_callback(plan: WritePlan, written: list[Written]) -> None:
         )
 
 
-def abort_write(plan: WritePlan, written: list[Written]) -> None:
+def abort_write(plan: WritePlan, written: list[CommitMessage]) -> None:
     """Discards the staged chunks of a failed write, and its callback.
 
     A micro-batch without finished tasks is unknown here; its callback stays for the batch that repeats it.

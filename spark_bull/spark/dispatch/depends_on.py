@@ -16,7 +16,7 @@ from spark_bull.core.options.parse import Options
 from spark_bull.core.queue.dispatch.graph import DEPENDS_ON, check_new, graph_of, stage_graph
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE, RowPlan
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 #: What a write of jobs that depend on each other can't have, and why.
@@ -85,7 +85,7 @@ def held(
     return replace(jobs, waits_for_children=True)
 
 
-def with_graph(plan: WritePlan, written: list[Written]) -> list[Written]:
+def with_graph(plan: WritePlan, written: list[CommitMessage]) -> list[CommitMessage]:
     """The messages, and one more with what links and releases the jobs, after all rows.
 
     Raises OptionError for wrong ids; nothing was written.

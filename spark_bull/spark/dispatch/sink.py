@@ -19,13 +19,13 @@ from spark_bull.spark.dispatch.commit import abort_write, commit_write
 from spark_bull.spark.dispatch.plan import plan_write
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.staging.messages import Written
-from spark_bull.spark.staging.sink import WriteSteps
+from spark_bull.spark.staging.messages import CommitMessage
+from spark_bull.spark.staging.sink import Sink
 
 
-def write_steps(
+def write_sink(
     raw: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool
-) -> WriteSteps[WritePlan, Written]:
+) -> Sink[WritePlan, CommitMessage]:
     """Plans a write that adds jobs. Raises the errors of `plan_write`."""
     if overwrite and is_stream:
         raise OptionError('outputMode("complete") would replace the queue with every batch: use outputMode("append")')
@@ -37,7 +37,7 @@ def write_steps(
             for queue in queues:
                 obliterate(queue, force=True)
         plan = replace(plan, replaces=True)
-    return WriteSteps(plan, write_task, commit_write, abort_write)
+    return Sink(plan, write_task, commit_write, abort_write)
 
 
 def _replaceable_queues(plan: WritePlan) -> list[QueueHandle]:

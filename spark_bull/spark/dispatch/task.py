@@ -31,17 +31,15 @@ from spark_bull.spark.dispatch.sequence import in_sequences
 from spark_bull.spark.dispatch.shards import ShardRouter, check_encoded
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.staging.attempt import Attempt
-from spark_bull.spark.staging.messages import TaskPart, Written
-from spark_bull.spark.staging.outbox import Outbox
+from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 from spark_bull.spark.staging.queue_rows import QUEUE, QueueRows, by_queue
-from spark_bull.spark.staging.task import run_task
+from spark_bull.spark.staging.task import Attempt, Outbox, run_task
 
 #: Maximum payload of incomplete chunks, over all queues of a task.
 _MAX_GATHERED_BYTES: Final = 32 << 20
 
 
-def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
+def write_task(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> CommitMessage:
     """Stages or adds the rows of a task attempt."""
     return run_task(plan, batches, _Task)
 

@@ -17,7 +17,7 @@ from spark_bull.core.queue.shards.layout import ShardLayout
 from spark_bull.spark.dispatch.batch_callback import OnFinish
 from spark_bull.spark.dispatch.jobs_column import JobsColumn
 from spark_bull.spark.dispatch.rows import RowPlan
-from spark_bull.spark.staging.messages import TaskPart
+from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 from spark_bull.spark.staging.plan import StagedPlan
 
 #: What tasks count that add jobs directly.
@@ -25,13 +25,12 @@ _COUNTS = ("added", "duplicates", "deduplicated", "rejected", "dropped")
 
 
 @dataclass(frozen=True, kw_only=True)
-class WritePlan(StagedPlan):
+class WritePlan(StagedPlan[RowPlan]):
     """on_finish: the job that runs when all jobs of the write have ended. replaces: whether the write replaces the
     queue, mode("overwrite"). children: how to read the column of children; None: rows are no flows. layout: the
     shards of the queue; None: it has none.
     """
 
-    rows: RowPlan
     on_finish: OnFinish | None = None
     replaces: bool = False
     children: JobsColumn | None = None
@@ -45,6 +44,20 @@ class WritePlan(StagedPlan):
     def planned_queues(self) -> list[str]:
         # A write that replaces the queue empties each shard.
         return self.layout.all_names if self.layout and self.replaces else super().planned_queues
+
+    @property
+    def idle_queues(self) -> list[str]:
+        return self.layout.names if self.layout else super().idle_queues
+
+    def queue_plans(self, written: Sequence[CommitMessage]) -> list[QueuePlan]:
+        """With the callback of the write, if it has one: then no rows are a write to its queue."""
+        plans, on_finish = super().queue_plans(written), self.on_finish
+        if on_finish is None:
+            return plans
+        plans = plans or [self.queue_plan(self.handle_of(on_finish.job.queue))]
+        queues = [queue_plan.handle.keys.queue for queue_plan in plans] if self.exactly_once else None
+        callback = on_finish.callback(self.write_id_in(written), self.identity_in(written), queues).text
+        return [replace(one, fields={**one.fields, "callback": callback}) for one in plans]
 
     def queue_plan(self, handle: QueueHandle, parts: Sequence[TaskPart] = (), since: int | None = None) -> QueuePlan:
         plan = super().queue_plan(handle, parts, since)

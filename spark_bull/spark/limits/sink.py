@@ -23,7 +23,7 @@ from spark_bull.core.queue.manage.verbs import GroupChange
 from spark_bull.core.store.settings import resolved
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import MS, TEXT, ColumnRule, column, column_indexes, column_values
-from spark_bull.spark.staging.sink import WriteSteps, refuse_overwrite
+from spark_bull.spark.staging.sink import Sink, refuse_overwrite
 
 _JOBS: Final = column("an integer", IntegralType)
 _COLUMNS: Final[Mapping[str, ColumnRule]] = {"group": TEXT, "max": _JOBS, "duration": MS, "concurrency": _JOBS}
@@ -44,9 +44,9 @@ class CheckedLimits(WriterCommitMessage):
     changes: Sequence[GroupChange]
 
 
-def limits_steps(
+def limits_sink(
     raw: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool
-) -> WriteSteps[LimitsPlan, CheckedLimits]:
+) -> Sink[LimitsPlan, CheckedLimits]:
     """Plans a write with mode=limits. Raises OptionError, DialectError or ConnectionLost before any task starts."""
     if overwrite:
         raise refuse_overwrite("mode=limits sets limits of the groups in its rows", is_stream=is_stream)
@@ -63,7 +63,7 @@ def limits_steps(
     handle = open_handle(options, options["queue"])
     handle.connection.check(options["prefix"], [options["queue"]], write=True)
     check_groups(handle)
-    return WriteSteps(LimitsPlan(options, columns), check_rows, set_limits)
+    return Sink(LimitsPlan(options, columns), check_rows, set_limits)
 
 
 def check_rows(plan: LimitsPlan, batches: Iterator[pa.RecordBatch]) -> CheckedLimits:

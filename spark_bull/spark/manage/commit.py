@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 from spark_bull.core.errors import SparkBullError, restated
 from spark_bull.core.model.jobs import Changed, WriteRecord
@@ -13,30 +12,33 @@ from spark_bull.core.queue.manage.changes import error_of
 from spark_bull.core.queue.manage.verbs import check_managed
 from spark_bull.spark.manage.plan import ManagePlan
 from spark_bull.spark.manage.result_file import write_outcomes
-from spark_bull.spark.staging.commit import commit_nothing, commit_staged, confirm_again, confirm_replicas
-from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.commit import commit_staged
+from spark_bull.spark.staging.messages import CommitMessage
 
 log = logging.getLogger("spark_bull")
 
 
-def commit_changes(plan: ManagePlan, written: Sequence[Written]) -> None:
+def commit_changes(plan: ManagePlan, written: Sequence[CommitMessage]) -> None:
     """Registers the staged changes, then makes them, partition by partition.
 
     With `onMismatch=fail`, raises the error of the first job that can't be changed, before any is changed.
     """
-    if plan.has_nothing(written):
-        commit_nothing(plan, written)
-        confirm_again(plan, written)
-        return
-    plans, fails = plan.queue_plans(written), plan.options["onMismatch"] == "fail"
-    check = partial(_check, plans, plan.identity_in(written)) if fails else None
+    fails, path = plan.options["onMismatch"] == "fail", plan.options["resultPath"]
     records: list[WriteRecord] = []
-    registered = commit_staged(plan, written, plans, lambda record: _report(record, records), check=check)
-    if registered and plan.options["resultPath"] is not None:
-        _write_outcomes(plan.options["resultPath"], plan.write_id_in(written), plans)
-    confirm_replicas(plan, plan.write_id_in(written), plans, is_new=registered, done="the jobs were changed")
-    if not registered:
-        return
+
+    def check(plans: Sequence[QueuePlan]) -> None:
+        if fails:
+            _check(plans, plan.identity_in(written))
+
+    def note(plans: Sequence[QueuePlan]) -> None:
+        if path is not None:
+            _write_outcomes(path, plan.write_id_in(written), plans)
+
+    def report(record: WriteRecord) -> None:
+        records.append(record)
+        _report(record)
+
+    commit_staged(plan, written, report, "the jobs were changed", before=check, after=note)
     skipped = sum(record.jobs - record.changed for record in records)
     if fails and skipped:
         raise SparkBullError(
@@ -62,8 +64,7 @@ def _check(plans: Sequence[QueuePlan], identity: Identity | None) -> None:
                     ) from error
 
 
-def _report(record: WriteRecord, records: list[WriteRecord]) -> None:
-    records.append(record)
+def _report(record: WriteRecord) -> None:
     log.info(
         "write %s: %d of %d jobs of queue %s changed, %d missing, %d locked, %d in a wrong state, %s ms",
         record.id,

@@ -1,51 +1,108 @@
-"""The plan of a write that changes jobs, created on the driver before any task starts."""
+"""The plan of a write that changes jobs: checks the columns of the DataFrame, and converts Arrow batches."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, IntegralType, StringType, StructType
 
-from spark_bull.core.dialects.changes import action_of
-from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import MANAGE
-from spark_bull.core.queue.handle.handle import open_handle
-from spark_bull.core.store.settings import resolved
-from spark_bull.spark.manage.result_file import check_path
-from spark_bull.spark.manage.rows import ChangeRows, plan_rows
+from spark_bull.core.dialects.base import Dialect
+from spark_bull.core.dialects.changes import ACTIONS, action_of
+from spark_bull.core.errors import OptionError
+from spark_bull.core.options.parse import Options
+from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.spark.schemas import SCHEMAS
+from spark_bull.spark.staging.columns import (
+    JSON,
+    MS,
+    TEXT,
+    ColumnRule,
+    check_json_types,
+    column,
+    column_indexes,
+    column_values,
+)
 from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import StagedPlan, check_write, primaries_of
+from spark_bull.spark.staging.plan import StagedPlan
+from spark_bull.spark.staging.queue_rows import QUEUE
+
+_COLUMNS: Final[Mapping[str, ColumnRule]] = {
+    "id": column("STRING, or an integer", StringType, IntegralType),
+    QUEUE: TEXT,
+    "action": TEXT,
+    "data": JSON,
+    "delay": MS,
+    "priority": column("an integer, or STRING with a name of one", IntegralType, StringType),
+    "lifo": column("BOOLEAN", BooleanType),
+    "resetAttempts": column("BOOLEAN", BooleanType),
+    "state": TEXT,
+    "failedReason": TEXT,
+    "returnvalue": JSON,
+    "to": TEXT,
+}
+#: Columns of jobs as they are read, which are ignored.
+_IGNORED: Final = frozenset(field.name.lower() for field in SCHEMAS["jobs"])
+_PAYLOADS: Final = ("data", "returnvalue")
+#: Options that are the default of a column of the same name.
+DEFAULTS: Final = ("action", "delay", "priority", "lifo", "resetAttempts", "failedReason", "to")
+
+
+@dataclass(frozen=True)
+class ChangeRows:
+    """Indexes of the columns, and defaults of those that a row does not give."""
+
+    columns: Mapping[str, int]
+    defaults: Mapping[str, Any]
+
+    def rows(self, batch: pa.RecordBatch, numbers: Sequence[int]) -> dict[str, list[Any]]:
+        """The values of a batch by column. numbers: row numbers, for errors."""
+        rows = {
+            name: column_values(batch, index, name, numbers, is_json=name in _PAYLOADS)
+            for name, index in self.columns.items()
+        }
+        for name, default in self.defaults.items():
+            given = rows.get(name, [None] * batch.num_rows)
+            rows[name] = [default if value is None else value for value in given]
+        return rows
+
+
+def plan_rows(schema: StructType, options: Options) -> ChangeRows:
+    """Checks the columns of a DataFrame. Raises OptionError."""
+    columns = column_indexes(schema, _COLUMNS, " with mode=manage: drop it", _IGNORED)
+    check_json_types(schema, [columns[name] for name in _PAYLOADS if name in columns])
+    defaults = {name: options[name] for name in DEFAULTS if options[name] is not None}
+    if "id" not in columns:
+        raise OptionError("expected a column `id` with mode=manage, got none: it names the job that is changed")
+    for name in ("action", QUEUE):
+        if name not in columns and options[name] is None:
+            raise OptionError(f"expected an option `{name}`, or a column `{name}`, got neither")
+    _check_needs(columns, defaults)
+    if options[QUEUE] is not None:
+        columns.pop(QUEUE, None)
+    return ChangeRows(columns, defaults)
+
+
+def _check_needs(columns: Mapping[str, int], defaults: Mapping[str, Any]) -> None:
+    """Raises OptionError if the action of all rows needs a column that is missing."""
+    if "action" in columns or defaults["action"] not in ACTIONS:
+        return
+    for name in ACTIONS[defaults["action"]].needs:
+        if name not in columns and name not in defaults:
+            raise OptionError(f"expected a column `{name}` for the action {defaults['action']}, got none")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ManagePlan(StagedPlan):
+class ManagePlan(StagedPlan[ChangeRows]):
     adds = False
-
-    rows: ChangeRows
 
     def fields(self, parts: Sequence[TaskPart]) -> dict[str, str | int]:
         moved_to = sorted({queue for part in parts for queue in part.flow_queues})
         keeps = {} if self.options["resultPath"] is None else {"outcomes": 1}
         return {"mode": "manage", "moves": json.dumps(moved_to), **keeps}
 
-
-def plan_manage(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = False) -> ManagePlan:
-    """Checks the options, columns and Redis, and recovers interrupted writes.
-
-    Raises OptionError, DialectError or ConnectionLost before any task starts.
-    """
-    options = resolved(parse_options(raw, MANAGE))
-    rows = plan_rows(schema, options)
-    started_on = check_write(options, is_stream=is_stream)
-    check_path(options["resultPath"])
-    plan = ManagePlan(
-        options=options, is_stream=is_stream, started_on=started_on, rows=rows, primaries=primaries_of(options)
-    )
-    if options["queue"] is None:
-        return plan
-    handle = open_handle(options, options["queue"])
-    if options["action"] is not None:
-        action_of(handle.dialect, options["action"])
-    return plan.for_queue(handle)
+    def check_dialect(self, dialect: Dialect) -> None:
+        if self.options["action"] is not None:
+            action_of(dialect, self.options["action"])

@@ -7,22 +7,24 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.types import StructType
 
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import MANAGE
 from spark_bull.core.queue.dispatch.writes import Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.changes import change_chunks
+from spark_bull.core.store.settings import resolved
 from spark_bull.spark.manage.commit import commit_changes
-from spark_bull.spark.manage.plan import ManagePlan, plan_manage
+from spark_bull.spark.manage.plan import ManagePlan, plan_rows
+from spark_bull.spark.manage.result_file import check_path
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.staging.attempt import Attempt
 from spark_bull.spark.staging.commit import discard_stages
-from spark_bull.spark.staging.messages import TaskPart, Written
-from spark_bull.spark.staging.outbox import Outbox
+from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 from spark_bull.spark.staging.queue_rows import QUEUE, by_queue
-from spark_bull.spark.staging.sink import WriteSteps, refuse_overwrite
-from spark_bull.spark.staging.task import run_task
+from spark_bull.spark.staging.sink import Sink, refuse_overwrite
+from spark_bull.spark.staging.task import Attempt, Outbox, run_task
 
 
-def stage_changes(plan: ManagePlan, batches: Iterator[pa.RecordBatch]) -> Written:
+def stage_changes(plan: ManagePlan, batches: Iterator[pa.RecordBatch]) -> CommitMessage:
     """Stages the rows of a task attempt."""
     return run_task(plan, batches, _Task)
 
@@ -51,10 +53,14 @@ class _Task:
         return tuple(part for _, part in self.stages.values() if part.chunks)
 
 
-def manage_steps(
+def manage_sink(
     raw: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool
-) -> WriteSteps[ManagePlan, Written]:
-    """Plans a write with mode=manage. Raises the errors of `plan_manage`."""
+) -> Sink[ManagePlan, CommitMessage]:
+    """Plans a write with mode=manage. Raises the errors of `StagedPlan.planned`."""
     if overwrite:
         raise refuse_overwrite("mode=manage changes existing jobs", is_stream=is_stream)
-    return WriteSteps(plan_manage(raw, schema, is_stream=is_stream), stage_changes, commit_changes, discard_stages)
+    options = resolved(parse_options(raw, MANAGE))
+    rows = plan_rows(schema, options)
+    check_path(options["resultPath"])
+    plan = ManagePlan.planned(options, rows, is_stream=is_stream)
+    return Sink(plan, stage_changes, commit_changes, discard_stages)

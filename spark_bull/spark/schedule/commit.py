@@ -6,37 +6,40 @@ import logging
 from collections import defaultdict
 from collections.abc import Sequence
 
+from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.queue.dispatch.writes import QueuePlan
 from spark_bull.core.queue.schedule.schedulers import warn_of_frequent
 from spark_bull.spark.schedule.plan import SchedulePlan
-from spark_bull.spark.schedule.task import twice
-from spark_bull.spark.staging.commit import commit_nothing, commit_staged, confirm_again, confirm_replicas
-from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.commit import commit_staged
+from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 
 log = logging.getLogger("spark_bull")
 
 
-def commit_schedulers(plan: SchedulePlan, written: Sequence[Written]) -> None:
+def commit_schedulers(plan: SchedulePlan, written: Sequence[CommitMessage]) -> None:
     """Registers the staged job schedulers, then creates or changes them, partition by partition.
 
     Raises OptionError if two rows have the same id; then nothing was changed.
     """
-    if plan.has_nothing(written):
-        commit_nothing(plan, written)
-        confirm_again(plan, written)
-        return
     parts = [part for message in written for part in message.parts]
     _check_ids(parts)
-    plans = plan.queue_plans(written)
-    registered = commit_staged(plan, written, plans, _report)
-    done = "the job schedulers were written"
-    confirm_replicas(plan, plan.write_id_in(written), plans, is_new=registered, done=done)
-    if registered:
-        for queue_plan in plans:
-            keys = queue_plan.handle.keys
+
+    def warn(plans: Sequence[QueuePlan]) -> None:
+        for keys in (queue_plan.handle.keys for queue_plan in plans):
             frequent = [one for part in parts if part.queue == keys.queue for one in part.frequent]
             if frequent:
                 warn_of_frequent(keys, frequent)
+
+    commit_staged(plan, written, _report, "the job schedulers were written", after=warn)
+
+
+def twice(scheduler_id: str, queue: str, where: str) -> OptionError:
+    """The error for a job scheduler that a write has twice."""
+    return OptionError(
+        f"expected each `id` once, got {scheduler_id!r} of queue {queue} twice ({where}): keep one of the rows, as "
+        "their order is not defined"
+    )
 
 
 def _check_ids(parts: Sequence[TaskPart]) -> None:

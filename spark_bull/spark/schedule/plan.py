@@ -1,27 +1,88 @@
-"""The plan of a write of job schedulers, created on the driver before any task starts."""
+"""The plan of a write of job schedulers: checks the columns of the DataFrame, and converts Arrow batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegralType, StringType, StructType, TimestampType
 
-from spark_bull.core.dialects.registry import DIALECTS
-from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import SCHEDULE
-from spark_bull.core.queue.handle.handle import open_handle
-from spark_bull.core.store.settings import resolved
-from spark_bull.spark.schedule.rows import ScheduleRows, plan_rows
+from spark_bull.core.dialects.base import Dialect
+from spark_bull.core.errors import OptionError
+from spark_bull.core.options.parse import Options
+from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.spark.staging.columns import (
+    JSON,
+    JSON_OBJECT,
+    TEXT,
+    ColumnRule,
+    check_json_types,
+    column,
+    column_indexes,
+    column_values,
+)
 from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import StagedPlan, check_write, primaries_of
+from spark_bull.spark.staging.plan import StagedPlan
+from spark_bull.spark.staging.queue_rows import QUEUE
+
+_TIME: Final = column("TIMESTAMP, or an integer (ms since 1970)", TimestampType, IntegralType)
+_INTERVAL: Final = column("an integer (ms), or STRING holding a duration such as PT15M", IntegralType, StringType)
+_COLUMNS: Final[Mapping[str, ColumnRule]] = {
+    "id": TEXT,
+    QUEUE: TEXT,
+    "every": _INTERVAL,
+    "pattern": TEXT,
+    "tz": TEXT,
+    "name": TEXT,
+    "data": JSON,
+    "limit": column("an integer", IntegralType),
+    "offset": _INTERVAL,
+    "startDate": _TIME,
+    "endDate": _TIME,
+    "opts": JSON_OBJECT,
+}
+_JSON: Final = ("data", "opts")
+
+
+@dataclass(frozen=True)
+class ScheduleRows:
+    """Indexes of the columns. tz: default of the column `tz`."""
+
+    columns: Mapping[str, int]
+    tz: str | None
+
+    def rows(self, batch: pa.RecordBatch, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """The rows of a batch by the names of the columns. numbers: row numbers, for errors."""
+        columns = {
+            name: column_values(batch, index, name, numbers, is_json=name in _JSON)
+            for name, index in self.columns.items()
+        }
+        rows = [{name: values[position] for name, values in columns.items()} for position in range(batch.num_rows)]
+        if self.tz is not None:
+            for row in rows:
+                if row.get("tz") is None:
+                    row["tz"] = self.tz
+        return rows
+
+
+def plan_rows(schema: StructType, options: Options) -> ScheduleRows:
+    """Checks the columns of a DataFrame. Raises OptionError."""
+    columns = column_indexes(schema, _COLUMNS, " with mode=schedule: drop it, or move it into `data`")
+    check_json_types(schema, [columns[name] for name in _JSON if name in columns])
+    if "id" not in columns:
+        raise OptionError("expected a column `id` with mode=schedule, got none: it names the job scheduler")
+    if "every" not in columns and "pattern" not in columns:
+        raise OptionError("expected a column `every` (ms) or `pattern` (cron) with mode=schedule, got neither")
+    if options[QUEUE] is not None:
+        columns.pop(QUEUE, None)
+    elif QUEUE not in columns:
+        raise OptionError("expected an option `queue`, or a column `queue`, got neither")
+    return ScheduleRows(columns, options["tz"])
 
 
 @dataclass(frozen=True, kw_only=True)
-class SchedulePlan(StagedPlan):
-    rows: ScheduleRows
-
+class SchedulePlan(StagedPlan[ScheduleRows]):
     @property
     def defaults(self) -> dict[str, Any]:
         """The defaults of the jobs of all job schedulers."""
@@ -30,22 +91,5 @@ class SchedulePlan(StagedPlan):
     def fields(self, parts: Sequence[TaskPart]) -> dict[str, str | int]:
         return {"mode": "schedule"}
 
-
-def plan_schedulers(raw: Mapping[str, str], schema: StructType, *, is_stream: bool = False) -> SchedulePlan:
-    """Checks the options, columns and Redis, and recovers interrupted writes.
-
-    Raises OptionError, DialectError, IntakeClosed or ConnectionLost before any task starts.
-    """
-    options = resolved(parse_options(raw, SCHEDULE))
-    rows = plan_rows(schema, options)
-    started_on = check_write(options, is_stream=is_stream)
-    plan = SchedulePlan(
-        options=options, is_stream=is_stream, started_on=started_on, rows=rows, primaries=primaries_of(options)
-    )
-    if options["queue"] is None:
-        if options["protocol"] in DIALECTS:
-            DIALECTS[options["protocol"]].require("schedulers")
-        return plan
-    handle = open_handle(options, options["queue"])
-    handle.dialect.require("schedulers")
-    return plan.for_queue(handle)
+    def check_dialect(self, dialect: Dialect) -> None:
+        dialect.require("schedulers")

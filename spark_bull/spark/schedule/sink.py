@@ -2,23 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from pyspark.sql.types import StructType
 
-from spark_bull.spark.schedule.commit import commit_schedulers
-from spark_bull.spark.schedule.plan import SchedulePlan, plan_schedulers
-from spark_bull.spark.schedule.task import stage_schedulers
+from spark_bull.core.dialects.base import Repeated
+from spark_bull.core.errors import OptionError, SparkBullError, restated
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import SCHEDULE
+from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.schedule.schedulers import SCHEDULE_SIZE, SchedulerEncoder, encoder_of, packed_schedulers
+from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.settings import resolved, settings_of
+from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.spark.schedule.commit import commit_schedulers, twice
+from spark_bull.spark.schedule.plan import SchedulePlan, plan_rows
 from spark_bull.spark.staging.commit import discard_stages
-from spark_bull.spark.staging.messages import Written
-from spark_bull.spark.staging.sink import WriteSteps, refuse_overwrite
+from spark_bull.spark.staging.messages import CommitMessage, TaskPart
+from spark_bull.spark.staging.queue_rows import QUEUE
+from spark_bull.spark.staging.sink import Sink, refuse_overwrite
+from spark_bull.spark.staging.task import Attempt, Outbox, run_task
+
+#: Maximum payload of a chunk, bytes; a larger job scheduler is alone in one.
+_CHUNK_BYTES: Final = 1 << 20
 
 
-def schedule_steps(
+@dataclass
+class _Stage:
+    """What a task stages for one queue. was_committed: the queue has these job schedulers, nothing is staged."""
+
+    encoder: SchedulerEncoder
+    part: TaskPart
+    outbox: Outbox
+    size: int
+    was_committed: bool
+    ids: dict[str, int] = field(default_factory=dict)
+    frequent: list[str] = field(default_factory=list)
+    gathered: list[Repeated] = field(default_factory=list)
+    gathered_bytes: int = 0
+
+    def add(self, scheduler: Repeated) -> None:
+        length = len(scheduler["data"]) + len(scheduler["opts"])
+        if self.gathered and (len(self.gathered) >= self.size or self.gathered_bytes + length > _CHUNK_BYTES):
+            self.flush()
+        self.gathered.append(scheduler)
+        self.gathered_bytes += length
+
+    def flush(self) -> None:
+        if self.gathered:
+            self.outbox.add(self.part, len(self.gathered), packed_schedulers(self.gathered))
+            self.gathered, self.gathered_bytes = [], 0
+
+    def finish(self) -> TaskPart:
+        self.flush()
+        return replace(self.part, schedulers=tuple(self.ids), frequent=tuple(self.frequent))
+
+
+def stage_schedulers(plan: SchedulePlan, batches: Iterator[pa.RecordBatch]) -> CommitMessage:
+    """Stages the rows of a task attempt."""
+    return run_task(plan, batches, _Task)
+
+
+@dataclass
+class _Task:
+    """Checks and stages the rows of a task attempt, queue by queue."""
+
+    plan: SchedulePlan
+    attempt: Attempt
+    identity: Identity | None
+    outbox: Outbox
+    stages: dict[str, _Stage] = field(default_factory=dict)
+
+    def take(self, batch: pa.RecordBatch, numbers: range) -> None:
+        # The first times of patterns count from here.
+        now = Connection(settings_of(self.plan.options)).now_ms()
+        for number, row in zip(numbers, self.plan.rows.rows(batch, numbers), strict=True):
+            queue = row.pop(QUEUE, None) or self.plan.options[QUEUE]
+            if not queue:
+                raise OptionError(f"row {number}: expected `queue` to name a queue, got {queue!r}")
+            try:
+                self._take(self._stage(queue), row, number, now)
+            except SparkBullError as error:
+                raise restated(error, f"row {number}: {error}") from error
+
+    def _take(self, stage: _Stage, row: dict[str, object], number: int, now: int) -> None:
+        if stage.was_committed:
+            return
+        scheduler, repeated = stage.encoder.encode(row, now)
+        if scheduler.id in stage.ids:
+            raise twice(scheduler.id, stage.part.queue, f"also in row {stage.ids[scheduler.id]}")
+        stage.ids[scheduler.id] = number
+        if scheduler.is_frequent:
+            stage.frequent.append(scheduler.id)
+        stage.add(repeated)
+
+    def _stage(self, queue: str) -> _Stage:
+        if queue not in self.stages:
+            handle, options = self.plan.handle_of(queue), self.plan.options
+            self.stages[queue] = _Stage(
+                encoder_of(handle, self.plan.defaults),
+                self.attempt.part_of(handle),
+                self.outbox,
+                min(options["chunkSize"], SCHEDULE_SIZE),
+                self.plan.has_written(handle, self.identity),
+            )
+        return self.stages[queue]
+
+    def finish(self) -> tuple[TaskPart, ...]:
+        return tuple(part for part in (stage.finish() for stage in self.stages.values()) if part.chunks)
+
+
+def schedule_sink(
     raw: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool
-) -> WriteSteps[SchedulePlan, Written]:
-    """Plans a write with mode=schedule. Raises the errors of `plan_schedulers`."""
+) -> Sink[SchedulePlan, CommitMessage]:
+    """Plans a write with mode=schedule. Raises the errors of `StagedPlan.planned`."""
     if overwrite:
         raise refuse_overwrite("mode=schedule adds and changes job schedulers", is_stream=is_stream)
-    plan = plan_schedulers(raw, schema, is_stream=is_stream)
-    return WriteSteps(plan, stage_schedulers, commit_schedulers, discard_stages)
+    options = resolved(parse_options(raw, SCHEDULE))
+    plan = SchedulePlan.planned(options, plan_rows(schema, options), is_stream=is_stream)
+    return Sink(plan, stage_schedulers, commit_schedulers, discard_stages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from spark_bull.core.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
 from spark_bull.core.keys import QueueKeys
@@ -18,10 +18,13 @@ from spark_bull.core.queue.handle.replication import JOBS_ADDED, record_replicas
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.settings import settings_of
 from spark_bull.core.store.together import all_together, batches_together
-from spark_bull.spark.staging.messages import Written
+from spark_bull.spark.staging.messages import CommitMessage
 from spark_bull.spark.staging.plan import StagedPlan
 
 log = logging.getLogger("spark_bull")
+
+#: Gets the parts of a write for its queues.
+Step: TypeAlias = Callable[[Sequence[QueuePlan]], None]
 
 #: Maximum number of queues named in a message.
 _MAX_SHOWN: Final = 5
@@ -30,30 +33,58 @@ _MAX_SHOWN: Final = 5
 _known: Final = KnownWrites()
 
 
+def _nothing(plans: Sequence[QueuePlan]) -> None:
+    """What most writes do before and after their registration."""
+
+
 def commit_staged(
-    plan: StagedPlan,
-    written: Sequence[Written],
+    plan: StagedPlan[Any],
+    written: Sequence[CommitMessage],
+    report: Callable[[WriteRecord], None],
+    done: str = JOBS_ADDED,
+    *,
+    before: Step = _nothing,
+    after: Step = _nothing,
+    repeated: Step = _nothing,
+) -> None:
+    """Registers a write and rolls it forward, partition by partition, unless it was committed before; then waits for
+    replicas, if it has such terms.
+
+    report: called with the record for each queue. done: what the write has done, for errors. before, after: called
+    before the registration, and after the last row. repeated: called instead, if the write was committed before; also
+    for a micro-batch without rows, which keeps its terms. Raises the errors of `_commit_rows`, and NotReplicated.
+    """
+    if plan.has_nothing(written):
+        _commit_nothing(plan, written)
+        plans, is_new = plan.idle_plans(written), False
+    else:
+        plans = plan.queue_plans(written)
+        is_new = _commit_rows(plan, written, plans, report, before)
+    (after if is_new else repeated)(plans)
+    _confirm_replicas(plan, plan.write_id_in(written), plans, is_new=is_new, done=done)
+
+
+def _commit_rows(
+    plan: StagedPlan[Any],
+    written: Sequence[CommitMessage],
     plans: Sequence[QueuePlan],
     report: Callable[[WriteRecord], None],
-    *,
-    exactly_once: bool = True,
-    check: Callable[[], None] | None = None,
+    before: Step,
 ) -> bool:
-    """Registers a write and rolls it forward, partition by partition; False when it was committed before.
+    """Returns False if the write was committed before.
 
-    check: called before the registration. exactly_once: whether nothing has been written yet. With `failOnDataLoss`,
-    raises DataLost before the registration if an earlier write is lost. Raises StagedDataLost if staged chunks are
-    missing, after finishing all other queues. Any other SparkBullError names the queues that remain to be recovered.
+    With `failOnDataLoss`, raises DataLost before the registration if an earlier write is lost. Raises StagedDataLost if
+    staged chunks are missing, after finishing all other queues. Any other SparkBullError names the queues that remain
+    to be recovered.
     """
     write_id, identity = plan.write_id_in(written), plan.identity_in(written)
     all_together([one for one in plans if one.handle is not plan.handle], lambda one: recover(one.handle))
     _check_losses(plan, identity, [one.handle for one in plans])
-    if check is not None:
-        check()
+    before(plans)
     try:
         is_registered = register(write_id, plans, identity)
     except ConnectionLost as error:
-        if not exactly_once:
+        if not plan.exactly_once:
             raise
         raise ConnectionLost(
             f"it is not known whether this write is registered: if `spark-bull writes "
@@ -69,13 +100,10 @@ def commit_staged(
     return is_registered
 
 
-def confirm_replicas(
-    plan: StagedPlan, write_id: str, plans: Sequence[QueuePlan], *, is_new: bool, done: str = JOBS_ADDED
+def _confirm_replicas(
+    plan: StagedPlan[Any], write_id: str, plans: Sequence[QueuePlan], *, is_new: bool, done: str
 ) -> None:
-    """Waits until enough replicas of Redis have the write, if it has such terms: also when it was committed before.
-
-    done: what the write has done, for errors. Raises NotReplicated.
-    """
+    """Waits until enough replicas of Redis have the write, if it has such terms. Raises NotReplicated."""
     terms = replica_terms_of(plan.options)
     if terms is None or not plan.primaries or not plans:
         return
@@ -91,21 +119,15 @@ def confirm_replicas(
         log.warning("write %s: its record lacks the number of replicas: %s", write_id, error)
 
 
-def confirm_again(plan: StagedPlan, written: Sequence[Written]) -> None:
-    """Waits for replicas when a micro-batch has nothing to send, as it was committed before."""
-    if plan.handle is not None and written:
-        confirm_replicas(plan, plan.write_id, [plan.queue_plan(plan.handle)], is_new=False)
-
-
-def commit_nothing(plan: StagedPlan, written: Sequence[Written]) -> None:
-    """Notes that a micro-batch was committed that has nothing to send. Raises DataLost as `commit_staged`."""
+def _commit_nothing(plan: StagedPlan[Any], written: Sequence[CommitMessage]) -> None:
+    """Notes that a micro-batch was committed that has nothing to send. Raises DataLost as `_commit_rows`."""
     identity = plan.identity_in(written)
     if plan.handle is not None and identity is not None:
         _check_losses(plan, identity, [plan.handle])
         pass_batch(plan.handle, identity)
 
 
-def _check_losses(plan: StagedPlan, identity: Identity | None, handles: Sequence[QueueHandle]) -> None:
+def _check_losses(plan: StagedPlan[Any], identity: Identity | None, handles: Sequence[QueueHandle]) -> None:
     """Logs, or raises, that Redis has lost earlier writes: those of this process, and of the query.
 
     A query commits one micro-batch after the other, so the number of the last one is known after a restart, too.
@@ -168,7 +190,7 @@ def _roll_all_forward(
     return left
 
 
-def discard_stages(plan: StagedPlan, written: Sequence[Written]) -> bool:
+def discard_stages(plan: StagedPlan[Any], written: Sequence[CommitMessage]) -> bool:
     """Discards the staged chunks of a failed write. Returns False if this fails: then they expire (`stageTtlMs`)."""
     connection = Connection(settings_of(plan.options))
     stages: dict[tuple[str, str], list[str]] = defaultdict(list)

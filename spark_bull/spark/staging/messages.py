@@ -34,7 +34,7 @@ class TaskPart(StagedPart):
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class CommitMessage(WriterCommitMessage):
     """The commit message of a task: what it wrote to each queue, and when it started (time of Redis, ms since 1970)."""
 
     write_id: str

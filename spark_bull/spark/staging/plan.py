@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from uuid import uuid4
 
+from spark_bull.core.dialects.base import Dialect
+from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.keys import shard
 from spark_bull.core.options.parse import Options
 from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, is_written, recover
-from spark_bull.core.queue.handle.handle import QueueHandle, opening
+from spark_bull.core.queue.handle.handle import QueueHandle, open_handle, opening
 from spark_bull.core.queue.handle.intake import check_intake
 from spark_bull.core.queue.handle.replication import check_replicas, replica_terms_of
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.settings import settings_of
 from spark_bull.core.store.steps import run_all
-from spark_bull.spark.staging.messages import TaskPart, Written
+from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 
-Plan = TypeVar("Plan", bound="StagedPlan")
+R = TypeVar("R")
+Plan = TypeVar("Plan", bound="StagedPlan[Any]")
 
 
 def check_write(options: Options, *, is_stream: bool) -> int:
@@ -45,18 +48,19 @@ def primaries_of(options: Options) -> frozenset[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StagedPlan:
+class StagedPlan(Generic[R]):
     """Picklable.
 
-    started_on: time of Redis, ms since 1970. handle: the queue of the option `queue`, None if rows name their queues.
-    replayed: whether a write with this identity was committed before. primaries: with `replicas`, the replication ids
-    of Redis before the write.
+    rows: how to read the rows. started_on: time of Redis, ms since 1970. handle: the queue of the option `queue`, None
+    if rows name their queues. replayed: whether a write with this identity was committed before. primaries: with
+    `replicas`, the replication ids of Redis before the write.
     """
 
     #: Whether it adds jobs or job schedulers.
     adds: ClassVar[bool] = True
 
     options: Options
+    rows: R
     is_stream: bool = False
     write_id: str = field(default_factory=lambda: uuid4().hex)
     started_on: int
@@ -64,11 +68,31 @@ class StagedPlan:
     replayed: bool = False
     primaries: frozenset[str] = frozenset()
 
+    @classmethod
+    def planned(cls: type[Plan], options: Options, rows: R, *, is_stream: bool) -> Plan:
+        """Checks Redis and the queue of the option `queue`, and recovers its interrupted writes.
+
+        Raises OptionError, DialectError, IntakeClosed, NotReplicated or ConnectionLost before any task starts.
+        """
+        started_on, primaries = check_write(options, is_stream=is_stream), primaries_of(options)
+        plan = cls(options=options, rows=rows, is_stream=is_stream, started_on=started_on, primaries=primaries)
+        return plan.opened()
+
+    def opened(self: Plan) -> Plan:
+        """The plan with the queue of the option `queue`, if there is one."""
+        queue, protocol = self.options["queue"], self.options["protocol"]
+        if queue is not None:
+            return self.for_queue(open_handle(self.options, queue))
+        if protocol in DIALECTS:
+            self.check_dialect(DIALECTS[protocol])
+        return self
+
     def for_queue(self: Plan, handle: QueueHandle) -> Plan:
         """The plan of a write to one queue, whose interrupted writes are recovered.
 
         Raises IntakeClosed, DialectError or OptionError if the queue accepts no jobs, and the write adds some.
         """
+        self.check_dialect(handle.dialect)
         self._check(handle)
         recover(handle)
         replayed = self.has_written(handle, self.identity)
@@ -76,9 +100,17 @@ class StagedPlan:
             check_intake(handle)
         return replace(self, handle=handle, replayed=replayed)
 
+    def check_dialect(self, dialect: Dialect) -> None:
+        """Raises DialectError or OptionError for a dialect whose queues the write can't be for."""
+
     def _check(self, handle: QueueHandle) -> None:
         if self.adds:
             handle.dialect.check_work(handle.keys.queue)
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether nothing is written before the commit."""
+        return True
 
     @property
     def identity(self) -> Identity | None:
@@ -86,15 +118,15 @@ class StagedPlan:
         app_id = self.options["txnAppId"]
         return None if app_id is None else Identity(app_id, self.options["txnVersion"])
 
-    def identity_in(self, written: Sequence[Written]) -> Identity | None:
+    def identity_in(self, written: Sequence[CommitMessage]) -> Identity | None:
         """The identity of a write with these messages."""
         return written[0].identity if written else self.identity
 
-    def write_id_in(self, written: Sequence[Written]) -> str:
+    def write_id_in(self, written: Sequence[CommitMessage]) -> str:
         """The id in the tasks: Spark plans each batch of a stream twice, for its tasks and for its commit."""
         return written[0].write_id if written else self.write_id
 
-    def has_nothing(self, written: Sequence[Written]) -> bool:
+    def has_nothing(self, written: Sequence[CommitMessage]) -> bool:
         """Whether the tasks of a micro-batch had nothing to send: it has no rows, or was committed before."""
         return self.is_stream and not any(message.parts for message in written)
 
@@ -118,8 +150,18 @@ class StagedPlan:
 
     @property
     def planned_queues(self) -> list[str]:
-        """The queues that are part of the write if no row names them, too."""
+        """The queues that are part of the write also without rows."""
         return [] if self.handle is None else [self.handle.keys.queue]
+
+    def idle_plans(self, written: Sequence[CommitMessage]) -> list[QueuePlan]:
+        """The parts of a write without rows, as it was committed before."""
+        handles = self.handles_of(self.idle_queues) if written and self.handle is not None else {}
+        return [self.queue_plan(handle) for handle in handles.values()]
+
+    @property
+    def idle_queues(self) -> list[str]:
+        """The queues that a write without rows would have been for."""
+        return self.planned_queues
 
     def fields(self, parts: Sequence[TaskPart]) -> Mapping[str, str | int]:
         """The fields of the record of the write of these parts to a queue."""
@@ -130,7 +172,7 @@ class StagedPlan:
         fields = {"startedOn": since or self.started_on, **self.fields(parts)}
         return QueuePlan(handle, [part for part in parts if part.stage], fields)
 
-    def queue_plans(self, written: Sequence[Written]) -> list[QueuePlan]:
+    def queue_plans(self, written: Sequence[CommitMessage]) -> list[QueuePlan]:
         """The parts of the write for all queues; those of `planned_queues` also without rows.
 
         Raises DialectError if a queue has another dialect than its rows.

@@ -34,61 +34,40 @@ class _Imported:
         return getattr(import_module(self.module), self.name)(*arguments)
 
 
-def _imported(function: Any) -> _Imported | None:
-    done = function is None or isinstance(function, _Imported)
-    return function if done else _Imported(function.__module__, function.__name__)
+def _imported(function: Callable[..., Any]) -> _Imported:
+    return _Imported(function.__module__, function.__name__)
 
 
-@dataclass(frozen=True)
-class WriteSteps(Generic[P, W]):
-    """What a mode of writes does with its plan. Picklable, as the functions are defined in modules.
-
-    commit, discard: get the messages of the tasks that were successful. discard: None if a failed write leaves nothing.
-    """
-
-    plan: P
-    write: Callable[[P, Batches], W]
-    commit: Callable[[P, list[W]], None]
-    discard: Callable[[P, list[W]], object] | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return WriteSteps, (self.plan, *map(_imported, (self.write, self.commit, self.discard)))
+def _no_discard(plan: object, messages: object) -> None:
+    """A failed write leaves nothing."""
 
 
 @short_errors
-class BatchSink(DataSourceArrowWriter, Generic[P, W]):
-    """The writer of one `save()`."""
+class Sink(DataSourceStreamArrowWriter, DataSourceArrowWriter, Generic[P, W]):
+    """The writer of one `save()`, or of one micro-batch. Picklable.
 
-    def __init__(self, steps: WriteSteps[P, W]) -> None:
-        self._steps = steps
+    write, commit, discard: functions of modules. The last two get the messages of the tasks that were successful.
+    """
+
+    def __init__(
+        self,
+        plan: P,
+        write: Callable[[P, Batches], W],
+        commit: Callable[[P, list[W]], None],
+        discard: Callable[[P, list[W]], object] = _no_discard,
+    ) -> None:
+        self.plan = plan
+        self._write, self._commit, self._discard = _imported(write), _imported(commit), _imported(discard)
 
     def write(self, iterator: Batches) -> W:
         refuse_created_table()
-        return self._steps.write(self._steps.plan, iterator)
+        return cast("W", self._write(self.plan, iterator))
 
-    def commit(self, messages: Messages) -> None:
-        self._steps.commit(self._steps.plan, cast("list[W]", [one for one in messages if one is not None]))
+    def commit(self, messages: Messages, batchId: int | None = None) -> None:
+        self._commit(self.plan, [one for one in messages if one is not None])
 
-    def abort(self, messages: Messages) -> None:
-        if self._steps.discard is not None:
-            self._steps.discard(self._steps.plan, cast("list[W]", [one for one in messages if one is not None]))
-
-
-@short_errors
-class StreamSink(DataSourceStreamArrowWriter, Generic[P, W]):
-    """The writer of one micro-batch."""
-
-    def __init__(self, steps: WriteSteps[P, W]) -> None:
-        self._batch = BatchSink(steps)
-
-    def write(self, iterator: Batches) -> W:
-        return self._batch.write(iterator)
-
-    def commit(self, messages: Messages, batchId: int) -> None:
-        self._batch.commit(messages)
-
-    def abort(self, messages: Messages, batchId: int) -> None:
-        self._batch.abort(messages)
+    def abort(self, messages: Messages, batchId: int | None = None) -> None:
+        self._discard(self.plan, [one for one in messages if one is not None])
 
 
 def refuse_overwrite(why: str, *, is_stream: bool) -> OptionError:

@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, LongType, MapType, Row, StringType, Str
 
 from spark_bull.run.slot.failures import FailedAttempt
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.staging.sink import WriteSteps
+from spark_bull.spark.staging.sink import Sink
 from spark_bull.spark.work.settle.plan import SettlePlan, plan_settle
 from spark_bull.spark.work.settle.task import Settled, settle_task
 
@@ -38,9 +38,9 @@ SETTLED: Final = StructType(
 _ARROW: Final = to_arrow_schema(SETTLED)
 
 
-def settle_steps(raw: Mapping[str, str], schema: StructType) -> WriteSteps[SettlePlan, Settled]:
+def settle_sink(raw: Mapping[str, str], schema: StructType) -> Sink[SettlePlan, Settled]:
     """Plans a write with mode=settle. Raises the errors of `plan_settle`."""
-    return WriteSteps(plan_settle(raw, schema), settle_task, log_rejected)
+    return Sink(plan_settle(raw, schema), settle_task, log_rejected)
 
 
 @dataclass(frozen=True)

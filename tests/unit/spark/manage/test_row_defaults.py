@@ -9,8 +9,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import MANAGE, SCHEDULE
-from spark_bull.spark.manage.rows import plan_rows as plan_changes
-from spark_bull.spark.schedule.rows import plan_rows as plan_schedulers
+from spark_bull.spark.manage.plan import plan_rows as plan_changes
+from spark_bull.spark.schedule.plan import plan_rows as plan_schedulers
 
 
 def schema(*names: str) -> StructType:
