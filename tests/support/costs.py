@@ -1,4 +1,4 @@
-"""CPU time of tests and fixtures: a plugin of pytest (`-p tests.support.costs`), which writes a file per process to the
+"""CPU time of tests: a plugin of pytest (`-p tests.support.costs`), which writes a file per process to the
 folder of SPARK_BULL_TEST_COSTS. `python -m tests.support.costs FOLDER` writes tables of them to tests/README.md.
 """
 
@@ -17,13 +17,13 @@ import pytest
 TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 #: Names of processes, and what the tables call them.
 KINDS: Final = {"java": "JVM", "python": "Python", "node": "Node", "redis": "Redis", "valkey": "Redis"}
-#: Files, tests and fixtures that are listed.
-FILES, TESTS, FIXTURES = 40, 50, 20
+#: How many files and tests are listed.
+LISTED: Final = 12
 README: Final = Path(__file__).parents[1] / "README.md"
 HEADING: Final = "## What the tests cost"
 
 #: CPU time, s, by table and name.
-_costs: Final[dict[str, Counter[str]]] = {name: Counter() for name in ("test", "part", "process", "fixture")}
+_costs: Final[dict[str, Counter[str]]] = {name: Counter() for name in ("test", "part", "process")}
 
 
 def cpu_by_kind(parent: int) -> Counter[str]:
@@ -50,21 +50,20 @@ def _descendants(parent: int) -> Iterator[int]:
             yield from _descendants(int(child))
 
 
-def _measured(table: str, name: str, parts: Iterable[str] = ()) -> Generator[None, Any, Any]:
+def _measured(name: str, parts: Iterable[str]) -> Generator[None, Any, Any]:
     before = cpu_by_kind(os.getpid())
     try:
         return (yield)
     finally:
         used = {kind: max(0.0, s - before[kind]) for kind, s in cpu_by_kind(os.getpid()).items()}
-        _costs[table].update({name: sum(used.values())})
-        if table == "test":
-            _costs["process"].update(used)
-            _costs["part"].update(dict.fromkeys(parts, sum(used.values())))
+        _costs["test"].update({name: sum(used.values())})
+        _costs["process"].update(used)
+        _costs["part"].update(dict.fromkeys(parts, sum(used.values())))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    return (yield from _measured("test", item.nodeid, _parts(item)))
+    return (yield from _measured(item.nodeid, _parts(item)))
 
 
 def _parts(item: pytest.Item) -> Iterator[str]:
@@ -78,17 +77,8 @@ def _parts(item: pytest.Item) -> Iterator[str]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(
-    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
-) -> Generator[None, Any, Any]:
-    if fixturedef.scope == "function":
-        return (yield)
-    return (yield from _measured("fixture", fixturedef.argname))
-
-
-@pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
-    return (yield from _measured("test", "(collection)", ["collection, once per process"]))
+    return (yield from _measured("(collection)", ["collection, once per process"]))
 
 
 def pytest_sessionfinish() -> None:
@@ -112,7 +102,7 @@ def _summed(parts: Iterable[Mapping[str, float]]) -> Counter[str]:
 def tables(folder: Path) -> list[str]:
     """The lines of the tables of all processes that have written to a folder."""
     found = [json.loads(one.read_text()) for one in folder.glob("*.json")]
-    test, part, process, fixture = (_summed(one[name] for one in found) for name in _costs)
+    test, part, process = (_summed(one[name] for one in found) for name in _costs)
     files = _summed({name.partition("::")[0]: s} for name, s in test.items())
     folders = _summed({"/".join(name.split("/")[:2]): s} for name, s in files.items())
     lines = [
@@ -120,8 +110,7 @@ def tables(folder: Path) -> list[str]:
         "",
     ]
     lines += _table("part", part) + _table("process", process) + _table("folder", folders)
-    lines += _table("fixture of a module or of all", fixture, FIXTURES)
-    return lines + _table("dearest file", files, FILES) + _table("dearest test", test, TESTS)
+    return lines + _table("dearest file", files, LISTED) + _table("dearest test", test, LISTED)
 
 
 def main(folder: Path) -> None:
