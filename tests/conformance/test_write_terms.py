@@ -22,7 +22,7 @@ from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.length_limit import LengthLimit
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.forked_programs import write_jobs, writing_processes
+from tests.support.forked_programs import CONTEXT, write_jobs
 from tests.support.jobs import HOUR
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -235,7 +235,7 @@ once = pytest.mark.parametrize("twice", ["only once"], indirect=True)
 
 @pytest.fixture(scope="module")
 def writers() -> Iterator[ProcessPoolExecutor]:
-    with writing_processes(4) as pool:
+    with ProcessPoolExecutor(4, CONTEXT) as pool:
         yield pool
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
+from spark_bull import BullQueue
 from tests.spark.conftest import bull, files, queue, spark
+from tests.support import forked_programs
+from tests.support.forked_programs import ForkedProcess
 
 __all__ = ["bull", "files", "queue", "spark"]
 
@@ -12,3 +18,9 @@ __all__ = ["bull", "files", "queue", "spark"]
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Called for the tests of this folder only."""
     item.add_marker(pytest.mark.faults)
+
+
+@pytest.fixture
+def start_slot(queue: BullQueue, redis_url: str, prefix: str) -> Callable[..., ForkedProcess]:
+    """Starts a slot of the queue in a process of its own: `start_slot(concurrency, kind)`."""
+    return partial(forked_programs.start_slot, redis_url, prefix, queue.protocol)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -11,10 +11,11 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.core.queue.work.claim import rescue
-from tests.support import forked_programs
-from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.forked_programs import ForkedProcess, starts
+from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
+StartSlot = Callable[..., ForkedProcess]
 CONCURRENCIES = (1, 8)
 #: More jobs than must end before a slot is killed.
 JOBS_PER_KILL = 1_000
@@ -24,11 +25,6 @@ JOBS_PER_KILL = 1_000
 def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param, delivery="at-most-once") as queue:
         yield queue
-
-
-def starts(client: Redis, prefix: str) -> dict[str, int]:
-    """How often each job has started."""
-    return {job_id.decode(): int(count) for job_id, count in client.hgetall(forked_programs.starts_key(prefix)).items()}
 
 
 def finished(queue: BullQueue) -> int:
@@ -46,22 +42,22 @@ def rescue_all(queue: BullQueue, client: Redis) -> None:
         rescue(queue.handle)
 
 
-def kill_often(queue: BullQueue, client: Redis, redis_url: str, prefix: str, kills: int) -> None:
-    """Kills slots while they process jobs, then processes the rest; checks that no job has started twice."""
+@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.soak)])
+def test_side_effects_happen_at_most_once_although_workers_are_killed(
+    queue: BullQueue, start_slot: StartSlot, client: Redis, prefix: str, kills: int
+) -> None:
+    """Slots are killed while they process jobs; another worker processes the rest."""
     random = Random(kills)
     ids: list[str] = []
     for _ in range(kills):
         ids += queue.add_many(NewJob({"n": n}) for n in range(JOBS_PER_KILL)).ids
         goal = finished(queue) + random.randrange(1, 400)
         concurrency = random.choice(CONCURRENCIES)
-        with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
+        with start_slot(concurrency, "brief") as process:
             wait_until(lambda goal=goal: finished(queue) >= goal, "the slot to be busy")  # type: ignore[misc]
-            process.send_signal(signal.SIGKILL)
-            assert process.wait(PATIENCE_S) == -signal.SIGKILL
+            assert process.end_by(signal.SIGKILL) == -signal.SIGKILL
         rescue_all(queue, client)
-    with OurWorker(
-        queue.handle, lambda job: client.hincrby(forked_programs.starts_key(prefix), job.id), chunk_size=200
-    ):
+    with OurWorker(queue.handle, lambda job: client.hincrby(f"{prefix}:starts", job.id), chunk_size=200):
         wait_until(lambda: finished(queue) == len(ids), "another worker to process the rest")
     started = starts(client, prefix)
     assert set(started.values()) == {1}
@@ -71,27 +67,19 @@ def kill_often(queue: BullQueue, client: Redis, redis_url: str, prefix: str, kil
     assert {job.failed_reason for job in queue.page("failed")} <= {"job stalled more than allowable limit"}
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(50, marks=pytest.mark.soak)])
-def test_side_effects_happen_at_most_once_although_workers_are_killed(
-    queue: BullQueue, client: Redis, redis_url: str, prefix: str, kills: int
-) -> None:
-    kill_often(queue, client, redis_url, prefix, kills)
-
-
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_jobs_that_have_begun_fail_when_their_process_is_to_end(
-    queue: BullQueue, redis_url: str, prefix: str, concurrency: int
+    queue: BullQueue, start_slot: StartSlot, concurrency: int
 ) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(3))
-    with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency) as process:
+    with start_slot(concurrency) as process:
 
         def started() -> bool:
             jobs = queue.page("active")
             return len(jobs) == 3 and sum(job.parsed("progress") == 1 for job in jobs) == concurrency
 
         wait_until(started, "the slot to claim all jobs, and to start as many as it may")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert process.end_by(signal.SIGTERM) == 128 + signal.SIGTERM
     counts = queue.counts()
     assert (counts["failed"], counts["wait"], counts["active"]) == (concurrency, 3 - concurrency, 0)
     assert all("may run at most once" in (job.failed_reason or "") for job in queue.page("failed"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.run.job.running_job import RunningJob
-from tests.support import forked_programs
+from tests.support.forked_programs import was_killed, write_and_die, write_rows
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -69,13 +68,13 @@ def crash_and_repeat(batch: Batch, version: int, jobs: int, call: int, when: str
     """A write is killed, and then repeated, as a scheduler does. Returns whether it was killed."""
     options = {**batch.options, "txnVersion": str(version)}
     before = len(batch.reports)
-    was_killed = forked_programs.write_and_die(options, jobs, call, when) == -signal.SIGKILL
-    forked_programs.write_rows(options, jobs)
+    is_killed = was_killed(write_and_die, options, jobs, call, when)
+    write_rows(options, jobs)
     wait_until(lambda: len(batch.reports) > before, f"the callback of a write that was killed {when} call {call}")
     wait_until(lambda: batch.queues[1].counts()["completed"] == before + 1, "the callback to end")
     ended, added = batch.reports[-1]
     assert ended == added
-    return was_killed
+    return is_killed
 
 
 @pytest.mark.parametrize("chunk", [CHUNK])

@@ -20,8 +20,7 @@ from spark_bull.core.store.together import TOGETHER
 from spark_bull.ops.cli.main import main
 from spark_bull.run.services import recovery
 from spark_bull.run.services.promoter import Promoter
-from tests.support import forked_programs
-from tests.support.forked_programs import ForkedProcess, write_jobs
+from tests.support.forked_programs import ForkedProcess, was_killed, write_and_die, write_jobs, write_rows
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink
 from tests.support.writes import register_all
@@ -48,9 +47,9 @@ def options_of(queue: BullQueue, redis_url: str, when_full: str, version: int) -
 
 def kill_and_repeat(options: dict[str, str], call: int, when: str) -> bool:
     """A write is killed, and then repeated, as a scheduler does. Returns whether it was killed."""
-    was_killed = forked_programs.write_and_die(options, JOBS, call, when) == -signal.SIGKILL
-    forked_programs.write_rows(options, JOBS)
-    return was_killed
+    is_killed = was_killed(write_and_die, options, JOBS, call, when)
+    write_rows(options, JOBS)
+    return is_killed
 
 
 @pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=True)
@@ -105,8 +104,7 @@ def test_a_promoter_adds_the_rows_of_a_killed_writer_as_soon_as_there_is_room(
     terms = {"max_length": MAX_LENGTH, "when_full": "wait"}
     with ForkedProcess(write_jobs, options | terms, "q", "driver", rows, "staged") as driver:
         wait_until(lambda: queue.counts()["wait"] == MAX_LENGTH, "the queue to be full")
-        driver.send_signal(signal.SIGKILL)
-        assert driver.wait() == -signal.SIGKILL
+        assert driver.end_by(signal.SIGKILL) == -signal.SIGKILL
     started: list[int] = []
     with Promoter(redis_url, "q", prefix=prefix, protocol=queue.protocol) as promoter:
         while len(started) < rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from spark_bull import BullQueue, NewJob, SparkBullError
 from spark_bull.core.queue.dispatch.writes import recover
-from tests.support import forked_programs
+from tests.support.forked_programs import CHANGES, changes_of_tasks, was_killed, write_and_die, write_rows
 from tests.support.without_spark import ManageSink
 
 JOBS, CHUNK = 20, 4
@@ -55,7 +54,7 @@ def test_each_change_of_a_killed_driver_is_made_once(
     queue: BullQueue, options: dict[str, str], redis_url: str, prefix: str, call: int, when: str
 ) -> None:
     fill(queue)
-    assert forked_programs.write_and_die(options, JOBS, call, when) == -signal.SIGKILL
+    assert was_killed(write_and_die, options, JOBS, call, when)
     was_registered = (call, when) != (REGISTERS, "before")
     with BullQueue("later", url=redis_url, prefix=prefix, protocol=queue.protocol) as other:
         if was_registered:
@@ -71,7 +70,7 @@ def test_each_change_of_a_killed_driver_is_made_once(
             assert queue.writes() == []
             assert recover(queue.handle) == []
             assert queue.counts()["wait"] == JOBS - 2
-        forked_programs.write_rows(options, JOBS)
+        write_rows(options, JOBS)
         if was_registered:
             assert (queue.counts()["wait"], other.counts()["wait"]) == (5, JOBS - 7)
         else:
@@ -83,8 +82,8 @@ def test_a_file_of_outcomes_that_can_not_be_written_is_an_error_after_the_change
 ) -> None:
     fill(queue)
     path = tmp_path / "outcomes"
-    sink = ManageSink({**options, "resultPath": str(path)}, forked_programs.CHANGES)
-    for rows in forked_programs.changes_of_tasks(JOBS):
+    sink = ManageSink({**options, "resultPath": str(path)}, CHANGES)
+    for rows in changes_of_tasks(JOBS):
         sink.task(rows)
     path.rmdir()
     path.write_text("in the way")

@@ -33,9 +33,8 @@ from spark_bull.spark.dispatch.sink import write_sink
 from spark_bull.spark.staging import commit
 from spark_bull.spark.staging.sink import Sink
 from tests.spark.conftest import Bull
-from tests.support import forked_programs
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
-from tests.support.forked_programs import partitions_of
+from tests.support.forked_programs import commit_and_die, partitions_of, was_killed
 from tests.support.network import losing_proxy
 from tests.support.wait import wait_until
 from tests.support.writes import register_all, stage_all
@@ -65,11 +64,9 @@ class Pair:
     def name(self, name: str) -> str:
         return f"{name}-{self.prefix}"
 
-    def write_and_die(self, seed: int, count: int, chunk_size: int, die_at: str) -> int:
-        queue = self.name("disturbed")
-        return forked_programs.commit_and_die(
-            self.url, self.prefix, queue, self.dialect, seed, count, chunk_size, die_at
-        )
+    def write_and_die(self, seed: int, count: int, chunk_size: int, die_at: str) -> None:
+        place = (self.url, self.prefix, self.name("disturbed"), self.dialect)
+        assert was_killed(commit_and_die, *place, seed, count, chunk_size, die_at)
 
     def write_undisturbed(self, seed: int, count: int, chunk_size: int) -> WriteRecord:
         with self.open("undisturbed") as queue:
@@ -106,7 +103,7 @@ def pair(client: Redis, redis_url: str, prefix: str, dialect: str) -> Pair:
 @pytest.mark.parametrize("die_after", [0, 2, SMALL_CHUNKS])
 def test_a_write_is_recovered_when_its_committer_dies_after_any_chunk(pair: Pair, die_after: int) -> None:
     reference = pair.write_undisturbed(1, SMALL, 4)
-    assert pair.write_and_die(1, SMALL, 4, str(die_after)) == -signal.SIGKILL
+    pair.write_and_die(1, SMALL, 4, str(die_after))
 
     with pair.open() as queue:
         before = queue.writes()
@@ -123,7 +120,7 @@ def test_a_write_is_recovered_when_its_committer_dies_after_any_chunk(pair: Pair
 def test_the_command_recovers_an_open_write(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
     """Without `protocol`, although the queue may have no other keys that show its dialect."""
     pair.write_undisturbed(2, SMALL, 4)
-    assert pair.write_and_die(2, SMALL, 4, "0") == -signal.SIGKILL
+    pair.write_and_die(2, SMALL, 4, "0")
     assert main(["--url", pair.url, "--prefix", pair.prefix, "recover", pair.name("disturbed"), "--json"]) == 0
     (record,) = json.loads(capsys.readouterr().out)
     assert (record["id"], record["state"], record["jobs"]) == ("write-2", "finished", SMALL)
@@ -131,7 +128,7 @@ def test_the_command_recovers_an_open_write(pair: Pair, capsys: pytest.CaptureFi
 
 
 def test_a_process_that_dies_before_the_registration_leaves_only_expiring_keys(pair: Pair) -> None:
-    assert pair.write_and_die(1, SMALL, 4, "staged") == -signal.SIGKILL
+    pair.write_and_die(1, SMALL, 4, "staged")
     with pair.open() as queue:
         assert queue.recover() == []
         assert queue.writes() == []
@@ -146,7 +143,7 @@ def test_writes_are_recovered_in_the_order_in_which_they_were_registered(pair: P
             register_all(queue.handle, f"w{seed}", partitions_of(seed, SMALL, pair.dialect), 4)
             roll_forward(queue.handle, f"w{seed}")
     for seed in (5, 4, 6):
-        assert pair.write_and_die(seed, SMALL, 4, "0") == -signal.SIGKILL
+        pair.write_and_die(seed, SMALL, 4, "0")
     with pair.open() as queue:
         assert [record.id for record in queue.recover()] == ["write-5", "write-4", "write-6"]
     pair.assert_alike()
@@ -157,7 +154,7 @@ def test_writes_are_recovered_in_the_order_in_which_they_were_registered(pair: P
 
 def test_concurrent_recoveries_add_each_job_once(pair: Pair) -> None:
     pair.write_undisturbed(7, 300, 2)
-    assert pair.write_and_die(7, 300, 2, "5") == -signal.SIGKILL
+    pair.write_and_die(7, 300, 2, "5")
     start = threading.Barrier(3)
     results: list[list[WriteRecord]] = []
 

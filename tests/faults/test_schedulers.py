@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, Promoter
-from tests.support import forked_programs
+from tests.support.forked_programs import was_killed, work_and_die
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -68,7 +67,7 @@ def test_a_killed_worker_loses_no_scheduler(redis_url: str, prefix: str, protoco
     """After its first call jobs are claimed, but their job schedulers have not advanced."""
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol) as queue:
         let_wait(queue)
-        assert forked_programs.work_and_die(redis_url, prefix, protocol, call, when) == -signal.SIGKILL
+        assert was_killed(work_and_die, redis_url, prefix, protocol, call, when)
         assert_all_go_on(queue, our_worker(queue))
 
 
@@ -78,7 +77,7 @@ def test_node_continues_the_schedulers_of_a_killed_worker(
 ) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
         let_wait(queue)
-        assert forked_programs.work_and_die(redis_url, prefix, peer.dialect, 1, "after") == -signal.SIGKILL
+        assert was_killed(work_and_die, redis_url, prefix, peer.dialect, 1, "after")
         assert queue.counts()["active"] == 7
         assert queue.page("delayed") == []
         assert_all_go_on(queue, node_worker(queue, node(peer.alias, prefix=prefix)))

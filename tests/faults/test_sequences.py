@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections import defaultdict
 
 import pytest
 from redis import Redis
 
 from spark_bull.core.queue.bull_queue import BullQueue
-from tests.support import forked_programs
+from tests.support.forked_programs import rows_of_tasks, was_killed, write_and_die, write_rows
 from tests.support.job_order import orders
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -28,9 +27,9 @@ def test_the_order_is_kept_when_writes_are_killed_and_repeated(
         with OurWorker(queue.handle, lambda job: None, concurrency=4):
             for version, call in enumerate(range(1, CALLS, 4)):
                 given = {**options, "txnAppId": "app", "txnVersion": str(version)}
-                killed.append(forked_programs.write_and_die(given, JOBS, call, when) == -signal.SIGKILL)
-                forked_programs.write_rows(given, JOBS)
-                for rows in forked_programs.rows_of_tasks(JOBS):
+                killed.append(was_killed(write_and_die, given, JOBS, call, when))
+                write_rows(given, JOBS)
+                for rows in rows_of_tasks(JOBS):
                     for row in rows:
                         expected[row["key"]].append(row["n"])
             wait_until(lambda: queue.counts()["completed"] == JOBS * len(killed), "all jobs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Semaphore
 
@@ -12,13 +13,14 @@ from redis import Redis
 from spark_bull import BullQueue, Job, NewJob
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.status import latest, slots_of
-from tests.support import forked_programs
+from tests.support.forked_programs import LEAVING, POISON, ForkedProcess, starts
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
 ROOT = Path(__file__).parents[2]
 JOBS = 3
 
+StartSlot = Callable[..., ForkedProcess]
 
 each_dialect = pytest.mark.parametrize(
     "queue", ["bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest)], indirect=True
@@ -31,13 +33,12 @@ def by_n(queue: BullQueue) -> list[Job]:
 
 
 def test_jobs_that_have_ended_are_settled_although_the_slot_has_not_taken_their_results(
-    queue: BullQueue, redis_url: str, prefix: str, client: Redis
+    queue: BullQueue, start_slot: StartSlot, prefix: str, client: Redis
 ) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(JOBS))
-    with forked_programs.start_slot(redis_url, prefix, queue.protocol, JOBS, "unread") as process:
-        wait_until(lambda: client.get(forked_programs.ended_key(prefix)) == b"3", "all jobs to end")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    with start_slot(JOBS, "unread") as process:
+        wait_until(lambda: client.get(f"{prefix}:ended") == b"3", "all jobs to end")
+        assert process.end_by(signal.SIGTERM) == 128 + signal.SIGTERM
     assert queue.counts()["completed"] == JOBS
     assert {job.stalled_counter for job in queue.page("completed")} == {0}
 
@@ -45,10 +46,10 @@ def test_jobs_that_have_ended_are_settled_although_the_slot_has_not_taken_their_
 @each_dialect
 @pytest.mark.parametrize(("number", "concurrency"), [(signal.SIGTERM, 1), (signal.SIGHUP, JOBS)])
 def test_a_slot_returns_its_jobs_when_its_process_is_to_end(
-    queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int, number: signal.Signals
+    queue: BullQueue, start_slot: StartSlot, client: Redis, concurrency: int, number: signal.Signals
 ) -> None:
     ids = queue.add_many(NewJob({"n": n}) for n in range(JOBS)).ids
-    with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency) as process:
+    with start_slot(concurrency) as process:
 
         def started() -> bool:
             jobs = queue.page("active")
@@ -56,8 +57,7 @@ def test_a_slot_returns_its_jobs_when_its_process_is_to_end(
 
         # Jobs in a reply that the slot has not read yet are rescued when their locks expire.
         wait_until(started, "the slot to claim all jobs, and to start as many as it may")
-        process.send_signal(number)
-        assert process.wait(PATIENCE_S) == 128 + number
+        assert process.end_by(number) == 128 + number
     assert (queue.counts()["wait"], queue.counts()["active"]) == (JOBS, 0)
     assert not any(client.exists(queue.handle.keys.lock(job_id)) for job_id in ids)
     with OurWorker(queue.handle, lambda job: "elsewhere"):
@@ -70,7 +70,7 @@ def test_a_slot_returns_its_jobs_when_its_process_is_to_end(
 
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
-    queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int
+    queue: BullQueue, start_slot: StartSlot, prefix: str, client: Redis, concurrency: int
 ) -> None:
     """Its jobs are brief: it claims, starts and settles all the time."""
     rounds, more = 3, 1_500
@@ -79,26 +79,21 @@ def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
         # More than a slot ends until it gets the signal.
         ids += queue.add_many(NewJob({"n": n}) for n in range(more)).ids
         before = queue.counts()["completed"]
-        with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, "brief") as process:
+        with start_slot(concurrency, "brief") as process:
             wait_until(lambda before=before: queue.counts()["completed"] >= before + 50, "the slot to be busy")  # type: ignore[misc]
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+            assert process.end_by(signal.SIGTERM) == 128 + signal.SIGTERM
         counts = queue.counts()
         assert (counts["active"], counts["failed"], counts["delayed"]) == (0, 0, 0)
         assert counts["wait"] + counts["completed"] == len(ids)
         assert not any(client.keys(f"{prefix}:q:*:lock"))
     waiting = queue.page("wait")
     assert waiting, "expected jobs to be left: add more of them"
-    with OurWorker(
-        queue.handle, lambda job: client.hincrby(forked_programs.starts_key(prefix), job.id), chunk_size=200
-    ):
+    with OurWorker(queue.handle, lambda job: client.hincrby(f"{prefix}:starts", job.id), chunk_size=200):
         wait_until(lambda: queue.counts()["completed"] == len(ids), "another worker to process the rest")
-    starts = {
-        job_id.decode(): int(count) for job_id, count in client.hgetall(forked_programs.starts_key(prefix)).items()
-    }
-    assert set(starts) == set(ids)
+    started = starts(client, prefix)
+    assert set(started) == set(ids)
     # Those whose function had begun when the process got the signal.
-    assert sum(starts.values()) <= len(ids) + rounds * concurrency
+    assert sum(started.values()) <= len(ids) + rounds * concurrency
     completed = queue.page("completed")
     assert {job.attempts_made for job in completed} == {1}
     assert sum(job.stalled_counter for job in completed) <= rounds * concurrency
@@ -110,11 +105,11 @@ def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
     ("kind", "concurrency"), [("poison", 1), pytest.param("poison", 8, marks=pytest.mark.rest), ("chunk", 1)]
 )
 def test_a_job_whose_process_always_gets_sigterm_fails_and_all_others_complete(
-    queue: BullQueue, redis_url: str, prefix: str, client: Redis, kind: str, concurrency: int
+    queue: BullQueue, start_slot: StartSlot, prefix: str, client: Redis, kind: str, concurrency: int
 ) -> None:
     before, behind = 20, 400
     queue.add_many(NewJob({"n": n}) for n in range(before))
-    poison = queue.add(forked_programs.POISON)
+    poison = queue.add(POISON)
     queue.add_many(NewJob({"n": n}) for n in range(before, before + behind))
 
     def is_over() -> bool:
@@ -123,7 +118,7 @@ def test_a_job_whose_process_always_gets_sigterm_fails_and_all_others_complete(
 
     ended = 0
     while not is_over():
-        with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, kind) as process:
+        with start_slot(concurrency, kind) as process:
             wait_until(lambda p=process: is_over() or p.wait(0) is not None, "the process or all jobs to end")  # type: ignore[misc]
             ended += process.wait(0) == 128 + signal.SIGTERM
     counts = queue.counts()
@@ -132,11 +127,11 @@ def test_a_job_whose_process_always_gets_sigterm_fails_and_all_others_complete(
     assert (failed.id, failed.failed_reason) == (poison, "job stalled more than allowable limit")
     # By default, a job may stall once: the second stall fails it.
     assert (ended, failed.stalled_counter) == (2, 2)
-    assert int(client.hget(forked_programs.starts_key(prefix), poison) or 0) == 2
+    started = starts(client, prefix)
+    assert started[poison] == 2
     if kind == "poison":
-        started = client.hgetall(forked_programs.starts_key(prefix)).values()
         # Jobs of the same claim that had not started were given back unharmed, and started once.
-        assert sum(map(int, started)) <= before + behind + 2 + concurrency
+        assert sum(started.values()) <= before + behind + 2 + concurrency
         assert sum(job.stalled_counter for job in queue.page("completed")) < concurrency
 
 
@@ -172,37 +167,34 @@ def test_a_slot_returns_its_jobs_when_its_worker_no_longer_waits_for_them(queue:
     ("kind", "name", "concurrency"), [("state", "plain", 1), ("state, coroutine", "asynchronous", JOBS)]
 )
 def test_a_slot_returns_its_jobs_and_then_closes_its_state_when_its_process_is_to_end(
-    queue: BullQueue, redis_url: str, prefix: str, client: Redis, concurrency: int, kind: str, name: str
+    queue: BullQueue, start_slot: StartSlot, prefix: str, client: Redis, concurrency: int, kind: str, name: str
 ) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(JOBS))
-    with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, kind) as process:
+    with start_slot(concurrency, kind) as process:
         wait_until(lambda: any(job.parsed("progress") == 1 for job in queue.page("active")), "a job to start")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert process.end_by(signal.SIGTERM) == 128 + signal.SIGTERM
     assert (queue.counts()["wait"], queue.counts()["active"]) == (JOBS, 0)
-    assert client.lrange(forked_programs.closed_key(prefix), 0, -1) == [name.encode()]
+    assert client.lrange(f"{prefix}:closed", 0, -1) == [name.encode()]
 
 
 @pytest.mark.parametrize("concurrency", [1, JOBS])
 def test_a_signal_to_a_process_that_a_processor_has_forked_ends_only_that_process(
-    queue: BullQueue, redis_url: str, prefix: str, concurrency: int
+    queue: BullQueue, start_slot: StartSlot, concurrency: int
 ) -> None:
     queue.add_many(NewJob({"n": n}) for n in range(JOBS))
-    with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, "forking") as process:
+    with start_slot(concurrency, "forking") as process:
         wait_until(lambda: not queue.counts()["wait"] + queue.counts()["active"], "the jobs to end, or their slot")
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+        assert process.end_by(signal.SIGTERM) == 128 + signal.SIGTERM
     jobs = by_n(queue)
     assert [(job.parsed("returnvalue"), job.stalled_counter) for job in jobs] == [(-signal.SIGTERM, 0)] * JOBS
 
 
 @pytest.mark.parametrize(("concurrency", "kind"), [(1, "leaving"), (2, "leaving, coroutine")])
 def test_a_process_that_a_processor_has_forked_ends_when_it_leaves_the_processor(
-    queue: BullQueue, client: Redis, redis_url: str, prefix: str, concurrency: int, kind: str
+    queue: BullQueue, client: Redis, start_slot: StartSlot, prefix: str, concurrency: int, kind: str
 ) -> None:
-    leaving = forked_programs.LEAVING
-    queue.add_many(NewJob({"n": n}) for n in range(len(leaving)))
-    with forked_programs.start_slot(redis_url, prefix, queue.protocol, concurrency, kind):
-        wait_until(lambda: queue.counts()["completed"] == len(leaving), "the jobs to complete")
-    assert [job.parsed("returnvalue") for job in by_n(queue)] == [status for _, status in leaving]
-    assert client.hvals(forked_programs.starts_key(prefix)) == [b"1"] * len(leaving)
+    queue.add_many(NewJob({"n": n}) for n in range(len(LEAVING)))
+    with start_slot(concurrency, kind):
+        wait_until(lambda: queue.counts()["completed"] == len(LEAVING), "the jobs to complete")
+    assert [job.parsed("returnvalue") for job in by_n(queue)] == [status for _, status in LEAVING]
+    assert [*starts(client, prefix).values()] == [1] * len(LEAVING)

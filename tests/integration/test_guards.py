@@ -12,8 +12,7 @@ from redis import Redis
 from spark_bull import BullQueue, Guard, LocalWorker, Promoter
 from spark_bull.core.errors import OptionError
 from spark_bull.ops.cli.main import main, parser
-from tests.support import forked_programs
-from tests.support.forked_programs import ForkedProcess
+from tests.support.forked_programs import ForkedProcess, promote_guarded, run_command
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for
 
@@ -63,11 +62,10 @@ def test_another_promoter_resumes_the_queue_of_one_that_was_killed(
     bench: WorkBench, redis_url: str, prefix: str
 ) -> None:
     guard = Guard("q", CONDITION, resume_after_s=3)
-    with ForkedProcess(forked_programs.promote_guarded, redis_url, prefix, guard) as promoter:
+    with ForkedProcess(promote_guarded, redis_url, prefix, guard) as promoter:
         fail_jobs(bench, guard)
         wait_until(bench.queue.is_paused, "the guard to pause the queue")
-        promoter.send_signal(signal.SIGKILL)
-        promoter.wait()
+        promoter.end_by(signal.SIGKILL)
     with Promoter(redis_url, ["q"], prefix=prefix, guards=Guard("q", "failedRate > 0.9 over 1h")) as another:
         wait_until(lambda: another.done.resumed == 1, "another guard to resume the queue")
     assert not bench.queue.is_paused()
@@ -103,13 +101,12 @@ def test_a_worker_of_the_command_runs_the_guards_of_its_queues(bench: WorkBench,
     # Parses its job as a text, and so fails.
     given = ["work", "--local", "--queue", "p,q", "--processor", "json:loads", "--guard", CONDITION]
     given += ["--resume-after", "2m", "--url", redis_url, "--prefix", prefix]
-    with ForkedProcess(forked_programs.run_command, given) as worker:
+    with ForkedProcess(run_command, given) as worker:
         guard = bench.handle.keys.guard(Guard("q", CONDITION, 120.0).id)
         wait_until(lambda: bench.client.exists(guard), "the guard to look")
         bench.add(5)
         wait_until(bench.queue.is_paused, "the guard to pause the queue")
-        worker.send_signal(signal.SIGTERM)
-        assert worker.wait() == 0
+        assert worker.end_by(signal.SIGTERM) == 0
 
 
 def test_a_guard_of_another_queue_is_refused(redis_url: str) -> None:

@@ -12,8 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from itertools import count
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
@@ -43,6 +42,7 @@ from spark_bull.run.slot.slot_loop import Event as LoopEvent
 from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.run.slot.slot_state import Setup
 from tests.support.jobs import new_job_arguments, random_jobs
+from tests.support.wait import PATIENCE_S
 from tests.support.without_spark import ManageSink, Sink
 from tests.support.worker import OurWorker
 from tests.support.writes import stage_all
@@ -58,9 +58,11 @@ class ForkedProcess:
         self._process = CONTEXT.Process(target=run, args=arguments)
         self._process.start()
 
-    def send_signal(self, number: int) -> None:
+    def end_by(self, number: int) -> int | None:
+        """Sends a signal, and waits for the end; the exit status, or minus the signal that ended the process."""
         assert self._process.pid is not None
         os.kill(self._process.pid, number)
+        return self.wait(PATIENCE_S)
 
     def wait(self, timeout: float | None = None) -> int | None:
         """The exit status, or minus the signal that ended the process; None if it runs longer than `timeout`, s."""
@@ -75,11 +77,9 @@ class ForkedProcess:
         self._process.join()
 
 
-def exit_code(run: Callable[..., object], *arguments: Any) -> int:
-    """Runs the function to its end; returns the exit status, or minus the signal that ended it."""
-    code = ForkedProcess(run, *arguments).wait()
-    assert code is not None
-    return code
+def was_killed(run: Callable[..., object], *arguments: Any) -> bool:
+    """Runs the function until its process ends; whether it has killed itself."""
+    return ForkedProcess(run, *arguments).wait() == -signal.SIGKILL
 
 
 def work_on_groups(url: str, prefix: str, protocol: str) -> None:
@@ -157,12 +157,7 @@ def write_rows(options: dict[str, str], jobs: int) -> None:
     sink.commit()
 
 
-def write_and_die(options: dict[str, str], jobs: int, call: int, when: str) -> int:
-    """Writes or changes the jobs in a separate process; returns its exit code."""
-    return exit_code(_write_and_die, options, jobs, call, when)
-
-
-def _write_and_die(options: dict[str, str], jobs: int, call: int, when: str) -> None:
+def write_and_die(options: dict[str, str], jobs: int, call: int, when: str) -> None:
     die_at(call, when)
     write_rows(options, jobs)
 
@@ -195,12 +190,8 @@ def die_at(number: int, when: str) -> None:
 _LOCK_MS = 1_000
 
 
-def work_and_die(url: str, prefix: str, dialect: str, call: int, when: str) -> int:
-    """Works on the queue `q` in a separate process; returns its exit code."""
-    return exit_code(_work_and_die, url, prefix, dialect, call, when)
-
-
-def _work_and_die(url: str, prefix: str, dialect: str, call: int, when: str) -> None:
+def work_and_die(url: str, prefix: str, dialect: str, call: int, when: str) -> None:
+    """Works on the queue `q`."""
     worker = OurWorker(BullQueue("q", url=url, prefix=prefix, protocol=dialect).handle, chunk_size=7, lock_ms=_LOCK_MS)
     die_at(call, when)
     worker.loop.run()
@@ -218,35 +209,24 @@ def partitions_of(seed: int, count: int, dialect: str) -> list[list[NewJob]]:
     return [made[:third], [], made[third:]]
 
 
-def _commit_jobs(queue: BullQueue, seed: int, count: int, chunk_size: int, die_at: str) -> None:
+def commit_and_die(
+    url: str, prefix: str, name: str, dialect: str, seed: int, jobs: int, chunk_size: int, die_at: str
+) -> None:
+    """Writes jobs exactly once.
+
+    die_at: "staged", or the number of commits after which to die; 0: right after the write was registered.
+    """
+
     def die_if(point: str) -> None:
         if point == die_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    write_id = f"write-{seed}"
-    plan = stage_all(queue.handle, write_id, partitions_of(seed, count, queue.protocol), chunk_size)
+    queue, write_id, commits = BullQueue(name, url=url, prefix=prefix, protocol=dialect), f"write-{seed}", count(1)
+    plan = stage_all(queue.handle, write_id, partitions_of(seed, jobs, dialect), chunk_size)
     die_if("staged")
     register(write_id, [plan], None)
     die_if("0")
-    commits = iter(range(1, sys.maxsize))
     roll_forward(queue.handle, write_id, lambda done, total: die_if(str(next(commits))))
-
-
-def commit_and_die(
-    url: str, prefix: str, queue: str, dialect: str, seed: int, count: int, chunk_size: int, point: str
-) -> int:
-    """Writes jobs exactly once in a process that kills itself at a point; returns its exit code.
-
-    point: "staged", or the number of commits after which to die; 0: right after the write was registered.
-    """
-    return exit_code(_commit_and_die, url, prefix, queue, dialect, seed, count, chunk_size, point)
-
-
-def _commit_and_die(
-    url: str, prefix: str, name: str, dialect: str, seed: int, count: int, chunk_size: int, point: str
-) -> None:
-    with BullQueue(name, url=url, prefix=prefix, protocol=dialect) as queue:
-        _commit_jobs(queue, seed, count, chunk_size, point)
 
 
 _CHUNK = 50
@@ -281,13 +261,6 @@ def write_jobs(options: dict[str, Any], name: str, writer: str, number: int, how
         if how == "direct":
             return _add_chunks(queue, jobs)
         return _write_once(queue, writer, jobs, LengthLimit(options["max_length"], options["when_full"]))
-
-
-@contextmanager
-def writing_processes(number: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that run `write_jobs`."""
-    with ProcessPoolExecutor(number, mp_context=CONTEXT) as pool:
-        yield pool
 
 
 #: The payload of the job, with the kinds poison and chunk, that sends SIGTERM to its process.
@@ -325,28 +298,19 @@ def start_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str 
     """Starts a slot of a worker for the queue `q`, whose jobs report progress 1 when they start.
 
     endless: jobs do not end by themselves. brief: they end at once, and count how often they have started. state: as
-    endless, with a state that is appended to a list when it is closed. poison: as brief, but for the payload POISON;
-    chunk: the same with one call for the whole chunk, as of a UDF. forking: each job forks a process, ends
-    it with SIGTERM, and returns its status. leaving: each job counts its start, forks a process that leaves the
-    processor as LEAVING says for its payload, and returns its status. unread: as brief, in a slot whose loop is too
-    late to take the result of any job.
+    endless, with a state that is appended to the list `<prefix>:closed` when it is closed. poison: as brief, but for
+    the payload POISON; chunk: the same with one call for the whole chunk, as of a UDF. forking: each job forks a
+    process, ends it with SIGTERM, and returns its status. leaving: each job counts its start, forks a process that
+    leaves the processor as LEAVING says for its payload, and returns its status. unread: as brief, in a slot whose
+    loop is too late to take the result of any job, and counts results in `<prefix>:ended`.
     """
     return ForkedProcess(_run_slot, url, prefix, dialect, concurrency, kind)
 
 
-def starts_key(prefix: str) -> str:
-    """The key of how often jobs have started."""
-    return f"{prefix}:starts"
-
-
-def closed_key(prefix: str) -> str:
-    """The key of the states that were closed."""
-    return f"{prefix}:closed"
-
-
-def ended_key(prefix: str) -> str:
-    """The key of the number of results that the loop of kind `unread` does not take."""
-    return f"{prefix}:ended"
+def starts(client: Redis, prefix: str) -> dict[str, int]:
+    """How often each job has started."""
+    found: dict[Any, Any] = client.hgetall(f"{prefix}:starts")
+    return {job_id.decode(): int(times) for job_id, times in found.items()}
 
 
 def _outlast_parent(has_begun: Event) -> None:
@@ -375,7 +339,7 @@ def _run_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str) 
     settings = ClaimSettings("slot", lock_ms=3_600_000, control=handle.keys.control("slot"))
     redis = Redis.from_url(url)
     if kind == "unread":
-        _take_no_results(redis, ended_key(prefix))
+        _take_no_results(redis, f"{prefix}:ended")
 
     def endless(job: RunningJob) -> None:
         job.update_progress(1)
@@ -386,7 +350,7 @@ def _run_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str) 
         await asyncio.sleep(3_600)
 
     def brief(job: RunningJob) -> None:
-        redis.hincrby(starts_key(prefix), job.id)
+        redis.hincrby(f"{prefix}:starts", job.id)
 
     def poison(job: RunningJob) -> None:
         brief(job)
@@ -406,7 +370,7 @@ def _run_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str) 
 
     def state() -> Iterator[str]:
         yield "open"
-        redis.rpush(closed_key(prefix), "plain")
+        redis.rpush(f"{prefix}:closed", "plain")
 
     def leaving(job: RunningJob) -> int:
         brief(job)
@@ -424,7 +388,7 @@ def _run_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str) 
     @asynccontextmanager
     async def state_in_loop() -> AsyncIterator[str]:
         yield "open"
-        redis.rpush(closed_key(prefix), "asynchronous")
+        redis.rpush(f"{prefix}:closed", "asynchronous")
 
     processors: dict[str, tuple[JobFunction, Setup | None]] = {
         "endless": (endless, None),
