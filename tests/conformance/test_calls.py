@@ -119,18 +119,15 @@ def test_each_call_is_a_job_whose_outcome_the_caller_reads(bench: WorkBench, cal
     assert caller.removed(calls) == []
 
 
-def test_equal_payloads_are_calls_of_their_own(bench: WorkBench, caller: Caller) -> None:
-    calls = added(caller, ["1", "1", "2", "1"])
-    assert len({call.job_id for call in calls}) == 4
-    assert bench.counts() == {"wait": 4}
-
-
-def test_a_row_without_a_payload_is_named(bench: WorkBench, caller: Caller) -> None:
+def test_each_row_has_a_payload_and_a_call_of_its_own(bench: WorkBench, caller: Caller) -> None:
     # From a column of texts, which may have NULL.
     payloads: list[Any] = ["1", None]
     with pytest.raises(OptionError, match="row 8: expected `data` to be JSON, got NULL; filter such rows"):
         caller.calls(payloads, [7, 8])
     assert bench.counts() == {}
+    calls = added(caller, ["1", "1", "2", "1"])
+    assert len({call.job_id for call in calls}) == 4
+    assert bench.counts() == {"wait": 4}
 
 
 def test_two_attempts_share_their_calls(bench: WorkBench, new_caller: Callable[..., Caller]) -> None:
@@ -158,6 +155,7 @@ def test_kept_jobs_tell_their_details(bench: WorkBench, new_caller: Callable[...
     calls = added(caller, texts(2))
     claim = bench.claim(2)
     bench.work(Outcomes(claim.token, retried=[Retried(job.id, "busy", "[]", 0, False) for job in claim.jobs]))
+    assert (caller.outcomes(calls), caller.removed(calls)) == ({}, []), "pending until the last attempt"
     complete(bench, bench.claim(1), "7")
     fail(bench, bench.claim(1), "no")
     found = {outcome.value: outcome.details for outcome in caller.outcomes(calls).values()}
@@ -208,18 +206,6 @@ def test_a_job_that_ended_and_was_removed_by_the_rule_of_another_one(
     lapse(bench)
     sweep(bench.handle)
     assert bench.client.exists(bench.key("open_callers")) == 0
-
-
-def test_a_job_that_is_retried_is_pending_until_its_last_attempt(
-    bench: WorkBench, new_caller: Callable[..., Caller]
-) -> None:
-    caller = new_caller(attempts=2)
-    calls = added(caller, texts(1))
-    claim = bench.claim(1)
-    bench.work(Outcomes(claim.token, retried=[Retried(claim.jobs[0].id, "busy", "[]", 0, False)]))
-    assert (caller.outcomes(calls), caller.removed(calls)) == ({}, [])
-    complete(bench, bench.claim(1), "7")
-    assert plain(caller.outcomes(calls)) == {calls[0].job_id: Outcome(b"7", None)}
 
 
 def test_a_removed_job_is_found(bench: WorkBench, caller: Caller) -> None:
@@ -299,6 +285,9 @@ def test_what_waits_for_a_caller_without_a_lease_is_removed(bench: WorkBench, ca
     lapse(bench)
     sweep(bench.handle)
     assert bench.client.exists(bench.key("open_callers")) == 0
+    assert all(
+        0 < bench.client.pttl(key) <= DAY_MS for key in parent_keys(bench.handle.keys) if bench.client.exists(key)
+    )
     # The outcomes are kept for a task that is repeated, which adds the others again.
     assert len(caller.outcomes(calls)) == 3
     caller.add(calls)
@@ -323,26 +312,16 @@ def test_an_id_that_is_no_utf8_does_not_keep_the_others(bench: WorkBench, caller
 
 def test_a_caller_leaves_nothing_for_ever(bench: WorkBench, caller: Caller) -> None:
     calls = added(caller, texts(100))
-    keys = parent_keys(bench.handle.keys)
+    keys, now_ms = parent_keys(bench.handle.keys), bench.client.time()[0] * 1000
+    assert 0 < bench.client.zscore(bench.key("open_callers"), NAME) - now_ms <= CALL_LEASE_MS + 1000
     assert all(bench.client.pttl(key) > DAY_MS for key in keys)
     complete(bench, bench.claim(100), "1")
     assert all(bench.client.pttl(key) > DAY_MS for key in keys)
     assert len(caller.outcomes(calls)) == len(calls)
-    caller.close()
-    assert all(0 < bench.client.pttl(key) <= DAY_MS for key in keys)
-    assert bench.client.exists(bench.key("open_callers")) == 0
-
-
-def test_a_lease_is_not_renewed_after_its_end(bench: WorkBench, caller: Caller) -> None:
-    calls = added(caller, texts(1))
-    complete(bench, bench.claim(1), "1")
-    assert len(caller.outcomes(calls)) == len(calls)
-    caller.close()
-    caller.hold()
-    assert bench.client.exists(bench.key("open_callers")) == 0
-    assert all(
-        0 < bench.client.pttl(key) <= DAY_MS for key in parent_keys(bench.handle.keys) if bench.client.exists(key)
-    )
+    for end in (caller.close, caller.hold):
+        end()
+        assert all(0 < bench.client.pttl(key) <= DAY_MS for key in keys)
+        assert bench.client.exists(bench.key("open_callers")) == 0, "a lease is not renewed after its end"
 
 
 def test_a_caller_that_ends_leaves_lease_and_results_to_another_one_of_its_name(
@@ -364,13 +343,6 @@ def test_a_caller_that_ends_leaves_lease_and_results_to_another_one_of_its_name(
     kept = [key for key in parent_keys(bench.handle.keys) if bench.client.exists(key)]
     assert kept
     assert all(0 < bench.client.pttl(key) <= CALL_LEASE_MS for key in kept)
-
-
-def test_a_swept_caller_keeps_its_results_no_longer_than_others(bench: WorkBench, caller: Caller) -> None:
-    added(caller, texts(100))
-    lapse(bench)
-    sweep(bench.handle)
-    assert all(0 < bench.client.pttl(key) <= DAY_MS for key in parent_keys(bench.handle.keys))
 
 
 def test_what_was_removed_while_the_lease_had_lapsed_is_added_again(
@@ -438,22 +410,6 @@ def test_a_call_that_has_waited_too_long_is_ended(bench: WorkBench, caller: Call
     assert bench.counts() == {}
 
 
-def test_parents_never_start(bench: WorkBench, caller: Caller) -> None:
-    calls = added(caller, texts(10))
-    complete(bench, bench.claim(10), "1")
-    assert len(caller.outcomes(calls)) == 10
-    assert bench.counts() == {}
-    assert bench.claim(10).jobs == []
-
-
-def test_a_lease_lasts(bench: WorkBench, caller: Caller) -> None:
-    added(caller, texts(1))
-    seconds, micros = bench.client.time()
-    lapses = bench.client.zscore(bench.key("open_callers"), NAME)
-    assert lapses is not None
-    assert 0 < lapses - seconds * 1000 - micros / 1000 <= CALL_LEASE_MS
-
-
 def test_a_queue_that_accepts_no_jobs_refuses_new_calls_only(bench: WorkBench, caller: Caller) -> None:
     calls = added(caller, texts(2))
     bench.queue.close_intake()
@@ -471,6 +427,7 @@ def test_a_job_whose_parents_have_expired_is_taken_over(bench: WorkBench, caller
     assert bench.counts() == {"wait": 5}
     complete(bench, bench.claim(5), "1")
     assert len(caller.outcomes(calls)) == 5
+    assert (bench.counts(), bench.claim(10).jobs) == ({}, []), "parents never start"
 
 
 def test_a_look_reads_the_calls_that_have_ended_and_few_others(bench: WorkBench, caller: Caller, details: bool) -> None:

@@ -87,17 +87,6 @@ class Gate:
         return self.pass_through if kind == "threads" else self.pass_through_later
 
 
-def in_kind(kind: str, function: JobFunction) -> JobFunction:
-    """The same function, as a coroutine function where the test wants one."""
-    if kind == "threads":
-        return function
-
-    async def coroutine(job: RunningJob) -> Any:
-        return function(job)
-
-    return coroutine
-
-
 def add(queue: BullQueue, count: int, **options: Any) -> list[str]:
     return queue.add_many([NewJob({"n": n}, **options) for n in range(count)]).ids
 
@@ -107,23 +96,19 @@ def ended(queue: BullQueue) -> int:
     return counts["completed"] + counts["failed"]
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    wait_until(condition, what)
-
-
 @each_combination
 def test_each_job_is_settled_when_it_ends_and_its_place_is_filled(queue: BullQueue, kind: str) -> None:
     gate = Gate()
     ids = add(queue, 6)
     with OurWorker(queue.handle, gate.processor(kind), concurrency=3, chunk_size=100) as worker:
-        until(lambda: len(gate.running) == 3, "three jobs to run")
+        wait_until(lambda: len(gate.running) == 3, "three jobs to run")
         first = sorted(gate.running)
         gate.open(first[1])
-        until(lambda: queue.counts()["completed"] == 1, "the job to be settled while the others run")
-        until(lambda: len(gate.running) == 3, "the place to be filled")
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job to be settled while the others run")
+        wait_until(lambda: len(gate.running) == 3, "the place to be filled")
         assert queue.counts()["active"] == 3
         gate.open(*range(6))
-        until(lambda: queue.counts()["completed"] == 6, "all jobs")
+        wait_until(lambda: queue.counts()["completed"] == 6, "all jobs")
     assert gate.most == 3
     assert worker.stats is not None
     assert (worker.stats.claimed, worker.stats.completed) == (6, 6)
@@ -144,10 +129,10 @@ def test_no_script_settles_more_jobs_than_a_chunk_when_many_end_at_the_same_time
     with script_work(client, prefix=prefix) as settled:
         work(queue.handle, ClaimSettings("other"), chunk, 0)
     with OurWorker(queue.handle, gate.processor(kind), concurrency=200, chunk_size=20):
-        until(lambda: len(gate.running) == 200, "all jobs to run")
+        wait_until(lambda: len(gate.running) == 200, "all jobs to run")
         with script_work(client, prefix=prefix) as scripts:
             gate.open(*range(220))
-            until(lambda: queue.counts()["completed"] == 220, "all jobs")
+            wait_until(lambda: queue.counts()["completed"] == 220, "all jobs")
     assert max(script.commands for script in scripts) < 2 * settled[0].commands
 
 
@@ -157,9 +142,9 @@ def test_jobs_that_arrive_while_others_run_start_at_once(queue: BullQueue, kind:
     with OurWorker(queue.handle, gate.processor(kind), concurrency=3):
         for n in range(3):
             queue.add({"n": n})
-            until(lambda n=n: len(gate.running) == n + 1, "the job to start beside the others")  # type: ignore[misc]
+            wait_until(lambda n=n: len(gate.running) == n + 1, "the job to start beside the others")  # type: ignore[misc]
         gate.open(*range(3))
-        until(lambda: queue.counts()["completed"] == 3, "all jobs")
+        wait_until(lambda: queue.counts()["completed"] == 3, "all jobs")
 
 
 @each_kind
@@ -175,9 +160,12 @@ def test_what_a_processor_raises_is_the_outcome_of_its_own_job(queue: BullQueue,
             raise KeyboardInterrupt
         return job.data["n"]
 
+    async def coroutine(job: RunningJob) -> Any:
+        return processor(job)
+
     add(queue, 5, attempts=2)
-    with OurWorker(queue.handle, in_kind(kind, processor), concurrency=5):
-        until(lambda: (queue.counts()["completed"], queue.counts()["failed"]) == (3, 1), "the outcomes")
+    with OurWorker(queue.handle, processor if kind == "threads" else coroutine, concurrency=5):
+        wait_until(lambda: (queue.counts()["completed"], queue.counts()["failed"]) == (3, 1), "the outcomes")
     counts = queue.counts()
     assert (counts["delayed"], counts["active"], counts["wait"]) == (1, 0, 0)
     assert [job.failed_reason for job in queue.page("failed")] == ["no"]
@@ -201,10 +189,10 @@ def test_a_rate_limit_stops_further_jobs_and_lets_running_ones_end(queue: BullQu
 
     add(queue, 2)
     with OurWorker(queue.handle, processor if kind == "threads" else coroutine, concurrency=2):
-        until(lambda: queue.counts()["wait"] == 1, "the job to be given back")
+        wait_until(lambda: queue.counts()["wait"] == 1, "the job to be given back")
         queue.add({"n": 2})
         gate.open(0, 1, 2)
-        until(lambda: queue.counts()["completed"] == 1, "the other job")
+        wait_until(lambda: queue.counts()["completed"] == 1, "the other job")
     assert queue.counts()["wait"] == 2
 
 
@@ -219,7 +207,7 @@ def test_a_coroutine_that_exceeds_its_timeout_is_cancelled(queue: BullQueue) -> 
 
     (job_id,) = add(queue, 1)
     with OurWorker(queue.handle, processor, timeout_ms=20):
-        until(lambda: queue.counts()["failed"] == 1, "the timeout")
+        wait_until(lambda: queue.counts()["failed"] == 1, "the timeout")
     assert cleaned == [job_id]
     (job,) = queue.page("failed")
     assert job.failed_reason == "expected the job to take 20 ms at most (its timeout), it took longer"
@@ -235,28 +223,21 @@ def test_a_coroutine_that_ignores_its_cancellation_completes(queue: BullQueue) -
 
     add(queue, 1)
     with OurWorker(queue.handle, processor, timeout_ms=20):
-        until(lambda: queue.counts()["completed"] == 1, "the job")
+        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
     assert [job.returnvalue for job in queue.page("completed")] == ["done anyway"]
 
 
-class Timeouts:
-    """The clock by which functions in threads exceed their timeouts: it stands still unless a test lets time pass."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._now_s = time.monotonic()
-        monkeypatch.setattr("spark_bull.run.job.job_threads.monotonic_s", lambda: self._now_s)
-
-    def pass_by(self) -> None:
-        """Lets more time pass than any timeout of a test is long."""
-        self._now_s += 60
-
-
 @pytest.fixture
-def timeouts(monkeypatch: pytest.MonkeyPatch) -> Timeouts:
-    return Timeouts(monkeypatch)
+def let_time_pass(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets functions in threads exceed their timeouts; without a call, their clock stands still."""
+    times_s = [time.monotonic()]
+    monkeypatch.setattr("spark_bull.run.job.job_threads.monotonic_s", lambda: times_s[-1])
+    return lambda: times_s.append(times_s[-1] + 60)
 
 
-def test_a_function_that_exceeds_its_timeout_is_interrupted(queue: BullQueue, timeouts: Timeouts) -> None:
+def test_a_function_that_exceeds_its_timeout_is_interrupted(
+    queue: BullQueue, let_time_pass: Callable[[], None]
+) -> None:
     started, interrupted = threading.Event(), threading.Event()
 
     def processor(job: RunningJob) -> None:
@@ -271,8 +252,8 @@ def test_a_function_that_exceeds_its_timeout_is_interrupted(queue: BullQueue, ti
     add(queue, 1)
     with OurWorker(queue.handle, processor, concurrency=2, timeout_ms=20):
         assert started.wait(PATIENCE_S)
-        timeouts.pass_by()
-        until(lambda: queue.counts()["failed"] == 1, "the timeout")
+        let_time_pass()
+        wait_until(lambda: queue.counts()["failed"] == 1, "the timeout")
         assert interrupted.wait(PATIENCE_S)
     (job,) = queue.page("failed")
     assert job.failed_reason == "expected the job to take 20 ms at most (its timeout), it took longer"
@@ -291,13 +272,13 @@ def test_a_function_of_the_main_thread_that_swallows_its_timeout_is_interrupted_
 
     add(queue, 1)
     worker = OurWorker(queue.handle, processor, timeout_ms=20)
-    worker.run_here(lambda: until(lambda: queue.counts()["failed"] == 1, "the timeout"))
+    worker.run_here(lambda: wait_until(lambda: queue.counts()["failed"] == 1, "the timeout"))
     (job,) = queue.page("failed")
     assert job.failed_reason == "expected the job to take 20 ms at most (its timeout), it took longer"
 
 
 def test_functions_that_block_beyond_their_timeout_hold_no_place_until_there_are_too_many(
-    queue: BullQueue, timeouts: Timeouts
+    queue: BullQueue, let_time_pass: Callable[[], None]
 ) -> None:
     blocked = threading.Event()
     started: list[int] = []
@@ -315,12 +296,12 @@ def test_functions_that_block_beyond_their_timeout_hold_no_place_until_there_are
     add(queue, 6)
     with OurWorker(queue.handle, processor, concurrency=2, timeout_ms=20):
         for running in (2, 4):
-            until(lambda running=running: len(started) == running, "jobs to have started")  # type: ignore[misc]
-            timeouts.pass_by()
-        until(lambda: queue.counts()["failed"] == 4, "four jobs to exceed their timeout")
+            wait_until(lambda running=running: len(started) == running, "jobs to have started")  # type: ignore[misc]
+            let_time_pass()
+        wait_until(lambda: queue.counts()["failed"] == 4, "four jobs to exceed their timeout")
         assert len(started) == 4
         blocked.set()
-        until(lambda: ended(queue) == 6, "the others to run once the threads have ended")
+        wait_until(lambda: ended(queue) == 6, "the others to run once the threads have ended")
     assert sorted(started) == list(range(6))
 
 
@@ -330,11 +311,16 @@ def add_stalled(queue: BullQueue, client: Redis, *names: int) -> None:
     ids = queue.add_many(NewJob({"n": n}) for n in names).ids
     claimed = work(handle, ClaimSettings("dead"), None, len(ids))
     assert claimed.claimed == len(ids)
-    client.delete(*(handle.keys.lock(job_id) for job_id in ids))
-    rescued: list[str] = []
-    while len(rescued) < len(ids):
-        client.delete(handle.keys["stalled_check"], handle.keys["rescue_check"])
-        rescued += rescue(handle).stalled
+    return_jobs(queue, client, ids)
+
+
+def return_jobs(queue: BullQueue, client: Redis, ids: list[str]) -> None:
+    """Lets jobs return to their queue, as when their worker has died."""
+    keys, rescued = queue.handle.keys, 0
+    client.delete(*map(keys.lock, ids))
+    while rescued < len(ids):
+        client.delete(keys["stalled_check"], keys["rescue_check"])
+        rescued += len(rescue(queue.handle).stalled)
 
 
 @each_combination
@@ -343,21 +329,14 @@ def test_a_job_that_stalled_before_runs_alone(queue: BullQueue, client: Redis, k
     add_stalled(queue, client, 1, 2)
     queue.add_many(NewJob({"n": n}) for n in (3, 4))
     with OurWorker(queue.handle, gate.processor(kind), concurrency=4):
-        until(lambda: gate.running == {3, 4}, "the other jobs to run together")
+        wait_until(lambda: gate.running == {3, 4}, "the other jobs to run together")
         gate.open(3, 4)
-        until(lambda: len(gate.running) == 1 and gate.running <= {1, 2}, "one of the two to run alone")
+        wait_until(lambda: len(gate.running) == 1 and gate.running <= {1, 2}, "one of the two to run alone")
         (first,) = gate.running
         gate.open(first)
-        until(lambda: gate.running == {3 - first}, "the other one to run alone")
+        wait_until(lambda: gate.running == {3 - first}, "the other one to run alone")
         gate.open(1, 2)
-        until(lambda: queue.counts()["completed"] == 4, "all jobs")
-
-
-def lose_lock(queue: BullQueue, client: Redis, job_id: str) -> None:
-    """Lets a job return to its queue, as when its worker has died."""
-    client.delete(queue.handle.keys.lock(job_id))
-    while not rescue(queue.handle).stalled:
-        client.delete(queue.handle.keys["stalled_check"], queue.handle.keys["rescue_check"])
+        wait_until(lambda: queue.counts()["completed"] == 4, "all jobs")
 
 
 @each_kind
@@ -380,14 +359,14 @@ def test_the_result_of_a_run_that_lost_its_lock_is_dropped_when_the_slot_claims_
 
     job_id = queue.add({"n": 1})
     with OurWorker(queue.handle, processor if kind == "threads" else coroutine, concurrency=2, lock_ms=HOUR_MS):
-        until(lambda: runs == [0], "the first run")
-        lose_lock(queue, client, job_id)
-        until(lambda: runs == [0, 1], "the job to be claimed again")
+        wait_until(lambda: runs == [0], "the first run")
+        return_jobs(queue, client, [job_id])
+        wait_until(lambda: runs == [0, 1], "the job to be claimed again")
         gates[0].open(1)
-        until(lambda: not gates[0].running, "the first run to end")
+        wait_until(lambda: not gates[0].running, "the first run to end")
         assert (queue.counts()["active"], queue.counts()["completed"]) == (1, 0)
         gates[1].open(1)
-        until(lambda: queue.counts()["completed"] == 1, "the second run")
+        wait_until(lambda: queue.counts()["completed"] == 1, "the second run")
     assert [job.returnvalue for job in queue.page("completed")] == ["run 1, done 1"]
     assert runs == [0, 1]
 
@@ -401,7 +380,9 @@ def test_a_stop_lets_running_jobs_end_and_gives_back_those_that_have_not_started
     queue.add({"n": 2})
     worker = OurWorker(queue.handle, gate.processor(kind), concurrency=2)
     with worker:
-        until(lambda: gate.running == {2} and queue.counts()["active"] == 2, "a job to run, the other one to be held")
+        wait_until(
+            lambda: gate.running == {2} and queue.counts()["active"] == 2, "a job to run, the other one to be held"
+        )
         worker.control.request("stop")
         gate.open(1, 2)
     assert worker.stats is not None
@@ -416,18 +397,18 @@ def test_a_paused_worker_claims_nothing_and_goes_on_when_it_is_resumed(queue: Bu
     worker = OurWorker(queue.handle, gate.processor(kind), concurrency=2)
     with worker:
         queue.add({"n": 0})
-        until(lambda: queue.counts()["completed"] == 1, "a job")
+        wait_until(lambda: queue.counts()["completed"] == 1, "a job")
         worker.control.pause()
         worker.control.unblock()
-        until(lambda: waits_paused(worker, queue), "the slot to wait for its resumption")
+        wait_until(lambda: waits_paused(worker, queue), "the slot to wait for its resumption")
         add(queue, 3)
         with OurWorker(queue.handle, lambda job: "other") as other:
-            until(lambda: queue.counts()["completed"] == 4, "another worker to process the jobs")
+            wait_until(lambda: queue.counts()["completed"] == 4, "another worker to process the jobs")
         assert other.stats is not None
         assert other.stats.completed == 3
         add(queue, 2)
         worker.control.resume()
-        until(lambda: queue.counts()["completed"] == 6, "the jobs after the resumption")
+        wait_until(lambda: queue.counts()["completed"] == 6, "the jobs after the resumption")
 
 
 def waits_paused(worker: OurWorker, queue: BullQueue) -> bool:
@@ -439,7 +420,7 @@ def test_a_chunk_is_finished_before_a_pause_takes_effect(queue: BullQueue) -> No
     worker = OurWorker(queue.handle, lambda job: worker.control.pause(), chunk_size=3)
     add(queue, 3)
     with worker:
-        until(lambda: waits_paused(worker, queue), "the slot to wait for its resumption")
+        wait_until(lambda: waits_paused(worker, queue), "the slot to wait for its resumption")
         assert queue.counts()["completed"] == 3
         worker.control.resume()
     assert queue.counts()["active"] == 0
@@ -464,12 +445,12 @@ def test_whatever_returns_a_coroutine_is_awaited(queue: BullQueue) -> None:
     ways = {"object": Caller(), "method": Caller().method, "partial": functools.partial(with_prefix, "partial")}
     queue.add_many([NewJob({"n": 0}, name=name) for name in ways])
     with OurWorker(queue.handle, ways, concurrency=2):
-        until(lambda: queue.counts()["completed"] == 3, "the jobs")
+        wait_until(lambda: queue.counts()["completed"] == 3, "the jobs")
     assert {job.name: job.returnvalue for job in queue.page("completed")} == {name: f"{name} 0" for name in ways}
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_jobs_go_to_the_processor_of_their_name(queue: BullQueue, concurrency: int) -> None:
+def test_jobs_go_to_the_processor_of_their_name_and_fail_without_one(queue: BullQueue, concurrency: int) -> None:
     async def report(job: RunningJob) -> str:
         return "reported"
 
@@ -479,16 +460,12 @@ def test_jobs_go_to_the_processor_of_their_name(queue: BullQueue, concurrency: i
     names = ["send", "report", "archive"]
     queue.add_many([NewJob({"n": n}, name=name) for n, name in enumerate(names)])
     with OurWorker(queue.handle, functions, concurrency=concurrency):
-        until(lambda: queue.counts()["completed"] == 3, "all jobs")
+        wait_until(lambda: queue.counts()["completed"] == 3, "all jobs")
     done = {job.name: job.returnvalue for job in queue.page("completed")}
     assert done == {"send": "sent", "report": "reported" if concurrency > 1 else "other", "archive": "other"}
-
-
-@pytest.mark.parametrize("concurrency", [1, 4])
-def test_an_attempt_of_a_job_without_a_processor_fails(queue: BullQueue, concurrency: int) -> None:
     queue.add({"n": 0}, name="send", attempts=2)
     with OurWorker(queue.handle, {"report": lambda job: "reported"}, concurrency=concurrency):
-        until(lambda: queue.counts()["failed"] == 1, "the job to fail")
+        wait_until(lambda: queue.counts()["failed"] == 1, "the job to fail")
     (job,) = queue.page("failed")
     assert job.attempts_made == 2
     assert job.failed_reason == (
@@ -521,11 +498,11 @@ def test_jobs_of_the_first_queue_are_claimed_before_those_of_the_others(
 
     add(mail, 4)
     with OurWorker([queue.handle for queue in queues], processor, concurrency=concurrency) as worker:
-        until(lambda: len(gate.running) == concurrency, "the places to be full")
+        wait_until(lambda: len(gate.running) == concurrency, "the places to be full")
         urgent.add_many(NewJob({"n": n}) for n in (10, 11, 12))
-        until(lambda: not worker.loop.queues[0].wait.is_on, "the slot to have the signal")
+        wait_until(lambda: not worker.loop.queues[0].wait.is_on, "the slot to have the signal")
         gate.open(*range(4), 10, 11, 12)
-        until(lambda: ended(urgent) == 3 and ended(mail) == 4, "all jobs")
+        wait_until(lambda: ended(urgent) == 3 and ended(mail) == 4, "all jobs")
     assert {order.index(n) for n in (10, 11, 12)} == {concurrency, concurrency + 1, concurrency + 2}
 
 
@@ -534,9 +511,9 @@ def test_a_slot_waits_for_all_its_queues_at_once(queues: list[BullQueue], concur
     with OurWorker([queue.handle for queue in queues], lambda job: job.queue, concurrency=concurrency) as worker:
         for round_ in range(2):
             for queue in reversed(queues):
-                until(lambda: worker.waits() == 2, "the slot to wait for both queues")
+                wait_until(lambda: worker.waits() == 2, "the slot to wait for both queues")
                 queue.add({"n": round_})
-                until(lambda queue=queue, n=round_: ended(queue) == n + 1, "the job")  # type: ignore[misc]
+                wait_until(lambda queue=queue, n=round_: ended(queue) == n + 1, "the job")  # type: ignore[misc]
 
 
 @each_pair
@@ -544,15 +521,15 @@ def test_a_busy_slot_leaves_the_signals_of_its_other_queues_to_others(queues: li
     urgent, mail = queues
     gate = Gate()
     with OurWorker([urgent.handle, mail.handle], gate.pass_through) as worker:
-        until(lambda: worker.waits() == 2, "the slot to wait for both queues")
+        wait_until(lambda: worker.waits() == 2, "the slot to wait for both queues")
         urgent.add({"n": "busy"})
-        until(lambda: gate.running == {"busy"}, "the job")
+        wait_until(lambda: gate.running == {"busy"}, "the job")
         with OurWorker(mail.handle, lambda job: "other"):
             mail.add({"n": "mail"})
-            until(lambda: ended(mail) == 1, "the other worker to get the job")
+            wait_until(lambda: ended(mail) == 1, "the other worker to get the job")
         assert mail.counts()["active"] == 0
         gate.open("busy")
-        until(lambda: ended(urgent) == 1, "the first job")
+        wait_until(lambda: ended(urgent) == 1, "the first job")
 
 
 @each_pair
@@ -562,7 +539,7 @@ def test_queues_with_weights_all_get_their_turn(queues: list[BullQueue]) -> None
         add(queue, 60)
     handles = [queue.handle for queue in queues]
     with OurWorker(handles, lambda job: order.append(job.queue), weights=[2, 1]):
-        until(lambda: all(ended(queue) == 60 for queue in queues), "all jobs")
+        wait_until(lambda: all(ended(queue) == 60 for queue in queues), "all jobs")
     # In strict order no job of `mail` runs before the last one of `urgent`.
     assert "mail" in order[: len(order) - 1 - order[::-1].index("urgent")]
 
@@ -572,21 +549,21 @@ def test_waits_that_lost_their_connection_can_still_be_ended(queues: list[BullQu
     """Otherwise every job of a slot with several queues starts when the waits for the other queues time out."""
     _, mail = queues
     with OurWorker([queue.handle for queue in queues], lambda job: job.data["n"]) as worker:
-        until(lambda: worker.waits() == 2, "the slot to wait for both queues")
+        wait_until(lambda: worker.waits() == 2, "the slot to wait for both queues")
         before = worker.loop.clients
         for client_id in before:
             client.client_kill_filter(_id=str(client_id))
-        until(lambda: worker.waits() == 2, "the slot to wait again")
+        wait_until(lambda: worker.waits() == 2, "the slot to wait again")
         assert not set(before) & set(worker.loop.clients)
         for n in range(2):
             mail.add({"n": n})
-            until(lambda n=n: ended(mail) == n + 1, "the job")  # type: ignore[misc]
-            until(lambda: worker.waits() == 2, "the slot to wait for both queues")
+            wait_until(lambda n=n: ended(mail) == n + 1, "the job")  # type: ignore[misc]
+            wait_until(lambda: worker.waits() == 2, "the slot to wait for both queues")
 
 
 def test_a_wait_that_fails_ends_its_slot_with_the_error(queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = OurWorker(queue.handle, lambda job: "done", concurrency=2)
     monkeypatch.setattr(worker.loop.queues[0].wait._signal, "wait", lambda timeout_s: 1 / 0)
     worker.start()
-    until(lambda: worker.error is not None, "the slot to end")
+    wait_until(lambda: worker.error is not None, "the slot to end")
     assert isinstance(worker.error, ZeroDivisionError)

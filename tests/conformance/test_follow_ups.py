@@ -52,6 +52,14 @@ def running(bench: WorkBench, claim: Claim) -> list[RunningJob]:
     return [RunningJob(job, bench.handle, claim.token) for job in claim.jobs]
 
 
+def only_job(bench: WorkBench) -> tuple[Claim, RunningJob]:
+    """A claim of one new job, and that job."""
+    bench.add()
+    claim = bench.claim()
+    (job,) = running(bench, claim)
+    return claim, job
+
+
 def outcomes_of(bench: WorkBench, claim: Claim, jobs: Sequence[RunningJob], error: Exception | None = None) -> Outcomes:
     outcomes = Outcomes(claim.token)
     for job in jobs:
@@ -115,9 +123,7 @@ def test_only_the_follow_ups_of_the_attempt_that_settles_the_job_are_added(bench
 
 
 def test_a_job_that_is_delayed_has_no_follow_ups(bench: WorkBench) -> None:
-    bench.add()
-    claim = bench.claim()
-    (job,) = running(bench, claim)
+    claim, job = only_job(bench)
     for on in ("success", "failure"):
         job.then(NewJob({}), on=on)
     bench.work(outcomes_of(bench, claim, [job], DelayedError(HOUR_MS)))
@@ -194,9 +200,7 @@ def test_the_parent_of_a_follow_up_is_checked_before_the_job_is_settled(bench: W
 @only_bullmq
 def test_a_follow_up_whose_parent_is_removed_before_the_job_is_settled_is_added_without_it(bench: WorkBench) -> None:
     [parent] = bench.add(delay=HOUR_MS)
-    bench.add()
-    claim = bench.claim()
-    (job,) = running(bench, claim)
+    claim, job = only_job(bench)
     job.then(NewJob({"n": 2}, parent={"queue": "q", "id": parent}))
     bench.queue.remove(parent)
     bench.work(outcomes_of(bench, claim, [job]))
@@ -232,16 +236,10 @@ def test_a_job_reschedules_itself_as_success_as_failure_and_as_other_jobs(bench:
     completed = Counter(job.data["as"] for job in bench.queue.page("completed"))
     assert completed == Counter({"success": 1, "others": 1, "part": 3})
     delayed = {job.data["as"]: (job.attempts_made, job.id) for job in bench.queue.page("delayed")}
-    assert {way: made for way, (made, _) in delayed.items()} == {
-        "success": 0,
-        "failure": 1,
-        "failure, as a new job": 0,
-        "no outcome": 0,
-    }
-    assert {way for way, (_, job_id) in delayed.items() if int(job_id) > len(ways)} == {
-        "success",
-        "failure, as a new job",
-    }
+    made = {"success": 0, "failure": 1, "failure, as a new job": 0, "no outcome": 0}
+    assert {way: attempts for way, (attempts, _) in delayed.items()} == made
+    new = {way for way, (_, job_id) in delayed.items() if int(job_id) > len(ways)}
+    assert new == {"success", "failure, as a new job"}
 
 
 # rejected outcomes
@@ -285,8 +283,7 @@ def test_settling_again_in_another_call_adds_nothing(bench: WorkBench) -> None:
 
 
 def test_an_attempt_that_has_lost_its_lock_is_told_so(bench: WorkBench) -> None:
-    bench.add()
-    (job,) = running(bench, bench.claim())
+    _, job = only_job(bench)
     job.lose_lock()
     with pytest.raises(JobLockLost, match="end this attempt"):
         job.then(NewJob({}))
@@ -316,10 +313,6 @@ def jobs_of_all_kinds(bench: WorkBench) -> list[NewJob]:
     return jobs
 
 
-def leave_alone(bench: WorkBench, queue: BullQueue) -> None:
-    pass
-
-
 def use(bench: WorkBench, queue: BullQueue) -> None:
     queue.add_many([NewJob({"before": n}) for n in range(3)] + [NewJob({"later": 1}, delay=HOUR_MS)])
     if bench.handle.dialect.name != "bull-1":
@@ -331,7 +324,7 @@ def pause(bench: WorkBench, queue: BullQueue) -> None:
     queue.pause()
 
 
-@pytest.mark.parametrize(("prepare", "at_once"), [(leave_alone, False), (use, True), (pause, False)])
+@pytest.mark.parametrize(("prepare", "at_once"), [(lambda bench, queue: None, False), (use, True), (pause, False)])
 def test_follow_ups_leave_the_same_keys_as_jobs_that_are_added(
     bench: WorkBench, prepare: Callable[[WorkBench, BullQueue], None], at_once: bool
 ) -> None:
@@ -348,9 +341,7 @@ def test_follow_ups_leave_the_same_keys_as_jobs_that_are_added(
                 left.add_many(group)
         with published(bench.client, prefix, right.name) as right_messages:
             for group in groups:
-                bench.add()
-                claim = bench.claim()
-                (parent,) = running(bench, claim)
+                claim, parent = only_job(bench)
                 for job in group:
                     parent.then(job, queue=right.name)
                 bench.work(outcomes_of(bench, claim, [parent]))
@@ -370,9 +361,7 @@ def test_follow_ups_of_a_paused_queue_wait_where_its_version_keeps_them(bench: W
     with other(bench, "next") as following:
         bench.client.hset(following.handle.keys["meta"], "version", f"bullmq:{version}.0.0")
         following.pause()
-        bench.add()
-        claim = bench.claim()
-        (job,) = running(bench, claim)
+        claim, job = only_job(bench)
         job.then(NewJob({}), queue="next")
         bench.work(outcomes_of(bench, claim, [job]))
         where = "paused" if version == "5" else "wait"
@@ -419,9 +408,7 @@ def test_the_keys_of_other_queues_are_declared(bench: WorkBench, monkeypatch: py
         return run(self, verb, args, **keys)
 
     monkeypatch.setattr(QueueHandle, "run", observed)
-    bench.add(1)
-    claim = bench.claim()
-    (job,) = running(bench, claim)
+    claim, job = only_job(bench)
     job.then(NewJob({}), queue="next")
     job.then(NewJob({}, delay=HOUR_MS), queue="next")
     bench.work(outcomes_of(bench, claim, [job]))
@@ -433,9 +420,7 @@ def test_the_keys_of_other_queues_are_declared(bench: WorkBench, monkeypatch: py
 
 @not_bull_1
 def test_prioritised_follow_ups_of_one_job_keep_their_order(bench: WorkBench) -> None:
-    bench.add()
-    claim = bench.claim()
-    (job,) = running(bench, claim)
+    claim, job = only_job(bench)
     for n in range(MAX_FOLLOW_UPS):
         job.then(NewJob({"n": n}, priority=1 + n % 3), queue="next")
     bench.work(outcomes_of(bench, claim, [job]))
@@ -453,9 +438,7 @@ def test_prioritised_follow_ups_do_not_search_a_long_list_one_by_one(bench: Work
 
     with other(bench, "next") as following:
         following.add_many([NewJob({"n": -1})] * 3_000)
-        bench.add()
-        claim = bench.claim()
-        (job,) = running(bench, claim)
+        claim, job = only_job(bench)
         for n in range(MAX_FOLLOW_UPS):
             job.then(NewJob({"n": n}, priority=1 + n % 2), queue="next")
         before = searches()
@@ -474,8 +457,7 @@ def test_a_queue_of_another_dialect_is_refused(bench: WorkBench) -> None:
     url, prefix = handle.connection.settings.url, handle.keys.prefix
     with BullQueue("next", url=url, prefix=prefix, protocol=names[handle.dialect.name]) as following:
         following.add({})
-    bench.add()
-    (job,) = running(bench, bench.claim())
+    _, job = only_job(bench)
     with pytest.raises(DialectError, match="expected queue next to speak"):
         job.then(NewJob({}), queue="next")
     assert job.follow_ups == ()
@@ -491,20 +473,25 @@ def struct(**fields: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in fields.items()])
 
 
-def settle(bench: WorkBench, fields: StructType, rows: dict[str, list[Any]]) -> Counter[str]:
-    handle = bench.handle
+def settle(
+    bench: WorkBench, fields: StructType, claim: Claim, then: list[Any], errors: dict[int, str] | None = None
+) -> Counter[str]:
+    """Settles the jobs of a claim as rows with follow-ups; errors: by the number of the row."""
+    handle, count = bench.handle, len(claim.jobs)
+    rows: dict[str, list[Any]] = {"id": [job.id for job in claim.jobs], "token": [claim.token] * count}
+    rows |= {"returnvalue": ["1"] * count, "error": [(errors or {}).get(n) for n in range(count)], "then": then}
     schema = struct(id=TEXT, token=TEXT, returnvalue=TEXT, error=TEXT, then=ArrayType(fields))
     options = {"url": str(handle.connection.settings.url), "prefix": handle.keys.prefix, "queue": "q", "chunkSize": "4"}
     plan = plan_settle({**options, "protocol": handle.dialect.name}, schema)
     batch = pa.RecordBatch.from_pydict(rows, schema=to_arrow_schema(schema))
     # A task that runs again, as Spark lets it after a failure, adds nothing.
     counts, again = (Counter[str](settle_task(plan, iter([batch])).counts) for _ in range(2))
-    assert not +again - Counter({"lost": len(rows["id"])})
+    assert not +again - Counter({"lost": count})
     return +counts
 
 
 def test_rows_with_outcomes_have_follow_ups(bench: WorkBench) -> None:
-    ids = bench.add(7, attempts=2)
+    bench.add(7, attempts=2)
     claim = bench.claim()
 
     def then(n: int) -> list[Any] | None:
@@ -513,15 +500,8 @@ def test_rows_with_outcomes_have_follow_ups(bench: WorkBench) -> None:
         later = {"data": {"of": n}, "queue": "next", "on": "success", "delay": HOUR_MS}
         return None if n == 5 else [] if n == 6 else [by_default, None, failure, later]
 
-    rows = {
-        "id": ids,
-        "token": [claim.token] * 7,
-        "returnvalue": ["1"] * 7,
-        "error": [None, None, None, None, "bad", None, None],
-        "then": [then(n) for n in range(7)],
-    }
     fields = struct(data=struct(of=NUMBER, failed=BooleanType()), queue=TEXT, on=TEXT, delay=NUMBER)
-    assert settle(bench, fields, rows) == {"completed": 6, "retried": 1}
+    assert settle(bench, fields, claim, [then(n) for n in range(7)], {4: "bad"}) == {"completed": 6, "retried": 1}
     follow_ups = [data for data in payloads(bench.queue) if "of" in data]
     assert sorted(data["of"] for data in follow_ups) == [0, 1, 2, 3]
     assert all(data.keys() == {"of"} for data in follow_ups)
@@ -531,11 +511,10 @@ def test_rows_with_outcomes_have_follow_ups(bench: WorkBench) -> None:
 
 
 def test_a_row_that_fails_for_good_has_the_follow_ups_of_a_failure(bench: WorkBench) -> None:
-    [job_id] = bench.add()
+    bench.add()
     claim = bench.claim()
     then = [{"data": f'"{on}"', "on": on} for on in ("success", "failure")]
-    rows = {"id": [job_id], "token": [claim.token], "returnvalue": [None], "error": ["bad"], "then": [then]}
-    assert settle(bench, struct(data=TEXT, on=TEXT), rows) == {"failed": 1}
+    assert settle(bench, struct(data=TEXT, on=TEXT), claim, [then], {0: "bad"}) == {"failed": 1}
     assert payloads(bench.queue) == ["failure"]
 
 
@@ -556,14 +535,7 @@ def test_a_row_with_an_invalid_follow_up_fails_alone(
     ids = bench.add(3)
     claim = bench.claim()
     good = {**dict.fromkeys(bad), "data": "1"}
-    rows = {
-        "id": ids,
-        "token": [claim.token] * 3,
-        "returnvalue": ["1"] * 3,
-        "error": [None] * 3,
-        "then": [[good], [good, bad], [good]],
-    }
-    assert settle(bench, fields, rows) == {"completed": 2, "failed": 1}
+    assert settle(bench, fields, claim, [[good], [good, bad], [good]]) == {"completed": 2, "failed": 1}
     (failed,) = bench.queue.page("failed")
     assert failed.id == ids[1]
     assert str(failed.failed_reason).startswith("column `then`: ")
@@ -576,14 +548,11 @@ def test_a_row_whose_follow_up_has_a_missing_parent_fails_alone(bench: WorkBench
     ids = bench.add(2)
     [parent] = bench.add(delay=HOUR_MS)
     claim = bench.claim()
-    rows = {
-        "id": ids,
-        "token": [claim.token] * 2,
-        "returnvalue": ["1"] * 2,
-        "error": [None] * 2,
-        "then": [[{"data": "1", "parent": {"queue": "q", "id": one}}] for one in (parent, "gone")],
+    then = [[{"data": "1", "parent": {"queue": "q", "id": one}}] for one in (parent, "gone")]
+    assert settle(bench, struct(data=TEXT, parent=struct(queue=TEXT, id=TEXT)), claim, then) == {
+        "completed": 1,
+        "failed": 1,
     }
-    assert settle(bench, struct(data=TEXT, parent=struct(queue=TEXT, id=TEXT)), rows) == {"completed": 1, "failed": 1}
     (failed,) = bench.queue.page("failed")
     assert failed.id == ids[1]
     assert str(failed.failed_reason).startswith("column `then`: row 0, column `parent`: expected the parent of the job")
@@ -592,17 +561,11 @@ def test_a_row_whose_follow_up_has_a_missing_parent_fails_alone(bench: WorkBench
 
 
 def test_rows_with_many_follow_ups_are_settled_in_several_calls(bench: WorkBench) -> None:
-    ids = bench.add(4)
+    bench.add(4)
     claim = bench.claim()
     counts = [MAX_FOLLOW_UPS, MAX_FOLLOW_UPS + 1, 1, MAX_FOLLOW_UPS]
-    rows = {
-        "id": ids,
-        "token": [claim.token] * 4,
-        "returnvalue": ["1"] * 4,
-        "error": [None] * 4,
-        "then": [[{"data": str(n)}] * count for n, count in enumerate(counts, 1)],
-    }
-    assert settle(bench, struct(data=TEXT), rows) == {"completed": 3, "failed": 1}
+    then = [[{"data": str(n)}] * count for n, count in enumerate(counts, 1)]
+    assert settle(bench, struct(data=TEXT), claim, then) == {"completed": 3, "failed": 1}
     (failed,) = bench.queue.page("failed")
     assert f"at most {MAX_FOLLOW_UPS} follow-ups of a job" in str(failed.failed_reason)
     assert Counter(payloads(bench.queue)) == {1: MAX_FOLLOW_UPS, 3: 1, 4: MAX_FOLLOW_UPS}

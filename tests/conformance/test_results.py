@@ -393,14 +393,18 @@ def test_events_can_be_read_by_themselves(bench: Finisher) -> None:
     assert sorted(entries(ledger)) == sorted(of("completed", [*gone, *crowd]))
 
 
-def test_a_late_event_of_a_discovered_job_adds_no_second_result(bench: Finisher) -> None:
+@pytest.mark.parametrize(("state", "later"), [("completed", []), ("failed", ["completed"])])
+def test_a_late_event_of_a_discovered_job_adds_no_second_result(bench: Finisher, state: str, later: list[str]) -> None:
     ledger = bench.ledger()
-    (first,) = bench.finish(1, "completed", 500)
+    (first,) = bench.finish(1, state, 500)
     horizon = ledger.horizon()
-    (second,) = bench.finish(1, "completed", -500)
+    (second,) = bench.finish(1, state, -500)
     discover_all(ledger, horizon)
+    if later:
+        bench.queue.retry(second)
+        bench.end("completed")
     discover_all(ledger)
-    assert sorted(entries(ledger)) == sorted(of("completed", [first, second]))
+    assert sorted(entries(ledger)) == sorted([(first, state), (second, state), *((second, one) for one in later)])
 
 
 def test_jobs_are_kept_for_late_events_only_if_events_follow_the_horizon(bench: Finisher) -> None:
@@ -415,18 +419,6 @@ def test_jobs_are_kept_for_late_events_only_if_events_follow_the_horizon(bench: 
     assert bench.client.hlen(early) == 1
     discover_all(ledger)
     assert sorted(entries(ledger)) == sorted(of("completed", [*found, *late]))
-
-
-def test_a_late_event_of_a_discovered_and_retried_failure_adds_no_second_result(bench: Finisher) -> None:
-    ledger = bench.ledger()
-    bench.finish(1, "failed", 500)
-    horizon = ledger.horizon()
-    (job_id,) = bench.finish(1, "failed", -500)
-    discover_all(ledger, horizon)
-    bench.queue.retry(job_id)
-    bench.end("completed")
-    discover_all(ledger)
-    assert sorted(state for found, state in entries(ledger) if found == job_id) == ["completed", "failed"]
 
 
 def test_seen_jobs_are_forgotten_in_portions(bench: Finisher) -> None:
@@ -480,8 +472,11 @@ def test_a_reader_may_start_at_a_time(bench: Finisher) -> None:
 
 @not_bull_1
 def test_jobs_that_finish_after_the_horizon_are_discovered_later(bench: Finisher) -> None:
-    first = of("completed", bench.finish(3))
     ledger = bench.ledger()
+    empty = ledger.horizon()
+    assert empty[:3] == ("0", "0", "0-0")
+    first = of("completed", bench.finish(3))
+    assert discover_all(ledger, empty).end == 0
     horizon = ledger.horizon()
     wait_until(lambda: bench.handle.connection.now_ms() > int(horizon.completed), "the next millisecond")
     second = of("completed", bench.finish(2)) + of("failed", bench.finish(1, "failed"))
@@ -491,16 +486,6 @@ def test_jobs_that_finish_after_the_horizon_are_discovered_later(bench: Finisher
     discover_all(ledger, ledger.horizon())
     assert sorted(entries(ledger, 3)) == sorted(second)
     assert discover_all(ledger).end == 6
-
-
-@not_bull_1
-def test_an_empty_queue_has_an_empty_horizon(bench: Finisher) -> None:
-    ledger = bench.ledger()
-    horizon = ledger.horizon()
-    assert horizon[:3] == ("0", "0", "0-0")
-    bench.finish(2)
-    assert discover_all(ledger, horizon).end == 0
-    assert discover_all(ledger).end == 2
 
 
 # ownership

@@ -56,6 +56,11 @@ class Recorder:
     def spans(self) -> list[ReadableSpan]:
         return list(self.exporter.get_finished_spans())
 
+    @property
+    def processed(self) -> list[ReadableSpan]:
+        """The spans of attempts, and of batches."""
+        return [span for span in self.spans if span.name == "process q"]
+
     def named(self, name: str) -> ReadableSpan:
         (span,) = (span for span in self.spans if span.name == name)
         return span
@@ -104,7 +109,7 @@ def worker(queue: BullQueue, function: JobFunction, way: str, tracer: object) ->
 # adding
 
 
-def test_a_job_carries_the_context_of_the_span_that_added_it(queue: BullQueue, recorder: Recorder) -> None:
+def test_jobs_carry_the_context_of_the_span_that_added_them(queue: BullQueue, recorder: Recorder) -> None:
     with recorder.tracer.start_as_current_span("request"):
         job_id = queue.add({}, name="send")
     request, add = recorder.named("request"), recorder.named("add q.send")
@@ -116,10 +121,7 @@ def test_a_job_carries_the_context_of_the_span_that_added_it(queue: BullQueue, r
         "bullmq.job.name": "send",
         "bullmq.job.id": job_id,
     }
-    assert opts(queue, job_id)["tm"] == f'{{"traceparent":"{traceparent(add)}"}}'
-
-
-def test_jobs_that_are_added_together_carry_one_context(queue: BullQueue, recorder: Recorder) -> None:
+    assert carried_by(queue, job_id) == traceparent(add)
     ids = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
     span = recorder.named("addBulk q")
     assert dict(span.attributes or {}) == {
@@ -146,19 +148,17 @@ def test_the_span_of_a_call_that_fails_has_the_error(queue: BullQueue, recorder:
     assert [event.name for event in span.events] == ["exception"]
 
 
-def test_a_queue_without_a_tracer_adds_jobs_without_a_context(redis_url: str, prefix: str, recorder: Recorder) -> None:
+def test_jobs_of_bull_and_of_a_queue_without_a_tracer_carry_no_context(
+    redis_url: str, prefix: str, recorder: Recorder
+) -> None:
     with (
         BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue,
         recorder.tracer.start_as_current_span("request"),
     ):
         assert "tm" not in opts(queue, queue.add({}))
-
-
-@pytest.mark.parametrize("protocol", ["bull"])
-def test_jobs_of_bull_carry_no_context(redis_url: str, prefix: str, protocol: str, recorder: Recorder) -> None:
-    refusal = f"expected no `telemetry` or `tracer`: jobs of {protocol} carry no trace context; leave it out"
+    refusal = "expected no `telemetry` or `tracer`: jobs of bull carry no trace context; leave it out"
     with pytest.raises(DialectError, match=refusal):
-        BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol, tracer=recorder.tracer)
+        BullQueue("other", url=redis_url, prefix=prefix, protocol="bull", tracer=recorder.tracer)
 
 
 # processing
@@ -210,7 +210,7 @@ def test_an_attempt_that_fails_has_its_error_and_each_attempt_a_span(
     queue.add({}, attempts=2)
     with worker(queue, processor, way, recorder.tracer):
         wait_until(lambda: queue.counts()["completed"] == 1, "the second attempt")
-    first, second = (span for span in recorder.spans if span.name == "process q")
+    first, second = recorder.processed
     assert first.context.trace_id == second.context.trace_id
     assert [event.name for event in first.events] == ["job failed", "exception"]
     assert dict(first.events[0].attributes or {}) == {"bullmq.job.failed.reason": "no address"}
@@ -237,9 +237,9 @@ def test_a_job_that_is_put_back_has_not_failed(
     job_id = queue.add({})
     queue.handle.connection.call("SADD", queue.handle.keys.children(job_id), "an unfinished one")
     with worker(queue, processor, way, recorder.tracer):
-        wait_until(lambda: any(span.name == "process q" for span in recorder.spans), "the attempt")
+        wait_until(lambda: recorder.processed, "the attempt")
     # A job that was returned to the queue runs again at once.
-    span = next(span for span in recorder.spans if span.name == "process q")
+    span = recorder.processed[0]
     assert (span.status.status_code, list(span.events)) == (StatusCode.UNSET, [])
 
 
@@ -267,7 +267,7 @@ def test_jobs_that_a_processor_adds_carry_the_context_of_its_span(
     queue.add({}, name="first")
     with worker(queue, processor, way, recorder.tracer):
         wait_until(lambda: queue.counts()["completed"] == 5, "the jobs that the first one has added")
-    attempts = {(s.attributes or {})["bullmq.job.name"]: s for s in recorder.spans if s.name == "process q"}
+    attempts = {(span.attributes or {})["bullmq.job.name"]: span for span in recorder.processed}
     first = attempts["first"]
     for job_id in ("child", "next", "of-another-thread"):
         assert carried_by(queue, job_id) == traceparent(first), job_id
@@ -313,7 +313,7 @@ def test_a_job_without_a_context_or_with_a_damaged_one_begins_a_trace(
         plain.add_many([NewJob({}), *(NewJob({}, opts={"telemetry": {"metadata": one}}) for one in carried)])
     with worker(queue, lambda job: None, "one by one", recorder.tracer):
         wait_until(lambda: queue.counts()["completed"] == 6, "the jobs")
-    assert [span.parent for span in recorder.spans if span.name == "process q"] == [None] * 6
+    assert [span.parent for span in recorder.processed] == [None] * 6
 
 
 def test_a_slot_calls_the_function_of_its_tracer_once_and_exports_its_spans_when_it_ends(queue: BullQueue) -> None:
@@ -384,7 +384,7 @@ def batches_of(queue: BullQueue, recorder: Recorder, count: int) -> list[Readabl
     """Processes the jobs of a queue with the UDF; returns the spans of its batches."""
     with OurWorker(queue.handle, runner=UDF, chunk_size=100, tracer=recorder.tracer, worker="w"):
         wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == count, "the jobs")
-    return [span for span in recorder.spans if span.name == "process q"]
+    return recorder.processed
 
 
 def test_a_batch_of_a_udf_is_a_span_with_links_to_those_that_added_its_jobs(
@@ -426,7 +426,7 @@ def test_a_chunk_that_is_divided_by_name_has_a_span_for_each_batch_and_each_atte
     named = NamedRunner(FunctionRunner({"*": lambda job: None}), {"a": UDF, "b": UDF})
     with OurWorker(queue.handle, runner=named, chunk_size=100, tracer=recorder.tracer, worker="w"):
         wait_until(lambda: queue.counts()["completed"] == 5, "the jobs")
-    spans = [span for span in recorder.spans if span.name == "process q"]
+    spans = recorder.processed
     batches = [span for span in spans if "bullmq.job.bulk.count" in (span.attributes or {})]
     assert [dict(span.attributes or {})["bullmq.job.bulk.count"] for span in batches] == [3]
     assert [dict(span.attributes or {})["bullmq.job.name"] for span in spans if span not in batches] == ["other"] * 2
@@ -440,8 +440,8 @@ def test_jobs_that_a_batch_puts_back_have_not_failed(queue: BullQueue, recorder:
     runner = replace(UDF, function=postpones)
     queue.add({"n": 1})
     with OurWorker(queue.handle, runner=runner, chunk_size=100, tracer=recorder.tracer, worker="w"):
-        wait_until(lambda: any(span.name == "process q" for span in recorder.spans), "the batch")
-    span = next(span for span in recorder.spans if span.name == "process q")
+        wait_until(lambda: recorder.processed, "the batch")
+    span = recorder.processed[0]
     assert (span.status.status_code, list(span.events)) == (StatusCode.UNSET, [])
 
 
@@ -484,11 +484,15 @@ def test_an_error_of_the_tracer_is_logged_once_and_changes_no_outcome(
 
 
 @pytest.mark.parametrize("step", ["inject"])
-def test_the_current_trace_is_empty_if_it_cannot_be_read(
-    recorder: Recorder, broken: Tracer, caplog: pytest.LogCaptureFixture
+def test_the_current_trace_is_what_a_job_carries_or_empty_if_it_cannot_be_read(
+    recorder: Recorder, step: str, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
 ) -> None:
+    assert current_trace() == "{}"
     with recorder.tracer.start_as_current_span("nightly"):
+        text = current_trace()
+        request.getfixturevalue("broken")
         assert current_trace() == "{}"
+    assert text == f'{{"traceparent":"{traceparent(recorder.named("nightly"))}"}}'
     assert "injecting the current context failed (LookupError: no collector)" in caplog.text
 
 
@@ -518,7 +522,7 @@ def test_the_timeout_of_a_job_is_no_error_of_the_tracer(queue: BullQueue, record
 # the argument
 
 
-def test_a_tracer_is_true_or_a_tracer_or_a_function_that_returns_one(recorder: Recorder) -> None:
+def test_a_tracer_is_true_or_a_function_that_returns_one_and_in_this_process_also_itself(recorder: Recorder) -> None:
     assert spans_of(None) is None
     assert spans_of(False) is None
     for good in (True, recorder.tracer, lambda: recorder.tracer):
@@ -526,9 +530,6 @@ def test_a_tracer_is_true_or_a_tracer_or_a_function_that_returns_one(recorder: R
     for bad in ("yes", lambda: None):
         with pytest.raises(OptionError, match="expected `tracer` to be True, a Tracer of OpenTelemetry, or a function"):
             spans_of(bad)
-
-
-def test_a_worker_takes_a_function_instead_of_a_tracer(recorder: Recorder) -> None:
     for good in (None, False, True, lambda: recorder.tracer):
         check_sendable(good)
     with pytest.raises(OptionError, match="got a Tracer, which cannot be sent to the executors"):
@@ -547,10 +548,3 @@ def test_without_opentelemetry_a_tracer_is_an_error(monkeypatch: pytest.MonkeyPa
         with pytest.raises(OptionError, match=r"opentelemetry-api .* pip install 'spark-bull\[otel\]'"):
             call()
     assert spans_of(None) is None
-
-
-def test_the_current_trace_is_what_a_job_carries(recorder: Recorder) -> None:
-    assert current_trace() == "{}"
-    with recorder.tracer.start_as_current_span("nightly"):
-        text = current_trace()
-    assert text == f'{{"traceparent":"{traceparent(recorder.named("nightly"))}"}}'
