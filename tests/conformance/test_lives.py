@@ -17,8 +17,8 @@ from hypothesis import Phase, given, seed, settings
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.strategies import SearchStrategy
 
+from tests.conformance.life_steps import deduplicated_lives_of, lives_of
 from tests.support.jobs import HOUR, Job
-from tests.support.life_steps import deduplicated_lives_of, lives_of
 from tests.support.node import PEERS, each_peer_of
 from tests.support.steps import Differs, Step, Steps, step
 

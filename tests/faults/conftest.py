@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from spark_bull import BullQueue
+from tests.faults import slots
 from tests.spark.conftest import bull, files, queue, spark
-from tests.support import forked_programs
 from tests.support.forked_programs import ForkedProcess
 
 __all__ = ["bull", "files", "queue", "spark"]
@@ -23,4 +23,4 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.fixture
 def start_slot(queue: BullQueue, redis_url: str, prefix: str) -> Callable[..., ForkedProcess]:
     """Starts a slot of the queue in a process of its own: `start_slot(concurrency, kind)`."""
-    return partial(forked_programs.start_slot, redis_url, prefix, queue.protocol)
+    return partial(slots.start_slot, redis_url, prefix, queue.protocol)

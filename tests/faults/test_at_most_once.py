@@ -11,7 +11,8 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.core.queue.work.claim import rescue
-from tests.support.forked_programs import ForkedProcess, starts
+from tests.faults.slots import starts
+from tests.support.forked_programs import ForkedProcess
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

@@ -13,7 +13,8 @@ from redis import Redis
 from spark_bull import BullQueue, Job, NewJob
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.status import latest, slots_of
-from tests.support.forked_programs import LEAVING, POISON, ForkedProcess, starts
+from tests.faults.slots import LEAVING, POISON, starts
+from tests.support.forked_programs import ForkedProcess
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 

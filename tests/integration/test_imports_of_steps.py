@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from spark_bull import BullQueue
-from tests.support.spark_steps import STEPS
+from tests.integration.spark_steps import STEPS
 from tests.support.wait import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def imports(tmp_path: Path, redis_url: str, prefix: str) -> dict[str, set[str]]:
     options = json.dumps({"queue": "q", "url": redis_url, "prefix": prefix})
     found = {}
     for step in STEPS:
-        command = [sys.executable, "-m", "tests.support.spark_steps", step, str(tmp_path), options]
+        command = [sys.executable, "-m", "tests.integration.spark_steps", step, str(tmp_path), options]
         ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
         assert ran.returncode == 0, f"{step}: {ran.stderr}"
         found[step] = set(ran.stdout.split())

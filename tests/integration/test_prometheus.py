@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -15,12 +22,69 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.conftest import need
 from tests.integration.test_metrics_server import queries_for_keda, serving
-from tests.support.metrics import RULES, Prometheus, is_installed, prometheus
-from tests.support.wait import wait_until
+from tests.support.network import new_listener
+from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import Finisher
 from tests.unit.ops.prometheus.test_metrics import queries
 
 TESTS = Path(__file__).with_name("alerts.yml")
+RULES = Path(__file__).parents[2] / "conf" / "prometheus-alerts.yml"
+
+
+def is_installed() -> bool:
+    return all(map(shutil.which, ("prometheus", "promtool")))
+
+
+class Prometheus:
+    """A server at `url`, with the rules of conf/."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def ask(self, path: str, **parameters: str) -> Any:
+        """The data of an answer of the API."""
+        with urlopen(f"{self._url}/api/v1/{path}?{urlencode(parameters)}", timeout=PATIENCE_S) as answer:
+            return json.load(answer)["data"]
+
+    def query(self, expression: str) -> list[dict[str, Any]]:
+        """The series of an expression, now."""
+        found: list[dict[str, Any]] = self.ask("query", query=expression)["result"]
+        return found
+
+
+@contextmanager
+def prometheus(target: str, folder: Path) -> Iterator[Prometheus]:
+    """Runs a server that scrapes `target`, such as 127.0.0.1:9090, each second."""
+    settings = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(RULES)],
+        "scrape_configs": [{"job_name": "bull", "static_configs": [{"targets": [target]}]}],
+    }
+    # JSON is YAML, too.
+    (folder / "prometheus.yml").write_text(json.dumps(settings), "utf-8")
+    with new_listener() as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    arguments = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    with (
+        (folder / "prometheus.log").open("w") as log,
+        subprocess.Popen(
+            ["prometheus", *arguments, f"--web.listen-address={address}"], stdout=log, stderr=log
+        ) as process,
+    ):
+        try:
+            server = Prometheus(f"http://{address}")
+            wait_until(lambda: _answers(server), "Prometheus to answer")
+            yield server
+        finally:
+            process.terminate()
+
+
+def _answers(server: Prometheus) -> bool:
+    try:
+        server.ask("rules")
+    except URLError:
+        return False
+    return True
 
 
 @pytest.fixture(autouse=True)

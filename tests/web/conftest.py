@@ -12,8 +12,8 @@ from selenium import webdriver
 
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.conftest import need, own_prefix
-from tests.support.browser import Browser, chromium, programs
 from tests.support.web import WRITE_TOKEN, Web, serving
+from tests.web.browser import Browser, chromium, programs
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from tests.support.browser import DESKTOP, Browser, violations
 from tests.support.wait import wait_until
 from tests.support.web import WRITE_TOKEN
+from tests.web.browser import DESKTOP, Browser, violations
 from tests.web.conftest import Site
 from tests.web.views import VIEWS, fill, open_view
 

@@ -9,8 +9,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from spark_bull.core.model.jobs import FlowJob, NewJob
-from tests.support.browser import DESKTOP, PHONE, Browser
 from tests.support.wait import wait_until
+from tests.web.browser import DESKTOP, PHONE, Browser
 from tests.web.conftest import Site
 from tests.web.views import VIEWS, fill, open_view
 

@@ -6,8 +6,8 @@ import json
 from typing import Final
 
 from spark_bull.core.model.jobs import FlowJob
-from tests.support.browser import Browser
 from tests.support.wait import wait_until
+from tests.web.browser import Browser
 from tests.web.conftest import Site
 
 #: Their paths, by the names of their pictures.

@@ -1,6 +1,6 @@
 """One step of a write, read or stream, as the process that Spark starts for it: prints the modules that it imports.
 
-    python -m tests.support.spark_steps STEP FOLDER OPTIONS
+    python -m tests.integration.spark_steps STEP FOLDER OPTIONS
 
 The modules that Spark itself imports for the step are not counted. A step gets the objects of earlier ones as pickles
 in the folder, as Spark passes them on. OPTIONS: of the data source, as JSON.

@@ -1,6 +1,6 @@
 """Chromium without a window, as the user of a web page.
 
-python -m tests.support.browser docs/images takes the pictures of docs/howto/serve.md."""
+python -m tests.web.browser docs/images takes the pictures of docs/howto/serve.md."""
 
 from __future__ import annotations
 
