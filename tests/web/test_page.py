@@ -30,7 +30,7 @@ def test_the_keyboard_alone_finds_a_job_and_removes_it(browser: Browser, site: S
     browser.press(Keys.ENTER)
     browser.tab_to("keys")
     browser.press(Keys.ENTER)
-    browser.wait_for("Jobs in failed")
+    browser.wait_for("Failed jobs")
     browser.tab_to("Remove job one")
     browser.press(Keys.ENTER)
     browser.find("dialog")
@@ -160,7 +160,7 @@ def test_texts_of_jobs_are_never_markup(browser: Browser, site: Site) -> None:
     site.forget_queues()
     browser.open("/")
     browser.click("#queues a.name[href*='hostile']")
-    browser.wait_for("Jobs in failed")
+    browser.wait_for("Failed jobs")
     assert browser.text.count(SCRIPT) >= 4
     browser.click("#jobs td a")
     browser.wait_for("Timeline")

@@ -13,7 +13,7 @@ from spark_bull.run.slot.status import Slot, damage_in
 log = logging.getLogger("spark_bull")
 
 #: Said once, with the first failure.
-_FURTHER: Final = "; of further failures only a few a minute are logged, the jobs have the reasons of all"
+_FURTHER: Final = "; further failures are logged a few per minute; see each job's failedReason"
 
 
 class FailureLog:

@@ -67,8 +67,9 @@ class WorkerStatus:
     def _shown_slots(self) -> str:
         busy = f", {self.busy} of {self.slots} slots busy" if self.slots else ""
         if not self.waiting_slots:
-            return busy or (", no slot runs" if self.state == "running" else "")
-        return f"{busy or ', no slot runs'}, {self.waiting_slots} {'more ' if busy else ''}wait for {self.waiting_for}"
+            return busy or (", 0 slots running" if self.state == "running" else "")
+        more = f"{self.waiting_slots} {'more ' if busy else ''}waiting for {self.waiting_for}"
+        return f"{busy or ', 0 slots running'}, {more}"
 
     @property
     def waiting_for(self) -> str:
@@ -81,7 +82,7 @@ class WorkerStatus:
             return "an executor with a free core"
         if self.slots + self.waiting_slots > self.tasks:
             return f"a core: Spark runs {self.tasks} tasks at the same time"
-        return "a core that other queries use, or for Spark to start them"
+        return "a free core"
 
     @property
     def finished(self) -> int:

@@ -72,7 +72,7 @@ def test_the_driver_logs_each_failure_once_and_a_few_a_minute(
         log.log_reports(reports)
     first, *others = [record.getMessage() for record in own_log.records]
     assert len(others) == MOST - 1
-    assert first.startswith("worker w: job 0 of queue mail failed: reason 0; of further failures only a few a minute")
+    assert first.startswith("worker w: job 0 of queue mail failed: reason 0; further failures are logged")
     assert first.endswith("\nthe last trace")
 
 

@@ -71,6 +71,6 @@ def test_a_stopped_worker_shows_no_rate_and_no_slots(monkeypatch: pytest.MonkeyP
 
 def test_slots_are_shown_with_what_they_wait_for() -> None:
     status = WorkerStatus("running", waiting_slots=2)
-    assert str(status).endswith("0 jobs/s, 0 waiting, no slot runs, 2 wait for an executor with a free core")
-    assert str(WorkerStatus("running", slots=0)).endswith("0 jobs/s, 0 waiting, no slot runs")
+    assert str(status).endswith("0 jobs/s, 0 waiting, 0 slots running, 2 waiting for an executor with a free core")
+    assert str(WorkerStatus("running", slots=0)).endswith("0 jobs/s, 0 waiting, 0 slots running")
     assert str(WorkerStatus("running", slots=3, busy=1)).endswith("0 jobs/s, 0 waiting, 1 of 3 slots busy")

@@ -106,7 +106,7 @@ def test_the_worker_fails_when_no_slot_reaches_redis_for_some_time_but_the_drive
 
 def test_the_status_does_not_blame_cores_for_it() -> None:
     status = WorkerStatus("running", waiting_slots=2, tasks=4, unreached={"b": "refused", "a": "refused"})
-    assert str(status).endswith("no slot runs, 2 wait for Redis, which they do not reach from a, b")
+    assert str(status).endswith("0 slots running, 2 waiting for Redis, which they do not reach from a, b")
 
 
 def report(slot: int, executor: str, state: str = "idle") -> dict[str, Any]:
