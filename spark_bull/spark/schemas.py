@@ -81,8 +81,6 @@ def _job_columns() -> Iterator[tuple[str, DataType]]:
 SCHEMAS: Final[dict[str, StructType]] = {
     "jobs": _table(dict(_job_columns())),
     "counts": _table({"queue": TEXT, "state": TEXT, "jobs": LongType()}),
-    "counts by priority": _table({"queue": TEXT, "state": TEXT, "priority": LongType(), "jobs": LongType()}),
-    "counts by name": _table({"queue": TEXT, "state": TEXT, "name": TEXT, "jobs": LongType()}),
     "queues": _table(
         {
             "queue": TEXT,
@@ -279,7 +277,7 @@ def schema_of(raw: Mapping[str, str], infer: Callable[[Options, str], str]) -> S
         elif not is_spark_option(lowered) and not lowered.startswith(REDIS_PREFIX):
             raise unknown_option(name, READ, stream)
     options = read_options(raw)
-    return _typed(table_of(options), options, infer)
+    return _typed(options["view"], options, infer)
 
 
 def _typed(view: str, options: Options, infer: Callable[[Options, str], str]) -> StructType | str:
@@ -295,12 +293,6 @@ def _typed(view: str, options: Options, infer: Callable[[Options, str], str]) ->
     for column, text in given.items():
         types[column] = infer(options, column) if is_inferred(text) else ddl_of(TYPED_COLUMNS[column], text)
     return ", ".join(f"`{name}` {kind}" for name, kind in types.items())
-
-
-def table_of(options: Options) -> str:
-    """Returns the name of the table that the options of a read choose: the view, with its option `by`."""
-    view, by = str(options["view"]), options["by"]
-    return f"{view} by {by}" if by else view
 
 
 def shows_events(raw: Mapping[str, str]) -> bool:

@@ -366,9 +366,8 @@ def test_the_jobs_of_a_batch_are_divided_evenly_among_its_tasks(redis_url: str) 
         ({}, 150_000, [75_000] * 2),
         ({}, 300_000, [150_000] * 2),
         ({}, 300_001, [100_001, 100_001, 99_999]),
-        ({"minPartitions": "1"}, 150_000, [150_000]),
-        ({"minPartitions": "4"}, 10, [3, 3, 3, 1]),
-        ({"minPartitions": "4"}, 150_000, [37_500] * 4),
+        ({"rowsPerPartition": "150000"}, 150_000, [150_000]),
+        ({"rowsPerPartition": "3"}, 10, [3, 3, 3, 1]),
     ]:
         options = parse_options({"url": redis_url, "queue": "mail"} | given, COLLECT)
         reader = ResultReader(options, SCHEMAS["jobs"], ("id",))

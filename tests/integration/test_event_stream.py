@@ -117,7 +117,7 @@ def test_a_query_starts_where_it_is_told_to(client: Redis, redis_url: str, prefi
     add(client, prefix, 4, 1)
     assert numbers(again.read(end)) == [3]
     assert numbers(latest.read(end)) == [3]
-    since = Query(redis_url, prefix, startingTimestamp=late.decode().partition("-")[0])
+    since = Query(redis_url, prefix, startingOffsets=late.decode().partition("-")[0])
     assert numbers(since.batch())[-2:] == [3, 4]
 
 

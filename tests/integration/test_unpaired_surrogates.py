@@ -37,8 +37,8 @@ def refused(call: Callable[[], Any], name: str) -> None:
 
 
 def test_an_argument_of_a_queue_is_refused(redis_url: str) -> None:
-    for name in ("queue", "prefix", "host", "name", "deduplication", "username", "password"):
-        given = {"queue": "mail"} | ({} if name == "host" else {"url": redis_url}) | {name: BAD}
+    for name in ("queue", "prefix", "name", "deduplication", "url", "password"):
+        given = {"queue": "mail", "url": redis_url} | {name: BAD}
         refused(partial(BullQueue, **given), name)
 
 

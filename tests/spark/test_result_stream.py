@@ -153,12 +153,12 @@ def test_limits_hold_and_available_now_ends_with_the_jobs_at_its_start(
     assert set(late) <= set(collection.ids())
 
 
-def test_min_partitions_sets_the_number_of_partitions(
+def test_rows_per_partition_set_the_number_of_partitions(
     bench: WorkBench, collection: Collection, spark: SparkSession
 ) -> None:
     finish(bench, 20)
     seen: list[int] = []
-    writer = collection.stream(minPartitions=4).writeStream.trigger(availableNow=True)
+    writer = collection.stream(rowsPerPartition=5).writeStream.trigger(availableNow=True)
     writer = writer.foreachBatch(lambda frame, _: seen.append(frame.rdd.getNumPartitions()))
     assert start_query(writer.start).awaitTermination(PATIENCE_S)
     assert seen == [4]
@@ -190,12 +190,12 @@ def test_latest_begins_with_jobs_that_finish_from_now_on(bench: WorkBench, colle
     assert set(collection.ids("other")) > set(ids)
 
 
-def test_starting_timestamp_begins_at_a_time(bench: WorkBench, collection: Collection) -> None:
+def test_a_stream_can_begin_at_a_time(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 2)
     before = bench.handle.connection.now_ms()
     wait_until(lambda: bench.handle.connection.now_ms() > before + 2, "the clock to go on")
     ids = finish(bench, 2)
-    assert collection.ids(startingTimestamp=before + 1) == ids
+    assert collection.ids(startingOffsets=before + 1) == ids
 
 
 @pytest.mark.capability("progress")
@@ -252,8 +252,10 @@ def test_a_failed_batch_deletes_no_jobs(bench: WorkBench, collection: Collection
 #: Options that are wrong, and what is said.
 WRONG: list[tuple[dict[str, str], str]] = [
     ({"startingOffsets": "latest"}, "startingOffsets=latest requires the option `readerId`"),
-    ({"startingOffsets": "newest"}, "expected `startingOffsets` to be one of earliest, latest, got: 'newest'"),
-    ({"startingOffsets": "latest", "startingTimestamp": "2026-01-01"}, "got both: leave one out"),
+    (
+        {"startingOffsets": "newest"},
+        "expected `startingOffsets` to be earliest, latest, an ISO 8601 time or ms since 1970, got: 'newest'",
+    ),
     ({"states": "completed,wait"}, "expected `states` of a stream to be some of completed, failed, got: 'wait'"),
     ({"startingOffset": "earliest"}, "did you mean `startingOffsets`"),
     ({"lookbackMs": "1"}, "expected `lookbackMs` to be an integer from 1,000 to 86,400,000, got: '1'"),
@@ -272,9 +274,9 @@ def test_wrong_options_are_refused(bench: WorkBench, collection: Collection, spa
 
 
 @pytest.mark.parametrize("queue", ["bull-1"], indirect=True)
-def test_bull_1_does_not_support_starting_timestamp(bench: WorkBench, collection: Collection) -> None:
+def test_bull_1_does_not_support_a_start_at_a_time(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 1)
-    fails(collection, "got queue q of dialect bull-1", startingTimestamp="2026-01-01")
+    fails(collection, "got queue q of dialect bull-1", startingOffsets="2026-01-01")
 
 
 def test_an_expired_ledger_ends_the_query(bench: WorkBench, collection: Collection) -> None:

@@ -157,7 +157,8 @@ def test_payloads_of_every_type_become_json(bull: Bull, queue: Queue) -> None:
     for number, column in enumerate(PAYLOADS):
         bull.write(bull.spark.sql(f"SELECT {column} AS data"), f"q{number}")
         assert queue(f"q{number}").page("wait")[0].data_text == PAYLOADS[column]
-    bull.write(bull.spark.sql("SELECT named_struct('a', CAST(NULL AS INT)) AS data"), ignoreNullFields="false")
+    kept = "to_json(struct(CAST(NULL AS INT) AS a), map('ignoreNullFields', 'false')) AS data"
+    bull.write(bull.spark.sql(f"SELECT {kept}"))
     assert queue().page("wait")[0].data_text == '{"a":null}'
 
 
@@ -211,7 +212,8 @@ def test_rows_with_the_same_values_become_one_job(bull: Bull, queue: Queue, prot
     assert ours.counts()["wait"] == 60
     assert ours.deduplication_job_id('["to 7",1]') is not None
     assert {job.deduplication_id for job in ours.page("wait")} == {f'["to {n}",{n % 2}]' for n in range(60)}
-    bull.write(frame, protocol=protocol, delivery=delivery, uniqueBy="to,kind", uniqueForMs=HOUR_MS)
+    rule = json.dumps({"ttl": HOUR_MS})
+    bull.write(frame, protocol=protocol, delivery=delivery, uniqueBy="to,kind", deduplication=rule)
     writes = bull.read(view="writes", protocol=protocol).orderBy("startedOn").collect()
     assert [(w.jobs, w.added, w.duplicates, w.deduplicated) for w in writes] == [(100, 60, 0, 40), (100, 0, 0, 100)]
 

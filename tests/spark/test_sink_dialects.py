@@ -118,11 +118,7 @@ def test_an_option_is_the_default_of_all_rows(bull: Bull, assert_alike: Callable
     assert_alike(dialect, [NewJob({"n": 1}, attempts=2, **common), NewJob({"n": 2}, attempts=9, **common)])
 
 
-@pytest.mark.parametrize("option", [("delay", HOUR), ("runAt", LATER)], ids=str)
-def test_delay_and_run_at_may_be_options(
-    spark: SparkSession, bull: Bull, assert_alike: Callable[..., None], option: tuple[str, int]
-) -> None:
-    frame = spark.range(0, 2, numPartitions=1).toDF("n")
-    bull.write(frame, protocol="bullmq", timestamp=LONG_AGO, **dict([option]))
-    time = {"delay": HOUR} if option[0] == "delay" else {"run_at": LATER}
-    assert_alike("bullmq", [NewJob({"n": n}, timestamp=LONG_AGO, **time) for n in range(2)])
+def test_the_delay_may_be_an_option(spark: SparkSession, bull: Bull, assert_alike: Callable[..., None]) -> None:
+    frame = spark.range(0, 2, numPartitions=1).selectExpr("id AS n", f"{LONG_AGO}L AS timestamp")
+    bull.write(frame, protocol="bullmq", jobColumns="timestamp", delay=HOUR)
+    assert_alike("bullmq", [NewJob({"n": n}, timestamp=LONG_AGO, delay=HOUR) for n in range(2)])

@@ -24,12 +24,12 @@ each_dialect = pytest.mark.parametrize("queue", ["bull", "bullmq"], indirect=Tru
 def test_rows_become_schedulers(bull: Bull, queue: BullQueue) -> None:
     sql = (
         "SELECT * FROM VALUES ('daily', '0 30 9 * * *', CAST(NULL AS STRING), 'report'),"
-        " ('hourly', NULL, 'PT1H', NULL) AS t(id, pattern, every, name)"
+        " ('hourly', NULL, 'PT1H', 'plan') AS t(id, pattern, every, name)"
     )
     frame = bull.spark.sql(sql).selectExpr(
         "*", "named_struct('of', id) AS data", "'Europe/Berlin' AS tz", "named_struct('attempts', 3) AS opts"
     )
-    bull.write(frame, mode="schedule", protocol=queue.protocol, name="plan")
+    bull.write(frame, mode="schedule", protocol=queue.protocol)
     found = {one.id: one for one in queue.schedulers()}
     assert (found["daily"].pattern, found["daily"].tz, found["daily"].name) == (
         "0 30 9 * * *",

@@ -260,21 +260,6 @@ def test_the_view_counts_has_a_row_per_queue_and_state(bull: Bull, opened: OpenQ
     assert [tuple(row) for row in frame.collect()] == [(1,)]
 
 
-def test_the_view_counts_can_have_a_row_per_priority_or_name(bull: Bull, opened: OpenQueue) -> None:
-    opened("a", "bull").add_many([NewJob(1, priority=2), NewJob(2), NewJob(3, name="send")])
-    opened("b").add_many([NewJob(1, priority=2), NewJob(2, priority=2)])
-    rows = bull.read("a,b", view="counts", by="priority", states="wait,prioritized").collect()
-    assert sorted(tuple(row) for row in rows) == [
-        ("a", "wait", 0, 2),
-        ("a", "wait", 2, 1),
-        ("b", "prioritized", 2, 2),
-    ]
-    frame = bull.read("a,b", view="counts", by="name").groupBy("name").sum("jobs")
-    assert sorted(tuple(row) for row in frame.collect()) == [("__default__", 4), ("send", 1)]
-    with pytest.raises(PySparkException, match="expected `by` with `view=counts`, got: view=queues"):
-        bull.read("a", view="queues", by="name")
-
-
 def test_the_view_queues_has_a_row_per_queue_that_shows_how_busy_it_is(
     bull: Bull, opened: OpenQueue, client: Redis
 ) -> None:
@@ -325,26 +310,10 @@ def test_the_view_stats_has_a_row_per_queue_and_name(bull: Bull, opened: OpenQue
     assert (rows["b", "send"].addedPerSecond, rows["b", "send"].addedOverMs) == (4 / 3_600, 3_600_000)
     assert rows["b", None].oldestWaitingMs >= 0
     assert not rows["b", None].isEstimate
-    (row,) = (
-        bull.read("b", "name STRING, isEstimate BOOLEAN, jobs MAP<STRING, BIGINT>", view="stats", sample=2)
-        .where("name = 'send'")
-        .collect()
-    )
-    assert (row.isEstimate, row.jobs["wait"]) == (True, 4)
-    for option in ("sample", "windowMs"):
-        with pytest.raises(PySparkException, match=f"expected `{option}` with `view=stats`, got: view=counts"):
-            bull.read("b", view="counts", **{option: 5})
+    with pytest.raises(PySparkException, match="expected `windowMs` with `view=stats`, got: view=counts"):
+        bull.read("b", view="counts", windowMs=5)
     with pytest.raises(PySparkException, match="did you mean `windowMs`"):
         bull.read("b", view="stats", windowsMs=5)
-
-
-def test_the_view_queues_shows_those_that_the_options_select(bull: Bull, opened: OpenQueue) -> None:
-    for name, jobs in (("few", 1), ("many", 5)):
-        opened(name).add_many(NewJob({}) for _ in range(jobs))
-    for options, names in (({"minLength": 2}, ["many"]), ({"maxLength": 2}, ["few"]), ({"minIdleMs": 3_600_000}, [])):
-        assert [row.queue for row in bull.read(None, view="queues", **options).collect()] == names
-    with pytest.raises(PySparkException, match="expected `minLength` with `view=queues`, got: view=counts"):
-        bull.read("few", view="counts", minLength=1)
 
 
 def test_the_view_writes_has_a_row_per_write(bull: Bull) -> None:

@@ -163,8 +163,8 @@ def test_defaults_are_shown_as_users_write_them() -> None:
     rows = {row.split("`")[1]: row.split(" | ")[1] for row in lines}
     assert rows["chunkSize"] == "500; when jobs are added or changed: 250"
     assert rows["confirmObliterate"] == "`false`"
-    assert rows["ignoreNullFields"] == "`true`"
-    assert rows["db"] == "`0`"
+    assert rows["failOnDataLoss"] == "`true`"
+    assert rows["retryMs"] == "`20000`"
     assert rows["txnAppId"] == ""
     assert rows["states"] == "`completed,failed`"
 

@@ -67,12 +67,6 @@ class Rule:
         return f'{{"id":{deduplication_id}{others}}}'
 
 
-def with_ttl(default: object, ttl: int) -> dict[str, Any]:
-    """A default of the property with this `ttl`, ms."""
-    members = default if isinstance(default, Mapping) else {} if default is None else {"id": default}
-    return {**members, "ttl": ttl}
-
-
 class DeduplicationId(NamedTuple):
     """The deduplication id of a job, and its rule."""
 

@@ -42,12 +42,7 @@ class ServerArguments(TypedDict, total=False):
     """The other arguments of a connection."""
 
     shard_urls: str | Sequence[str] | None
-    host: str | None
-    port: int | None
-    db: int | None
-    username: str | None
     password: str | None
-    ssl: bool | None
     call_timeout_ms: int | None
     retry_ms: int | None
     address_map: Mapping[str, str] | str | None
@@ -95,17 +90,14 @@ class JobDefaults(TypedDict, total=False):
 
     name: str | None
     delay: int | None
-    run_at: int | None
     priority: Priority | None
     attempts: int | None
     backoff: Backoff | None
     lifo: bool | None
     remove_on_complete: KeepRule | None
     remove_on_fail: KeepRule | None
-    timestamp: int | None
     deduplication: Deduplication | None
     expire_after_ms: int | None
-    expire_at: int | None
     spread_ms: int | None
     delivery: str | None
     lock_ms: int | None
@@ -115,6 +107,9 @@ class JobDefaults(TypedDict, total=False):
 class JobProperties(JobDefaults, total=False):
     """The properties of a job but its payload, as in NewJob."""
 
+    run_at: int | None
+    timestamp: int | None
+    expire_at: int | None
     job_id: str | None
     parent: Parent | None
 

@@ -13,22 +13,16 @@ from datetime import datetime
 from typing import Any, Final
 
 from spark_bull.core.errors import OptionError, did_you_mean
-from spark_bull.core.options.table import PYTHON_SCOPES, READ, SCOPE_TITLES, TABLE, WORK
+from spark_bull.core.options.table import PYTHON_SCOPES, SCOPE_TITLES, TABLE, WORK
 from spark_bull.core.options.urls import check_url
 
 #: Keys that Spark adds to the options of a source.
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
 REDIS_PREFIX: Final = "redis."
-#: Options of reads -> the view that they are for.
-_VIEW_OF: Final = {
-    "by": "counts",
-    **dict.fromkeys(("windowMs", "sample"), "stats"),
-    **dict.fromkeys(("minLength", "maxLength", "minAddedPerSecond", "minFinishedPerSecond", "minIdleMs"), "queues"),
-}
 #: Options that can have secrets.
 _NOT_SHOWN: Final = frozenset({"password", "url", "shardUrls", "resultPath", "offloadTo"})
-#: Settings of redis-py that have an option of this package.
-OWNED_REDIS_SETTINGS: Final = frozenset(
+#: Settings of redis-py that the URL, or an option, has.
+_OWNED_REDIS_SETTINGS: Final = frozenset(
     {"url", "host", "port", "db", "username", "password", "decode_responses", "connection_pool"}
 )
 
@@ -88,10 +82,8 @@ def parse_options(raw: Mapping[str, str], scope: str) -> Options:
             continue
         if lowered.startswith(REDIS_PREFIX):
             setting = lowered[len(REDIS_PREFIX) :]
-            if setting in OWNED_REDIS_SETTINGS:
-                raise OptionError(
-                    f"`{name}` cannot be passed to redis-py: use `url`, `host`, `port`, `db`, `username` or `password`"
-                )
+            if setting in _OWNED_REDIS_SETTINGS:
+                raise OptionError(f"`{name}` cannot be passed to redis-py: use `url` or `password`")
             redis_settings[setting] = value
             continue
         option = _ROWS.get((lowered, scope))
@@ -175,18 +167,10 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
     if ("txnAppId" in given) != ("txnVersion" in given):
         missing = "txnVersion" if "txnAppId" in given else "txnAppId"
         raise OptionError(f"expected `txnAppId` and `txnVersion` together, got no `{missing}`")
-    if "delay" in given and "runAt" in given:
-        run_at = spelled("runAt", scope)
-        raise OptionError(f"expected one of `delay` and `{run_at}`, got both: leave one out")
     if "writeId" in given and "jobIds" in given:
         raise OptionError("expected one of `writeId` and `jobIds`, got both: leave one out")
-    if "startingOffsets" in given and "startingTimestamp" in given:
-        raise OptionError("expected one of `startingOffsets` and `startingTimestamp`, got both: leave one out")
-    for name, view in _VIEW_OF.items():
-        if scope == READ and given.get(name) is not None and given.get("view") != view:
-            raise OptionError(
-                f"expected `{name}` with `view={view}`, got: view={given.get('view', 'jobs')}; leave `{name}` out"
-            )
+    if "windowMs" in given and given.get("view") != "stats":
+        raise OptionError(f"expected `windowMs` with `view=stats`, got: view={given.get('view', 'jobs')}; leave it out")
     if "whenFull" in given and "maxLength" not in given:
         when_full, max_length = spelled("whenFull", scope), spelled("maxLength", scope)
         raise OptionError(f"expected `{max_length}` with `{when_full}`, got none: leave `{when_full}` out")
@@ -203,11 +187,8 @@ def _check_together(given: Mapping[str, Any], scope: str) -> None:
     limiter = given.get("limiter")
     if "group" in given and limiter is not None and limiter.group_key is not None:
         raise OptionError("expected one of `group` and a `limiter` with `groupKey`, got both: leave one out")
-    if "url" in given and ("host" in given or "port" in given):
-        raise OptionError("expected one of `url` and `host`/`port`, got both: leave one out")
-    if "shardUrls" in given and given.keys() & {"url", "host", "port"}:
-        shard_urls = spelled("shardUrls", scope)
-        raise OptionError(f"expected one of `url`, `host`/`port` and `{shard_urls}`, got several: leave the others out")
+    if "shardUrls" in given and "url" in given:
+        raise OptionError(f"expected one of `url` and `{spelled('shardUrls', scope)}`, got both: leave one out")
     if "shardBy" in given and "shards" not in given:
         raise OptionError("expected `shards` with `shardBy`, got none: leave `shardBy` out")
     for name in ("url", "shardUrls"):
@@ -230,5 +211,3 @@ def _check_deduplication(given: Mapping[str, Any]) -> None:
     has_id = rule is not None and (not isinstance(rule, Mapping) or "id" in rule)
     if has_id and "uniqueBy" in given:
         raise OptionError("expected one of `uniqueBy` and an id in `deduplication`, got both: leave one out")
-    if isinstance(rule, Mapping) and "ttl" in rule and "uniqueForMs" in given:
-        raise OptionError("expected one of `uniqueForMs` and `ttl` in `deduplication`, got both: leave one out")

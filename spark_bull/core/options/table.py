@@ -14,6 +14,7 @@ from spark_bull.core.model.group_limits import group_limits
 from spark_bull.core.model.key_sources import key_sources
 from spark_bull.core.model.limiter import parse_limiter
 from spark_bull.core.options.values import (
+    EARLIEST,
     Parser,
     addresses,
     backoff,
@@ -21,12 +22,10 @@ from spark_bull.core.options.values import (
     choose_mode,
     deduplication,
     flag,
-    instant,
     integer,
     json_object,
     keep,
     names,
-    number,
     positive,
     priority,
     retry_rules,
@@ -35,6 +34,7 @@ from spark_bull.core.options.values import (
     shards,
     size,
     slots,
+    start,
     states,
     text,
     trace_context,
@@ -137,7 +137,7 @@ TABLE: Final[tuple[Option, ...]] = (
         EVERYWHERE,
         "`redis://`, `rediss://` or `unix://` URL, with user, password and database; hosts with commas between them, "
         "of which the primary is used; a node of a Redis Cluster; or `redis+sentinel://host,host/name of the primary`",
-        "`$SPARK_BULL_URL`, else host and port",
+        "`$SPARK_BULL_URL`, else `redis://localhost:6379`",
     ),
     Option(
         "shardUrls",
@@ -147,19 +147,15 @@ TABLE: Final[tuple[Option, ...]] = (
         "instead of `url`: the URLs of the servers that share the shards of a queue, with spaces or commas between "
         "them; shard n is on the server n modulo their number",
     ),
-    Option("host", text, "localhost", EVERYWHERE, "host of Redis if there is no `url`"),
-    Option("port", integer(1, 65535), 6379, EVERYWHERE, "port of Redis if there is no `url`"),
-    Option("db", integer(0), 0, EVERYWHERE, "number of the database if there is no `url`"),
-    Option("username", secret, None, EVERYWHERE, "ACL user; takes precedence over the one in `url`"),
     Option(
         "password",
         secret,
         None,
         EVERYWHERE,
-        "password; takes precedence over the one in `url`; never shown",
+        "password, if it comes apart from the URL, as from a store of secrets; takes precedence over the one in `url`; "
+        "never shown",
         "`$SPARK_BULL_PASSWORD`",
     ),
-    Option("ssl", flag, False, EVERYWHERE, "whether to use TLS if there is no `url`"),
     Option("callTimeoutMs", integer(1), 30_000, EVERYWHERE, "timeout of one call to Redis, after which it is retried"),
     Option(
         "retryMs",
@@ -369,13 +365,6 @@ TABLE: Final[tuple[Option, ...]] = (
         'with `mode("overwrite")`: delete the queue and all its jobs first (batch only)',
     ),
     Option(
-        "ignoreNullFields",
-        flag,
-        True,
-        (WRITE,),
-        "omit null fields from the JSON of a STRUCT, as Spark's `to_json` does",
-    ),
-    Option(
         "jobColumns",
         names,
         (),
@@ -394,13 +383,12 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     # defaults for all rows
     Option("name", text, None, (WRITE, QUEUE), "default for a column of this name", "`__default__`"),
-    Option("delay", integer(0), None, (WRITE, MANAGE, QUEUE), "default for a column of this name, ms"),
-    Option("runAt", instant, None, (WRITE, QUEUE), "default for a column of this name, ISO 8601 or ms"),
+    Option("delay", integer(0), None, (WRITE, QUEUE), "default for a column of this name, ms"),
     Option(
         "priority",
         priority,
         None,
-        (WRITE, MANAGE, QUEUE),
+        (WRITE, QUEUE),
         "default for a column of this name: a number, or `critical`, `high`, `medium`, `normal`, `low` (1 to 5)",
     ),
     Option("attempts", integer(0), None, (WRITE, QUEUE), "default for a column of this name"),
@@ -411,7 +399,7 @@ TABLE: Final[tuple[Option, ...]] = (
         (WRITE, QUEUE),
         "default for a column of this name: ms, or JSON with type, delay, jitter",
     ),
-    Option("lifo", flag, None, (WRITE, MANAGE, QUEUE), "default for a column of this name"),
+    Option("lifo", flag, None, (WRITE, QUEUE), "default for a column of this name"),
     Option(
         "removeOnComplete",
         keep,
@@ -426,7 +414,6 @@ TABLE: Final[tuple[Option, ...]] = (
         (WRITE, QUEUE),
         "default for a column of this name, as above",
     ),
-    Option("timestamp", instant, None, (WRITE, QUEUE), "default for a column of this name", "now (Redis)"),
     Option(
         "deduplication",
         deduplication,
@@ -443,15 +430,6 @@ TABLE: Final[tuple[Option, ...]] = (
         "columns, comma separated, whose values as a JSON array are the deduplication id of a row; columns beside "
         "`data` that are not settings are used for nothing else",
         "none",
-    ),
-    Option(
-        "uniqueForMs",
-        integer(1),
-        None,
-        (WRITE,),
-        "the `ttl` of deduplication ids, ms: jobs with the same id are dropped for so long, whether the first one has "
-        "finished or not",
-        "until the job finishes",
     ),
     Option(
         "onFinish",
@@ -488,7 +466,6 @@ TABLE: Final[tuple[Option, ...]] = (
         (WRITE, QUEUE),
         "default for a column of this name: ms after its creation, after which a job does not start any more",
     ),
-    Option("expireAt", instant, None, (WRITE, QUEUE), "default for a column of this name, ISO 8601 or ms"),
     Option(
         "spreadMs",
         integer(0),
@@ -504,7 +481,7 @@ TABLE: Final[tuple[Option, ...]] = (
         "default for a column of this name: duration of the lock of a job, ms, instead of that of its worker; workers "
         "of Node ignore it",
     ),
-    Option("opts", json_object, None, (WRITE, SCHEDULE, QUEUE), "other options of the Node library, JSON, merged last"),
+    Option("opts", json_object, None, (WRITE, QUEUE), "other options of the Node library, JSON, merged last"),
     Option(
         "telemetry",
         trace_context,
@@ -534,9 +511,9 @@ TABLE: Final[tuple[Option, ...]] = (
         "rowsPerPartition",
         integer(1),
         5_000,
-        (CLAIM, COLLECT, EVENTS),
-        "maximum number of jobs, or events, per task of a micro-batch",
-        scope_defaults={COLLECT: 150_000, EVENTS: 50_000},
+        (CLAIM, EVENTS),
+        "maximum number of jobs, or events, per task of a micro-batch; fewer give more tasks, for more cores",
+        scope_defaults={EVENTS: 50_000},
     ),
     Option(
         "lockMs",
@@ -608,21 +585,8 @@ TABLE: Final[tuple[Option, ...]] = (
         (SETTLE, WORK),
         "minutes of metrics to keep, as Node's `maxDataPoints`; 0: none",
     ),
-    # how job schedulers are written
-    Option("name", text, None, (SCHEDULE,), "default for a column of this name", "`id` (BullMQ), `__default__` (Bull)"),
-    Option(
-        "tz",
-        text,
-        None,
-        (SCHEDULE,),
-        "default for a column of this name: the time zone of patterns, such as `Europe/Berlin`",
-        "that of the machine that computes the next time",
-    ),
     # how existing jobs are changed
-    Option("action", text, None, (MANAGE,), "default for a column of this name: what is done to the jobs"),
-    Option("resetAttempts", flag, None, (MANAGE,), "default for a column of this name: attempts count from 0 again"),
-    Option("failedReason", text, None, (MANAGE,), "default for a column of this name, of the action `fail`"),
-    Option("to", text, None, (MANAGE,), "default for a column of this name: the queue of the action `move`"),
+    Option("action", text, None, (MANAGE,), "what is done to the jobs, where no column `action` says it"),
     Option(
         "onMismatch",
         choice("skip", "fail"),
@@ -641,20 +605,21 @@ TABLE: Final[tuple[Option, ...]] = (
     ),
     # how results are collected
     Option(
-        "startingOffsets",
-        choice("earliest", "latest"),
-        "earliest",
-        (COLLECT, EVENTS),
-        "where a new query starts: with all existing finished jobs, or with jobs that finish from now on "
-        "(requires `readerId`); `view=events`: with the oldest event that is kept, or with events from now on",
+        "rowsPerPartition",
+        integer(1),
+        None,
+        (COLLECT,),
+        "maximum number of jobs per task of a micro-batch; fewer give more tasks, for more cores",
+        "150,000; of a micro-batch of 50,000 jobs or more at most half",
     ),
     Option(
-        "startingTimestamp",
-        instant,
-        None,
+        "startingOffsets",
+        start,
+        EARLIEST,
         (COLLECT, EVENTS),
-        "where a new query starts: with jobs that finished, or events, since this time, ISO 8601 or ms; not for bull-1",
-        "by `startingOffsets`",
+        "where a new query starts: `earliest`: with all existing finished jobs, or the oldest event that is kept; "
+        "`latest`: with those from now on (with results, this requires `readerId`); a time, ISO 8601 or ms since 1970: "
+        "with those since then; not for bull-1",
     ),
     Option(
         "maxPartitions",
@@ -671,14 +636,6 @@ TABLE: Final[tuple[Option, ...]] = (
         (CLAIM,),
         "whether all jobs of a micro-batch are settled when it ends: their locks are not extended after that, which "
         "saves work; a `Worker` sets it",
-    ),
-    Option(
-        "minPartitions",
-        integer(1, 10_000),
-        None,
-        (COLLECT,),
-        "minimum number of tasks per micro-batch, if it has that many jobs",
-        "2 if the micro-batch has 50,000 jobs, else 1",
     ),
     Option(
         "lookbackMs",
@@ -747,50 +704,12 @@ TABLE: Final[tuple[Option, ...]] = (
         scope_defaults={COLLECT: ("completed", "failed")},
     ),
     Option(
-        "by",
-        choice("priority", "name"),
-        None,
-        (READ,),
-        "`view=counts`: count the jobs of each state by priority, or by name, which is another column",
-        "none: by state",
-    ),
-    Option(
         "windowMs",
         integer(1),
         3_600_000,
         (READ,),
         "`view=stats`: period, up to now, of the finished jobs whose times count, and of the rates",
     ),
-    Option(
-        "minLength",
-        integer(0),
-        None,
-        (READ,),
-        "`view=queues`: only queues with at least so many jobs that are not active and have not ended",
-    ),
-    Option("maxLength", integer(0), None, (READ,), "`view=queues`: only queues with at most so many of these jobs"),
-    Option(
-        "minAddedPerSecond",
-        number,
-        None,
-        (READ,),
-        "`view=queues`: queues to which at least so many jobs per second were added in the last minute; BullMQ only",
-    ),
-    Option(
-        "minFinishedPerSecond",
-        number,
-        None,
-        (READ,),
-        "`view=queues`: queues of which at least so many jobs per second have ended in the last minute; not Bull 1",
-    ),
-    Option(
-        "minIdleMs",
-        integer(0),
-        None,
-        (READ,),
-        "`view=queues`: queues in which there was no event, and no job has ended, for so long; not Bull 1",
-    ),
-    Option("sample", integer(1), 10_000, (READ,), "`view=stats`: maximum number of jobs that are read of each state"),
     Option("maxDepth", integer(1, 1_000), 10, (READ,), "`view=flows`: maximum number of levels of each flow"),
     Option("maxJobs", integer(1, 100_000), 1_000, (READ,), "`view=flows`: maximum number of jobs of each flow"),
     Option("jobIds", names, (), (READ,), "only these jobs, comma separated", "all"),

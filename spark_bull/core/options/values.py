@@ -16,6 +16,9 @@ from spark_bull.core.time_text import moment_of, ms_of
 
 #: The value of an option that is to be read from Redis.
 AUTO: Final = "auto"
+#: Where a stream starts.
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
 MAX_SHARDS: Final = 1_024
 
 #: Units of sizes, as those of the command.
@@ -109,19 +112,12 @@ def size(name: str, value: str) -> int:
     return int(found[1]) * _UNITS[found[2] or "b"]
 
 
-def number(name: str, value: str) -> float:
-    """A number that is not negative."""
+def positive(name: str, value: str) -> float:
     try:
         found = float(value.strip())
     except ValueError:
-        found = -1
-    if not 0 <= found < inf:
-        raise expected(name, "a number >= 0", value)
-    return found
-
-
-def positive(name: str, value: str) -> float:
-    if not (found := number(name, value)):
+        found = 0
+    if not 0 < found < inf:
         raise expected(name, "a number > 0", value)
     return found
 
@@ -170,6 +166,18 @@ def instant(name: str, value: str) -> int:
     except ValueError:
         raise expected(name, "an ISO 8601 time or ms since 1970", value) from None
     return ms_of(moment)
+
+
+def start(name: str, value: str) -> str:
+    """Parses where a stream starts: earliest, latest, or a time, which is returned as ms since 1970."""
+    lowered = value.strip().lower()
+    if lowered in (EARLIEST, LATEST):
+        return lowered
+    try:
+        since = instant(name, value)
+    except OptionError:
+        raise expected(name, "earliest, latest, an ISO 8601 time or ms since 1970", value) from None
+    return str(since) if since > 0 else EARLIEST
 
 
 def json_object(name: str, value: str) -> dict[str, Any]:

@@ -50,9 +50,8 @@ def new_client(settings: RedisSettings, url: str) -> redis.Redis:
         if not {"lib_name", "lib_version"} & set(pool.connection_kwargs):
             pool.connection_kwargs.update(_DRIVER)
         # Set here because from_url() gives precedence to the URL.
-        for name, value in (("username", settings.username), ("password", settings.password)):
-            if value is not None:
-                pool.connection_kwargs[name] = value
+        if settings.password is not None:
+            pool.connection_kwargs["password"] = settings.password
         # Set here as redis-py fails to connect without the right to set a name.
         name = pool.connection_kwargs.pop("client_name", None)
         pool.connection_kwargs["redis_connect_func"] = partial(_prepare, name)

@@ -15,6 +15,7 @@ from spark_bull.core.options.values import Address, addresses
 URL_VARIABLE: Final = "SPARK_BULL_URL"
 PASSWORD_VARIABLE: Final = "SPARK_BULL_PASSWORD"
 ADDRESS_MAP_VARIABLE: Final = "SPARK_BULL_ADDRESS_MAP"
+_DEFAULT_URL: Final = "redis://localhost:6379/0"
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,6 @@ class RedisSettings:
     """
 
     url: str = field(repr=False)
-    username: str | None = field(default=None, repr=False)
     password: str | None = field(default=None, repr=False)
     timeout_ms: int = 30_000
     retry_ms: int = 20_000
@@ -38,36 +38,28 @@ class RedisSettings:
 
     def __post_init__(self) -> None:
         check_url(self.url)
-        for name in ("username", "password"):
-            _check_secret(name, getattr(self, name))
+        _check_password(self.password)
         object.__setattr__(self, "where", without_secrets(self.url))
 
 
 def settings_of(options: Options) -> RedisSettings:
-    """Returns the connection settings: `url` or `shardUrls`, else $SPARK_BULL_URL, else host and port.
+    """Returns the connection settings: `url` or `shardUrls`, else $SPARK_BULL_URL, else localhost.
 
-    The password is that of the option, else that in the URL, else $SPARK_BULL_PASSWORD. Raises OptionError for an
-    option that conflicts with a URL.
+    The password is that of the option, else that in the URL, else $SPARK_BULL_PASSWORD. Raises OptionError for a bad
+    URL of the environment.
     """
-    url, source = options["url"], "`url`"
-    if options["shardUrls"] is not None:
-        url, source = options["shardUrls"], "`shardUrls`"
-    assumed = not {"url", "shardUrls", "host", "port"} & options.given
-    if url is None and assumed:
-        url, source = os.environ.get(URL_VARIABLE) or None, f"${URL_VARIABLE}"
-        assumed = url is None
+    url = options["shardUrls"] or options["url"]
+    assumed = not {"url", "shardUrls"} & options.given
     if url is None:
-        scheme = "rediss" if options["ssl"] else "redis"
-        url = f"{scheme}://{options['host']}:{options['port']}/{options['db']}"
-    else:
-        _check_beside_url(options, source)
+        url = os.environ.get(URL_VARIABLE) or None
+        assumed = url is None
+    url = url or _DEFAULT_URL
     password = options["password"] or None
     if password is None and "password" not in options.given and not _has_password(url):
         password = os.environ.get(PASSWORD_VARIABLE) or None
     extra = tuple(sorted(options.redis.items()))
     return RedisSettings(
         url,
-        options["username"],
         password,
         options["callTimeoutMs"],
         options["retryMs"],
@@ -85,19 +77,6 @@ def _addresses_of(options: Options) -> tuple[tuple[Address, Address], ...]:
     return addresses(f"${ADDRESS_MAP_VARIABLE}", os.environ.get(ADDRESS_MAP_VARIABLE, ""))
 
 
-#: Options that require host and port, and how to specify them in a URL.
-_IN_URL: Final = {
-    "db": "put the database into the URL, as in redis://localhost:6379/2 or unix:///run/redis.sock?db=2",
-    "ssl": "use rediss:// in the URL for TLS, redis:// for no TLS",
-}
-
-
-def _check_beside_url(options: Options, source: str) -> None:
-    for name, cure in _IN_URL.items():
-        if name in options.given:
-            raise OptionError(f"expected no option `{name}` together with {source}, which specifies it: {cure}")
-
-
 def _has_password(url: str) -> bool:
     parts = [urlsplit(one) for one in urls_of(url)]
     return any(one.password or parse_qs(one.query).get("password") for one in parts)
@@ -108,14 +87,14 @@ def resolved(options: Options) -> Options:
     settings = settings_of(options)
     values = {**options.values, "url": settings.url, "shardUrls": None, "password": settings.password}
     values["addressMap"] = settings.addresses
-    # The URL now includes host, port, db and ssl, and the password is final, even if there is none.
-    given = (options.given - {"host", "port", "shardUrls", *_IN_URL}) | {"password"}
+    # The password is final, even if there is none.
+    given = options.given - {"shardUrls"} | {"password"}
     return replace(options, values=values, given=given if settings.assumed else given | {"url"})
 
 
-def _check_secret(name: str, value: str | None) -> None:
-    """Raises OptionError, without the value, for a text that UTF-8 can't encode."""
+def _check_password(password: str | None) -> None:
+    """Raises OptionError, without the password, for one that UTF-8 can't encode."""
     try:
-        (value or "").encode()
+        (password or "").encode()
     except UnicodeEncodeError:
-        raise OptionError(f"expected `{name}` to be {ENCODABLE}, got another one, which is not shown") from None
+        raise OptionError(f"expected `password` to be {ENCODABLE}, got another one, which is not shown") from None

@@ -17,7 +17,7 @@ from spark_bull.core.queue.jobs.counts_by import BY
 from spark_bull.core.queue.jobs.flow_tree import DEFAULT_DEPTH, DEFAULT_JOBS
 from spark_bull.core.queue.jobs.read import counting, counts
 from spark_bull.core.queue.monitor.find import describing, find_queues, workers
-from spark_bull.core.queue.monitor.queue_filter import QueueFilter, filter_of, selecting
+from spark_bull.core.queue.monitor.queue_filter import QueueFilter, selecting
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.settings import settings_of
 from spark_bull.core.store.steps import Steps, run_all
@@ -45,9 +45,14 @@ def _queues(args: Namespace) -> Output:
     return run_all(connection, [_row(options, one) for one in found])
 
 
+def _filter_of(args: Namespace) -> QueueFilter:
+    rates = args.min_added_per_second, args.min_finished_per_second
+    return QueueFilter(args.min_length, args.max_length, *rates, args.min_idle_ms)
+
+
 def _selected(args: Namespace, queues: Sequence[str]) -> list[str]:
     """The queues that the filters select; without filters, all of them."""
-    options, wanted = options_of(args), filter_of(vars(args))
+    options, wanted = options_of(args), _filter_of(args)
     if wanted == QueueFilter():
         return [*queues]
 
@@ -69,7 +74,7 @@ def _counts(args: Namespace) -> Output:
     if args.watch is not None:
         if args.by is not None:
             raise OptionError("expected one of --watch and --by, got both")
-        if filter_of(vars(args)) != QueueFilter():
+        if _filter_of(args) != QueueFilter():
             raise OptionError("expected no filter of queues with --watch, got one: leave it out")
         from spark_bull.ops.cli.watch import watch
 
@@ -177,27 +182,24 @@ def records_of(args: Namespace, queue: BullQueue, records: list[WriteRecord]) ->
 _FILTERS: Final = (
     argument(
         "--min-length",
-        dest="minLength",
         type=int,
         metavar="JOBS",
         help="only queues with at least so many jobs that are not active and have not ended",
     ),
-    argument("--max-length", dest="maxLength", type=int, metavar="JOBS", help="only queues with at most so many"),
+    argument("--max-length", type=int, metavar="JOBS", help="only queues with at most so many"),
     argument(
         "--min-added-per-second",
-        dest="minAddedPerSecond",
         type=float,
         metavar="JOBS",
         help="only queues to which at least so many jobs per second were added in the last minute (BullMQ)",
     ),
     argument(
         "--min-finished-per-second",
-        dest="minFinishedPerSecond",
         type=float,
         metavar="JOBS",
         help="only queues of which at least so many jobs per second have ended in the last minute",
     ),
-    duration("--min-idle", "only queues in which nothing has happened for so long", dest="minIdleMs"),
+    duration("--min-idle", "only queues in which nothing has happened for so long", dest="min_idle_ms"),
 )
 
 SHOW: Final = (

@@ -212,10 +212,8 @@ class Collector:
     def _collector(self, handle: QueueHandle) -> QueueCollector:
         options = self._options
         ledger = ResultLedger(handle, self._reader, options["states"], options["lookbackMs"], self._owner)
-        since = options["startingTimestamp"]
-        starting = options["startingOffsets"] if since is None or since <= 0 else str(since)
         horizon = EVERYTHING if self._horizons is None else self._horizons[handle.keys.queue]
-        return QueueCollector(ledger, starting, horizon, strict=options["failOnDataLoss"])
+        return QueueCollector(ledger, options["startingOffsets"], horizon, strict=options["failOnDataLoss"])
 
 
 def shares(available: Mapping[str, int], limit: int) -> dict[str, int]:

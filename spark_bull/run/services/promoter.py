@@ -80,7 +80,7 @@ class Promoter(Service):
 
     Parameters:
       url: `redis://`, `rediss://` or `unix://` URL, with user, password and database. Default: $SPARK_BULL_URL, else
-        `host` and `port`.
+        localhost.
       queues: names or globs of the queues; default: all queues of the prefix.
       rescue: whether stalled jobs are rescued.
       ageing: {"after_ms": ms, "priority": number or name}: jobs of BullMQ with a lower priority that have waited for so

@@ -55,8 +55,8 @@ class QueueCollector:
         dialect = self.ledger.handle.dialect
         if self._starting.isdigit() and not dialect.has("finish-times"):
             raise OptionError(
-                f"expected `startingTimestamp` only for dialects that store finish times, got queue {self._queue} of "
-                f"dialect {dialect.name}: use `startingOffsets`"
+                f"expected a time as `startingOffsets` only for dialects that store finish times, got queue "
+                f"{self._queue} of dialect {dialect.name}: use earliest or latest"
             )
         previous_owner, protocol = self.ledger.holder()
         self._check_dialect(protocol or dialect.name, dialect.name)

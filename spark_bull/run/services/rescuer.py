@@ -36,7 +36,7 @@ class Rescuer(Service):
 
     Parameters:
       url: `redis://`, `rediss://` or `unix://` URL, with user, password and database. Default: $SPARK_BULL_URL, else
-        `host` and `port`.
+        localhost.
       queues: names or globs of the queues; default: all queues of the prefix.
       options: options of the connection, `check_ms` and `max_stalled`; see ServiceArguments.
 

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 from spark_bull.core.errors import ConnectionLost, OptionError, ResultsLost
 from spark_bull.core.options.parse import Options, parse_options
 from spark_bull.core.options.table import EVENTS
+from spark_bull.core.options.values import EARLIEST, LATEST
 from spark_bull.core.queue.events.event_log import BEGIN, Position, position_of, span_of, steps
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.core.queue.monitor.find import is_glob
@@ -87,11 +88,11 @@ class EventStreamReader(LimitedReader):
         return _offset(began, began)
 
     def _start_of(self, handle: QueueHandle) -> Position:
-        since, span = self._options["startingTimestamp"], span_of(handle)
-        if since is not None:
-            start = Position(f"{max(0, since - 1)}-{_LAST_OF_MS}", None)
-            return span.before if start.is_before(span.before) else start
-        return span.last if self._options["startingOffsets"] == "latest" else span.before
+        starting, span = self._options["startingOffsets"], span_of(handle)
+        if starting in (EARLIEST, LATEST):
+            return span.last if starting == LATEST else span.before
+        start = Position(f"{int(starting) - 1}-{_LAST_OF_MS}", None)
+        return span.before if start.is_before(span.before) else start
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options["maxEventsPerTrigger"])

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged, ResultsLost
 from spark_bull.core.options.parse import Options, parse_options
 from spark_bull.core.options.table import COLLECT
+from spark_bull.core.options.values import LATEST
 from spark_bull.core.queue.collect.result_ledger import STATES, ResultLedger
 from spark_bull.core.queue.collect.result_rows import ResultChunk
 from spark_bull.core.queue.dispatch.written import WrittenIds, find_written
@@ -41,6 +42,7 @@ log = logging.getLogger("spark_bull")
 
 #: Number of jobs from which a micro-batch has two tasks, so that two cores read it.
 TWO_TASKS_FROM: Final = 50_000
+ROWS_PER_TASK: Final = 150_000
 
 
 class Results(InputPartition):
@@ -70,7 +72,7 @@ def collect_options(raw: Mapping[str, str]) -> Options:
             raise OptionError(
                 f"expected `{name}` of a stream to be DDL, got {INFER!r}: the schema of a stream must stay the same"
             )
-    if options["startingOffsets"] == "latest" and not options["readerId"]:
+    if options["startingOffsets"] == LATEST and not options["readerId"]:
         raise OptionError(
             "startingOffsets=latest requires the option `readerId`, a unique name of this query: the start position "
             "is stored under it, because Spark requests the initial offset more than once"
@@ -154,9 +156,9 @@ class ResultReader(LimitedReader):
         firsts = self._collector(reader).first_positions() if taken.keys() - begun.keys() else {}
         spans = {queue: (begun.get(queue, firsts.get(queue, 0)), stop) for queue, stop in taken.items()}
         rows = sum(stop - first for first, stop in spans.values())
-        fewest = self._options["minPartitions"] or (2 if rows >= TWO_TASKS_FROM else 1)
-        tasks = max(-(-rows // self._options["rowsPerPartition"]), fewest)
-        size = max(1, -(-rows // tasks))
+        most = self._options["rowsPerPartition"]
+        fewest = 2 if most is None and rows >= TWO_TASKS_FROM else 1
+        size = max(1, -(-rows // max(-(-rows // (most or ROWS_PER_TASK)), fewest)))
         self._collector(reader).discover_ahead(taken, self._options["maxJobsPerTrigger"])
         return [
             Results(queue, reader, position, min(position + size, stop))

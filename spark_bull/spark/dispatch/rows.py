@@ -143,7 +143,6 @@ class RowPlan:
     unique_by: tuple[int, ...] = ()
     sequence_by: tuple[int, ...] = ()
     shard_by: tuple[int, ...] = ()
-    ignore_nulls: bool = True
     payload_check: PayloadCheck | None = None
     integer_ids: str | None = None
 
@@ -180,7 +179,7 @@ class RowPlan:
         numbers: row numbers, for errors.
         """
         rows = {
-            name: column_values(batch, index, name, numbers, is_json=name in _JSON, ignore_nulls=self.ignore_nulls)
+            name: column_values(batch, index, name, numbers, is_json=name in _JSON)
             for name, index in self.columns.items()
             if name != CHILDREN
         }
@@ -188,7 +187,7 @@ class RowPlan:
             fields = [batch.schema.field(i) for i in self.payload]
             whole = pa.StructArray.from_arrays([batch.column(i) for i in self.payload], fields=fields)
             field = pa.field(DATA, whole.type)
-            rows[DATA] = to_json(whole, field, ignore_nulls=self.ignore_nulls).to_pylist()
+            rows[DATA] = to_json(whole, field, ignore_nulls=True).to_pylist()
         if self.payload_check:
             self.payload_check.check(rows[DATA], numbers)
         if self.unique_by:
@@ -202,7 +201,7 @@ class RowPlan:
     def _json_arrays(self, batch: pa.RecordBatch, columns: Sequence[int]) -> list[str]:
         """The values of these columns, for each row the JSON text of an array."""
         arrays, fields = [batch.column(i) for i in columns], [batch.schema.field(i) for i in columns]
-        return to_json_arrays(arrays, fields, ignore_nulls=self.ignore_nulls).to_pylist()  # type: ignore[no-any-return]
+        return to_json_arrays(arrays, fields, ignore_nulls=True).to_pylist()  # type: ignore[no-any-return]
 
 
 def plan_rows(schema: StructType, options: Options) -> RowPlan:
@@ -224,7 +223,7 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
     sequence_by = _indexes(schema, SEQUENCE, options[SEQUENCE])
     shard_by = _indexes(schema, SHARD, options[SHARD])
     check = payload_check(options["payloadSchema"])
-    plan = RowPlan(columns, payload, unique_by, sequence_by, shard_by, options["ignoreNullFields"], check)
+    plan = RowPlan(columns, payload, unique_by, sequence_by, shard_by, check)
     return _plan(schema, plan)
 
 
@@ -314,11 +313,11 @@ def _unique_by(schema: StructType, options: Options, columns: Mapping[str, int])
 def _check_ids(options: Options) -> None:
     """Raises OptionError for a rule of deduplication ids if no row has such an id."""
     rule = options[DEDUPLICATION]
-    for name in ("uniqueForMs", DEDUPLICATION):
-        if name in options.given and (rule is None or (isinstance(rule, Mapping) and "id" not in rule)):
-            raise OptionError(
-                f"expected deduplication ids, as option `{name}` is set: use `uniqueBy`, or a column `{DEDUPLICATION}`"
-            )
+    if isinstance(rule, Mapping) and "id" not in rule:
+        raise OptionError(
+            f"expected deduplication ids, as option `{DEDUPLICATION}` is set: use `uniqueBy`, or a column "
+            f"`{DEDUPLICATION}`"
+        )
 
 
 def _whole_row(schema: StructType, options: Options) -> tuple[dict[str, int], tuple[int, ...]]:

@@ -38,7 +38,7 @@ from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.json.job_columns import FIRST_MS, LAST_MS, batches_of, raw_batch
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.python_worker import begin_task
-from spark_bull.spark.schemas import columns_of, read_options, table_of
+from spark_bull.spark.schemas import columns_of, read_options
 
 log = logging.getLogger("spark_bull")
 
@@ -102,7 +102,7 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
     Raises OptionError, DialectError or ConnectionLost before any task starts.
     """
     options = resolved(read_options(raw))
-    columns = tuple(columns_of(schema, table_of(options)))
+    columns = tuple(columns_of(schema, options["view"]))
     named, globs = names_and_globs(options)
     Connection(settings_of(options)).check(options["prefix"], named, write=False)
     feature = _FEATURES.get(options["view"])

@@ -12,7 +12,6 @@ from spark_bull.core.options.parse import Options
 from spark_bull.core.queue.dispatch.writes import records
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.walk import Slice
-from spark_bull.core.queue.jobs.counts_by import counts_by
 from spark_bull.core.queue.jobs.dependencies import dependencies_of
 from spark_bull.core.queue.jobs.flow_tree import read_flow, roots_among
 from spark_bull.core.queue.jobs.read import counts, read_ids, read_jobs
@@ -20,10 +19,8 @@ from spark_bull.core.queue.manage.groups import read_groups
 from spark_bull.core.queue.monitor.activity import activity
 from spark_bull.core.queue.monitor.find import describe, workers
 from spark_bull.core.queue.monitor.metrics import COUNTED_STATES, read_metrics
-from spark_bull.core.queue.monitor.queue_filter import filter_of, selecting
 from spark_bull.core.queue.monitor.stats import stats
 from spark_bull.core.queue.schedule.schedulers import schedulers
-from spark_bull.core.store.steps import run
 from spark_bull.core.well_formed import well_formed_json
 
 Row = Mapping[str, Any]
@@ -42,15 +39,7 @@ class QueueSlice:
 
 
 def count_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    handle, states, by = queue_slice.handle, queue_slice.options["states"], queue_slice.options["by"]
-    if by:
-        # A queue may lack a state.
-        known = [state for state in states if state in handle.dialect.states]
-        found = {} if states and not known else counts_by(handle, by, known)
-        for state, values in found.items():
-            for value, jobs in values.items():
-                yield {"queue": handle.keys.queue, "state": state, by: value, "jobs": jobs}
-        return
+    handle, states = queue_slice.handle, queue_slice.options["states"]
     for state, jobs in counts(handle).items():
         if not states or state in states:
             yield {"queue": handle.keys.queue, "state": state, "jobs": jobs}
@@ -58,8 +47,6 @@ def count_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 
 def queue_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     handle = queue_slice.handle
-    if not run(handle.connection, selecting(handle, filter_of(queue_slice.options.values))):
-        return
     yield {
         "queue": handle.keys.queue,
         "protocol": handle.dialect.name,
@@ -168,8 +155,7 @@ def metrics_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 
 
 def stats_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    options = queue_slice.options
-    for found in stats(queue_slice.handle, options["windowMs"], options["sample"]):
+    for found in stats(queue_slice.handle, queue_slice.options["windowMs"]):
         yield {
             "queue": found.queue,
             "name": found.name,

@@ -46,16 +46,14 @@ _COLUMNS: Final[Mapping[str, ColumnRule]] = {
 #: Columns of jobs as they are read, which are ignored.
 _IGNORED: Final = frozenset(field.name.lower() for field in SCHEMAS["jobs"])
 _PAYLOADS: Final = ("data", "returnvalue")
-#: Options that are the default of a column of the same name.
-DEFAULTS: Final = ("action", "delay", "priority", "lifo", "resetAttempts", "failedReason", "to")
 
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Indexes of the columns, and defaults of those that a row does not give."""
+    """Indexes of the columns. action: that of rows without one."""
 
     columns: Mapping[str, int]
-    defaults: Mapping[str, Any]
+    action: str | None
 
     def rows(self, batch: pa.RecordBatch, numbers: Sequence[int]) -> dict[str, list[Any]]:
         """The values of a batch by column. numbers: row numbers, for errors."""
@@ -63,9 +61,8 @@ class ChangeRows:
             name: column_values(batch, index, name, numbers, is_json=name in _PAYLOADS)
             for name, index in self.columns.items()
         }
-        for name, default in self.defaults.items():
-            given = rows.get(name, [None] * batch.num_rows)
-            rows[name] = [default if value is None else value for value in given]
+        given = rows.get("action", [None] * batch.num_rows)
+        rows["action"] = [self.action if action is None else action for action in given]
         return rows
 
 
@@ -73,25 +70,24 @@ def plan_rows(schema: StructType, options: Options) -> ChangeRows:
     """Checks the columns of a DataFrame. Raises OptionError."""
     columns = column_indexes(schema, _COLUMNS, " with mode=manage: drop it", _IGNORED)
     check_json_types(schema, [columns[name] for name in _PAYLOADS if name in columns])
-    defaults = {name: options[name] for name in DEFAULTS if options[name] is not None}
     if "id" not in columns:
         raise OptionError("expected a column `id` with mode=manage, got none: it names the job that is changed")
     for name in ("action", QUEUE):
         if name not in columns and options[name] is None:
             raise OptionError(f"expected an option `{name}`, or a column `{name}`, got neither")
-    _check_needs(columns, defaults)
+    _check_needs(columns, options["action"])
     if options[QUEUE] is not None:
         columns.pop(QUEUE, None)
-    return ChangeRows(columns, defaults)
+    return ChangeRows(columns, options["action"])
 
 
-def _check_needs(columns: Mapping[str, int], defaults: Mapping[str, Any]) -> None:
+def _check_needs(columns: Mapping[str, int], action: str | None) -> None:
     """Raises OptionError if the action of all rows needs a column that is missing."""
-    if "action" in columns or defaults["action"] not in ACTIONS:
+    if "action" in columns or action is None or action not in ACTIONS:
         return
-    for name in ACTIONS[defaults["action"]].needs:
-        if name not in columns and name not in defaults:
-            raise OptionError(f"expected a column `{name}` for the action {defaults['action']}, got none")
+    for name in ACTIONS[action].needs:
+        if name not in columns:
+            raise OptionError(f"expected a column `{name}` for the action {action}, got none")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,10 +47,9 @@ _JSON: Final = ("data", "opts")
 
 @dataclass(frozen=True)
 class ScheduleRows:
-    """Indexes of the columns. tz: default of the column `tz`."""
+    """Indexes of the columns."""
 
     columns: Mapping[str, int]
-    tz: str | None
 
     def rows(self, batch: pa.RecordBatch, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """The rows of a batch by the names of the columns. numbers: row numbers, for errors."""
@@ -58,12 +57,7 @@ class ScheduleRows:
             name: column_values(batch, index, name, numbers, is_json=name in _JSON)
             for name, index in self.columns.items()
         }
-        rows = [{name: values[position] for name, values in columns.items()} for position in range(batch.num_rows)]
-        if self.tz is not None:
-            for row in rows:
-                if row.get("tz") is None:
-                    row["tz"] = self.tz
-        return rows
+        return [{name: values[position] for name, values in columns.items()} for position in range(batch.num_rows)]
 
 
 def plan_rows(schema: StructType, options: Options) -> ScheduleRows:
@@ -78,16 +72,11 @@ def plan_rows(schema: StructType, options: Options) -> ScheduleRows:
         columns.pop(QUEUE, None)
     elif QUEUE not in columns:
         raise OptionError("expected an option `queue`, or a column `queue`, got neither")
-    return ScheduleRows(columns, options["tz"])
+    return ScheduleRows(columns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulePlan(StagedPlan[ScheduleRows]):
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """The defaults of the jobs of all job schedulers."""
-        return {name: self.options[name] for name in ("name", "opts") if self.options[name] is not None}
-
     def fields(self, parts: Sequence[TaskPart]) -> dict[str, str | int]:
         return {"mode": "schedule"}
 

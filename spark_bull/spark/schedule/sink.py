@@ -102,7 +102,7 @@ class _Task:
         if queue not in self.stages:
             handle, options = self.plan.handle_of(queue), self.plan.options
             self.stages[queue] = _Stage(
-                encoder_of(handle, self.plan.defaults),
+                encoder_of(handle),
                 self.attempt.part_of(handle),
                 self.outbox,
                 min(options["chunkSize"], SCHEDULE_SIZE),

@@ -81,17 +81,16 @@ def column_values(
     numbers: Sequence[int | str],
     *,
     is_json: bool = False,
-    ignore_nulls: bool = True,
 ) -> list[Any]:
     """The values of a column: of one with JSON its texts, of TIMESTAMP the ms since 1970, of STRUCT without nulls.
 
-    numbers: row numbers, for errors. ignore_nulls: whether to omit null fields in JSON.
+    numbers: row numbers, for errors.
     """
     array, kind = batch.column(index), batch.column(index).type
     if is_json and is_text(kind):
         check_json(array, name, numbers)
     elif is_json:
-        array = to_json(array, batch.schema.field(index), ignore_nulls=ignore_nulls)
+        array = to_json(array, batch.schema.field(index), ignore_nulls=True)
     elif pa.types.is_timestamp(kind):
         array = ms_of(array)
     elif pa.types.is_struct(kind):

@@ -101,7 +101,7 @@ def plan_stream(
 def _with_connection(arguments: Mapping[str, Any], handle: QueueHandle) -> dict[str, Any]:
     """Adds the URL and the password that are in the environment of this process: a Connect server has another one."""
     settings = handle.connection.settings
-    kept = {name: value for name, value in arguments.items() if name not in ("shard_urls", "host", "port", "db", "ssl")}
+    kept = {name: value for name, value in arguments.items() if name != "shard_urls"}
     return {**kept, "url": settings.url, "password": settings.password}
 
 

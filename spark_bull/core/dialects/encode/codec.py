@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from spark_bull.core.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text
-from spark_bull.core.dialects.deduplication import DEDUPLICATION, ID_MARK, Deduplications, with_ttl
+from spark_bull.core.dialects.deduplication import DEDUPLICATION, ID_MARK, Deduplications
 from spark_bull.core.dialects.encode.chunks import Column, EncodedJobs, collapsed
 from spark_bull.core.dialects.encode.shapes import OWN, Shapes, shapes_of
 from spark_bull.core.dialects.fields import STALLED_PRESET
@@ -62,7 +62,8 @@ NAMES: Final = ("data", "name", *ROW_NAMES, *OPTION_NAMES)
 _FIELDS: Final = {name: spelled(name, QUEUE) for name in NAMES}
 _MARKS: Final = (*MARKS.values(), ID_MARK, PARENT_MARK)
 #: Properties that an option of the same name sets for all jobs.
-DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in ("data", "jobId", PARENT, DELIVERY))
+_NO_DEFAULT: Final = ("data", "jobId", "runAt", "timestamp", PARENT, DELIVERY, EXPIRE_AT)
+DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in _NO_DEFAULT)
 #: Properties of which a row has at most one; the one that a row gives replaces a default of the other.
 _ALTERNATIVES: Final = (("delay", "runAt"), (EXPIRE_AFTER_MS, EXPIRE_AT))
 
@@ -73,9 +74,6 @@ def defaults_of(options: Options) -> dict[str, Any]:
     if options[DELIVERY] == AT_MOST_ONCE:
         # The other values are about the write itself.
         defaults[DELIVERY] = AT_MOST_ONCE
-    ttl = options.values.get("uniqueForMs")
-    if ttl is not None:
-        defaults[DEDUPLICATION] = with_ttl(defaults.get(DEDUPLICATION), ttl)
     return defaults | carrying(options.values.get("telemetry", ""))
 
 

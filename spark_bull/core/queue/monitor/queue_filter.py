@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import NOT_STARTED
@@ -13,9 +11,6 @@ from spark_bull.core.queue.jobs.read import counting
 from spark_bull.core.queue.monitor.activity import observing
 from spark_bull.core.store.connection import ms_of
 from spark_bull.core.store.steps import Steps
-
-#: The options, as in `spark.read`; the command and REST have the same words.
-FILTERS: Final = ("minLength", "maxLength", "minAddedPerSecond", "minFinishedPerSecond", "minIdleMs")
 
 
 @dataclass(frozen=True)
@@ -48,11 +43,6 @@ class QueueFilter:
     @property
     def has_activity(self) -> bool:
         return (self.min_added_per_s, self.min_finished_per_s, self.min_idle_ms) != (None, None, None)
-
-
-def filter_of(given: Mapping[str, Any]) -> QueueFilter:
-    """The filter by the options FILTERS. Raises OptionError."""
-    return QueueFilter(*(given.get(name) for name in FILTERS))
 
 
 def selecting(handle: QueueHandle, wanted: QueueFilter) -> Steps[bool]:

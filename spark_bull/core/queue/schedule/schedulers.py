@@ -68,13 +68,13 @@ class SchedulerEncoder:
         return scheduler, repeated
 
 
-def encoder_of(handle: QueueHandle, defaults: Mapping[str, Any]) -> SchedulerEncoder:
-    """defaults: the defaults of the queue's jobs. Raises DialectError for a dialect without job schedulers."""
+def encoder_of(handle: QueueHandle) -> SchedulerEncoder:
+    """The encoder of rows without defaults. Raises DialectError for a dialect without job schedulers."""
     handle.dialect.require("schedulers")
     members: dict[str, list[str]] = defaultdict(list)
     for member, scheduler in _read(handle, _may_have_own_id):
         members[scheduler.id].append(member)
-    return SchedulerEncoder(handle, defaults, version_of(handle), dict(members))
+    return SchedulerEncoder(handle, {}, version_of(handle), dict(members))
 
 
 def packed_schedulers(schedulers: Sequence[Repeated]) -> bytes:

@@ -26,6 +26,7 @@ from spark_bull.core.options.parse import (
 )
 from spark_bull.core.options.table import (
     CLAIM,
+    COLLECT,
     MANAGE,
     PYTHON_SCOPES,
     QUEUE,
@@ -45,19 +46,13 @@ SECRET = "hunter2"
     ("name", "text", "value"),
     [
         ("chunkSize", " 250 ", 250),
-        ("port", "6380", 6380),
-        ("ssl", "TRUE", True),
-        ("ssl", "no", False),
+        ("retryMs", "6380", 6380),
+        ("scanKeys", "TRUE", True),
+        ("scanKeys", "no", False),
         ("confirmObliterate", "1", True),
         ("protocol", "BullMQ", "bullmq"),
         ("delivery", "At-Least-Once", "at-least-once"),
         ("name", "Send It", "Send It"),
-        ("runAt", "2030-01-02T03:04:05Z", 1_893_553_445_000),
-        ("runAt", "2030-01-02T05:04:05.678+02:00", 1_893_553_445_678),
-        ("runAt", "2030-01-02", 1_893_542_400_000),
-        # As a float, this time is a ms less.
-        ("runAt", "2004-03-15T07:55:47.472Z", 1_079_337_347_472),
-        ("timestamp", "1700000000123", 1_700_000_000_123),
         ("backoff", "500", 500),
         ("backoff", '{"type": "exponential", "delay": 250}', {"type": "exponential", "delay": 250}),
         ("removeOnComplete", "true", True),
@@ -73,17 +68,32 @@ def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("Latest", "latest"),
+        ("1969-12-31", "earliest"),
+        ("2030-01-02T03:04:05Z", "1893553445000"),
+        ("2030-01-02T05:04:05.678+02:00", "1893553445678"),
+        ("2030-01-02", "1893542400000"),
+        # As a float, this time is a ms less.
+        ("2004-03-15T07:55:47.472Z", "1079337347472"),
+        ("1700000000123", "1700000000123"),
+    ],
+)
+def test_a_stream_starts_at_an_end_or_a_time(text: str, start: str) -> None:
+    assert parse_options({"startingOffsets": text}, COLLECT)["startingOffsets"] == start
+
+
+@pytest.mark.parametrize(
     ("name", "text", "expectation"),
     [
         ("chunkSize", "0", "an integer from 1 to 2,000"),
         ("chunkSize", "2001", "an integer from 1 to 2,000"),
         ("chunkSize", "many", "an integer from 1 to 2,000"),
         ("stageTtlMs", "10", "an integer >= 1,000"),
-        ("port", "65536", "an integer from 1 to 65,535"),
-        ("ssl", "maybe", "true or false"),
+        ("scanKeys", "maybe", "true or false"),
         ("protocol", "kue", "one of auto, bull-1, bull, bullmq"),
         ("delivery", "twice", "one of exactly-once, at-least-once"),
-        ("runAt", "tomorrow", "an ISO 8601 time or ms since 1970"),
         ("backoff", "soon", "ms, or a JSON object with type and delay"),
         ("backoff", '"500"', "ms, or a JSON object with type and delay"),
         ("backoff", "[1]", "ms, or a JSON object with type and delay"),
@@ -271,8 +281,7 @@ def test_options_that_spark_adds_are_ignored() -> None:
     [
         ({"txnAppId": "a"}, "got no `txnVersion`"),
         ({"txnVersion": "1"}, "got no `txnAppId`"),
-        ({"delay": "1", "runAt": "1"}, "expected one of `delay` and `runAt`, got both"),
-        ({"url": "redis://a", "host": "b"}, "expected one of `url` and `host`/`port`, got both"),
+        ({"url": "redis://a", "shardUrls": "redis://b"}, "expected one of `url` and `shardUrls`, got both"),
         ({"url": "http://a"}, r"redis://, rediss://, unix://, .* or rediss.*://, got: 'http://a'"),
         ({"url": "localhost"}, r"redis://, rediss://, unix://, .* or rediss.*://, got: 'localhost'"),
         ({"url": "redis://:one/two@localhost:6379"}, "percent-encode"),
@@ -306,7 +315,7 @@ def test_missing_options_have_their_defaults() -> None:
 def test_no_error_shows_a_secret() -> None:
     urls = ("h:{}", "[{}@h", ":p/{}@h", ":p?{}@h", ":p#{}@h")
     raws = [{"url": f"redis://{url.format(SECRET)}"} for url in urls]
-    raws += [{"url": f"redis://me:{SECRET}@h"} | more for more in ({"host": "x"}, {"nonsense": "x"})]
+    raws += [{"url": f"redis://me:{SECRET}@h"} | more for more in ({"shardUrls": "redis://x"}, {"nonsense": "x"})]
     for raw in (*raws, {"url": f"http://me:{SECRET}@h"}, {"password": SECRET, "chunkSize": "no"}):
         with pytest.raises(OptionError) as error:
             parse_options(raw, WRITE)

@@ -45,12 +45,9 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_address_is_that_of_options_or_the_environment_or_localhost(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings().url == "redis://localhost:6379/0"
-    assert settings(host="h", port="1", db="2").url == "redis://h:1/2"
-    assert settings(host="h", ssl="true").url == "rediss://h:6379/0"
     monkeypatch.setenv("SPARK_BULL_URL", "redis://elsewhere:1/2")
     assert settings().url == "redis://elsewhere:1/2"
     assert settings(url="redis://here").url == "redis://here"
-    assert settings(host="here").url == "redis://here:6379/0"
 
 
 def test_the_password_of_the_environment_has_the_lowest_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,22 +58,10 @@ def test_the_password_of_the_environment_has_the_lowest_precedence(monkeypatch: 
     assert settings(password="other").password == "other"
 
 
-@pytest.mark.parametrize(("name", "value"), [("db", "2"), ("ssl", "true")])
-def test_options_without_effect_beside_a_url_are_refused(
-    name: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(OptionError, match=rf"no option `{name}` together with `url`.*: .*the URL"):
-        settings(**{"url": "redis://h", name: value})
-    monkeypatch.setenv("SPARK_BULL_URL", "redis://elsewhere")
-    with pytest.raises(OptionError, match=rf"no option `{name}` together with \$SPARK_BULL_URL"):
-        settings(**{name: value})
-    assert settings(**{"host": "h", name: value}).url in ("redis://h:6379/2", "rediss://h:6379/0")
-
-
 def test_resolved_options_are_independent_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     given = [
         parse_options(options, WRITE)
-        for options in ({"host": "h", "db": "2", "ssl": "true"}, {"url": "redis://h"}, {}, {"password": "mine"})
+        for options in ({"shardUrls": "redis://h,redis://i"}, {"url": "redis://h"}, {}, {"password": "mine"})
     ]
     ours = [(settings_of(options), resolved(options)) for options in given]
     monkeypatch.setenv("SPARK_BULL_URL", "redis://elsewhere")
@@ -85,15 +70,12 @@ def test_resolved_options_are_independent_of_the_environment(monkeypatch: pytest
         assert settings_of(pickle.loads(pickle.dumps(sent))) == here
 
 
-def test_options_override_user_and_password_of_the_url(own_redis: Callable[..., EmbeddedRedis]) -> None:
+def test_the_option_overrides_the_password_of_the_url(own_redis: Callable[..., EmbeddedRedis]) -> None:
     server = own_redis({"user": f"ada on ~* +@all >{SECRET}"})
     where = f"127.0.0.1:{server.port}"
-    for url in (f"redis://nobody:wrong@{where}", f"redis://{where}?username=nobody&password=wrong"):
-        connection = Connection(settings(url=url, username="ada", password=SECRET))
+    for url in ("ada@{}", "ada:wrong@{}", "{}?username=ada&password=wrong"):
+        connection = Connection(settings(url=f"redis://{url.format(where)}", password=SECRET))
         assert connection.call("ACL", "WHOAMI") == b"ada"
-    # Each option alone.
-    assert Connection(settings(url=f"redis://ada:wrong@{where}", password=SECRET)).call("ACL", "WHOAMI") == b"ada"
-    assert Connection(settings(url=f"redis://nobody:{SECRET}@{where}", username="ada")).call("PING")
 
 
 def test_a_bad_url_in_the_environment_is_refused_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +126,7 @@ def test_the_address_is_shown_without_its_secrets() -> None:
 
 
 def test_settings_can_be_pickled_and_never_show_secrets() -> None:
-    given = settings(url=f"redis://me:{SECRET}@h", username=SECRET, password=SECRET, **{"redis.ssl_password": SECRET})
+    given = settings(url=f"redis://me:{SECRET}@h", password=SECRET, **{"redis.ssl_password": SECRET})
     again = pickle.loads(pickle.dumps(given))
     assert again == given
     for shown in (repr(given), str(given), repr(again), repr(Connection(given)), repr(vars(Connection(given)))):
@@ -155,7 +137,7 @@ def test_settings_can_be_pickled_and_never_show_secrets() -> None:
 def test_settings_of_redis_py_are_passed_on_and_one_that_it_does_not_know_is_refused() -> None:
     given = settings(callTimeoutMs="1000", retryMs="50", **{"redis.client_name": "me"})
     assert (given.timeout_ms, given.retry_ms, given.extra) == (1000, 50, (("client_name", "me"),))
-    connection = Connection(settings(port="1", retryMs="10", **{"redis.nonsense": "1"}))
+    connection = Connection(settings(url="redis://localhost:1", retryMs="10", **{"redis.nonsense": "1"}))
     with pytest.raises(OptionError, match="nonsense"):
         connection.call("PING")
 

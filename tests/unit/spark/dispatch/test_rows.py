@@ -148,10 +148,7 @@ def test_unique_columns_can_be_beside_data_and_settings() -> None:
         (struct(a=INT, data=STRING), {"uniqueBy": "data"}, "unknown column `a`"),
         (struct(data=STRING, deduplication=STRING), {"uniqueBy": "data"}, "one of `uniqueBy` and a column `dedup"),
         (struct(a=INT), {"uniqueBy": "a", "deduplication": "x"}, "one of `uniqueBy` and an id in `deduplication`"),
-        (struct(a=INT), {"uniqueBy": "a", "uniqueForMs": "5", "deduplication": '{"ttl": 5}'}, "and `ttl` in `ded"),
-        (struct(a=INT), {"uniqueForMs": "5"}, "expected deduplication ids, as option `uniqueForMs` is set"),
         (struct(a=INT), {"deduplication": '{"ttl": 5}'}, "ids, as option `deduplication` is set"),
-        (struct(a=INT), {"uniqueBy": "a", "uniqueForMs": "0"}, "`uniqueForMs` to be a positive integer, got: '0'"),
         (struct(order=STRING), {"jobIdColumn": "oder"}, "columns in `jobIdColumn`, got no column `oder` (did you mean"),
         (struct(order=DOUBLE), {"jobIdColumn": "order"}, "expected column `order` to be STRING, or an integer"),
         (struct(data=STRING, order=STRING, jobId=STRING), {"jobIdColumn": "order"}, "and a column `jobId`, got both"),
@@ -275,12 +272,10 @@ def test_payload_columns_named_like_settings_are_reported_once(own_log: pytest.L
     assert "including the columns `Name`, `delay`: list those that are settings" in said
 
 
-def test_null_fields_are_left_out_or_kept() -> None:
+def test_null_fields_are_left_out() -> None:
     both = struct(a=INT, b=INT)
     assert read(both, [(1, None)])["data"] == ['{"a":1}']
-    assert read(both, [(1, None)], ignoreNullFields="false")["data"] == ['{"a":1,"b":null}']
     assert read(struct(data=both), [({"a": 1},)])["data"] == ['{"a":1}']
-    assert read(struct(data=both), [({"a": 1},)], ignoreNullFields="false")["data"] == ['{"a":1,"b":null}']
 
 
 @pytest.mark.parametrize("name", ["data", "opts"])
