@@ -38,7 +38,6 @@ from tests.support.redis_servers import (
     Sentinels,
     redis_container,
     rules,
-    sentinels,
 )
 from tests.support.spark_submit import DRIVER_OPTIONS, LAUNCHER_OPTIONS, bare_python
 from tests.support.steps import Steps
@@ -134,7 +133,7 @@ def admin_url(redis_kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentinels]:
     """A Redis behind a Sentinel, with the user of the tested code."""
-    with sentinels(tmp_path_factory.mktemp("sentinels"), config=_user()) as servers:
+    with Sentinels(tmp_path_factory.mktemp("sentinels"), config=_user()) as servers:
         yield servers
 
 

@@ -31,7 +31,7 @@ from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.spark.work.claim_batch import claim_batch
-from tests.support.damage import ALL, DAMAGES, NO_PAYLOAD, QUEUE_DAMAGES, Damage
+from tests.conformance.damages import ALL, DAMAGES, NO_PAYLOAD, QUEUE_DAMAGES, Damage
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

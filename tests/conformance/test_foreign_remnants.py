@@ -25,7 +25,7 @@ from spark_bull.core.store import eviction
 from spark_bull.ops.cli.doctor.leftovers import leftovers
 from spark_bull.spark.collect.stream import check_servers
 from spark_bull.spark.staging.plan import check_write
-from tests.support.damage import NO_PAYLOAD
+from tests.conformance.damages import NO_PAYLOAD
 from tests.support.wait import wait_until
 from tests.support.work_bench import Finisher, WorkBench, column, discover_all
 from tests.support.worker import OurWorker

@@ -27,7 +27,7 @@ from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services.collector import Collector
 from tests.support.background import Background
-from tests.support.redis_servers import RedisCluster, sentinels
+from tests.support.redis_servers import RedisCluster, Sentinels
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -55,7 +55,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
             urls = ",".join(server.url.split("/")[2] for server in cluster.servers)
             yield f"redis://{urls}", cluster.replace_primary
     else:
-        with sentinels(tmp_path) as servers:
+        with Sentinels(tmp_path) as servers:
             yield servers.url, lambda key: servers.replace_primary()
 
 

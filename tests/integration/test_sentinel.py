@@ -18,7 +18,7 @@ from spark_bull.core.queue.monitor.find import find_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.settings import RedisSettings, settings_of
 from spark_bull.ops.cli import main
-from tests.support.redis_servers import Sentinels, sentinels
+from tests.support.redis_servers import Sentinels
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -28,12 +28,12 @@ SECRET = "s3cret"
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sentinels]:
     """For tests that leave them as they are."""
-    with sentinels(tmp_path_factory.mktemp("sentinels")) as servers:
+    with Sentinels(tmp_path_factory.mktemp("sentinels")) as servers:
         yield servers
 
 
 def test_writers_workers_and_promoters_follow_the_primary(tmp_path: Path) -> None:
-    with sentinels(tmp_path) as servers, BullQueue("mail", url=servers.url, protocol="bullmq") as queue:
+    with Sentinels(tmp_path) as servers, BullQueue("mail", url=servers.url, protocol="bullmq") as queue:
         done: list[int] = []
         worker = OurWorker(queue.handle, lambda job: done.append(job.data["n"]), chunk_size=5)
         with worker, Promoter(servers.url, ["mail"], protocol="bullmq"):
@@ -51,7 +51,7 @@ def test_writers_workers_and_promoters_follow_the_primary(tmp_path: Path) -> Non
 def test_a_primary_that_becomes_a_replica_is_left_at_once(tmp_path: Path) -> None:
     """Nobody is killed: the old primary answers, with READONLY, and ends waits with UNBLOCKED."""
     with (
-        sentinels(tmp_path) as servers,
+        Sentinels(tmp_path) as servers,
         BullQueue("mail", url=servers.url, protocol="bullmq") as queue,
         OurWorker(queue.handle, lambda job: None, chunk_size=5) as worker,
     ):
@@ -80,7 +80,7 @@ def test_an_idle_connection_is_not_opened_again_to_a_server_that_is_no_longer_th
     """redis-py connects again without a word when it finds that a server has closed an idle connection."""
     with ExitStack() as stack:
         if kind == "sentinel":
-            servers = stack.enter_context(sentinels(tmp_path))
+            servers = stack.enter_context(Sentinels(tmp_path))
             url, replace_primary = servers.url, servers.replace_primary
         else:
             primary, other = own_redis(), own_redis()
@@ -117,7 +117,7 @@ def lead(server: EmbeddedRedis) -> None:
 
 
 def test_sentinels_have_a_password_of_their_own(tmp_path: Path) -> None:
-    with sentinels(tmp_path, SECRET) as servers:
+    with Sentinels(tmp_path, SECRET) as servers:
         with pytest.raises(ConnectionLost, match=r"got none|refused") as error:
             BullQueue("mail", url=servers.url, retry_ms=0)
         assert SECRET not in str(error.value)
@@ -131,7 +131,7 @@ def test_a_user_of_sentinels_needs_only_the_documented_rights(tmp_path: Path) ->
         r"^- sentinel: `([^`]+)`$", (Path(__file__).parents[2] / "docs/access.md").read_text(), re.M
     )
     own = {"sentinel_username": "watcher", "sentinel_password": SECRET}
-    with sentinels(tmp_path, watcher=f"watcher on >{SECRET} {allowed}") as servers:
+    with Sentinels(tmp_path, watcher=f"watcher on >{SECRET} {allowed}") as servers:
         assert BullQueue("mail", url=servers.url, redis=own).add({}) == "1"
         with Redis.from_url(servers.sentinel.url) as client:
             client.execute_command("ACL", "SETUSER", "watcher", f"-{allowed[1:].partition('|')[0]}")

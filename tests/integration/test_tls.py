@@ -22,7 +22,7 @@ from spark_bull.core.queue.monitor.find import find_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.settings import RedisSettings
 from tests.support.network import accepting, new_listener
-from tests.support.redis_servers import RedisCluster, Sentinels, sentinels
+from tests.support.redis_servers import RedisCluster, Sentinels
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -146,7 +146,7 @@ def place(
         if request.param == "cluster":
             yield cluster(stack, authority, [ADDRESS] * 3)
         elif request.param == "sentinel":
-            yield watched(stack, authority, stack.enter_context(sentinels(tmp_path_factory.mktemp("sentinels"))))
+            yield watched(stack, authority, stack.enter_context(Sentinels(tmp_path_factory.mktemp("sentinels"))))
         else:
             redis = stack.enter_context(EmbeddedRedis())
             server = stack.enter_context(tls_server(authority.server(), redis.port))

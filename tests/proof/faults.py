@@ -20,7 +20,7 @@ from spark_bull.core.embedded.redis import EmbeddedRedis
 from tests.proof.actors import Actor
 from tests.support.network import accepting, new_listener
 from tests.support.node import NodePeer
-from tests.support.redis_servers import STATES, Sentinels, sentinels
+from tests.support.redis_servers import STATES, Sentinels
 
 #: How long a state in which Redis refuses calls lasts, s.
 REFUSES_S = 2.0
@@ -155,7 +155,7 @@ FAULTS = {
 def site_of(fault: Fault, random: Random, folder: Path) -> Iterator[Site]:
     with ExitStack() as stack:
         if fault.needs == "sentinel":
-            watched = stack.enter_context(sentinels(folder))
+            watched = stack.enter_context(Sentinels(folder))
             yield Site(watched.url, watched.servers[0], random, watched=watched)
             return
         server = stack.enter_context(EmbeddedRedis(fault.config))

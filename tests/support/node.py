@@ -41,14 +41,6 @@ class Peer:
     def custom_ids(self) -> bool:
         return self.alias != "bull-1.0.0"
 
-    @property
-    def named_jobs(self) -> bool:
-        return self.dialect != "bull-1"
-
-    @property
-    def bulk(self) -> bool:
-        return self.dialect != "bull-1"
-
 
 PEERS = [
     Peer("bull-1.0.0", "bull-1"),
@@ -106,7 +98,7 @@ class NodeProcess:
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self.wait(lambda: self.events(None) or not self.alive, PATIENCE_S)
+        self.wait(lambda: self.events(None) or not self.alive)
         assert self.alive, f"{alias} did not start:\n{self.stderr()}"
 
     @property
@@ -120,7 +112,7 @@ class NodeProcess:
     def open(self, prefix: str) -> int:
         """Begins a session with one prefix for all its queues, and returns its number."""
         session = next(self._sessions)
-        self.call(session, "open", PATIENCE_S, prefix=prefix)
+        self.call(session, "open", prefix=prefix)
         return session
 
     def close(self, session: int, grace: float) -> None:
@@ -128,9 +120,13 @@ class NodeProcess:
         self.call(session, "close", grace)
         self._events.pop(session, None)
 
-    def call(self, session: int, cmd: str, timeout: float, **arguments: Any) -> Any:
+    def call(self, session: int, cmd: str, timeout: float = PATIENCE_S, **arguments: Any) -> Any:
         """Send a command and return its result; the library's error is raised as NodeError."""
-        number = self._send({"session": session, "cmd": cmd, **arguments})
+        number = next(self._numbers)
+        assert self._process.stdin is not None
+        message = {"id": number, "session": session, "cmd": cmd, **arguments}
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
         answered = self.wait(lambda: number in self._replies or not self.alive, timeout)
         reply = self._replies.pop(number, None)
         if reply is None:
@@ -145,7 +141,7 @@ class NodeProcess:
         with self._changed:
             return list(self._events[session])
 
-    def wait(self, condition: Callable[[], T], timeout: float) -> T:
+    def wait(self, condition: Callable[[], T], timeout: float = PATIENCE_S) -> T:
         """Waits until the condition holds, which is checked after every message; returns its last value."""
         with self._changed:
             return self._changed.wait_for(condition, timeout)
@@ -174,13 +170,6 @@ class NodeProcess:
         self._stderr.seek(0)
         return self._stderr.read().decode(errors="replace")[-4000:]
 
-    def _send(self, message: dict[str, Any]) -> int:
-        number = next(self._numbers)
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"id": number, **message}).encode() + b"\n")
-        self._process.stdin.flush()
-        return number
-
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -195,8 +184,6 @@ class NodeProcess:
         with self._changed:
             self._changed.notify_all()
 
-
-__all__ = ["Event", "NodeError", "NodePeer"]
 
 #: How long a peer has to close its connections before its process is killed. Seconds.
 GRACE_S = 5
@@ -230,37 +217,31 @@ class NodePeer:
     def pid(self) -> int:
         return self._process.pid
 
-    def call(self, cmd: str, timeout: float = PATIENCE_S, **arguments: Any) -> Any:
+    def call(self, cmd: str, **arguments: Any) -> Any:
         """Send a command and return its result; the library's error is raised as NodeError."""
-        return self._process.call(self._session, cmd, timeout, **arguments)
+        return self._process.call(self._session, cmd, **arguments)
 
     def events(self, event: str | None = None, **fields: Any) -> list[Event]:
         """The events so far, all of them or those with the given name and fields."""
         wanted = fields if event is None else {"event": event, **fields}
         return [seen for seen in self._heard() if wanted.items() <= seen.items()]
 
-    def wait_for(self, predicate: Callable[[Event], bool], timeout: float = PATIENCE_S, what: str = "event") -> Event:
+    def wait_for(self, predicate: Callable[[Event], bool], what: str = "event") -> Event:
         """The first past or future event for which the predicate is true."""
+        (found, *_) = self._heard_at_last(lambda: [event for event in self._heard() if predicate(event)], 1, what)
+        return found
 
-        def found() -> Event | None:
-            return next((event for event in self._heard() if predicate(event)), None)
-
-        self._process.wait(lambda: found() is not None or not self.alive, timeout)
-        if (event := found()) is None:
-            raise AssertionError(
-                f"{self.alias}: no {what} within {timeout:g} s; got {self._heard()[-10:]}\n{self.stderr()}"
-            )
-        return event
-
-    def wait_for_events(self, event: str, count: int, timeout: float = PATIENCE_S, **fields: Any) -> list[Event]:
+    def wait_for_events(self, event: str, count: int, **fields: Any) -> list[Event]:
         """Waits for `count` events of one kind, and returns them."""
-        self._process.wait(lambda: len(self.events(event, **fields)) >= count or not self.alive, timeout)
-        heard = self.events(event, **fields)
-        if len(heard) < count:
+        return self._heard_at_last(lambda: self.events(event, **fields), count, f"events {event!r}")
+
+    def _heard_at_last(self, heard: Callable[[], list[Event]], count: int, what: str) -> list[Event]:
+        self._process.wait(lambda: len(heard()) >= count or not self.alive)
+        if len(found := heard()) < count:
             raise AssertionError(
-                f"{self.alias}: {len(heard)} of {count} {event!r} events within {timeout:g} s\n{self.stderr()}"
+                f"{self.alias}: {len(found)} of {count} {what}; got {self._heard()[-10:]}\n{self.stderr()}"
             )
-        return heard
+        return found
 
     def kill(self) -> None:
         """Kills the process, as a crash does; only for a peer with a separate process."""

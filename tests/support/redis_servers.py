@@ -41,17 +41,13 @@ def rules(*verbs: str, prefix: str = "test-*", queue: str = "test-p:q", place: s
 class PassingState:
     """`begin` and `end` are called with a client that has all rights; `config`: the configuration of the server."""
 
-    begin: Callable[[Redis], None]
-    end: Callable[[Redis], None]
+    begin: Callable[[Redis], object]
+    end: Callable[[Redis], object]
     config: dict[str, str] = field(default_factory=dict)
 
 
-def _few_replicas(client: Redis) -> None:
-    client.config_set("min-replicas-to-write", 1)
-
-
-def _enough_replicas(client: Redis) -> None:
-    client.config_set("min-replicas-to-write", 0)
+def _need_replicas(count: int) -> Callable[[Redis], object]:
+    return lambda client: client.config_set("min-replicas-to-write", count)
 
 
 def _be_replica(client: Redis) -> None:
@@ -135,7 +131,7 @@ def is_cluster_ready(client: Redis) -> bool:
 
 
 STATES = {
-    "NOREPLICAS": PassingState(_few_replicas, _enough_replicas),
+    "NOREPLICAS": PassingState(_need_replicas(1), _need_replicas(0)),
     "READONLY": PassingState(_be_replica, _be_primary),
     "MASTERDOWN": PassingState(_be_stale_replica, _be_primary),
     "MISCONF": PassingState(_fail_to_save, _save),
@@ -291,6 +287,19 @@ class Sentinels:
             own["user"] = watcher
         monitor = {"sentinel": f"monitor {self.NAME} 127.0.0.1 {self.servers[0].port} 1"}
         self.sentinel = EmbeddedRedis(monitor | own, executable=program)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Sentinels:
+        primary, replica = (self._stack.enter_context(server) for server in self.servers)
+        with Redis.from_url(replica.url) as client:
+            client.execute_command("REPLICAOF", "127.0.0.1", primary.port)
+            wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
+        # A Sentinel that starts earlier looks for replicas once in 10 s.
+        self._stack.enter_context(self.sentinel)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
     @property
     def url(self) -> str:
@@ -329,28 +338,9 @@ class Sentinels:
         with Redis.from_url(self.sentinel.url) as client:
             client.execute_command("SENTINEL", "SET", self.NAME, "down-after-milliseconds", NODE_TIMEOUT_MS)
         old.kill()
-        wait_until(lambda: self.primary is not old and _is_primary(self.primary), "a fail-over")
+        wait_until(lambda: self.primary is not old and self._is_replaced(), "a fail-over")
         return old
 
-
-@contextmanager
-def sentinels(
-    folder: Path, password: str = "", config: Mapping[str, str] | None = None, watcher: str = ""
-) -> Iterator[Sentinels]:
-    """Starts the servers and the Sentinel."""
-    one = Sentinels(folder, password, config, watcher)
-    primary, replica = one.servers
-    with ExitStack() as stack:
-        for server in one.servers:
-            stack.enter_context(server)
-        with Redis.from_url(replica.url) as client:
-            client.execute_command("REPLICAOF", "127.0.0.1", primary.port)
-            wait_until(lambda: client.info("replication")["master_link_status"] == "up", "the replica to follow")
-        # A Sentinel that starts earlier looks for replicas once in 10 s.
-        stack.enter_context(one.sentinel)
-        yield one
-
-
-def _is_primary(server: EmbeddedRedis) -> bool:
-    with Redis.from_url(server.url) as client:
-        return client.info("replication")["role"] == "master"
+    def _is_replaced(self) -> bool:
+        with Redis.from_url(self.primary.url) as client:
+            return client.info("replication")["role"] == "master"
