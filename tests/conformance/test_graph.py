@@ -13,7 +13,6 @@ from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.writes import Identity, recover
 from spark_bull.core.queue.work.service_verbs import promote_due
 from spark_bull.run.services.promoter import Promoter
-from spark_bull.spark.dispatch.depends_on import with_graph
 from tests.support.job_order import ROWS, check_order, graph_sink, keep_events, random_graph, rows_of
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink
@@ -147,7 +146,9 @@ def test_many_dependents_are_told_in_several_calls(bench: WorkBench) -> None:
 def test_a_write_that_was_only_registered_is_finished_by_anyone_and_none_runs_before(bench: WorkBench) -> None:
     graph = random_graph(Random(1), 120)
     sink = graph_sink(options(bench), rows_of(graph))
-    written = with_graph(sink.plan, sink.messages)
+    written = sink.messages
+    for feature in sink.plan.features:
+        written = feature.committing(sink.plan, written)
     register(sink.plan.write_id_in(written), sink.plan.queue_plans(written), None)
     assert bench.counts() == {}
     recover(bench.handle)

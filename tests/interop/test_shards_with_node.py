@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull import BullQueue, EmbeddedRedis, shard_names
-from spark_bull.spark.dispatch.shards import shard_of
+from spark_bull.spark.dispatch.features.shards import shard_of
 from tests.support.node import NEWEST, PEERS, NodePeer, Peer
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink

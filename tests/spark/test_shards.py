@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, EmbeddedRedis, OptionError, Promoter, Worker, shard_names, write_results
-from spark_bull.spark.dispatch.shards import shard_of
+from spark_bull.spark.dispatch.features.shards import shard_of
 from spark_bull.spark.platform.query_start import start_query
 from tests.spark.conftest import Bull, Files
 from tests.support.redis_servers import RedisCluster

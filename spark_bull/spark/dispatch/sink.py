@@ -5,39 +5,90 @@ With `delivery=at-least-once`, tasks add each chunk directly; nothing of it is s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from pyspark.sql.types import StructType
 
 from spark_bull.core.dialects.priorities import PRIORITY
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import priority_queue
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import WRITE
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.manage import check_obliterate, obliterate
+from spark_bull.core.store.settings import resolved
 from spark_bull.spark.dispatch.commit import abort_write, commit_write
-from spark_bull.spark.dispatch.plan import plan_write
+from spark_bull.spark.dispatch.feature import WriteFeature, WriteRequest
+from spark_bull.spark.dispatch.features.children import Children
+from spark_bull.spark.dispatch.features.depends_on import DependsOn
+from spark_bull.spark.dispatch.features.kept_ids import KeptIds
+from spark_bull.spark.dispatch.features.max_length import MaxLength
+from spark_bull.spark.dispatch.features.on_finish import OnFinish
+from spark_bull.spark.dispatch.features.parents import Parents
+from spark_bull.spark.dispatch.features.priority_queues import PriorityQueues
+from spark_bull.spark.dispatch.features.sealing import Sealing
+from spark_bull.spark.dispatch.features.sequences import Sequences
+from spark_bull.spark.dispatch.features.shards import Shards
+from spark_bull.spark.dispatch.rows import plan_rows
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.messages import CommitMessage
+from spark_bull.spark.staging.plan import check_write, primaries_of
 from spark_bull.spark.staging.sink import Sink
+
+#: The features of a write, in the order in which they change its jobs: keys of sequences before jobs are held for
+#: others, sealing last. The shards are read when all else is right.
+_FEATURES: Final[Sequence[type[WriteFeature]]] = (
+    PriorityQueues,
+    Children,
+    OnFinish,
+    Parents,
+    Sequences,
+    DependsOn,
+    KeptIds,
+    MaxLength,
+    Shards,
+    Sealing,
+)
 
 
 def write_sink(
     raw: Mapping[str, str], schema: StructType, overwrite: bool, *, is_stream: bool
 ) -> Sink[WritePlan, CommitMessage]:
-    """Plans a write that adds jobs. Raises the errors of `plan_write`."""
+    """Plans a write that adds jobs: checks everything on the driver, and recovers interrupted writes.
+
+    Raises OptionError, DialectError, IntakeClosed, NotReplicated or ConnectionLost before any task starts.
+    """
     if overwrite and is_stream:
         raise OptionError('outputMode("complete") would replace the queue with every batch: use outputMode("append")')
-    plan = plan_write(raw, schema, is_stream=is_stream)
-    if overwrite:
-        queues = _replaceable_queues(plan)
-        if not plan.replayed and not plan.exactly_once:
-            # Tasks add jobs directly, so the old ones must be removed before.
-            for queue in queues:
-                obliterate(queue, force=True)
-        plan = replace(plan, replaces=True)
-    return Sink(plan, write_task, commit_write, abort_write)
+    options = resolved(parse_options(raw, WRITE))
+    rows = plan_rows(schema, options)
+    rows.check_delivery(options)
+    started_on = check_write(options, is_stream=is_stream)
+    request = WriteRequest(options, schema, rows, overwrite)
+    features = tuple(one for kind in _FEATURES if (one := kind.planned(request)) is not None)
+    plan = WritePlan(
+        options=options,
+        rows=rows,
+        is_stream=is_stream,
+        started_on=started_on,
+        features=features,
+        shards=next((one for one in features if isinstance(one, Shards)), None),
+        primaries=primaries_of(options),
+    ).opened()
+    return Sink(_replacing(plan) if overwrite else plan, write_task, commit_write, abort_write)
+
+
+def _replacing(plan: WritePlan) -> WritePlan:
+    """The plan of a write that replaces the queue. Raises the errors of `_replaceable_queues`."""
+    queues = _replaceable_queues(plan)
+    if not plan.replayed and not plan.exactly_once:
+        # Tasks add jobs directly, so the old ones must be removed before.
+        for queue in queues:
+            obliterate(queue, force=True)
+    return replace(plan, replaces=True)
 
 
 def _replaceable_queues(plan: WritePlan) -> list[QueueHandle]:
@@ -59,7 +110,7 @@ def _replaceable_queues(plan: WritePlan) -> list[QueueHandle]:
             f"obliterate {priority_queue(plan.handle.keys.queue, 'high')} and the others, then write with "
             'mode("append")'
         )
-    queues = list(plan.handles_of(plan.layout.all_names).values()) if plan.layout else [plan.handle]
+    queues = list(plan.handles_of(plan.shards.layout.all_names).values()) if plan.shards else [plan.handle]
     for queue in [] if plan.replayed else queues:
         check_obliterate(queue)
     return queues

@@ -13,6 +13,7 @@ from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.changes import ACTIONS, action_of
 from spark_bull.core.errors import OptionError
 from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.spark.staging.columns import (
@@ -26,7 +27,7 @@ from spark_bull.spark.staging.columns import (
     column_values,
 )
 from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import StagedPlan
+from spark_bull.spark.staging.plan import Fields, StagedPlan
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 _COLUMNS: Final[Mapping[str, ColumnRule]] = {
@@ -94,7 +95,7 @@ def _check_needs(columns: Mapping[str, int], action: str | None) -> None:
 class ManagePlan(StagedPlan[ChangeRows]):
     adds = False
 
-    def fields(self, parts: Sequence[TaskPart]) -> dict[str, str | int]:
+    def fields(self, handle: QueueHandle, parts: Sequence[TaskPart]) -> Fields:
         moved_to = sorted({queue for part in parts for queue in part.flow_queues})
         keeps = {} if self.options["resultPath"] is None else {"outcomes": 1}
         return {"mode": "manage", "moves": json.dumps(moved_to), **keeps}

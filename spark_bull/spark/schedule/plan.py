@@ -11,6 +11,7 @@ from pyspark.sql.types import IntegralType, StringType, StructType, TimestampTyp
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.errors import OptionError
 from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import (
     JSON,
@@ -23,7 +24,7 @@ from spark_bull.spark.staging.columns import (
     column_values,
 )
 from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import StagedPlan
+from spark_bull.spark.staging.plan import Fields, StagedPlan
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 _TIME: Final = column("TIMESTAMP, or an integer (ms since 1970)", TimestampType, IntegralType)
@@ -77,7 +78,7 @@ def plan_rows(schema: StructType, options: Options) -> ScheduleRows:
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulePlan(StagedPlan[ScheduleRows]):
-    def fields(self, parts: Sequence[TaskPart]) -> dict[str, str | int]:
+    def fields(self, handle: QueueHandle, parts: Sequence[TaskPart]) -> Fields:
         return {"mode": "schedule"}
 
     def check_dialect(self, dialect: Dialect) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
 from spark_bull.core.dialects.base import Dialect
@@ -23,6 +23,7 @@ from spark_bull.core.store.steps import run_all
 from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 
 R = TypeVar("R")
+Fields: TypeAlias = Mapping[str, str | int]
 Plan = TypeVar("Plan", bound="StagedPlan[Any]")
 
 
@@ -93,7 +94,7 @@ class StagedPlan(Generic[R]):
         Raises IntakeClosed, DialectError or OptionError if the queue accepts no jobs, and the write adds some.
         """
         self.check_dialect(handle.dialect)
-        self._check(handle)
+        self.check_queue(handle)
         recover(handle)
         replayed = self.has_written(handle, self.identity)
         if self.adds and not replayed:
@@ -103,7 +104,8 @@ class StagedPlan(Generic[R]):
     def check_dialect(self, dialect: Dialect) -> None:
         """Raises DialectError or OptionError for a dialect whose queues the write can't be for."""
 
-    def _check(self, handle: QueueHandle) -> None:
+    def check_queue(self, handle: QueueHandle) -> None:
+        """Raises DialectError or OptionError for a queue that the write can't be for."""
         if self.adds:
             handle.dialect.check_work(handle.keys.queue)
 
@@ -145,7 +147,7 @@ class StagedPlan(Generic[R]):
         connection.check_tags(self.options["prefix"], others)
         opened = run_all(connection, [opening(self.options, queue) for queue in others])
         for handle in opened:
-            self._check(handle)
+            self.check_queue(handle)
         return dict(zip(others, opened, strict=True)) | ({own.keys.queue: own} if own is not None else {})
 
     @property
@@ -156,21 +158,20 @@ class StagedPlan(Generic[R]):
     def idle_plans(self, written: Sequence[CommitMessage]) -> list[QueuePlan]:
         """The parts of a write without rows, as it was committed before."""
         handles = self.handles_of(self.idle_queues) if written and self.handle is not None else {}
-        return [self.queue_plan(handle) for handle in handles.values()]
+        return [QueuePlan(handle, [], {}) for handle in handles.values()]
 
     @property
     def idle_queues(self) -> list[str]:
         """The queues that a write without rows would have been for."""
         return self.planned_queues
 
-    def fields(self, parts: Sequence[TaskPart]) -> Mapping[str, str | int]:
-        """The fields of the record of the write of these parts to a queue."""
-        raise NotImplementedError
+    def common_fields(self, written: Sequence[CommitMessage], queues: Sequence[str]) -> Fields:
+        """The fields of the record of the write in all of its queues."""
+        return {}
 
-    def queue_plan(self, handle: QueueHandle, parts: Sequence[TaskPart] = (), since: int | None = None) -> QueuePlan:
-        """The part of the write for one queue. since: when the write began, ms since 1970; None: with this plan."""
-        fields = {"startedOn": since or self.started_on, **self.fields(parts)}
-        return QueuePlan(handle, [part for part in parts if part.stage], fields)
+    def fields(self, handle: QueueHandle, parts: Sequence[TaskPart]) -> Fields:
+        """Further fields of the record of the write of these parts to a queue."""
+        raise NotImplementedError
 
     def queue_plans(self, written: Sequence[CommitMessage]) -> list[QueuePlan]:
         """The parts of the write for all queues; those of `planned_queues` also without rows.
@@ -190,4 +191,12 @@ class StagedPlan(Generic[R]):
                     f"{dialect}: set the option `protocol`"
                 )
         since = min([self.started_on, *(message.started_on for message in written)])
-        return [self.queue_plan(handles[queue], parts, since) for queue, parts in by_queue.items()]
+        common = {"startedOn": since, **self.common_fields(written, [*by_queue])}
+        return [
+            QueuePlan(
+                handles[queue],
+                [part for part in parts if part.stage],
+                {**common, **self.fields(handles[queue], parts)},
+            )
+            for queue, parts in by_queue.items()
+        ]

@@ -6,19 +6,45 @@ the job fails; and `children`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_bull.core.dialects.encode.flows import Labels, Level
-from spark_bull.spark.dispatch.jobs_column import JobsColumn, jobs_in
+from spark_bull.core.dialects.encode.flows import Flows, Labels, Level
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.spark.dispatch.feature import Plan, TaskRows, WriteFeature, WriteRequest
+from spark_bull.spark.dispatch.jobs_column import JobsColumn, jobs_in, plan_jobs
 from spark_bull.spark.dispatch.rows import CHILDREN
 from spark_bull.spark.platform.lazy_arrow import pa
+from spark_bull.spark.staging.messages import TaskPart
+from spark_bull.spark.staging.plan import Fields
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 ON_FAILURE: Final = "onFailure"
 
 
-def levels_of(
+@dataclass(frozen=True)
+class Children(WriteFeature):
+    """column: how to read the column."""
+
+    column: JobsColumn
+
+    @classmethod
+    def planned(cls, request: WriteRequest) -> Children | None:
+        index = request.rows.columns.get(CHILDREN)
+        return None if index is None else cls(plan_jobs(request.schema.fields[index], ON_FAILURE, CHILDREN))
+
+    def flows(self, rows: TaskRows, children: pa.Array) -> Flows:
+        """The flows of rows. children: the values of the column."""
+        levels = _levels_of(self.column, rows.values, rows.handle.keys.queue, children, rows.numbers)
+        return Flows(rows.handle.dialect, levels, rows.task.defaults, rows.numbers, rows.task.source)
+
+    def queue_record(self, plan: Plan, handle: QueueHandle, parts: Sequence[TaskPart]) -> Fields:
+        return {"flows": json.dumps(sorted({queue for part in parts for queue in part.flow_queues}))}
+
+
+def _levels_of(
     plan: JobsColumn, rows: dict[str, list[Any]], queue: str, children: pa.Array, numbers: Sequence[int]
 ) -> list[Level]:
     """The flows whose first jobs have the properties `rows`, and belong to `queue`. numbers: row numbers."""

@@ -1,0 +1,104 @@
+"""The column `dependsOn`: ids of jobs of the same write, after which the job of the row runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from spark_bull.core.dialects.deduplication import DEDUPLICATION
+from spark_bull.core.dialects.encode.chunks import EncodedJobs
+from spark_bull.core.dialects.parents import FAILURE_FLAGS, ON_FAILURE, PARENT
+from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.columns import listed
+from spark_bull.core.queue.dispatch.graph import DEPENDS_ON, check_new, graph_of, stage_graph
+from spark_bull.spark.dispatch.feature import Plan, TaskRows, WholeWrite, WriteFeature, WriteRequest
+from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
+from spark_bull.spark.staging.messages import CommitMessage, TaskPart
+from spark_bull.spark.staging.plan import Fields
+from spark_bull.spark.staging.queue_rows import QUEUE
+
+#: What a write of jobs that depend on each other can't have, and why.
+_REFUSED: Final = {
+    PARENT: "its parent is a job that depends on it",
+    DEDUPLICATION: "a job that others depend on can't be deduplicated",
+    "uniqueBy": "a job that others depend on can't be deduplicated",
+    CHILDREN: "let the job depend on them",
+    SEQUENCE: "let each job of the sequence depend on the one before",
+    "onFinish": "let a job depend on the last ones",
+    "maxLength": "all jobs are added before the first one runs",
+    "shards": "a job can't wait for jobs of another queue",
+}
+_POLICIES: Final = ("wait", "fail", "ignore", "remove")
+
+
+@dataclass(frozen=True)
+class DependsOn(WriteFeature):
+    """on_failure: the option `onFailure`. replaces: whether the write replaces the queue."""
+
+    on_failure: str
+    replaces: bool
+
+    @classmethod
+    def planned(cls, request: WriteRequest) -> DependsOn | None:
+        options, rows, on_failure = request.options, request.rows, request.options["onFailure"]
+        if DEPENDS_ON not in rows.columns:
+            if on_failure is not None and not rows.sequence_by and options["onFinish"] is None:
+                raise OptionError(
+                    f"expected `onFinish`, `sequenceBy` or a column `{DEPENDS_ON}` with `onFailure`, got none: leave "
+                    "`onFailure` out"
+                )
+            return None
+        if options[DELIVERY] == AT_LEAST_ONCE:
+            raise OptionError(
+                f"expected `{DELIVERY}` to be exactly-once with a column `{DEPENDS_ON}`, got {AT_LEAST_ONCE}: no job "
+                "may run before all are added"
+            )
+        if options[QUEUE] is None:
+            raise OptionError(f"expected an option `queue` with a column `{DEPENDS_ON}`, got a column: use one queue")
+        for name, reason in _REFUSED.items():
+            if name in rows.columns or options.values.get(name):
+                raise OptionError(f"expected one of `{DEPENDS_ON}` and `{name}`, got both: {reason}")
+        if "jobId" not in rows.columns:
+            raise OptionError(f"expected a column `jobId`, or `jobIdColumn`, with a column `{DEPENDS_ON}`, got none")
+        if on_failure not in (None, *_POLICIES):
+            raise OptionError(
+                f"expected `onFailure` to be one of {', '.join(_POLICIES)} with a column `{DEPENDS_ON}`, got: "
+                f"{on_failure!r}"
+            )
+        return cls(on_failure or "wait", request.overwrite)
+
+    def encode(self, jobs: EncodedJobs, rows: TaskRows) -> EncodedJobs:
+        """The jobs wait until they are released; the part of the task notes what each depends on."""
+        ids, policies = listed(jobs.job_id, jobs.n), listed(jobs.on_failure, jobs.n)
+        for number, job_id, policy, others in zip(rows.numbers, ids, policies, rows.values[DEPENDS_ON], strict=True):
+            if job_id is None:
+                raise OptionError(f"row {number}: expected a `jobId` with a column `{DEPENDS_ON}`, got NULL")
+            if others is not None and None in others:
+                raise OptionError(f"row {number}: expected `{DEPENDS_ON}` to have ids of jobs, got NULL among them")
+            if policy is not None:
+                raise OptionError(
+                    f"row {number}: expected no failure policy in `opts` with a column `{DEPENDS_ON}`: use `onFailure`"
+                )
+            rows.part.graph.append((job_id, tuple(others or ())))
+        return replace(jobs, waits_for_children=True)
+
+    def committing(self, plan: Plan, written: list[CommitMessage]) -> list[CommitMessage]:
+        """One more message has what links and releases the jobs, after all rows. If an id is wrong, nothing was
+        written.
+        """
+        rows = [row for message in written for part in message.parts for row in part.graph]
+        handle = plan.handle
+        if not rows or handle is None:
+            return written
+        graph = graph_of(rows)
+        if not plan.has_written(handle, plan.identity_in(written)) and not self.replaces:
+            check_new(handle, graph)
+        option = ON_FAILURE[self.on_failure]
+        flag = FAILURE_FLAGS[option] if option else None
+        staged = stage_graph(handle, plan.write_id_in(written), graph, flag, plan.options["stageTtlMs"])
+        part = TaskPart(queue=handle.keys.queue, dialect=handle.dialect.name, stage=staged.stage, chunks=staged.chunks)
+        return [*written, replace(written[0], parts=(part,))]
+
+    def record(self, write: WholeWrite) -> Fields:
+        return {"graph": 1}

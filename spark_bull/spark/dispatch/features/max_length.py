@@ -1,0 +1,42 @@
+"""The options `maxLength` and `whenFull`: how long a queue may become, and what a write does when the queue is full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, open_writes, read_record, roll_forward
+from spark_bull.core.queue.handle.length_limit import LengthLimit, length_limit_of
+from spark_bull.spark.dispatch.feature import AddTerms, Plan, TaskWrite, WholeWrite, WriteFeature, WriteRequest
+from spark_bull.spark.dispatch.rows import CHILDREN
+from spark_bull.spark.staging.plan import Fields
+
+
+@dataclass(frozen=True)
+class MaxLength(WriteFeature):
+    limit: LengthLimit
+
+    @classmethod
+    def planned(cls, request: WriteRequest) -> MaxLength | None:
+        limit = length_limit_of(request.options)
+        if limit is not None and CHILDREN in request.rows.columns:
+            raise OptionError("expected no `maxLength` with a column `children`, got both: leave the option out")
+        return None if limit is None else cls(limit)
+
+    def adding(self, task: TaskWrite) -> AddTerms:
+        return {"limit": self.limit}
+
+    def record(self, write: WholeWrite) -> Fields:
+        return self.limit.fields if write.plan.exactly_once else {}
+
+    def repeated(self, plan: Plan, plans: Sequence[QueuePlan], identity: Identity | None) -> Iterator[WriteRecord]:
+        """Finishes writes of the same query or application that were registered before, and still wait for room."""
+        if identity is None or self.limit.when_full != "wait" or not plan.exactly_once:
+            return
+        for handle in (queue_plan.handle for queue_plan in plans):
+            for write_id in open_writes(handle):
+                record = read_record(handle, write_id)
+                if record is not None and record.app_id == identity.app_id:
+                    yield roll_forward(handle, write_id)

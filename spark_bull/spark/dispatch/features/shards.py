@@ -1,0 +1,138 @@
+"""The option `shards`: the rows of a write to a logical queue go to its shards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from zlib import crc32
+
+from spark_bull.core.dialects.deduplication import DEDUPLICATION
+from spark_bull.core.dialects.encode.chunks import EncodedJobs
+from spark_bull.core.dialects.priorities import PRIORITY
+from spark_bull.core.errors import OptionError
+from spark_bull.core.keys import QueueKeys
+from spark_bull.core.model.columns import listed
+from spark_bull.core.queue.dispatch.registration import SHARDS_EPOCH
+from spark_bull.core.queue.dispatch.writes import recover
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.shards.layout import ShardLayout
+from spark_bull.core.queue.shards.reshard import settled_layout
+from spark_bull.core.store.together import all_together
+from spark_bull.spark.dispatch.feature import Plan, Router, TaskRows, TaskWrite, WriteFeature, WriteRequest
+from spark_bull.spark.dispatch.rows import SEQUENCE, SHARD
+from spark_bull.spark.staging.messages import TaskPart
+from spark_bull.spark.staging.plan import Fields
+from spark_bull.spark.staging.queue_rows import QueueRows, split
+
+#: What does not hold over several queues, and why.
+_REFUSED: Final = {
+    PRIORITY: "workers take the jobs of each shard by priority, but not those of all shards",
+    "maxLength": "each shard has its own length",
+    "onFinish": "its job is the parent of all jobs of the write, but a script reaches the jobs of one shard only",
+}
+_JOB_ID: Final = "jobId"
+
+
+@dataclass(frozen=True)
+class Shards(WriteFeature):
+    """layout: the shards. first: shard 0. has_key: whether all jobs with the same deduplication id are in one shard."""
+
+    layout: ShardLayout
+    first: QueueHandle
+    has_key: bool
+
+    @classmethod
+    def planned(cls, request: WriteRequest) -> Shards | None:
+        options, rows = request.options, request.rows
+        if options["shards"] is None:
+            return None
+        if options["queue"] is None:
+            raise OptionError(
+                "expected the option `queue` with `shards`, got a column `queue`: write once for each queue"
+            )
+        for name, reason in _REFUSED.items():
+            if name in rows.columns or options.values.get(name) is not None:
+                raise OptionError(f"expected no `{name}` with `shards`: {reason}; leave it out")
+        for name, columns in (("sequenceBy", rows.sequence_by), ("uniqueBy", rows.unique_by)):
+            if columns and rows.shard_by not in ((), columns):
+                raise OptionError(
+                    f"expected `shardBy` to list the columns of `{name}`, got others: jobs with the same key have to "
+                    "be in one shard; leave `shardBy` out"
+                )
+        if not rows.shard_by and (DEDUPLICATION in rows.columns or "id" in (options[DEDUPLICATION] or {})):
+            raise OptionError(
+                f"expected `shardBy` with `shards` and `{DEDUPLICATION}`, got none: jobs with the same deduplication "
+                "id have to be in one shard; use `uniqueBy`, or name a column"
+            )
+        return cls(*settled_layout(options, options["queue"]), bool(rows.shard_by or rows.unique_by))
+
+    def router(self, task: TaskWrite) -> Router:
+        return ShardRouter(self.layout, task.attempt.partition).split
+
+    def encode(self, jobs: EncodedJobs, rows: TaskRows) -> EncodedJobs:
+        """Raises OptionError for what shards can't keep in the `opts` of a row."""
+        for number, priority, job_id in zip(
+            rows.numbers, listed(jobs.priority, jobs.n), listed(jobs.deduplication_id, jobs.n), strict=True
+        ):
+            if priority:
+                raise OptionError(f"row {number}: expected no `{PRIORITY}` with `shards`: {_REFUSED[PRIORITY]}")
+            if job_id is not None and not self.has_key:
+                raise OptionError(f"row {number}: expected `shardBy` with `shards` and a deduplication id, got none")
+        return jobs
+
+    def queue_record(self, plan: Plan, handle: QueueHandle, parts: Sequence[TaskPart]) -> Fields:
+        return {SHARDS_EPOCH: self.layout.epoch} if handle is plan.handle else {}
+
+    def recover(self, plan: Plan) -> None:
+        """Finishes interrupted writes to all shards: a repeated write may have no rows for some of them."""
+        keys = [QueueKeys(name, plan.options["prefix"]) for name in self.layout.all_names]
+        unfinished = self.first.connection.pipeline([("EXISTS", one["open_writes"]) for one in keys])
+        names = [one.queue for one, found in zip(keys, unfinished, strict=True) if found]
+        all_together([*plan.handles_of(names).values()], recover)
+
+
+@dataclass
+class ShardRouter:
+    """Routes the rows of one task. turn: number of the shard that the next row without a key goes to."""
+
+    layout: ShardLayout
+    turn: int
+
+    def split(self, queue: str, rows: dict[str, list[Any]], numbers: Sequence[int]) -> Iterator[QueueRows]:
+        """Splits rows of the logical queue, given by column, by their shard."""
+        names = self.layout.names
+        keys = _keys(rows)
+        if keys is not None:
+            yield from split(
+                rows, [self._next() if key is None else names[shard_of(key, len(names))] for key in keys], numbers
+            )
+            return
+        for shift in range(min(len(names), len(numbers))):
+            some = {column: values[shift :: len(names)] for column, values in rows.items()}
+            yield names[(self.turn + shift) % len(names)], some, numbers[shift :: len(names)]
+        self.turn += len(numbers)
+
+    def _next(self) -> str:
+        """The shard of the next row without a key."""
+        self.turn += 1
+        return self.layout.names[(self.turn - 1) % self.layout.count]
+
+
+def shard_of(key: str, shards: int) -> int:
+    """The number of the shard of a key, the JSON text of an array of values: its CRC-32 modulo the number of shards."""
+    return crc32(key.encode()) % shards
+
+
+def _keys(rows: dict[str, list[Any]]) -> Sequence[str | None] | None:
+    """The keys of rows, as JSON texts, None for a row without a job id; None if no row has a key."""
+    if SHARD in rows:
+        return rows.pop(SHARD)
+    if SEQUENCE in rows:
+        return rows[SEQUENCE]
+    if isinstance(found := rows.get(DEDUPLICATION), list) and found:
+        return found
+    if _JOB_ID in rows:
+        return [None if one is None else json.dumps([str(one)], ensure_ascii=False) for one in rows[_JOB_ID]]
+    return None
