@@ -14,11 +14,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.types import IntegerType, StringType, StructType
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from redis import Redis
 
 from spark_bull.core.embedded.redis import EmbeddedRedis
@@ -29,14 +28,13 @@ from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.writes import Identity, roll_forward
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.ops.cli import main
-from spark_bull.spark.dispatch.sink import write_sink
 from spark_bull.spark.staging import commit
-from spark_bull.spark.staging.sink import Sink
 from tests.spark.conftest import Bull
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
 from tests.support.forked_programs import commit_and_die, partitions_of, was_killed
 from tests.support.network import losing_proxy
 from tests.support.wait import wait_until
+from tests.support.without_spark import Sink
 from tests.support.writes import register_all, stage_all
 
 DIALECTS = ["bull", "bullmq"]
@@ -354,19 +352,26 @@ def test_the_next_write_finishes_the_commit_of_a_killed_driver(
         assert [(record.state, record.jobs) for record in queue.writes()] == [("finished", rows), ("finished", 1)]
 
 
+NUMBERS = StructType().add("n", IntegerType())
+
+
+def written(options: dict[str, str], *numbers: int, **more: bool) -> Sink:
+    """A write of numbers that is not committed yet."""
+    write = Sink(options, NUMBERS, **more)  # type: ignore[arg-type]
+    write.task([{"n": n} for n in numbers])
+    return write
+
+
 def test_an_unfinished_write_is_an_error_that_advises_against_a_rerun(
     own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rerun would add its jobs a second time; the next write finishes it."""
     server = own_redis()
     client = Redis.from_url(server.url)
-    schema = StructType().add("n", IntegerType())
     options = {"url": server.url, "queue": "q", "chunkSize": "2"}
 
     def write(*numbers: int) -> None:
-        writer = write_sink(options, schema, False, is_stream=False)
-        batch = pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())})
-        writer.commit([writer.write(iter([batch]))])
+        written(options, *numbers).commit()
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "_log_progress", lambda done, total: client.config_set("maxmemory", 1))
@@ -379,37 +384,33 @@ def test_an_unfinished_write_is_an_error_that_advises_against_a_rerun(
     assert [client.hget(f"bull:q:{job_id.decode()}", "data") for job_id in ids] == [b'{"n":%d}' % n for n in range(6)]
 
 
-#: A writer, and the messages of its tasks.
-Several: TypeAlias = tuple[Sink[Any, Any], list[Any]]
-
-
 @pytest.fixture
-def several(redis_url: str, prefix: str) -> Several:
-    """A writer whose tasks have staged jobs for three queues, and their commit messages."""
-    schema = StructType().add("n", IntegerType()).add("queue", StringType())
+def several(redis_url: str, prefix: str) -> Sink:
+    """A write whose task has staged jobs for three queues."""
     options = {"url": redis_url, "prefix": prefix, "chunkSize": "2", "jobColumns": "queue"}
-    writer = write_sink(options, schema, False, is_stream=False)
-    batch = pa.RecordBatch.from_pydict({"n": pa.array(range(9), pa.int32()), "queue": ["a", "b", "c"] * 3})
-    return writer, [writer.write(iter([batch]))]
+    write = Sink(options, StructType([*NUMBERS, StructField("queue", StringType())]))
+    write.task([{"n": n, "queue": queue} for n, queue in enumerate(["a", "b", "c"] * 3)])
+    return write
 
 
-def test_an_error_names_all_queues_that_it_leaves_unfinished(
-    redis_url: str, prefix: str, several: Several, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer, messages = several
+def fails(write: Sink, error: type[Exception], said: str, **steps: Callable[..., object]) -> None:
+    """The commit fails with other steps in place of its own; Spark calls abort() afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, step in steps.items():
+            patch.setattr(commit, name, step)
+        with pytest.raises(error, match=said):
+            write.commit()
+    write.abort()
 
+
+def test_an_error_names_all_queues_that_it_leaves_unfinished(redis_url: str, prefix: str, several: Sink) -> None:
     def lose(handle: QueueHandle, write_id: str, *rest: Any, **named: Any) -> WriteRecord:
         if handle.keys.queue == "b":
             raise ConnectionLost("the plug is out")
         return roll_forward(handle, write_id, *rest, **named)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "roll_forward", lose)
-        said = "don't run this write again.*queue b, or `spark-bull recover` for each, .* Cause: the plug is out"
-        with pytest.raises(ConnectionLost, match=said):
-            writer.commit(messages)
-    # Spark calls abort() after a failed commit.
-    writer.abort(messages)
+    said = "don't run this write again.*queue b, or `spark-bull recover` for each, .* Cause: the plug is out"
+    fails(several, ConnectionLost, said, roll_forward=lose)
     for name, states in (("a", ["finished"]), ("b", ["open"]), ("c", ["finished"])):
         with BullQueue(name, url=redis_url, prefix=prefix) as queue:
             assert [record.state for record in queue.writes()] == states
@@ -417,20 +418,12 @@ def test_an_error_names_all_queues_that_it_leaves_unfinished(
             assert queue.counts()["wait"] == 3
 
 
-def test_a_registration_without_a_reply_is_reported_as_unknown(
-    redis_url: str, prefix: str, several: Several, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer, messages = several
-
+def test_a_registration_without_a_reply_is_reported_as_unknown(redis_url: str, prefix: str, several: Sink) -> None:
     def lose(*args: Any) -> bool:
         register(*args)
         raise ConnectionLost("the plug is out")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "register", lose)
-        with pytest.raises(ConnectionLost, match=r"not known.*`spark-bull writes a`.*Cause: the plug is out"):
-            writer.commit(messages)
-    writer.abort(messages)
+    fails(several, ConnectionLost, "not known.*`spark-bull writes a`.*Cause: the plug is out", register=lose)
     for name in "abc":
         with BullQueue(name, url=redis_url, prefix=prefix) as queue:
             assert [record.state for record in queue.recover()] == ["finished"]
@@ -438,13 +431,8 @@ def test_a_registration_without_a_reply_is_reported_as_unknown(
 
 
 def test_lost_chunks_of_one_queue_do_not_affect_other_queues(
-    client: Redis,
-    redis_url: str,
-    prefix: str,
-    several: Several,
-    monkeypatch: pytest.MonkeyPatch,
+    client: Redis, redis_url: str, prefix: str, several: Sink
 ) -> None:
-    writer, messages = several
     (left,) = client.scan_iter(match=f"{prefix}:a:spark:stage:*")
 
     def lose(*args: Any) -> bool:
@@ -452,13 +440,8 @@ def test_lost_chunks_of_one_queue_do_not_affect_other_queues(
         client.hdel(left, 0)
         return done
 
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "register", lose)
-        with pytest.raises(
-            StagedDataLost, match=r"queue a: chunks were gone.*the rows of the other 2 queues were committed"
-        ):
-            writer.commit(messages)
-    writer.abort(messages)
+    said = "queue a: chunks were gone.*the rows of the other 2 queues were committed"
+    fails(several, StagedDataLost, said, register=lose)
     # The other chunk is kept for an investigation.
     assert client.hkeys(left) == [b"1"]
     for name in "bc":
@@ -467,26 +450,6 @@ def test_lost_chunks_of_one_queue_do_not_affect_other_queues(
 
 
 # mode("overwrite")
-
-
-@dataclass
-class Overwrite:
-    """A save with mode("overwrite"), with the steps of Spark in this process."""
-
-    options: dict[str, str]
-
-    def __post_init__(self) -> None:
-        schema = StructType().add("n", IntegerType())
-        options = {**self.options, "confirmObliterate": "true"}
-        self.writer = write_sink(options, schema, True, is_stream=False)
-        self.messages: list[Any] = []
-
-    def write(self, *numbers: int) -> None:
-        batch = pa.RecordBatch.from_pydict({"n": pa.array(numbers, pa.int32())})
-        self.messages.append(self.writer.write(iter([batch])))
-
-    def commit(self) -> None:
-        self.writer.commit(self.messages)
 
 
 def numbers_in(client: Redis, base: str) -> list[int]:
@@ -499,14 +462,13 @@ def replaced(redis_url: str, prefix: str) -> dict[str, str]:
     """Options of a write to a queue that has jobs already."""
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many([NewJob({"n": -n}) for n in range(1, 10)])
-    return {"url": redis_url, "prefix": prefix, "queue": "q", "chunkSize": "2"}
+    return {"url": redis_url, "prefix": prefix, "queue": "q", "chunkSize": "2", "confirmObliterate": "true"}
 
 
 def test_an_overwrite_whose_staged_jobs_are_lost_keeps_the_old_jobs(
     client: Redis, prefix: str, replaced: dict[str, str]
 ) -> None:
-    save = Overwrite(replaced)
-    save.write(1, 2, 3)
+    save = written(replaced, 1, 2, 3, overwrite=True)
     client.unlink(*client.scan_iter(match=f"{prefix}:q:spark:stage:*"))
     with pytest.raises(StagedDataLost, match="nothing was written"):
         save.commit()
@@ -522,8 +484,7 @@ def test_an_interrupted_overwrite_is_recovered(
     def die(*_: object) -> None:
         raise Died
 
-    save = Overwrite(replaced)
-    save.write(1, 2, 3)
+    save = written(replaced, 1, 2, 3, overwrite=True)
     with monkeypatch.context() as patch:
         patch.setattr(commit, "_log_progress", die)
         with pytest.raises(Died):
@@ -539,18 +500,14 @@ def test_concurrent_overwrites_of_one_version_keep_all_its_jobs(
 ) -> None:
     options = {**replaced, "txnAppId": "app", "txnVersion": "1", "delivery": delivery}
     if delivery == "exactly-once":
-        first, second = Overwrite(options), Overwrite(options)
-        second.write(1, 2)
-        first.write(1, 2, 3)
+        second, first = written(options, 1, 2, overwrite=True), written(options, 1, 2, 3, overwrite=True)
         first.commit()
-        second.write(3)
+        second.task([{"n": 3}])
     else:
         # The second has already checked the watermark, and removes the jobs that the first has added since.
-        first = Overwrite(options)
-        first.write(1, 2, 3)
-        second = Overwrite(options)
+        first, second = written(options, 1, 2, 3, overwrite=True), Sink(options, NUMBERS, overwrite=True)
         first.commit()
-        second.write(1, 2, 3)
+        second.task([{"n": n} for n in (1, 2, 3)])
     second.commit()
     assert sorted(set(numbers_in(client, f"{prefix}:q"))) == [1, 2, 3]
     if delivery == "exactly-once":

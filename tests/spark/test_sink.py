@@ -73,44 +73,6 @@ def test_the_order_of_the_rows_is_the_order_of_the_queue(bull: Bull, queue: Queu
     assert numbers(queue().page("wait")) == list(range(3_000))
 
 
-def test_columns_set_the_properties_of_jobs(bull: Bull, queue: Queue) -> None:
-    frame = bull.spark.sql("""
-        SELECT named_struct('n', 1) AS data, 'send' AS name, 'job-a' AS jobId, 5000L AS delay, 7 AS priority,
-               4 AS attempts, true AS lifo,
-               named_struct('type', 'exponential', 'delay', 100BD, 'jitter', 0.5) AS backoff,
-               named_struct('age', 60, 'count', 5) AS removeOnComplete, 10 AS removeOnFail,
-               timestamp'2026-01-02 03:04:05.678' AS timestamp, '{"keepLogs": 3, "attempts": 9}' AS opts
-    """)
-    bull.write(frame, protocol="bullmq")
-    job = queue().job("job-a")
-    made = int(datetime(2026, 1, 2, 3, 4, 5, 678_000, timezone.utc).timestamp() * 1000)
-    assert (job.state, job.name, job.delay, job.priority, job.timestamp) == ("delayed", "send", 5000, 7, made)
-    assert job.run_at == made + 5000
-    assert job.parsed("opts") == {
-        "attempts": 9,
-        "jobId": "job-a",
-        "delay": 5000,
-        "priority": 7,
-        "backoff": {"type": "exponential", "delay": 100, "jitter": 0.5},
-        "lifo": True,
-        "removeOnComplete": {"age": 60, "count": 5},
-        "removeOnFail": 10,
-        "timestamp": made,
-        "kl": 3,
-    }
-
-
-def test_options_are_defaults_for_rows_without_a_value(bull: Bull, queue: Queue) -> None:
-    rows = [({"n": 0}, None, None), ({"n": 1}, "mine", 9)]
-    frame = bull.spark.createDataFrame(rows, "data STRUCT<n: INT>, name STRING, attempts INT").coalesce(1)
-    bull.write(frame, name="given", attempts=3, backoff='{"type": "fixed", "delay": 50}', removeOnComplete="true")
-    first, second = queue().page("wait")
-    assert (first.name, second.name) == ("given", "mine")
-    shared = {"backoff": {"type": "fixed", "delay": 50}, "removeOnComplete": True}
-    assert first.parsed("opts") == {"attempts": 3, **shared}
-    assert second.parsed("opts") == {"attempts": 9, **shared}
-
-
 def test_run_at_is_kept_to_the_millisecond_and_a_past_one_is_no_delay(bull: Bull, queue: Queue) -> None:
     bull.write(bull.spark.sql("SELECT '{}' AS data, timestamp'2020-01-01' AS runAt"))
     assert queue().counts()["wait"] == 1

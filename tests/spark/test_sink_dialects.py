@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime, timezone
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ from tests.support.jobs import HOUR
 
 LONG_AGO = 1_600_000_000_000
 LATER = 2_100_000_000_000
+#: They take precedence over columns.
+OPTS = '{"tenant": "t", "attempts": 9, "keepLogs": 3}'
 
 
 @pytest.fixture
@@ -40,13 +44,13 @@ def test_every_column_becomes_the_property_of_its_name(
     due = datetime.fromtimestamp(LATER / 1000, timezone.utc)
     made = datetime.fromtimestamp(LONG_AGO / 1000, timezone.utc)
     schema = """data STRUCT<n: INT, text: STRING>, name STRING, jobId STRING, delay LONG, runAt TIMESTAMP, priority INT,
-        attempts INT, backoff STRUCT<type: STRING, delay: INT>, lifo BOOLEAN, removeOnComplete BOOLEAN,
+        attempts INT, backoff STRUCT<type: STRING, delay: DECIMAL(10)>, lifo BOOLEAN, removeOnComplete BOOLEAN,
         removeOnFail STRUCT<age: INT, count: INT>, timestamp TIMESTAMP, opts STRING"""
     no = None
     priority = no if dialect == "bull-1" else 3
     name = "__default__" if dialect == "bull-1" else "send"
     rows = [
-        ((1, "ü"), name, "a", no, no, priority, 3, ("exponential", 500), no, True, (60, 5), made, '{"tenant": "t"}'),
+        ((1, "ü"), name, "a", no, no, priority, 3, ("exponential", Decimal(500)), no, True, (60, 5), made, OPTS),
         ((2, no), no, no, HOUR, no, no, no, no, no, no, no, made, no),
         ((3, no), no, no, no, due, no, no, no, no, no, no, made, no),
         ((4, no), no, no, no, no, no, no, no, True, False, no, made, '{"stackTraceLimit": 7}'),
@@ -67,7 +71,7 @@ def test_every_column_becomes_the_property_of_its_name(
                 remove_on_complete=True,
                 remove_on_fail={"age": 60, "count": 5},
                 timestamp=LONG_AGO,
-                opts={"tenant": "t"},
+                opts=json.loads(OPTS),
             ),
             NewJob({"n": 2}, delay=HOUR, timestamp=LONG_AGO),
             NewJob({"n": 3}, run_at=LATER, timestamp=LONG_AGO),
@@ -93,8 +97,8 @@ def test_columns_may_be_numbers(bull: Bull, assert_alike: Callable[..., None]) -
 
 @pytest.mark.parametrize("dialect", ["bull-1", "bullmq"])
 def test_an_option_is_the_default_of_all_rows(bull: Bull, assert_alike: Callable[..., None], dialect: str) -> None:
-    rows = [(1, None, LONG_AGO), (2, 9, LONG_AGO)]
-    frame = bull.spark.createDataFrame(rows, "n INT, attempts INT, timestamp LONG").coalesce(1)
+    rows = [(1, None, None, LONG_AGO), (2, 9, "__default__", LONG_AGO)]
+    frame = bull.spark.createDataFrame(rows, "n INT, attempts INT, name STRING, timestamp LONG").coalesce(1)
     more: dict[str, Any] = {} if dialect == "bull-1" else {"name": "send", "priority": 4}
     options: dict[str, Any] = {
         **more,
@@ -105,7 +109,7 @@ def test_an_option_is_the_default_of_all_rows(bull: Bull, assert_alike: Callable
         "opts": '{"tenant": "t"}',
         "lifo": "true",
     }
-    bull.write(frame, protocol=dialect, jobColumns="attempts,timestamp", **options)
+    bull.write(frame, protocol=dialect, jobColumns="attempts,name,timestamp", **options)
     common: dict[str, Any] = {
         **more,
         "backoff": {"type": "fixed", "delay": 7},
@@ -115,7 +119,8 @@ def test_an_option_is_the_default_of_all_rows(bull: Bull, assert_alike: Callable
         "lifo": True,
         "timestamp": LONG_AGO,
     }
-    assert_alike(dialect, [NewJob({"n": 1}, attempts=2, **common), NewJob({"n": 2}, attempts=9, **common)])
+    second = NewJob({"n": 2}, **{**common, "attempts": 9, "name": "__default__"})
+    assert_alike(dialect, [NewJob({"n": 1}, attempts=2, **common), second])
 
 
 def test_the_delay_may_be_an_option(spark: SparkSession, bull: Bull, assert_alike: Callable[..., None]) -> None:

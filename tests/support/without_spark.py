@@ -57,17 +57,18 @@ class _Task:
 
 @dataclass
 class Sink:
-    """A write, by default a batch; `batch`: the identity of a micro-batch."""
+    """A write, by default a batch that appends; `batch`: the identity of a micro-batch."""
 
     options: dict[str, str]
     schema: StructType
     batch: Identity | None = None
     messages: list[CommitMessage] = field(default_factory=list)
     attempts: Iterator[int] = field(default_factory=count)
+    overwrite: bool = False
     make_sink = staticmethod(write_sink)
 
     def __post_init__(self) -> None:
-        self.sink: Any = self.make_sink(self.options, self.schema, False, is_stream=self.batch is not None)
+        self.sink: Any = self.make_sink(self.options, self.schema, self.overwrite, is_stream=self.batch is not None)
         self.plan = self.sink.plan
 
     def task(self, rows: Sequence[dict[str, Any]]) -> None:
