@@ -151,10 +151,8 @@ class Steps(TwoSides):
     def _add(self, jobs: list[Job], queue: str = MAIN) -> Answers:
         unnamed = {"name": None} if self.peer.dialect == "bull-1" else {}
         new_jobs = [NewJob(**new_job_arguments(job | unnamed)) for job in jobs]
-        return Answers(
-            *self.both(
-                lambda: self.node("add", queue=queue, jobs=jobs), lambda: self.ours[queue].add_many(new_jobs).ids
-            )
+        return self.both(
+            lambda: self.node("add", queue=queue, jobs=jobs), lambda: self.ours[queue].add_many(new_jobs).ids
         )
 
     def _add_children(self, jobs: list[Job], queue: str) -> Answers:
@@ -179,7 +177,7 @@ class Steps(TwoSides):
 
     def _flow(self, flow: dict[str, Any]) -> Answers | None:
         """Node adds a flow on both sides."""
-        return Answers(*self.by_node("flow", flow=flow)) if self.bullmq else None
+        return self.by_node("flow", flow=flow) if self.bullmq else None
 
     # processing
 
@@ -304,36 +302,34 @@ class Steps(TwoSides):
             # Bull uses one token for all jobs, so a worker that lost a lock could settle with the next one.
             for held in self.held:
                 held.jobs = [(job, token) for job, token in held.jobs if job.id != job_id]
-        return self._command("DEL", f"{queue}:{job_id}:lock")
+        return self._redis(["DEL", f"{queue}:{job_id}:lock"])
 
     def _rescue(self, queue: str = MAIN) -> Answers | None:
         if not self.ids(queue, "active"):
             # We write `stalled-check` only if jobs are active.
             return None
-        self._command("DEL", f"{queue}:stalled-check")
+        self._redis(["DEL", f"{queue}:stalled-check"])
         self.node("rescue", queue=queue)
         claims.rescue(self.ours[queue].handle)
         return Answers()
 
-    def _command(self, command: str, key: str, *args: Any) -> Answers:
-        """A command of Redis on both sides."""
+    def _redis(self, command: Sequence[Any]) -> Answers:
+        """A command of Redis on both sides; its first argument is a key without the prefix."""
+        name, key, *args = command
         for prefix in self.prefixes:
-            self.client.execute_command(command, f"{prefix}:{key}", *args)
+            self.client.execute_command(name, f"{prefix}:{key}", *args)
         return Answers()
-
-    def _redis(self, command: list[Any]) -> Answers:
-        return self._command(*command)
 
     def _lose(self, state: str, job: int, queue: str = MAIN) -> Answers | None:
         """Deletes the hash of a job, but not its id."""
         job_id = self._pick(queue, state, job)
-        return self._command("DEL", f"{queue}:{job_id}") if job_id else None
+        return self._redis(["DEL", f"{queue}:{job_id}"]) if job_id else None
 
     def _due(self, count: int, queue: str = MAIN) -> Answers | None:
         """Makes the first delayed jobs due."""
         ids = self.ids(queue, "delayed")[:count]
         for number, job_id in enumerate(ids, 1000):
-            self._command("ZADD", f"{queue}:delayed", "XX", number * 4096, job_id)
+            self._redis(["ZADD", f"{queue}:delayed", "XX", number * 4096, job_id])
         return Answers() if ids else None
 
     def _promote_due(self, queue: str = MAIN) -> Answers | None:
@@ -367,25 +363,25 @@ class Steps(TwoSides):
         method = "update" if verb == "updateData" and not self.bullmq else verb
         # A job that cannot be read is removed by its id.
         wanted = {"jobId": job_id} if self.has(f"{queue}:{job_id}") else {"args": [job_id]}
-        left, right = self.both(
+        done = self.both(
             lambda: self.node("invoke", queue=queue, method=method, **{"args": list(args), **wanted}),
             lambda: JOB_VERBS[verb](self.ours[queue], job_id, *args),
+            releases=verb in ("remove", "removeUnprocessedChildren"),
         )
-        answers = (left, right) if verb == "removeChildDependency" else (left == "refused", right == "refused")
-        return Answers(*answers, releases=verb in ("remove", "removeUnprocessedChildren"))
+        if verb == "removeChildDependency":
+            return done
+        return done._replace(left=done.left == "refused", right=done.right == "refused")
 
     def _call(self, method: str, args: Sequence[Any] = (), queue: str = MAIN) -> Answers:
         """A method of the queue."""
-        return Answers(
-            *self.both(
-                lambda: self.node("invoke", queue=queue, method=method, args=list(args)),
-                lambda: QUEUE_VERBS[method](self.ours[queue], *args),
-            )
+        return self.both(
+            lambda: self.node("invoke", queue=queue, method=method, args=list(args)),
+            lambda: QUEUE_VERBS[method](self.ours[queue], *args),
         )
 
     def _set(self, method: str, args: list[Any], queue: str = MAIN) -> Answers | None:
         """Changes settings of the queue that only Node supports."""
-        return Answers(*self.by_node("invoke", queue=queue, method=method, args=args)) if self.bullmq else None
+        return self.by_node("invoke", queue=queue, method=method, args=args) if self.bullmq else None
 
     def _page(self, state: str, start: int, stop: int, queue: str = MAIN) -> Answers:
         jobs = self.node("getJobs", queue=queue, states=[state], start=start, end=stop, asc=True)
@@ -419,13 +415,13 @@ class Steps(TwoSides):
         if self.bullmq and state == "active" and limit:
             # Node examines `limit` jobs at a time, and ends when all of them are locked.
             return None
-        answers = self.both(
+        return self.both(
             lambda: sorted(map(str, self.node("clean", queue=queue, grace=grace, state=state, limit=limit))),
             lambda: sorted(self.ours[queue].clean(grace, limit, state)),
+            # Bull 1.0 publishes nothing, 1.1 lists the newest id first.
+            unheard=("cleaned",) if self.peer.dialect == "bull-1" else (),
+            releases=True,
         )
-        # Bull 1.0 publishes nothing, 1.1 lists the newest id first.
-        unheard = ("cleaned",) if self.peer.dialect == "bull-1" else ()
-        return Answers(*answers, unheard, releases=True)
 
     def _drain(self, delayed: bool, queue: str = MAIN) -> Answers | None:
         if not self.bullmq and any(is_opts(key) and "deid" in key.value for key in self.raw[0].values()):
@@ -443,9 +439,12 @@ class Steps(TwoSides):
         if not force and self.ids(queue, "active"):
             # Node refuses, but has already paused the queue.
             return None
-        answers = self.both(
+        done = self.both(
             lambda: self.node("obliterate", queue=queue, force=force),
             lambda: self.ours[queue].obliterate(force=force),
+            # Node publishes `paused` again for a paused queue.
+            unheard=("paused",) if self.is_paused(queue) else (),
+            releases=True,
         )
         for held in self.held:
             held.is_obliterated = held.is_obliterated or held.queue == queue
@@ -456,9 +455,7 @@ class Steps(TwoSides):
             for name, key in self.raw[0].items():
                 if name.startswith(f"{queue}:") and key.type == "hash" and "deid" in key.value:
                     self.client.delete(f"{self.prefixes[0]}:{queue}:de:{key.value['deid']}")
-        # Node publishes `paused` again for a paused queue.
-        unheard = ("paused",) if self.is_paused(queue) else ()
-        return Answers(*answers, unheard, releases=True)
+        return done
 
     def _pause(self, queue: str = MAIN) -> Answers:
         self.node("pause", queue=queue)

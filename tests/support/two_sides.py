@@ -3,7 +3,7 @@
     with closing(TwoSides(peer, nodes, prefixes, client, url)) as sides:
         sides.begin()
         answers = sides.both(lambda: sides.node("pause", queue="main"), lambda: sides.ours["main"].pause())
-        assert sides.differences(Answers(*answers)) == []
+        assert sides.differences(answers) == []
 
 The replies, all keys and the published messages are compared, without times, tokens and random ids: the job of a random
 id is named by the member `n` of its payload. `_comparable` and the methods below it know the intended differences.
@@ -149,20 +149,22 @@ class TwoSides:
         """Node does this on one side. "<prefix>" in an argument becomes the prefix of the side."""
         return self.nodes[side].call(cmd, **on_side(args, self.prefixes[side]))
 
-    def by_node(self, cmd: str, **args: Any) -> tuple[Any, Any]:
+    def by_node(self, cmd: str, **args: Any) -> Answers:
         """Node does this on both sides."""
         return self.both(lambda: self.node(cmd, 0, **args), lambda: self.node(cmd, 1, **args))
 
-    def both(self, left: Callable[[], Any], right: Callable[[], Any]) -> tuple[Any, Any]:
-        """The replies of both sides; errors count as equal, since their messages differ."""
-        return _answer(left), _answer(right)
+    def both(self, left: Callable[[], Any], right: Callable[[], Any], **excused: Any) -> Answers:
+        """The replies of both sides; errors count as equal, since their messages differ. excused: see Answers."""
+        return Answers(_answer(left), _answer(right), **excused)
 
     def differences(self, answers: Answers) -> list[str]:
         """The differences after a step."""
         if answers.releases:
             self._order_as_in_node()
         self._look()
-        heard = [[one for one in side if one[0] not in self._unheard(answers)] for side in self._messages()]
+        # Bull publishes `drained` whenever a worker finds no job, we when the last job is settled.
+        unheard = answers.unheard if self.bullmq else (*answers.unheard, "drained")
+        heard = [[one for one in side if one[0] not in unheard] for side in self._messages()]
         left, right = (self._comparable_keys(side, answers) for side in (0, 1))
         if self.bullmq:
             _forgive_markers(left, right, answers)
@@ -177,10 +179,6 @@ class TwoSides:
             self.client.delete(f"{base}marker")
             self.client.xtrim(f"{base}events", maxlen=0, approximate=False)
         self._stamp_as_in_node()
-
-    def _unheard(self, answers: Answers) -> tuple[str, ...]:
-        # Bull publishes `drained` whenever a worker finds no job, we when the last job is settled.
-        return answers.unheard if self.bullmq else (*answers.unheard, "drained")
 
     def _bases(self) -> Iterable[str]:
         return (f"{prefix}:{queue}:" for prefix in self.prefixes for queue in QUEUES)
@@ -253,7 +251,8 @@ class TwoSides:
     def _stamp_as_in_node(self) -> None:
         """Copies Node's times: Node settles jobs one by one, we settle a chunk in one millisecond."""
         for name in [f"{queue}:{state}" for queue in QUEUES for state in ("completed", "failed", "delayed")]:
-            scores, ours = (dict(side[name].value) if is_sorted_set(side, name) else {} for side in self.raw)
+            keys = (side.get(name) for side in self.raw)
+            scores, ours = (dict(key.value) if key and key.type == "zset" else {} for key in keys)
             # Random ids are not the same.
             if scores and scores.keys() == ours.keys():
                 self.client.zadd(f"{self.prefixes[1]}:{name}", scores, xx=True)
@@ -279,10 +278,6 @@ class TwoSides:
 def on_side(value: Any, prefix: str) -> Any:
     """The value with the prefix of a side in place of "<prefix>"."""
     return json.loads(json.dumps(value).replace("<prefix>", prefix))
-
-
-def is_sorted_set(side: Dump, name: str) -> bool:
-    return name in side and side[name].type == "zset"
 
 
 def is_opts(key: Key) -> bool:
