@@ -23,8 +23,7 @@ from benchmarks.collecting import (
     by_spark,
     finished_queue,
 )
-from benchmarks.command import Part, run_parts
-from benchmarks.process import by_side, in_turns, medians
+from benchmarks.command import Part, by_side, in_turns, medians, run_parts
 from benchmarks.report import Verdict, at_least
 
 #: Targets of benchmarks/README.md.

@@ -1,11 +1,12 @@
-"""The command line of a benchmark with several parts: runs the selected parts, prints and stores the results."""
+"""A benchmark with several parts: its command line, and runs of its sides in turns."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
@@ -16,6 +17,9 @@ from benchmarks.sides import new_session
 
 #: A dataclass with `jobs` and `rounds`.
 Size = TypeVar("Size")
+#: A dataclass with the figures of a run.
+T = TypeVar("T", bound=Any)
+Trial = Callable[[], T]
 Part = Callable[[SparkSession, Size], tuple[dict[str, Any], list[Verdict]]]
 
 
@@ -46,3 +50,29 @@ def run_parts(
     spark.stop()
     show_verdicts(all_verdicts)
     write_results(name, {"size": asdict(size), **results, "verdicts": [asdict(verdict) for verdict in all_verdicts]})  # type: ignore[call-overload]
+
+
+def medians(runs: Mapping[str, Sequence[T]]) -> dict[str, T]:
+    """Returns the median of each figure of each trial."""
+    found = {}
+    for name, of_one in runs.items():
+        values = [asdict(run) for run in of_one]
+        found[name] = replace(of_one[0], **{key: statistics.median(v[key] for v in values) for key in values[0]})
+    return found
+
+
+def in_turns(trials: Mapping[str, Trial[T]], rounds: int, shown: Callable[[str, T], str]) -> dict[str, list[T]]:
+    """Runs each trial once per round, so that other load on the machine affects all alike."""
+    runs: dict[str, list[T]] = {name: [] for name in trials}
+    for number in range(rounds):
+        for name, trial in trials.items():
+            runs[name].append(trial())
+            print(f"round {number + 1}: {name:34}{shown(name, runs[name][-1])}", flush=True)
+    return runs
+
+
+def by_side(runs: Mapping[str, Sequence[T]]) -> dict[str, Any]:
+    return {
+        "medians": {name: asdict(run) for name, run in medians(runs).items()},
+        "runs": {name: [asdict(run) for run in of_one] for name, of_one in runs.items()},
+    }

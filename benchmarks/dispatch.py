@@ -7,26 +7,26 @@ Prints medians and writes them to benchmarks/results/dispatch.json. See benchmar
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 from redis import Redis
 
+from benchmarks.command import Part, by_side, in_turns, medians, run_parts
 from benchmarks.probes import cpu_of, pinged
-from benchmarks.report import Verdict, at_least, at_most, show_verdicts, write_results
+from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.sides import (
     CHILDREN,
     QUEUE,
     Side,
     add_bulk,
     add_flows,
-    new_session,
     sink,
     strings,
     structs,
@@ -56,7 +56,6 @@ WIDE_TARGET = 3.0
 #: Writes of each of our sides before the first round. The JVM compiles code of Spark meanwhile: after eight writes,
 #: it takes half of the CPU of the second one.
 WARM_UPS = 2
-PARTS = ("plain", "events", "wide", "deduplication", "flows")
 SCRIPTS = ("add", "commit", "add_flows", "commit_flows")
 #: Checks what a side has left in Redis.
 Check = Callable[[Redis, int], None]
@@ -68,8 +67,16 @@ SCRIPT_TARGET = 1.0
 
 
 @dataclass(frozen=True)
+class Size:
+    """The size of each measurement."""
+
+    rounds: int = 3
+    jobs: int = 300_000
+
+
+@dataclass(frozen=True)
 class Measured:
-    """One measurement, or the medians of several. Times in ms, except `seconds`.
+    """One measurement. Times in ms, except `seconds`.
 
     script_share: the part of the time that Redis spent in scripts. cpu_us_per_job: of Redis and all of its clients
     but the one that sends PING.
@@ -172,10 +179,6 @@ def check_once(client: Redis, jobs: int) -> None:
     assert set(held) == set(ids), "expected the id of each waiting job in a deduplication key"
 
 
-def median_of(runs: Sequence[Measured]) -> Measured:
-    return Measured(*(statistics.median(asdict(run)[name] for run in runs) for name in asdict(runs[0])))
-
-
 def is_peer(name: str) -> bool:
     return name.startswith("BullMQ")
 
@@ -229,129 +232,77 @@ def rate_verdicts(found: dict[str, Measured], jobs: int, least: float) -> list[V
     return results
 
 
-def rounds_of(sides: dict[str, Side], jobs: int, rounds: int, check: Check) -> dict[str, list[Measured]]:
-    """Measures the sides in turns, ours WARM_UPS times before."""
-    for side in [side for name, side in sides.items() if not is_peer(name)] * WARM_UPS:
-        measure(side, jobs, check)
-    runs: dict[str, list[Measured]] = {name: [] for name in sides}
-    for round_number in range(rounds):
-        for name, side in sides.items():
-            runs[name].append(measure(side, jobs, check))
-            print(f"round {round_number + 1}: {name:32}{jobs / runs[name][-1].seconds:9,.0f} jobs/s", flush=True)
-    return runs
-
-
-@dataclass(frozen=True)
-class Part:
-    """The runs of a part by side, and its verdicts."""
-
-    runs: dict[str, list[Measured]]
-    verdicts: list[Verdict]
-
-
-def plain(frames: dict[str, DataFrame], jobs: int, rounds: int, chunk_sizes: Sequence[int], yard_ms: float) -> Part:
-    """Compares plain jobs. frames: by kind of their payloads."""
+def run_plain(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    frames = {"string": strings(spark, size.jobs).cache(), "struct": structs(spark, size.jobs).cache()}
     sides = {"BullMQ addBulk, 1 process": add_bulk(1), "BullMQ addBulk, 2 processes": add_bulk(2)}
     sides |= {f"{delivery}, {kind}": sink(frames[kind], delivery) for kind in frames for delivery in DELIVERIES}
-    for size in chunk_sizes:
-        for delivery in DELIVERIES:
-            sides[f"{delivery}, chunks of {size}"] = sink(frames["string"], delivery, chunkSize=str(size))
-    runs = rounds_of(sides, jobs, rounds, check)
-    return Part(runs, verdicts(shown(runs, jobs), jobs, yard_ms))
+    yard_ms = statistics.median(yardstick().script_p50_ms for _ in range(size.rounds))
+    runs, found = compare(sides, size, check)
+    return by_side(runs) | {"yardstick_ms": yard_ms}, verdicts(found, size.jobs, yard_ms)
 
 
-def events(frame: DataFrame, jobs: int, rounds: int) -> Part:
-    """Compares writes that leave out events."""
+def run_events(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    """Writes that leave out events."""
+    frame, jobs = strings(spark, size.jobs).cache(), size.jobs
     sides = {f"BullMQ addBulk, {number}": add_bulk(number) for number in (1, 2)}
     sides |= {f"{delivery}, {kind}": sink(frame, delivery, events=kind) for kind in EVENTS for delivery in DELIVERIES}
-    runs = rounds_of(sides, jobs, rounds, check_jobs)
-    found = shown(runs, jobs)
+    runs, found = compare(sides, size, check_jobs)
     ratios = {name: jobs / found[name].seconds / best_rate(found, jobs) for name in ENDS_TARGETS}
-    return Part(runs, [at_least(f"{name}, x addBulk", target, ratios[name]) for name, target in ENDS_TARGETS.items()])
+    return by_side(runs), [at_least(f"{name}, x addBulk", least, ratios[name]) for name, least in ENDS_TARGETS.items()]
 
 
-def wide_rows(frame: DataFrame, jobs: int, rounds: int) -> Part:
-    """Compares jobs of 19 fields with ids of their own, of which a tenth is delayed."""
+def run_wide(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    """Jobs of 19 fields with ids of their own, of which a tenth is delayed."""
+    frame = wide(spark, size.jobs).cache()
     sides = {f"BullMQ addBulk, wide, {number}": add_bulk(number, "wide") for number in (1, 2)}
     sides |= {f"{delivery}, wide": sink(frame, delivery, attempts="3") for delivery in DELIVERIES}
-    runs = rounds_of(sides, jobs, rounds, check_wide)
-    return Part(runs, rate_verdicts(shown(runs, jobs), jobs, WIDE_TARGET))
+    runs, found = compare(sides, size, check_wide)
+    return by_side(runs), rate_verdicts(found, size.jobs, WIDE_TARGET)
 
 
-def deduplication(frame: DataFrame, jobs: int, rounds: int) -> Part:
-    """Compares jobs of which every second one has a deduplication id that is taken."""
-    kept = jobs // 2
-    once = with_ids(frame, kept).cache()
-    once.count()
+def run_deduplication(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    """Jobs of which every second one has a deduplication id that is taken."""
+    kept = size.jobs // 2
+    frame = with_ids(strings(spark, size.jobs), kept).cache()
     sides = {f"BullMQ addBulk, once, {number}": add_bulk(number, "once", kept) for number in (1, 2)}
-    sides |= {f"{delivery}, once": sink(once, delivery) for delivery in DELIVERIES}
-    runs = rounds_of(sides, jobs, rounds, check_once)
-    return Part(runs, rate_verdicts(shown(runs, jobs), jobs, DEDUPLICATION_TARGET))
+    sides |= {f"{delivery}, once": sink(frame, delivery) for delivery in DELIVERIES}
+    runs, found = compare(sides, size, check_once)
+    return by_side(runs), rate_verdicts(found, size.jobs, DEDUPLICATION_TARGET)
 
 
-def flows(frame: DataFrame, jobs: int, rounds: int) -> Part:
-    """Compares flows, each of them a job with children in another queue. jobs: all jobs of all flows."""
-    parents = with_children(frame).cache()
-    parents.count()
+def run_flows(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
+    """Flows, each of them a job with children in another queue, `size.jobs` jobs in all."""
+    frame = with_children(strings(spark, size.jobs)).cache()
     sides = {f"BullMQ FlowProducer.addBulk, {number}": add_flows(number) for number in (1, 2)}
-    sides |= {f"{delivery}, flows": sink(parents, delivery) for delivery in DELIVERIES}
-    runs = rounds_of(sides, jobs, rounds, check_flows)
-    return Part(runs, rate_verdicts(shown(runs, jobs), jobs, FLOWS_TARGET))
+    sides |= {f"{delivery}, flows": sink(frame, delivery) for delivery in DELIVERIES}
+    runs, found = compare(sides, size, check_flows)
+    return by_side(runs), rate_verdicts(found, size.jobs, FLOWS_TARGET)
 
 
-def shown(runs: dict[str, list[Measured]], jobs: int) -> dict[str, Measured]:
-    """Prints and returns the medians of runs."""
-    found = {name: median_of(of_one) for name, of_one in runs.items()}
-    show(found, jobs)
-    return found
+def compare(
+    sides: Mapping[str, Side], size: Size, check: Check
+) -> tuple[dict[str, list[Measured]], dict[str, Measured]]:
+    """Measures the sides in turns, ours WARM_UPS times before; prints and returns the runs and their medians.
+
+    The first write of a frame computes and caches it.
+    """
+    for side in [side for name, side in sides.items() if not is_peer(name)] * WARM_UPS:
+        measure(side, size.jobs, check)
+    trials = {name: partial(measure, side, size.jobs, check) for name, side in sides.items()}
+    runs = in_turns(trials, size.rounds, lambda _, run: f"{size.jobs / run.seconds:9,.0f} jobs/s")
+    found = medians(runs)
+    show(found, size.jobs)
+    return runs, found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=300_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--chunk-sizes", type=int, nargs="*", default=[], help="additional values of chunkSize")
-    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="parts to run; default: all")
-    parser.add_argument("--quick", action="store_true", help="one round of 20,000 jobs, to check that it runs")
-    args = parser.parse_args()
-    jobs, rounds = (20_000, 1) if args.quick else (args.jobs, args.rounds)
-
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = new_session()
-    frames = {"string": strings(spark, jobs).cache(), "struct": structs(spark, jobs).cache()}
-    for frame in frames.values():
-        frame.count()
-    yard_ms = [yardstick().script_p50_ms for _ in range(rounds)] if "plain" in args.only else []
-    parts = []
-    if "plain" in args.only:
-        parts.append(plain(frames, jobs, rounds, args.chunk_sizes, statistics.median(yard_ms)))
-    if "events" in args.only:
-        parts.append(events(frames["string"], jobs, rounds))
-    if "wide" in args.only:
-        flights = wide(spark, jobs).cache()
-        flights.count()
-        parts.append(wide_rows(flights, jobs, rounds))
-        flights.unpersist()
-    if "deduplication" in args.only:
-        parts.append(deduplication(frames["string"], jobs, rounds))
-    if "flows" in args.only:
-        parts.append(flows(frames["string"], jobs, rounds))
-    spark.stop()
-
-    results = [verdict for part in parts for verdict in part.verdicts]
-    show_verdicts(results)
-    runs = {name: of_one for part in parts for name, of_one in part.runs.items()}
-    medians = {name: median_of(of_one) for name, of_one in runs.items()}
-    report = {
-        "jobs": jobs,
-        "rounds": rounds,
-        "medians": {name: asdict(r) | {"jobs_per_second": jobs / r.seconds} for name, r in medians.items()},
-        "runs": {name: [asdict(run) for run in of_one] for name, of_one in runs.items()},
-        "yardstick_ms": yard_ms,
-        "verdicts": [asdict(verdict) for verdict in results],
-    }
-    write_results("dispatch", report)
+PARTS: Mapping[str, Part[Size]] = {
+    "plain": run_plain,
+    "events": run_events,
+    "wide": run_wide,
+    "deduplication": run_deduplication,
+    "flows": run_flows,
+}
 
 
 if __name__ == "__main__":
-    main()
+    run_parts("dispatch", __doc__.splitlines()[0], PARTS, Size(), Size(rounds=1, jobs=20_000))

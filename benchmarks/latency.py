@@ -17,10 +17,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.collecting import collects
-from benchmarks.command import Part, run_parts
+from benchmarks.command import Part, by_side, in_turns, medians, run_parts
 from benchmarks.filling import fill_finished, passing, plain
 from benchmarks.probes import pinged
-from benchmarks.process import by_side, in_turns, medians
 from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.sides import Side, add_bulk, sink, strings, timed
 from benchmarks.trials import (

@@ -7,15 +7,14 @@ Prints medians and writes them to benchmarks/results/process.json. See benchmark
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.command import Part, run_parts
+from benchmarks.command import Part, T, Trial, by_side, in_turns, medians, run_parts
 from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.trials import (
     Processed,
@@ -59,9 +58,6 @@ PROTOCOLS, CHUNKS = ("bullmq", "bull", "bull-1"), (200, 100, 50)
 #: Jobs of the big tenant for each one of the small tenant.
 BACKLOG = 100
 
-T = TypeVar("T", bound=Any)
-Trial = Callable[[], T]
-
 
 @dataclass(frozen=True)
 class Size:
@@ -98,25 +94,6 @@ QUICK = Size(
     overdue=50_000,
     replayed=4_000,
 )
-
-
-def medians(runs: Mapping[str, Sequence[T]]) -> dict[str, T]:
-    """Returns the median of each figure of each trial."""
-    found = {}
-    for name, of_one in runs.items():
-        values = [asdict(run) for run in of_one]
-        found[name] = replace(of_one[0], **{key: statistics.median(v[key] for v in values) for key in values[0]})
-    return found
-
-
-def in_turns(trials: Mapping[str, Trial[T]], rounds: int, shown: Callable[[str, T], str]) -> dict[str, list[T]]:
-    """Runs each trial once per round, so that other load on the machine affects all alike."""
-    runs: dict[str, list[T]] = {name: [] for name in trials}
-    for number in range(rounds):
-        for name, trial in trials.items():
-            runs[name].append(trial())
-            print(f"round {number + 1}: {name:34}{shown(name, runs[name][-1])}", flush=True)
-    return runs
 
 
 # The trials of each part, and their verdicts.
@@ -329,13 +306,6 @@ def _show(what: str, found: Mapping[str, T], shown: Callable[[str, T], str]) -> 
     print(f"\n{what}")
     for name, run in found.items():
         print(f"{name:34}{shown(name, run)}")
-
-
-def by_side(runs: Mapping[str, Sequence[T]]) -> dict[str, Any]:
-    return {
-        "medians": {name: asdict(run) for name, run in medians(runs).items()},
-        "runs": {name: [asdict(run) for run in of_one] for name, of_one in runs.items()},
-    }
 
 
 PARTS: Mapping[str, Part[Size]] = {

@@ -17,10 +17,11 @@ from benchmarks.calling import BULLMQ, OURS
 from benchmarks.calling import Called as CalledRows
 from benchmarks.calling import medians as calling_medians
 from benchmarks.calling import verdicts as calling_verdicts
+from benchmarks.command import medians
 from benchmarks.dispatch import Measured, verdicts
 from benchmarks.floor import SIDES
 from benchmarks.floor_work import PAIRS
-from benchmarks.process import medians, throughput_verdicts
+from benchmarks.process import throughput_verdicts
 from benchmarks.report import Verdict, percentile
 from benchmarks.stock import stock_redis
 from benchmarks.trials import (
