@@ -10,6 +10,7 @@ from typing import cast
 from redis import Redis
 
 from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.store.lua_files import lua_file
 from spark_bull.core.store.scripts import assemble, key_types, load
 from tests.support.lua_scripts import FILES, SCRIPT_FILES, SCRIPTS, includes_of, text_of
 
@@ -140,12 +141,12 @@ def test_the_loader_reads_the_types_of_keys_as_lua_does(client: Redis) -> None:
 def test_each_file_uses_what_it_includes_and_nothing_else(client: Redis) -> None:
     for file in FILES:
         used = compiled(client, text_of(file)).all_globals() - LIBRARY - (CONTRACT if file in SCRIPT_FILES else set())
-        assert {name.lower() for name in used} == {include.rpartition("/")[2] for include in includes_of(file)}, file
+        assert used == includes_of(file).keys() - lua_file(text_of(file)).definitions.keys(), file
 
 
 def test_includes_see_neither_helpers_nor_constants_of_each_other(client: Redis) -> None:
     files = {
-        "a.lua": "-- @keys\n-- @args\n-- @returns names\n-- @include b\n-- @include c\n"
+        "a.lua": "-- @keys\n-- @args\n-- @returns names\n-- @include b c\n"
         "return {b(), c.get(), tostring(helper), tostring(LIMIT)}",
         "b.lua": "local LIMIT = 1\nlocal function helper()\n  return LIMIT\nend\nlocal b = helper",
         "c.lua": "local LIMIT = 2\nlocal function helper()\n  return LIMIT\nend\nlocal c = {get = helper}",
@@ -171,11 +172,11 @@ def test_a_script_finds_its_keys_and_arguments(client: Redis) -> None:
 
 def test_an_include_is_made_once_when_it_is_first_used(client: Redis) -> None:
     files = {
-        "a.lua": "-- @returns how many were made, before and after two calls\n-- @include b log\n"
-        "local before = #LOG\nreturn {before, b(2), b(3), #LOG}",
-        "b.lua": "-- @include c log\nLOG[#LOG + 1] = 'b'\nlocal function helper(n)\n  return n * C\nend\n"
-        "local function b(n)\n  return helper(n)\nend",
-        "c.lua": "-- @include log\nLOG[#LOG + 1] = 'c'\nlocal C = 7",
+        "a.lua": "-- @returns how many were made, before and after two calls\n-- @include b(b)\n"
+        "-- @include log(LOG)\nlocal before = #LOG\nreturn {before, b(2), b(3), #LOG}",
+        "b.lua": "-- @include c(C) log(LOG)\nlocal made = rawset(LOG, #LOG + 1, 'b')\nlocal function helper(n)\n"
+        "  return made and n * C\nend\nlocal function b(n)\n  return helper(n)\nend",
+        "c.lua": "-- @include log(LOG)\nlocal C = rawset(LOG, #LOG + 1, 'c') and 7",
         "log.lua": "local LOG = {}",
     }
     assert client.eval(assemble("a", lambda path: files[path]).source, 0) == [0, 14, 21, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import spark_bull
@@ -19,8 +20,9 @@ def text_of(file: str) -> str:
     return (LUA / f"{file}.lua").read_text()
 
 
-def includes_of(file: str) -> list[str]:
-    return [*lua_file(text_of(file)).includes]
+def includes_of(file: str) -> Mapping[str, str]:
+    """The names that a file includes, with their files."""
+    return lua_file(text_of(file)).includes
 
 
 def folders_of(dialect: str) -> list[str]:
@@ -28,8 +30,10 @@ def folders_of(dialect: str) -> list[str]:
     return [dialect, *folders_of(dialect.rpartition("/")[0])] if dialect else [""]
 
 
-def _has(dialect: str, include: str) -> bool:
-    return any(include.format(dialect=folder).removeprefix("/") in INCLUDES for folder in folders_of(dialect))
+def place_of(dialect: str, name: str, file: str) -> str | None:
+    """The file in which a dialect finds a name that a file includes."""
+    places = (file.format(dialect=folder).removeprefix("/") for folder in folders_of(dialect))
+    return next((place for place in places if place in FILES and name in lua_file(text_of(place)).definitions), None)
 
 
 def _names_of(file: str) -> list[str]:
@@ -42,7 +46,7 @@ def _names_of(file: str) -> list[str]:
     return [
         name
         for dialect, name in names.items()
-        if name not in FILES and all(_has(dialect, include) for include in includes)
+        if name not in FILES and all(place_of(dialect, *include) for include in includes.items())
     ]
 
 

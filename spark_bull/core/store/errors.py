@@ -26,6 +26,7 @@ from spark_bull.core.errors import (
     ScriptError,
     SparkBullError,
 )
+from spark_bull.core.store.scripts import located
 from spark_bull.core.store.settings import URL_VARIABLE, RedisSettings
 from spark_bull.core.store.tls import tls_hint, tls_message
 
@@ -139,7 +140,7 @@ def translated(
             "Restore or delete the key; or, if the queue is of another dialect, set the option `protocol` to it, or "
             "leave it out"
         )
-    return ScriptError(f"{what} failed at Redis {where}: {first_line(error)}")
+    return ScriptError(f"{what} failed at Redis {where}: {first_line(located(str(error)))}")
 
 
 def _unreachable(error: redis.RedisError, settings: RedisSettings, advice: str) -> ConnectionLost:
@@ -203,6 +204,6 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def first_line(error: BaseException) -> str:
+def first_line(error: BaseException | str) -> str:
     """The first line of a message, without the full stop, as advice may follow."""
     return str(error).partition("\n")[0][:300].removesuffix(".")

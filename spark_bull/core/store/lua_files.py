@@ -1,99 +1,108 @@
-"""Lua files as the loader of scripts reads them: their contract, includes and keys, and what an include defines."""
+"""Lua files as the loader of scripts reads them: their contract, and what they include and define."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from spark_bull.core.errors import ScriptError
 
 Read = Callable[[str], str]
 
 _TAG = re.compile(r"^-- @(keys|args|returns|include)\b[ \t]*(.*)$", re.MULTILINE)
-# A comment, a text, the use of a key or an argument, or another name that is not one of a field.
-_TOKEN = re.compile(
-    r"""--[^\n]*|'[^'\n]*'|"[^"\n]*"|\b(?P<table>(?P<of>key|arg)s?)\.(?P<field>\w+)|(?<![.:\w])[A-Za-z_]\w*"""
-)
-# A key that is looked up by a variable.
+#: A line up to its comment.
+_LINE = re.compile(r"""^((?:'[^'\n]*'|"[^"\n]*"|-(?!-)|[^-'"\n])*).*$""", re.MULTILINE)
+#: A text; a key or an argument; or another name that is not one of a field.
+_TOKEN = re.compile(r"""('[^'\n]*'|"[^"\n]*"|\b(?:key|arg)s?\.\w+|(?<![.:\w])[A-Za-z_]\w*)""")
+#: A key that is looked up by a variable.
 _LOOKUP = re.compile(r"\bkey\[")
-_DEFINITION = re.compile(r"^local (function )?(\w+)", re.MULTILINE)
+#: A key, or an argument.
+_FIELD = {table: re.compile(rf"^{table}s?\.(\w+)$", re.MULTILINE) for table in ("key", "arg")}
+#: A file of a tag, with the names that it defines if these are others than its own.
+_FILE = re.compile(r"(\w+)(?:\(([^)]*)\))?")
+#: Where a definition starts, and its names: of one function, or of some values.
+_START = re.compile(r"^(?=local )", re.MULTILINE)
+_DEFINITION = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
+
+
+@dataclass(frozen=True)
+class Code:
+    """Code without comments and blank lines.
+
+    pieces: its text; every second one is a name or a quoted text. names: these in their order, with `key.wait` and
+    `arg.now` as one. keys, args: what follows the dot. looks_up: whether it looks up keys by a variable. lines: the
+    numbers that its lines have in the file. defines: the names that it defines for its file and others.
+    """
+
+    pieces: Sequence[str]
+    names: Mapping[str, None]
+    keys: frozenset[str]
+    args: frozenset[str]
+    looks_up: bool
+    lines: Sequence[int]
+    defines: Sequence[str] = ()
+
+    def renamed(self, names: Mapping[str, str]) -> str:
+        """The text with other names."""
+        return "".join(map(names.get, self.pieces, self.pieces))
 
 
 @dataclass(frozen=True)
 class LuaFile:
-    """One file. contract: the tags `keys`, `args` and `returns` with their texts. keys, args: those in the code.
-    looks_up: whether it looks up keys by a variable.
+    """One file. contract: the tags `keys`, `args` and `returns` with their texts. includes: what other files define, by
+    the names that the code uses, with the files.
     """
 
     text: str
     contract: Mapping[str, str]
-    includes: tuple[str, ...]
-    keys: frozenset[str]
-    args: frozenset[str]
-    looks_up: bool
+    includes: Mapping[str, str]
 
+    @cached_property
+    def body(self) -> Code:
+        """The whole code."""
+        return _code(self.text, 1)
 
-@dataclass(frozen=True)
-class Include:
-    """A file that others include. defines: the name that they use. code: its text, in which the definition is an
-    assignment.
-    """
-
-    file: LuaFile
-    defines: str
-    code: str
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """The numbers of the names of a script: its keys, its arguments, and what its includes define."""
-
-    keys: Mapping[str, int]
-    args: Mapping[str, int]
-    defined: Mapping[str, int]
-
-    def put_into(self, text: str, file: LuaFile, *own: str) -> str:
-        """The text of a file with numbers: `key[3]` for `key.wait`, and `lib[7]` for a name that it includes or, as one
-        of `own`, defines.
-        """
-        stems = [include.rpartition("/")[2] for include in file.includes]
-        included = {name for stem in stems for name in (stem, stem.upper()) if name in self.defined} | {*own}
-
-        def numbered(found: re.Match[str]) -> str:
-            if found["of"]:
-                numbers = self.keys if found["of"] == "key" else self.args
-                return f"{found['table']}[{numbers[found['field']]}]"
-            return f"lib[{self.defined[found[0]]}]" if found[0] in included else found[0]
-
-        return _TOKEN.sub(numbered, text)
-
-
-def lua_file(text: str) -> LuaFile:
-    tags = _TAG.findall(text)
-    includes = tuple(name for tag, value in tags if tag == "include" for name in _included(value))
-    contract = {tag: value for tag, value in tags if tag != "include"}
-    used = {(found["of"], found["field"]) for found in _TOKEN.finditer(text)}
-    keys, args = (frozenset(name for table, name in used if table == of) for of in ("key", "arg"))
-    return LuaFile(text, contract, includes, keys, args, bool(_LOOKUP.search(text)))
-
-
-def _included(value: str) -> list[str]:
-    """The files of a tag, such as `lib: once push`."""
-    folder, _, names = value.rpartition(":")
-    return [f"{folder}/{name}" if folder else name for name in names.split()]
+    @cached_property
+    def definitions(self) -> Mapping[str, Code]:
+        """The code of each definition, by its names. Raises ScriptError if two have the same name."""
+        found: dict[str, Code] = {}
+        first = 1
+        for part in _START.split(self.text):
+            if start := _DEFINITION.match(part):
+                names = start[1].split(", ")
+                own = dict.fromkeys(names, _code(part, first, names))
+                if both := own.keys() & found:
+                    raise ScriptError(f"expected one definition of `{both.pop()}` in a file, got two")
+                found |= own
+            first += part.count("\n")
+        return found
 
 
 @cache
-def include(name: str, read: Read) -> Include:
-    """The include `name`, such as `lib/push`. Raises ScriptError if it does not define what it is named after.
+def lua_file(text: str) -> LuaFile:
+    tags = _TAG.findall(text)
+    includes: dict[str, str] = {}
+    for tag, value in tags:
+        if tag == "include":
+            includes |= _included(value)
+    return LuaFile(text, {tag: value for tag, value in tags if tag != "include"}, includes)
 
-    That is a function or a table of the file's name, or a constant of that name in capitals.
-    """
-    file, stem = lua_file(read(f"{name}.lua")), name.rpartition("/")[2]
-    for found in _DEFINITION.finditer(file.text):
-        if found[2] in (stem, stem.upper()):
-            before, after = file.text[: found.start()], file.text[found.end() :]
-            return Include(file, found[2], f"{before}{found[2]}{' = function' if found[1] else ''}{after}")
-    raise ScriptError(f"expected `{name}.lua` to define `{stem}`, as an include is named after what it defines")
+
+def _included(value: str) -> Iterator[tuple[str, str]]:
+    """The names of a tag, such as `lib: once jobs(is_job job_row)`, with their files."""
+    folder, _, files = value.rpartition(": ")
+    for file, names in _FILE.findall(files):
+        for name in names.split() or [file]:
+            yield name, f"{folder}/{file}" if folder else file
+
+
+def _code(text: str, first: int, defines: Sequence[str] = ()) -> Code:
+    """The code of a text that begins at the line `first` of its file."""
+    lines = {number: line for number, line in enumerate(map(str.rstrip, _LINE.findall(text)), first) if line}
+    code = "\n".join(lines.values())
+    pieces = _TOKEN.split(code)
+    names = dict.fromkeys(pieces[1::2])
+    keys, args = (frozenset(_FIELD[table].findall("\n".join(names))) for table in ("key", "arg"))
+    return Code(pieces, names, keys, args, bool(_LOOKUP.search(code)), [*lines], defines)

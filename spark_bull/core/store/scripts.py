@@ -3,48 +3,50 @@
 A script starts with its contract, in comment lines:
 
     -- What the script does, in one sentence.
-    -- @args ids...                    a name of ARGV that takes all remaining ones
-    -- @keys ledger? stages...         names of KEYS that the code does not show, see below
+    -- @args ids...                     a name of ARGV that takes all remaining ones
+    -- @keys ledger? stages...          names of KEYS that the code does not show, see below
     -- @returns the reply
-    -- @include bullmq/lib: add_jobs   files of a folder in lua/, loaded once, before the body
+    -- @include lib: once jobs(is_job)  what files of a folder in lua/ define: `once` of once.lua, `is_job` of jobs.lua
 
 The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]. It finds both in the code of the
 script and its includes (`keys.wait` or `args.base` where they are those of another queue). `@args` and `@keys` name the
 others: optional keys (`name?`), a last one that takes all that remain (`name...`), and keys looked up by a variable.
 
-An include defines one name for the files that include it: that of its file, as a function or a table (`push.lua`:
-`local function push` or `local push = {…}`), or in capitals as a constant, never nil. All its other names are its own.
-A file has neither a variable nor a field in a constructor with the name of what it includes.
-
-In the text that Redis gets, all these names are numbers, as each call would have to make tables and functions for them.
-`key` is KEYS, so `key.wait` is `key[3]`, also where `key` has the keys of another queue. If a file has `key[name]`,
-keys have their names, too; no other variable, and no argument, is looked up by a name, and no table that a file makes
-with names can stand for `key` or `arg`. What includes define is in the table `lib`, and made when it is first used:
-most calls of a script use few of its functions, and to make one takes about as long as to call it.
+A file that others include has definitions of one subject: `local function push` or `local LIMITS = {…}` at the start of
+a line, never nil. A script gets those that it uses, and what they use. A file has neither a variable nor a field in a
+constructor with a name that it includes, but may include its own name, for which a dialect has another definition.
 
 The script `bullmq/add` is `verbs/add.lua` unless there is a `bullmq/add.lua`. In an include, `{dialect}` is the folder
-of the dialect whose script is loaded, or the nearest one around it that has the file: `{dialect}/lib/push` is
-`bull/bull1/lib/push.lua`, else `bull/lib/push.lua`, else `lib/push.lua`. So a file that differs between dialects only
-in what it includes serves all of them.
+of the dialect whose script is loaded, or the nearest one around it whose file has the definition: what
+`{dialect}/lib: pause` names is in `bull/bull1/lib/pause.lua`, else in `bull/lib/pause.lua`, else in `lib/pause.lua`. So
+a file that differs between dialects only in what it includes serves all of them.
+
+Redis gets the code without comments and blank lines, and some names as numbers, as each call would have to make tables
+and functions for them. `key` is KEYS, so `key.wait` is `key[3]`, also where `key` has the keys of another queue. If the
+code has `key[name]`, keys have their names, too; no other variable, and no argument, is looked up by a name, and no
+table that a file makes with names can stand for `key` or `arg`. What a file includes is `lib[7]`: the definitions of a
+file are made when one of them is first used, as most calls of a script use few of its functions, and to make one takes
+about as long as to call it. `located` finds the file and the line of an error.
 
 A script of a dialect with a file `lib/key_types.lua` first checks that its keys have these types, or else calls
 `lib/check_types.lua`.
 
-Files are read with importlib.resources, which also works in a zip file passed to --py-files.
+Files are read with pkgutil, which also works in a zip file passed to --py-files.
 """
 
 from __future__ import annotations
 
 import hashlib
+import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
-from importlib import resources
 from typing import Final
 
 from spark_bull.core.errors import ScriptError
-from spark_bull.core.store.lua_files import Include, LuaFile, Numbers, Read, include, lua_file
+from spark_bull.core.store.lua_files import LuaFile, Read, lua_file
+from spark_bull.core.store.lua_includes import Includes, Part
 
 Value = str | bytes | int | float
 
@@ -64,6 +66,8 @@ _COUNTING: Final[Mapping[str, str]] = {
 _KEY_TYPE = re.compile(r"^  (\w+) = '(\w+)',$", re.MULTILINE)
 #: The include that checks the types of keys.
 CHECK: Final = "lib/check_types"
+#: What an error of Redis says of the script, and of a line of the text that Redis got.
+_SHA, _LINE = re.compile(r"\b(?:f_|script: )([0-9a-f]{40})\b"), re.compile(r"@?\buser_script: ?(\d+)")
 
 
 def _without_suffix(name: str) -> str:
@@ -73,7 +77,10 @@ def _without_suffix(name: str) -> str:
 
 @dataclass(frozen=True)
 class Script:
-    """A loaded script: its contract, its source with all includes, and its SHA1 for EVALSHA."""
+    """A loaded script: its contract, its source with all includes, and its SHA1 for EVALSHA.
+
+    parts: what the source consists of.
+    """
 
     name: str
     keys: tuple[str, ...]
@@ -81,6 +88,7 @@ class Script:
     returns: str
     source: str
     sha: str
+    parts: tuple[Part, ...] = field(repr=False)
 
     def bind_keys(self, values: Mapping[str, str | Iterable[str] | None]) -> list[str]:
         """Returns KEYS in the order of the contract. Raises ScriptError for a missing or empty key.
@@ -116,6 +124,15 @@ class Script:
                 bound.extend(value)
         return bound
 
+    def place_of(self, line: int) -> str:
+        """The file and line of a line of the source."""
+        for part in self.parts:
+            count = part.text.count("\n") + 1
+            if line <= count:
+                return f"core/lua/{part.file}.lua:{part.lines[line - 1]}" if part.file else f"script `{self.name}`"
+            line -= count
+        return f"script `{self.name}`"
+
     @cached_property
     def _key_names(self) -> list[tuple[str, bool]]:
         """The names of the keys without suffixes, and whether they are optional."""
@@ -129,52 +146,70 @@ class Script:
         return ScriptError(f"script `{self.name}` expects the {kind} `{name}`, got none")
 
 
+#: The loaded scripts by their SHA1.
+_LOADED: Final[dict[str, Script]] = {}
+
+
 @cache
 def load(name: str) -> Script:
     """Loads a script by its name, such as `load("bullmq/add")`.
 
-    Raises ScriptError if a file is missing, a contract is incomplete, or includes are circular.
+    Raises ScriptError if a file or a definition is missing, a contract is incomplete, or includes are circular.
     """
-    return assemble(name, _read_packaged)
+    script = assemble(name, _read_packaged)
+    _LOADED[script.sha] = script
+    return script
+
+
+def located(message: str) -> str:
+    """A message of Redis, with a file of the package and its line for each line of a loaded script."""
+    found = _SHA.search(message)
+    script = found and _LOADED.get(found[1])
+    return _LINE.sub(lambda line: script.place_of(int(line[1])), message) if script else message
 
 
 def _read_packaged(path: str) -> str:
+    text = _packaged(path)
+    if text is None:
+        raise ScriptError(f"expected a Lua file `{path}` in the package, found none")
+    return text
+
+
+@cache
+def _packaged(path: str) -> str | None:
     try:
-        return resources.files("spark_bull.core").joinpath(f"lua/{path}").read_text(encoding="utf-8")
-    except (FileNotFoundError, IsADirectoryError, KeyError):
-        raise ScriptError(f"expected a Lua file `{path}` in the package, found none") from None
+        found = pkgutil.get_data("spark_bull.core", f"lua/{path}")
+    except OSError:
+        return None
+    return found.decode() if found is not None else None
 
 
 def assemble(name: str, read: Read) -> Script:
     """Builds a script from the files that `read(path)` returns; see `load`."""
     folder, _, verb = name.rpartition("/")
-    script = _script_file(name, verb, read)
+    path, script = _script_file(name, verb, read)
     if "returns" not in script.contract:
         raise ScriptError(f"script `{name}` has an incomplete contract, missing: returns")
-    included: dict[str, Include] = {}
-    for file in script.includes:
-        _resolve(file, folder, read, included, path=(name,))
-    files = [script, *(found.file for found in included.values())]
-    keys = _names(script.contract.get("keys", ""), *(file.keys for file in files))
+    includes = Includes(name, folder, read)
+    includes.add_used_by(script, script.body)
+    declared = script.contract.get("keys", "")
+    keys = _names(declared, script.body.keys, *[code.keys for code in includes.code()])
     types = {name: kind for name, kind in key_types(folder, read).items() if name in keys}
     if types:
-        _resolve(CHECK, folder, read, included, path=(name,))
-    _check_names(name, included)
-    args = _names(script.contract.get("args", ""), *(file.args for file in files))
-    defined = {found.defines: number for number, found in enumerate(included.values(), 1)}
-    numbers = Numbers(_numbers(keys), _numbers(args), defined)
-    parts = [
-        _TABLES,
-        *_prepared("key", keys),
-        *_prepared("arg", args),
-        *(_named(numbers.keys) if any(file.looks_up for file in files) else []),
-        *_lib([_made(found, numbers) for found in included.values()]),
-        *_check(numbers, types),
-        numbers.put_into(script.text, script),
-    ]
-    source = "\n".join(parts)
+        includes.add(CHECK, "check_types", name)
+    args = _names(script.contract.get("args", ""), script.body.args, *[code.args for code in includes.code()])
+    numbers = {"key": _numbers(keys), "arg": _numbers(args)}
+    looks_up = script.body.looks_up or any(code.looks_up for code in includes.code())
+    head = [_TABLES, *_prepared("key", keys), *_prepared("arg", args), *(_named(numbers["key"]) if looks_up else [])]
+    parts = (
+        *map(Part, head),
+        *includes.parts(numbers),
+        *map(Part, _check({numbers["key"][name]: kind for name, kind in types.items()}, includes)),
+        Part(includes.renamed(script.body, script, numbers), path, script.body.lines),
+    )
+    source = "\n".join([part.text for part in parts])
     sha = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
-    return Script(name, keys, args, script.contract["returns"], source, sha)
+    return Script(name, keys, args, script.contract["returns"], source, sha, parts)
 
 
 def key_types(folder: str, read: Read) -> dict[str, str]:
@@ -187,13 +222,13 @@ def key_types(folder: str, read: Read) -> dict[str, str]:
         return key_types(folder.rpartition("/")[0], read)
 
 
-def _script_file(name: str, verb: str, read: Read) -> LuaFile:
-    """The dialect's own file, else that of all dialects."""
+def _script_file(name: str, verb: str, read: Read) -> tuple[str, LuaFile]:
+    """The dialect's own file, else that of all dialects, with its path."""
     try:
-        return lua_file(read(f"{name}.lua"))
+        return name, lua_file(read(f"{name}.lua"))
     except ScriptError as missing:
         try:
-            return lua_file(read(f"verbs/{verb}.lua"))
+            return f"verbs/{verb}", lua_file(read(f"verbs/{verb}.lua"))
         except ScriptError:
             raise missing from None
 
@@ -203,47 +238,6 @@ def _names(contract: str, *used: frozenset[str]) -> tuple[str, ...]:
     declared = contract.split()
     names = {*declared, *frozenset().union(*used).difference(map(_without_suffix, declared))}
     return tuple(sorted(names, key=lambda name: (name.endswith(_REST), name.endswith(_OPTIONAL), name)))
-
-
-def _check_names(script: str, included: Mapping[str, Include]) -> None:
-    """Raises ScriptError if two includes of a script define the same name."""
-    files: dict[str, str] = {}
-    for file, found in included.items():
-        other = files.setdefault(found.defines, file)
-        if other != file:
-            both = f"{other}.lua, {file}.lua"
-            raise ScriptError(f"expected one include of `{script}` to define `{found.defines}`, got: {both}")
-
-
-def _resolve(file: str, folder: str, read: Read, done: dict[str, Include], path: tuple[str, ...]) -> None:
-    """Adds an include, and all files that it includes, to `done`."""
-    name = _nearest(file, folder, read)
-    if name in path:
-        raise ScriptError("expected includes without a cycle, got: " + " -> ".join((*path, name)))
-    if name in done:
-        return
-    done[name] = _read_include(name, read, by=path[-1])
-    for used in done[name].file.includes:
-        _resolve(used, folder, read, done, (*path, name))
-
-
-def _read_include(name: str, read: Read, by: str) -> Include:
-    try:
-        return include(name, read)
-    except ScriptError as error:
-        raise ScriptError(f"{error}; `{by}` includes it") from None
-
-
-def _nearest(file: str, folder: str, read: Read) -> str:
-    """The name of an include, whose `{dialect}` is this folder or the nearest one around it that has the file."""
-    name = file.format(dialect=folder).removeprefix("/")
-    if not folder or name == file:
-        return name
-    try:
-        read(f"{name}.lua")
-    except ScriptError:
-        return _nearest(file, folder.rpartition("/")[0], read)
-    return name
 
 
 def _numbers(names: Sequence[str]) -> dict[str, int]:
@@ -266,33 +260,10 @@ def _named(numbers: Mapping[str, int]) -> Iterator[str]:
     yield from (f"key.{name} = key[{number}]" for name, number in numbers.items())
 
 
-def _made(found: Include, numbers: Numbers) -> str:
-    """Lua code that makes an include."""
-    code = numbers.put_into(found.code, found.file, found.defines)
-    return f"-- lib[{numbers.defined[found.defines]}]: {found.defines}\n{code}"
-
-
-def _lib(includes: Sequence[str]) -> Iterator[str]:
-    """Lua code of a table that makes each include when it is first used."""
-    if includes:
-        yield f"local lib = {{{'nil,' * len(includes)}}}"
-        yield f"setmetatable(lib, {{__index = function(_, n)\n{_nth(includes, 1)}\nreturn lib[n]\nend}})"
-
-
-def _nth(includes: Sequence[str], first: int) -> str:
-    """Lua code that makes the include number `n` of those from `first` on."""
-    if len(includes) == 1:
-        return includes[0]
-    half = len(includes) // 2
-    less, more = _nth(includes[:half], first), _nth(includes[half:], first + half)
-    return f"if n < {first + half} then\n{less}\nelse\n{more}\nend"
-
-
-def _check(numbers: Numbers, types: Mapping[str, str]) -> Iterator[str]:
+def _check(types: Mapping[int, str], includes: Includes) -> Iterator[str]:
     """Lua code that fails if a key has another type. A command that returns a number tells it fastest."""
-    found = {f"key[{numbers.keys[name]}]": kind for name, kind in types.items()}
-    if found:
-        commands = "\n".join(f"  call('{_COUNTING[kind]}', {key})" for key, kind in found.items())
+    if types:
+        commands = "\n".join(f"  call('{_COUNTING[kind]}', key[{number}])" for number, kind in types.items())
         yield f"do\nlocal is_sound, why = pcall(function()\n  local call = redis.call\n{commands}\nend)"
-        pairs = ", ".join(f"[{key}] = '{kind}'" for key, kind in found.items())
-        yield f"if not is_sound then\n  lib[{numbers.defined['check_types']}]({{{pairs}}}, why)\nend\nend"
+        pairs = ", ".join(f"[key[{number}]] = '{kind}'" for number, kind in types.items())
+        yield f"if not is_sound then\n  {includes.name_of(CHECK, 'check_types')}({{{pairs}}}, why)\nend\nend"

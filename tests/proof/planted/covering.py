@@ -13,8 +13,7 @@ from math import log
 from pathlib import Path
 from typing import Final
 
-from spark_bull.core.errors import ScriptError
-from spark_bull.core.store.scripts import assemble
+from spark_bull.core.store.scripts import load
 from tests.proof.planted.errors import PACKAGE, Planted
 from tests.support.lua_scripts import SCRIPTS
 
@@ -96,18 +95,7 @@ def _stems(text: str) -> frozenset[str]:
 @cache
 def _files_of(script: str) -> frozenset[str]:
     """The files of a script: its own, and its includes."""
-    files = set()
-
-    def read(path: str) -> str:
-        try:
-            text = (PACKAGE / "core" / "lua" / path).read_text("utf-8")
-        except OSError:
-            raise ScriptError(path) from None
-        files.add(f"core/lua/{path}")
-        return text
-
-    assemble(script, read)
-    return frozenset(files)
+    return frozenset(f"core/lua/{part.file}.lua" for part in load(script).parts if part.file)
 
 
 def _scripts_with(file: str) -> set[str]:

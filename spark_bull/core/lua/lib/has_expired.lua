@@ -1,5 +1,5 @@
 -- @include lib: job_row
--- @include {dialect}/lib: started_field
+-- @include {dialect}/lib: started_field(STARTED_FIELD)
 
 -- Whether a job may not start any more: its time has come, and it has not started; and when the time of another job
 -- that has not started will come, ms since 1970 as text. A job that has started loses its time; one with a lock may

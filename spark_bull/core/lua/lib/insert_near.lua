@@ -1,4 +1,4 @@
--- @include lib: jobs_before
+-- @include lib: jobs_before(JOBS_BEFORE)
 
 -- Adds jobs to a list of waiting ones, in this order, behind the next ones.
 local function insert_near(list, ids)

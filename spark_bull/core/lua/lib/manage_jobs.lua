@@ -1,4 +1,4 @@
--- @include lib: managed_jobs walk_steps
+-- @include lib: managed_jobs walk_steps(WALK_STEPS)
 -- @include {dialect}/lib: manage_actions mismatch_of
 
 -- What a job costs of the steps of one script, by its action.

@@ -1,5 +1,5 @@
 -- @include lib: claim_rows collapsed count_work time_ms
--- @include {dialect}/lib: claim_fields claim_next
+-- @include {dialect}/lib: claim_fields(CLAIM_FIELDS) claim_next
 
 -- Settles and claims, unless this call was answered before, and returns the reply. The receipt holds the name of the call
 -- and, packed, what was done, without the fields of the claimed jobs: a repeated call reads them again.

@@ -119,8 +119,8 @@ def test_scripts_know_a_job_by_the_fields_that_the_table_has() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.name)
 def test_the_scripts_of_a_dialect_claim_the_fields_that_the_table_has(dialect: Dialect) -> None:
-    source = load(dialect.script("work")).source.partition(": CLAIM_FIELDS\n")[2]
-    names = re.search(r"^lib\[\d+\] = \{(.*?)\}", source, re.DOTALL | re.MULTILINE)
+    source = load(dialect.script("work")).source
+    names = re.search(r"^local CLAIM_FIELDS = \{(.*?)\}", source, re.DOTALL | re.MULTILINE)
     assert names, f"expected CLAIM_FIELDS in {dialect.script('work')}"
     assert set(re.findall(r"'(\w+)'", names[1])) == set(dialect.claim_fields.values())
 

@@ -10,8 +10,9 @@ import pytest
 
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import ScriptError
-from spark_bull.core.store.scripts import CHECK, assemble, load
-from tests.support.lua_scripts import FILES, INCLUDES, SCRIPT_FILES, SCRIPTS, folders_of, includes_of, text_of
+from spark_bull.core.store.lua_files import lua_file
+from spark_bull.core.store.scripts import CHECK, assemble, load, located
+from tests.support.lua_scripts import FILES, INCLUDES, SCRIPT_FILES, SCRIPTS, includes_of, place_of, text_of
 
 CONTRACT = "-- Says what it does.\n-- @args {args}\n-- @keys {keys}\n-- @returns nothing\n"
 
@@ -36,7 +37,7 @@ def script(body: str = "return 1", keys: str = "wait", args: str = "now") -> str
 
 def made_in(source: str) -> list[str]:
     """What the includes of a script define, in their order."""
-    return re.findall(r"^-- lib\[\d+\]: (\w+)$", source, re.MULTILINE)
+    return re.findall(r"^(?:lib\[\d+\](?:, )?)+ = (.*)$", source, re.MULTILINE)
 
 
 def test_a_script_of_a_dialect_with_types_of_keys_checks_them_first() -> None:
@@ -79,29 +80,83 @@ def test_a_contract_that_does_not_say_what_is_returned_is_refused() -> None:
 
 def test_includes_are_inserted_once() -> None:
     files = {
-        "a.lua": script("-- @include b\n-- @include x/lib: c e\nbody()"),
-        "b.lua": "-- @include d\nlocal function b() end",
-        "x/lib/c.lua": "-- @include d\n-- @include b\nlocal c = {}",
+        "a.lua": script("-- @include b\n-- @include x/lib: c e\nbody(b, c, e)"),
+        "b.lua": "-- @include d(D)\nlocal function b() D() end",
+        "x/lib/c.lua": "-- @include d(D)\n-- @include b\nlocal c = {D, b}",
         "x/lib/e.lua": "local e = 2",
         "d.lua": "local D = 1",
     }
     source = assemble("a", reader(files)).source
     assert made_in(source) == ["b", "D", "c", "e"]
-    assert source.endswith("body()")
+    assert source.endswith("body(lib[1], lib[3], lib[4])")
 
 
 def test_names_become_numbers_of_keys_of_arguments_and_of_includes() -> None:
     files = {
         "a.lua": script(
-            "-- @include b\n-- b(key.wait)\nreturn b(key.wait, arg.now, 'b key wait', x.b, monkey.b, x.keys.wait)"
+            "-- @include b\n-- b(key.wait)\nreturn b(key.wait, arg.now, 'b key.wait -- b', x.b, monkey.b, x.keys.wait)"
         ),
-        "b.lua": "-- @include c\nlocal function b(keys, args)\n  return C[keys.active], args.now, b\nend",
+        "b.lua": "-- @include c(C)\nlocal function b(keys, args)\n  return C[keys.active], args.now, b\nend",
         "c.lua": "local C = {now = 1}",
     }
     source = assemble("a", reader(files)).source
-    assert source.endswith("-- b(key.wait)\nreturn lib[1](key[2], arg[1], 'b key wait', x.b, monkey.b, x.keys[2])")
-    assert "lib[1] = function(keys, args)\n  return lib[2][keys[1]], args[1], lib[1]\nend" in source
-    assert "lib[2] = {now = 1}" in source
+    assert source.endswith("\nreturn lib[1](key[2], arg[1], 'b key.wait -- b', x.b, monkey.b, x.keys[2])")
+    assert "local function b(keys, args)\n  return lib[2][keys[1]], args[1], b\nend\nlib[1] = b" in source
+    assert "local C = {now = 1}\nlib[2] = C" in source
+
+
+def test_a_script_gets_the_definitions_that_it_uses_and_what_they_use_in_the_order_of_their_file() -> None:
+    files = {
+        "a.lua": script("-- @include jobs(last first)\nreturn last(first)", keys=""),
+        "jobs.lua": "-- @include b\nlocal LIMIT, MOST = 1, 2\nlocal function first()\n  return MOST\nend\n"
+        "local function unused()\n  return b(key.wait)\nend\nlocal function last()\n  return LIMIT\nend",
+    }
+    made = assemble("a", reader(files))
+    assert made.keys == ()
+    assert made_in(made.source) == ["last, first"]
+    parts = ["LIMIT, MOST = 1, 2", "function first", "function last"]
+    assert [made.source.count(part) for part in parts] == [1, 1, 1]
+    assert sorted(parts, key=made.source.index) == parts
+    assert "unused" not in made.source
+
+
+def test_a_dialect_has_the_nearest_definition_of_a_name() -> None:
+    files = {
+        "a/b/x.lua": script("-- @include {dialect}/lib: states(far near)\nreturn far + near"),
+        "a/b/lib/states.lua": "local near = 1",
+        "a/lib/states.lua": "-- @include {dialect}/lib: states(near)\nlocal near = 2\nlocal far = 3 * near",
+        "lib/states.lua": "local far = 4",
+    }
+    source = assemble("a/b/x", reader(files)).source
+    assert ("local near = 1" in source, "local far = 3 * lib[2]" in source) == (True, True)
+    assert ("local near = 2" in source, "local far = 4" in source) == (False, False)
+
+
+def test_comments_and_blank_lines_are_not_sent_and_lines_have_their_places() -> None:
+    files = {
+        "x/a.lua": script("-- @include lib: b\n\nlocal found = b() -- calls it\n\nreturn found", keys="", args=""),
+        "lib/b.lua": "-- Says what.\n\nlocal LIMIT = 1 -- jobs\n\n-- Counts.\nlocal function b()\n\n"
+        "  return LIMIT\nend",
+    }
+    made = assemble("x/a", reader(files))
+    lines = made.source.split("\n")
+    assert "--" not in made.source
+    assert "" not in lines
+    found = {line: made.place_of(number) for number, line in enumerate(lines, 1)}
+    assert {line: place.removeprefix("core/lua/") for line, place in found.items() if place.startswith("core")} == {
+        "local LIMIT = 1": "lib/b.lua:3",
+        "local function b()": "lib/b.lua:6",
+        "  return LIMIT": "lib/b.lua:8",
+        "end": "lib/b.lua:9",
+        "local found = lib[1]()": "x/a.lua:7",
+        "return found": "x/a.lua:9",
+    }
+    assert found["local key, arg = KEYS, ARGV"] == "script `x/a`"
+
+
+def test_a_message_without_a_loaded_script_stays() -> None:
+    for message in ("ERR user_script:1: no script", f"ERR user_script:1: x script: {'0' * 40}, on @user_script:1."):
+        assert located(message) == message
 
 
 def test_keys_that_a_script_looks_up_by_a_variable_can_be_found_by_their_names() -> None:
@@ -111,36 +166,30 @@ def test_keys_that_a_script_looks_up_by_a_variable_can_be_found_by_their_names()
 
 
 def test_an_include_that_is_missing_is_an_error_that_names_both_files() -> None:
-    files = {"x/a.lua": script("-- @include lib: b"), "lib/b.lua": "-- @include {dialect}/lib: c\nlocal b = {}"}
-    with pytest.raises(ScriptError, match=r"expected a Lua file `lib/c.lua` .* found none; `lib/b` includes it"):
+    files = {"x/a.lua": script("-- @include lib: b\nb()"), "lib/b.lua": "-- @include {dialect}/lib: c\nlocal b = {c}"}
+    with pytest.raises(ScriptError, match=r"expected `x/lib/c.lua` or `lib/c.lua` to define `c`, which `lib/b\(b\)`"):
         assemble("x/a", reader(files))
 
 
 def test_an_include_cycle_is_an_error_that_shows_it() -> None:
     files = {
-        "a.lua": script("-- @include b"),
-        "b.lua": "-- @include c\nlocal b = 1",
-        "c.lua": "-- @include b\nlocal c = 1",
+        "a.lua": script("-- @include b\nb()"),
+        "b.lua": "-- @include c\nlocal function b()\n  c()\nend",
+        "c.lua": "-- @include b\nlocal function c()\n  b()\nend",
     }
-    with pytest.raises(ScriptError, match="without a cycle, got: a -> b -> c -> b"):
+    with pytest.raises(ScriptError, match=re.escape("without a cycle, got: a -> b(b) -> c(c) -> b(b)")):
         assemble("a", reader(files))
 
 
 def test_an_include_that_does_not_define_its_name_is_an_error() -> None:
     for code in ("local function shared()\nend", "local other = 1", "function b()\nend", ""):
-        with pytest.raises(ScriptError, match=r"expected `lib/b.lua` to define `b`.*; `a` includes it"):
-            assemble("a", reader({"a.lua": script("-- @include lib/b"), "lib/b.lua": code}))
+        with pytest.raises(ScriptError, match=r"expected `lib/b.lua` to define `b`, which `a` includes"):
+            assemble("a", reader({"a.lua": script("-- @include lib: b\nb()"), "lib/b.lua": code}))
 
 
-def test_two_includes_of_one_name_are_an_error_that_names_both() -> None:
-    files = {
-        "a.lua": script("-- @include x/lib/b\n-- @include lib/c"),
-        "x/lib/b.lua": "local function b() end",
-        "lib/c.lua": "-- @include lib/b\nlocal function c() end",
-        "lib/b.lua": "local b = {}",
-    }
-    with pytest.raises(ScriptError, match=r"one include of `a` to define `b`, got: x/lib/b.lua, lib/b.lua"):
-        assemble("a", reader(files))
+def test_two_definitions_of_one_name_in_a_file_are_an_error() -> None:
+    with pytest.raises(ScriptError, match="one definition of `b` in a file, got two"):
+        lua_file("local A, b = 1, 2\nlocal function b()\nend").definitions.keys()
 
 
 def test_keys_and_args_are_bound_in_the_order_of_the_contract() -> None:
@@ -175,18 +224,13 @@ def code_of(text: str) -> str:
 
 
 def whole_code(name: str) -> str:
-    """The code of a script and its includes, as their files have it."""
-    texts = []
-
-    def read(path: str) -> str:
-        file = path.removesuffix(".lua")
-        if file not in FILES:
-            raise ScriptError(f"expected a Lua file `{path}`, found none")
-        texts.append(code_of(text_of(file)))
-        return text_of(file)
-
-    assemble(name, read)
-    return "\n".join(texts)
+    """The code of a script and of what it includes, as the files have it."""
+    lines = []
+    for part in load(name).parts:
+        if part.file:
+            text = code_of(text_of(part.file)).splitlines()
+            lines += [text[number - 1] for number in part.lines]
+    return "\n".join(lines)
 
 
 def test_every_script_can_be_loaded_and_starts_with_a_sentence() -> None:
@@ -229,11 +273,26 @@ def test_no_file_uses_keys_by_position_or_an_argument_by_a_variable() -> None:
     assert not using, "read `key.name` and `arg.name`"
 
 
-def test_every_include_is_included_somewhere() -> None:
-    folders = {folder for dialect in DIALECTS.values() for folder in folders_of(dialect.folder)}
-    included = {include.format(dialect=folder) for file in FILES for include in includes_of(file) for folder in folders}
-    types = {f"{dialect.folder}/lib/key_types" for dialect in DIALECTS.values()}
-    assert set(INCLUDES) <= {include.removeprefix("/") for include in included} | types | {CHECK}
+def test_every_definition_is_used() -> None:
+    """By other files, or by its own."""
+    folders = {dialect.folder for dialect in DIALECTS.values()}
+    used = {
+        (place_of(folder, name, of), name)
+        for file in FILES
+        for name, of in includes_of(file).items()
+        for folder in folders
+    }
+    for file in INCLUDES:
+        definitions = lua_file(text_of(file)).definitions
+        used |= {(file, name) for code in definitions.values() for name in code.names if definitions.get(name) != code}
+    types = {(f"{dialect.folder}/lib/key_types", "KEY_TYPES") for dialect in DIALECTS.values()}
+    defined = {(file, name) for file in INCLUDES for name in lua_file(text_of(file)).definitions}
+    assert defined - used == types | {(CHECK, "check_types")}
+
+
+def test_every_file_uses_what_it_includes() -> None:
+    for file in FILES:
+        assert includes_of(file).keys() <= lua_file(text_of(file)).body.names.keys(), file
 
 
 #: Equal lines in a row that are a repetition.

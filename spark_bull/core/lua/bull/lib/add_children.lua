@@ -1,5 +1,5 @@
--- @include {dialect}/lib: add_jobs
 -- @include lib: listed
+-- @include {dialect}/lib: add_jobs
 
 -- As in bullmq/lib. Jobs of Bull do not know their parents, whose dependencies they stay until they are gathered.
 local function add_children(key, arg, chunk, now)

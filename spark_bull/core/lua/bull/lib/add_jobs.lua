@@ -1,6 +1,6 @@
--- @include bull/lib: debounce priority_inserts publish waiting_list
 -- @include lib: clock_of deduplications_of fill_opts free_id is_written job_terms listed number_texts push
--- @include lib: take_numbers walk_steps
+-- @include lib: take_numbers walk_steps(WALK_STEPS)
+-- @include bull/lib: debounce priority_inserts publish waiting_list
 
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the length of the list
 -- allows, unless the chunk must be added as a whole.

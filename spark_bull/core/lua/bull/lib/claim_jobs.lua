@@ -1,7 +1,7 @@
--- @include bull/lib: waiting_list
 -- @include lib: group_limits group_place has_expired is_utf8 job_row lock_durations next_due_of positions_of
 -- @include lib: start_limit take_passes unfit walk_waiting
--- @include {dialect}/lib: claim_fields delay_job leave_wait unrun_failures
+-- @include bull/lib: waiting_list
+-- @include {dialect}/lib: claim_fields(CLAIM_FIELDS) delay_job leave_wait unrun_failures
 
 -- Number of fields that are read of every job. The other one is read only while jobs of the queue can expire.
 local FIELDS_OF_ALL = 10

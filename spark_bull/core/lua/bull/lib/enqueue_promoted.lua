@@ -1,5 +1,5 @@
--- @include bull/lib: insert_by_priority waiting_list
 -- @include lib: clear_delay priority_of
+-- @include bull/lib: insert_by_priority waiting_list
 -- @include {dialect}/lib: announce_waiting
 
 -- Makes a job wait that has left `delayed`, at the place of its priority.

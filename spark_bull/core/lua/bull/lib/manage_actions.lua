@@ -1,5 +1,5 @@
--- @include bull/lib: prioritize_job remove_job waiting_list
 -- @include lib: finish_unclaimed managed_jobs move_job plain_actions priority_of search_steps
+-- @include bull/lib: prioritize_job remove_job waiting_list
 -- @include {dialect}/lib: finished_state leave_wait remove_jobs
 
 -- The actions of Bull, by their names; see manage_jobs.

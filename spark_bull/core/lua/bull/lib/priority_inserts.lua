@@ -1,5 +1,5 @@
+-- @include lib: walk_steps(WALK_STEPS)
 -- @include bull/lib: insert_by_priority
--- @include lib: walk_steps
 
 -- Groups jobs {id, priority} to {priority, ids, before}, sorted by priority. `before`: number of jobs of the list that
 -- are claimed before the group, at most `most` of its own priority among them. Jobs with the priority math.huge have

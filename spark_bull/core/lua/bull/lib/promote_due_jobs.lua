@@ -1,5 +1,5 @@
+-- @include lib: clear_delay next_due_of priority_of walk_steps(WALK_STEPS)
 -- @include bull/lib: insert_by_priority waiting_list
--- @include lib: clear_delay next_due_of priority_of walk_steps
 -- @include {dialect}/lib: announce_waiting
 
 -- Promotes delayed jobs of Bull that are due, `limit` at most, in the order in which they are due; with priorities as

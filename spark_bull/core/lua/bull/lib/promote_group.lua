@@ -1,5 +1,5 @@
+-- @include lib: clear_delay jobs_before(JOBS_BEFORE) priority_of
 -- @include bull/lib: priority_inserts waiting_list
--- @include lib: clear_delay jobs_before priority_of
 -- @include {dialect}/lib: announce_waiting
 
 -- Makes delayed jobs of groups wait behind the next ones of their priority, in this order, and publishes them.

@@ -1,5 +1,5 @@
--- @include bull/lib: remove_job
 -- @include lib: search_steps
+-- @include bull/lib: remove_job
 
 -- As in bullmq/lib.
 local function remove_call(key, arg, job_id, steps, is_first)

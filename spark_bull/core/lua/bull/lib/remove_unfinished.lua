@@ -1,5 +1,5 @@
--- @include {dialect}/lib: finished_state
 -- @include bull/lib: remove_call
+-- @include {dialect}/lib: finished_state
 
 -- As in bullmq/lib, for the calls of a parent.
 local function remove_unfinished(key, arg, parent_key, position, size, share)

@@ -1,5 +1,5 @@
--- @include bull/lib: waiting_list
 -- @include lib: push_of
+-- @include bull/lib: waiting_list
 -- @include {dialect}/lib: announce_waiting clear_outcome finished_state
 
 -- Moves a failed job back to the waiting ones. `change`: {id, reset_attempts: whether its attempts count from 0 again,

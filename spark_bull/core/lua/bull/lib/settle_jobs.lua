@@ -1,7 +1,8 @@
+-- @include lib: count_finished count_returns drop_missing finished_set group_places jobs_before(JOBS_BEFORE)
+-- @include lib: limited_by outcome_columns priority_of refill_groups release_owned rest_groups settle_alone
+-- @include lib: waiting_again
 -- @include bull/lib: delay_jobs finished_of forget_expiry free_debounce json_text priority_inserts publish
 -- @include bull/lib: save_attempt undo_starts waiting_list
--- @include lib: count_finished count_returns drop_missing finished_set group_places jobs_before limited_by
--- @include lib: outcome_columns priority_of refill_groups release_owned rest_groups settle_alone waiting_again
 -- @include {dialect}/lib: delay_job
 
 -- Moves a job to its finished state by its keep rule, and publishes `event`. `finished`: see finished_set.by_rule;

@@ -1,5 +1,5 @@
--- @include bull/lib: publish waiting_list
 -- @include lib: count_up
+-- @include bull/lib: publish waiting_list
 -- @include {dialect}/lib: unrun_failures
 
 -- Returns a function that lets a job that has left `active` wait again, as the next one. If it has stalled once more

@@ -1,5 +1,5 @@
 -- @include lib: expire_again
--- @include {dialect}/lib: started_field
+-- @include {dialect}/lib: started_field(STARTED_FIELD)
 
 -- Deletes the field that a claim has set from jobs without an attempt or a stall before: Bull does not count starts.
 -- The counter of stalls is 1,000,000 at first if the job may run at most once.

@@ -1,5 +1,5 @@
--- @include bull/lib: finished_of free_debounce publish
 -- @include lib: finished_set options_of
+-- @include bull/lib: finished_of free_debounce publish
 -- @include {dialect}/lib: keep_rule
 
 -- Returns a function of the id and the reason that fails a job without a worker, which has left its state; `published`

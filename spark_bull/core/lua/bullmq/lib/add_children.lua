@@ -1,5 +1,5 @@
--- @include bullmq/lib: add_jobs
 -- @include lib: listed
+-- @include bullmq/lib: add_jobs
 
 -- Adds the jobs of a chunk, whose ids differ, as children of parents that exist; returns their number.
 local function add_children(key, arg, chunk, now)

@@ -1,5 +1,5 @@
--- @include bullmq/lib: add_jobs chunk_parents parent_of release_parent
 -- @include lib: args_at keys_at listed only_rows
+-- @include bullmq/lib: add_jobs chunk_parents parent_of release_parent
 
 -- The groups of flows with what the functions below need.
 local function places_of(key, arg, flows)

@@ -1,6 +1,7 @@
+-- @include lib: clock_of deduplications_of fill_opts free_id is_written job_terms listed number_texts push
+-- @include lib: take_numbers
 -- @include bullmq/lib: add_plain_jobs chunk_parents deduplicator delay_job delayed_score emit event_limit
 -- @include bullmq/lib: priority_score sequencer waiting_list
--- @include lib: clock_of deduplications_of fill_opts free_id is_written job_terms listed number_texts push take_numbers
 
 -- Adds all jobs of a chunk from row `from` on.
 -- Returns {next = first row not processed, added, duplicates, deduplicated, ids, is_range (see keep_ids), rejected}. A

@@ -1,5 +1,5 @@
--- @include bullmq/lib: event_limit waiting_list
 -- @include lib: is_written number_texts take_numbers
+-- @include bullmq/lib: event_limit waiting_list
 
 -- The columns of chunks whose jobs are new, have numbers as ids, and wait. Attempts are part of the options, too.
 local PLAIN = {n = true, data = true, name = true, opts = true, marked = true, attempts = true}

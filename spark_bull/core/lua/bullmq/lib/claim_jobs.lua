@@ -1,6 +1,6 @@
--- @include bullmq/lib: claim_fields claim_row hold_job major_version mark_held promote_due_jobs
 -- @include lib: finite_number group_limits is_written lock_durations next_due_of number_texts positions_of start_limit
 -- @include lib: take_passes unfit walk_waiting whole_number
+-- @include bullmq/lib: claim_fields(CLAIM_FIELDS) claim_row hold_job major_version mark_held promote_due_jobs
 
 -- Locks claimed jobs and marks them as started. A loop for each command takes less time than one with all of them.
 local function mark_started(key, arg, ids, keys, rows, at, now)

@@ -1,5 +1,5 @@
--- @include bullmq/lib: claim_fields
 -- @include lib: job_row unfit
+-- @include bullmq/lib: claim_fields(CLAIM_FIELDS)
 
 -- The fields that every new job has: the first PLAIN of CLAIM_FIELDS, `priority` and `delay`. Only a job with another
 -- number of fields can have the others, which take Redis longer to look for than to count.

@@ -1,5 +1,5 @@
--- @include bullmq/lib: delay_job emit major_version unlink_job
 -- @include lib: fill_opts number_texts set_of
+-- @include bullmq/lib: delay_job emit major_version unlink_job
 
 -- Returns a function that decides whether a job is added although its deduplication id may be taken. `job`: {id, name,
 -- data, opts with marks, timestamp, delay, deduplication_id, rule}, all of them as given. It returns the id of the job

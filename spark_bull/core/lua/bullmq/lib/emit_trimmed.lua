@@ -1,5 +1,5 @@
--- @include bullmq/lib: event_limit
 -- @include lib: is_written
+-- @include bullmq/lib: event_limit
 
 -- As `emit`, in a script that does not trim the stream otherwise.
 local function emit_trimmed(key, args, event, ...)

@@ -1,5 +1,5 @@
+-- @include lib: insert_near jobs_before(JOBS_BEFORE) priority_of
 -- @include bullmq/lib: priority_score waiting_list
--- @include lib: insert_near jobs_before priority_of
 
 -- The score of a prioritized job behind the next ones of its priority.
 local function score_near(key, priority)

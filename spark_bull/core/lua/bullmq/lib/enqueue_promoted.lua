@@ -1,5 +1,5 @@
--- @include bullmq/lib: emit enqueue_job
 -- @include lib: clear_delay priority_of
+-- @include bullmq/lib: emit enqueue_job
 
 -- Makes a job wait that has left `delayed`.
 local function enqueue_promoted(key, arg, job_id)

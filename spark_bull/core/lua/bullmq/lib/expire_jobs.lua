@@ -1,5 +1,5 @@
--- @include bullmq/lib: waiting_list
 -- @include lib: finish_unclaimed has_expired look_again
+-- @include bullmq/lib: waiting_list
 
 -- Number of entries of the list of waiting jobs that one call examines, and of jobs that it fails.
 local EXAMINED, SHARE = 5000, 100

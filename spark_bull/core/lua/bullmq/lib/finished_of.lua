@@ -1,5 +1,5 @@
--- @include bullmq/lib: allow_wrongtype leave_parent unlink_job
 -- @include lib: finished_set
+-- @include bullmq/lib: allow_wrongtype leave_parent unlink_job
 
 local function finished_of(key, arg, state, now)
   return finished_set.new(state, now, function(job_id)

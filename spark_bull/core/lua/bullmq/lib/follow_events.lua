@@ -1,5 +1,5 @@
--- @include bullmq/lib: results_balance
 -- @include lib: event_parts finite_number is_behind last_event result_entries
+-- @include bullmq/lib: results_balance
 
 -- Returns whether events after `cursor` were trimmed, and the new cursor. For a new reader, events before its start are
 -- not missing. A reader at '0-0', which has read no event, misses some if the stream has reached its maximum length.

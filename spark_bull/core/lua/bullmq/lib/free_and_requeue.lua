@@ -1,5 +1,5 @@
--- @include bullmq/lib: delay_job emit emit_trimmed enqueue_job
 -- @include lib: free_id options_of take_numbers whole_number
+-- @include bullmq/lib: delay_job emit emit_trimmed enqueue_job
 
 -- A finished job releases its deduplication id, unless that has a TTL. A job that was added under it meanwhile and
 -- stored aside (keepLastIfActive) is added to the queue now.

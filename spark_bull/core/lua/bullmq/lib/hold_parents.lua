@@ -1,5 +1,5 @@
--- @include bullmq/lib: allow_wrongtype chunk_parents parent_of release_parent
 -- @include lib: args_at keys_at
+-- @include bullmq/lib: allow_wrongtype chunk_parents parent_of release_parent
 
 -- Stands for the follow-ups that are still to be added, in the children of a parent.
 local FOLLOW_UPS = 'spark:follow-ups'

@@ -1,5 +1,5 @@
--- @include bullmq/lib: emit enqueue_job free_deduplication split_job_key unlink_job
 -- @include lib: keys_at
+-- @include bullmq/lib: emit enqueue_job free_deduplication split_job_key unlink_job
 
 -- Removes a deleted job from the dependencies of its parent. A parent that has no dependencies left becomes the next
 -- job, even if others have a higher priority, as in Node; with `together` (many jobs are deleted at once), a parent of

@@ -1,6 +1,6 @@
+-- @include lib: finish_unclaimed managed_jobs move_job plain_actions search_steps
 -- @include bullmq/lib: event_limit free_deduplication leave_any_state prioritize_job remove_tree remove_unfinished
 -- @include bullmq/lib: sorted_state unlink_job waiting_list
--- @include lib: finish_unclaimed managed_jobs move_job plain_actions search_steps
 
 -- Children that one SSCAN returns.
 local CHILDREN = 500

@@ -1,5 +1,5 @@
--- @include bullmq/lib: is_scheduled_job
 -- @include lib: holds_deduplication mismatch_by
+-- @include bullmq/lib: is_scheduled_job
 
 -- Actions that no job with a lock, or made by a job scheduler, allows.
 local TAKES_JOB = {remove = true, fail = true, complete = true, move = true}

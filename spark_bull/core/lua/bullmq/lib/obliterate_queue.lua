@@ -1,5 +1,5 @@
--- @include bullmq/lib: pause_queue remove_jobs run_relays
 -- @include lib: remove_members time_ms
+-- @include bullmq/lib: pause_queue remove_jobs run_relays
 
 local function remove_schedulers(key, ids)
   for _, scheduler in ipairs(ids) do

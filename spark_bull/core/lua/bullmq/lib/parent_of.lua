@@ -1,5 +1,5 @@
--- @include bullmq/lib: split_job_key
 -- @include lib: keys_at
+-- @include bullmq/lib: split_job_key
 
 -- Returns the keys of the parent's queue, and its id.
 local function parent_of(key, arg, parent_key)

@@ -1,5 +1,5 @@
--- @include bullmq/lib: waiting_list
 -- @include lib: join_lists
+-- @include bullmq/lib: waiting_list
 
 -- Pauses a queue; for BullMQ 5, moves its jobs to `paused`. `repeats`: whether the event is also written if the queue
 -- is paused already. A pause of a guard becomes one that no guard ends; see lib/guard_mark.lua.

@@ -1,5 +1,5 @@
--- @include bullmq/lib: emit priority_score waiting_list
 -- @include lib: clear_delay next_due_of priority_of
+-- @include bullmq/lib: emit priority_score waiting_list
 
 -- Promotes delayed jobs that are due, `limit` at most, the first one first.
 -- Returns when the next one is due, ms, or false, and how many were promoted.

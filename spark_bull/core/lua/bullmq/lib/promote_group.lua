@@ -1,5 +1,5 @@
--- @include bullmq/lib: emit enqueue_near
 -- @include lib: clear_delay
+-- @include bullmq/lib: emit enqueue_near
 
 -- Makes delayed jobs of groups wait behind the next jobs; see enqueue_near.
 local function promote_group(key, arg, ids)

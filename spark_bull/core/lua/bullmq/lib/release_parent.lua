@@ -1,5 +1,5 @@
--- @include bullmq/lib: delay_job emit enqueue_job
 -- @include lib: whole_number
+-- @include bullmq/lib: delay_job emit enqueue_job
 
 -- Moves a parent from `state` to the waiting or, if it has a delay, the delayed jobs. `push`: RPUSH (nil) makes it the
 -- next one of its list, LPUSH the last one. Returns whether it was in `state`.

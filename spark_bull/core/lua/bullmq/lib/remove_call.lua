@@ -1,5 +1,5 @@
--- @include bullmq/lib: remove_from_state sorted_state
 -- @include lib: job_row search_steps
+-- @include bullmq/lib: remove_from_state sorted_state
 
 -- Removes a job that has not ended, unless more list entries must be searched than `steps`; the first one in any case.
 -- Returns what is left of `steps`; below 0, a job that is not the first one is still there.

@@ -1,5 +1,5 @@
--- @include bullmq/lib: allow_wrongtype free_deduplication leave_parent unlink_job
 -- @include lib: job_row
+-- @include bullmq/lib: allow_wrongtype free_deduplication leave_parent unlink_job
 
 -- Deletes the keys of jobs that have left their state.
 local function remove_jobs(key, arg, ids)

@@ -1,6 +1,6 @@
--- @include bullmq/lib: allow_wrongtype is_scheduled_job leave_any_state leave_parent max_depth remove_from_state
--- @include bullmq/lib: sorted_state split_job_key
 -- @include lib: job_row keys_at search_steps
+-- @include bullmq/lib: allow_wrongtype is_scheduled_job leave_any_state leave_parent max_depth(MAX_DEPTH)
+-- @include bullmq/lib: remove_from_state sorted_state split_job_key
 
 local function children_of(job_key, limit)
   local call = redis.call

@@ -1,5 +1,5 @@
--- @include bullmq/lib: leave_parent max_depth remove_from_state sorted_state split_job_key
 -- @include lib: job_row keys_at search_steps
+-- @include bullmq/lib: leave_parent max_depth(MAX_DEPTH) remove_from_state sorted_state split_job_key
 
 -- Appends an unfinished child after its descendants to `found`, within the budget of one script: `share` {jobs, steps,
 -- seen}. `size`: number of children that are scanned at once; `depth`: the level of the child, from 1. Returns whether

@@ -1,5 +1,5 @@
--- @include bullmq/lib: emit enqueue_job
 -- @include lib: count_up
+-- @include bullmq/lib: emit enqueue_job
 
 local function is_scheduled(key, job_key)
   local call = redis.call

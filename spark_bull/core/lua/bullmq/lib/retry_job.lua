@@ -1,5 +1,5 @@
--- @include bullmq/lib: allow_wrongtype emit_trimmed enqueue_job major_version meta_of
 -- @include lib: push_of whole_number
+-- @include bullmq/lib: allow_wrongtype emit_trimmed enqueue_job major_version meta_of
 
 -- The field with the result or error of a finished job, by its state.
 local OUTCOME_OF = {failed = 'failedReason', completed = 'returnvalue'}

@@ -1,9 +1,9 @@
--- @include bullmq/lib: allow_wrongtype delay_job emit emit_trimmed enqueue_job enqueue_near event_limit family
--- @include bullmq/lib: finished_of free_and_requeue leave_parent priority_score promote_due_jobs put_first
--- @include bullmq/lib: rows_to_settle unlink_job wait_for_children
 -- @include lib: count_finished count_returns count_up drop_missing expire_again finished_set group_places is_written
 -- @include lib: limited_by number_texts options_of outcome_columns priority_of refill_groups release_owned rest_groups
 -- @include lib: set_of settle_alone waiting_again whole_number
+-- @include bullmq/lib: allow_wrongtype delay_job emit emit_trimmed enqueue_job enqueue_near event_limit family
+-- @include bullmq/lib: finished_of free_and_requeue leave_parent priority_score promote_due_jobs put_first
+-- @include bullmq/lib: rows_to_settle unlink_job wait_for_children
 
 -- Why a job can't complete, or nil: a child is unfinished, or has failed.
 local function barred_by_children(job_key)

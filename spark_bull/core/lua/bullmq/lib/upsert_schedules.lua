@@ -1,5 +1,5 @@
+-- @include lib: next_job walk_steps(WALK_STEPS)
 -- @include bullmq/lib: add_jobs first_of_every free_deduplication next_job_of next_of_every unlink_job waiting_list
--- @include lib: next_job walk_steps
 
 -- How many times in a row may be taken by jobs of an earlier scheduler of this id.
 local MAX_TAKEN = 32

@@ -1,5 +1,5 @@
--- @include bullmq/lib: major_version meta_of
 -- @include lib: finite_number
+-- @include bullmq/lib: major_version meta_of
 
 -- Returns the list of waiting jobs, and whether the marker must not be set: the queue is paused, or the maximum number
 -- of jobs is active. BullMQ 5 keeps jobs of a paused queue in `paused`, BullMQ 6 in `wait`.

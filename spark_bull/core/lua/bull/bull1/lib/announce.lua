@@ -1,6 +1,6 @@
--- @include bull/lib: json_text
--- @include bull/bull1/lib: opts_with_id
 -- @include lib: is_written
+-- @include bull/bull1/lib: opts_with_id
+-- @include bull/lib: json_text
 
 -- Return values for which Bull 1 publishes null as that of the job.
 local FALSY = {[''] = true, ['0'] = true, ['""'] = true, ['false'] = true}

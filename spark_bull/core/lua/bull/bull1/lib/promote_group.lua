@@ -1,6 +1,6 @@
+-- @include lib: insert_near
 -- @include bull/bull1/lib: announce_waiting
 -- @include bull/lib: waiting_list
--- @include lib: insert_near
 
 -- Makes delayed jobs of groups wait behind the next jobs, in this order, and publishes them.
 local function promote_group(key, arg, ids)

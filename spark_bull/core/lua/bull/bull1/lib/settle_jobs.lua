@@ -1,7 +1,7 @@
--- @include bull/bull1/lib: announce
--- @include bull/lib: delay_job delay_jobs forget_expiry json_text save_attempt undo_starts waiting_list
 -- @include lib: count_returns drop_missing group_places insert_near limited_by outcome_columns refill_groups
 -- @include lib: release_owned rest_groups settle_alone waiting_again
+-- @include bull/bull1/lib: announce
+-- @include bull/lib: delay_job delay_jobs forget_expiry json_text save_attempt undo_starts waiting_list
 
 local function complete_jobs(key, arg, jobs, mine, lost)
   local call, done = redis.call, {}

@@ -1,6 +1,6 @@
+-- @include lib: count_up
 -- @include bull/bull1/lib: announce unrun_failures
 -- @include bull/lib: waiting_list
--- @include lib: count_up
 
 -- Returns a function that lets a job that has left `active` wait again, as the next one. If it was started before, and
 -- has stalled once more (`counts`), more than `max_stalled` times now, it fails. Returns whether it waits.

@@ -1,0 +1,138 @@
+"""What a Lua script includes, and the code with which Redis makes that when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from spark_bull.core.errors import ScriptError
+from spark_bull.core.store.lua_files import Code, LuaFile, Read, lua_file
+
+
+class Part(NamedTuple):
+    """A part of the text that Redis gets. file: the path of its file without suffix, lines: the numbers that its lines
+    have there; without both if the loader has made it.
+    """
+
+    text: str
+    file: str = ""
+    lines: Sequence[int] = ()
+
+
+class Includes:
+    """The definitions that a script includes, by the paths of their files and their names. folder: `{dialect}`."""
+
+    def __init__(self, script: str, folder: str, read: Read) -> None:
+        self._script, self._read = script, read
+        self._folders = [folder]
+        while self._folders[-1]:
+            self._folders.append(self._folders[-1].rpartition("/")[0])
+        self._files: dict[str, LuaFile] = {}
+        #: The path of the file that has what an include names.
+        self._places: dict[tuple[str, str], str] = {}
+        #: The names of the definitions that the script needs, and of those that are included.
+        self._needed: dict[str, dict[str, None]] = {}
+        self._included: dict[str, dict[str, None]] = {}
+
+    def add_used_by(self, file: LuaFile, code: Code, *path: str) -> None:
+        """Adds what this code of a file includes, and all that this uses. path: what has led to the file."""
+        for name, of in _used(file, code):
+            self.add(of, name, *path)
+
+    def add(self, file: str, name: str, *path: str) -> None:
+        """Adds a definition of an included file, and all that it uses."""
+        place = self._place_of(file, name, path)
+        self._included.setdefault(place, {})[name] = None
+        self._need(place, name, path)
+
+    def _need(self, place: str, name: str, path: tuple[str, ...]) -> None:
+        step = f"{place}({name})"
+        if step in path:
+            raise ScriptError("expected includes without a cycle, got: " + " -> ".join((self._script, *path, step)))
+        if name in self._needed.setdefault(place, {}):
+            return
+        self._needed[place][name] = None
+        file = self._files[place]
+        code = file.definitions[name]
+        self.add_used_by(file, code, *path, step)
+        for used in code.names:
+            if used in file.definitions and used not in file.includes and used not in code.defines:
+                self._need(place, used, (*path, step))
+
+    def code(self) -> list[Code]:
+        """The code of all definitions."""
+        return [self._files[place].definitions[name] for place, names in self._needed.items() for name in names]
+
+    def name_of(self, file: str, name: str) -> str:
+        """What Redis gets for the name of a definition of an included file."""
+        return self._names[self._places[file, name], name]
+
+    def renamed(self, code: Code, file: LuaFile, numbers: Mapping[str, Mapping[str, int]]) -> str:
+        """What Redis gets for code of a file. numbers: those of keys and arguments."""
+        names = {used: self.name_of(of, used) for used, of in _used(file, code)}
+        for table, of in numbers.items():
+            for used in code.keys if table == "key" else code.args:
+                names[f"{table}.{used}"], names[f"{table}s.{used}"] = f"{table}[{of[used]}]", f"{table}s[{of[used]}]"
+        return code.renamed(names)
+
+    def parts(self, numbers: Mapping[str, Mapping[str, int]]) -> list[Part]:
+        """Lua code of a table that makes the definitions of a file when one of them is first used."""
+        if not self._included:
+            return []
+        made = [(len(names), self._made(place, numbers)) for place, names in self._included.items()]
+        return [
+            Part(f"local lib = {{{'nil,' * len(self._names)}}}"),
+            Part("setmetatable(lib, {__index = function(_, n)"),
+            *_nth(made, 1),
+            Part("return lib[n]\nend})"),
+        ]
+
+    def _made(self, place: str, numbers: Mapping[str, Mapping[str, int]]) -> list[Part]:
+        """The definitions of a file, in their order there; those that are included are put into `lib`."""
+        file, needed, included = self._files[place], self._needed[place], self._included[place]
+        codes = {code.lines[0]: code for name, code in file.definitions.items() if name in needed}
+        numbered = ", ".join([self._names[place, name] for name in included])
+        return [
+            *[Part(self.renamed(code, file, numbers), place, code.lines) for code in codes.values()],
+            Part(f"{numbered} = {', '.join(included)}"),
+        ]
+
+    @cached_property
+    def _names(self) -> Mapping[tuple[str, str], str]:
+        """What Redis gets for the included definitions: those of a file have numbers in a row."""
+        included = [(place, name) for place, names in self._included.items() for name in names]
+        return {one: f"lib[{number}]" for number, one in enumerate(included, 1)}
+
+    def _place_of(self, file: str, name: str, path: tuple[str, ...]) -> str:
+        """The path of the file with a definition: in the folder `{dialect}`, or the nearest one around it."""
+        if (file, name) not in self._places:
+            places = list(dict.fromkeys(file.format(dialect=folder).removeprefix("/") for folder in self._folders))
+            found = [place for place in places if self._defines(place, name)]
+            if not found:
+                files, by = " or ".join(f"`{place}.lua`" for place in places), path[-1] if path else self._script
+                raise ScriptError(f"expected {files} to define `{name}`, which `{by}` includes")
+            self._places[file, name] = found[0]
+        return self._places[file, name]
+
+    def _defines(self, place: str, name: str) -> bool:
+        if place not in self._files:
+            try:
+                self._files[place] = lua_file(self._read(f"{place}.lua"))
+            except ScriptError:
+                return False
+        return name in self._files[place].definitions
+
+
+def _used(file: LuaFile, code: Code) -> list[tuple[str, str]]:
+    """What this code of a file uses of what the file includes, which may be another definition of a name of its own."""
+    return [(name, file.includes[name]) for name in code.names if name in file.includes and name not in code.defines]
+
+
+def _nth(made: Sequence[tuple[int, list[Part]]], first: int) -> list[Part]:
+    """Lua code that makes number `n` of those from `first` on. made: how many each file has, and the code."""
+    if len(made) == 1:
+        return made[0][1]
+    less, more = made[: len(made) // 2], made[len(made) // 2 :]
+    middle = first + sum([count for count, _ in less])
+    return [Part(f"if n < {middle} then"), *_nth(less, first), Part("else"), *_nth(more, middle), Part("end")]
