@@ -185,7 +185,7 @@ class QueueKeys:
         return f"{self.base}spark:outcomes:{encodable('write_id', write_id)}"
 
     def kept_ids(self, write_id: str) -> str:
-        """LIST of the ids of the jobs of one write; see core/lua/lib/keep_ids.lua."""
+        """LIST of the ids of the jobs of one write; see core/lua/lib/add_once.lua."""
         return f"{self.base}spark:ids:{write_id}"
 
     def watermark(self, app_id: str) -> str:
@@ -214,7 +214,7 @@ class QueueKeys:
         return f"spark:call:{encodable('caller', caller)}:{number}"
 
     def guard(self, guard_id: str) -> str:
-        """STRING: packed looks of a guard at the queue; see core/lua/lib/guard_window.lua."""
+        """STRING: packed looks of a guard at the queue; see core/lua/lib/guard.lua."""
         return f"{self.base}spark:guard:{guard_id}"
 
     def control(self, worker: str) -> str:

@@ -35,13 +35,13 @@ MUTANTS = [
     _in_writes("a registered write does not keep its stages", "write/register", "call('PERSIST', stage.key)"),
     _in_writes(
         "writes are ordered by a clock that is put back",
-        "lib/list_open_write",
+        "lib/registration",
         "last and math.max(now, tonumber(last) + 1) or now",
         "now",
     ),
     _in_writes(
         "the version of a repeated write is ignored",
-        "lib/registration_refusal",
+        "lib/registration",
         "return done and tonumber(done) >= tonumber(version) and {'replayed'}",
         "return nil",
         seed=1,
@@ -80,7 +80,7 @@ MUTANTS = [
     ),
     _in_work(
         "jobs with a lock are rescued",
-        "lib/rescue_slices",
+        "lib/once",
         "if call('EXISTS', arg.base .. id .. ':lock') == 0 then",
         "if true then",
     ),
@@ -100,7 +100,7 @@ MUTANTS = [
     ),
     _in_work(
         "a job that was retried is deleted with its old result",
-        "lib/archived_sorted",
+        "lib/results",
         "unchanged[i] = time == times[i]",
         "unchanged[i] = true",
         seed=22,

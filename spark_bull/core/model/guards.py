@@ -16,7 +16,7 @@ _FORM: Final = re.compile(r"\s*([^\s<>=!]+)\s*([<>=!]+)\s*(\S+)(?:\s+over\s+(\S+
 _EXAMPLES: Final = "'failedRate > 0.2 over 1m' or 'failed >= 50 over 5m'"
 #: What is measured -> its largest value.
 _MEASURES: Final = {"failedRate": 1.0, "failed": inf}
-#: See core/lua/lib/guard_mark.lua.
+#: See core/lua/lib/guard.lua.
 _MARK: Final = re.compile(r"spark-bull guard until ([0-9]{1,16}): (.*)")
 _OPERATORS: Final = (">", ">=")
 _MIN_WINDOW_MS, _MAX_WINDOW_MS = 1_000, 86_400_000

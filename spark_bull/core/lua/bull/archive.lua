@@ -2,8 +2,8 @@
 -- and removes the entries.
 -- @keys completed failed
 -- @returns position of the first entry left, or false without a ledger
--- @include lib: archived_sorted
--- @include {dialect}/lib: remove_jobs
+-- @include lib: results(archived_sorted)
+-- @include {dialect}/lib: remove(remove_jobs)
 
 local found, base = archived_sorted(key, arg)
 remove_jobs(key, arg, found.completed, true)

@@ -1,7 +1,7 @@
 -- Removes those of a state's next jobs that have no lock and that ended, started or were added by `before`.
 -- @returns {next position, '' at the end, ids of the removed jobs}
--- @include lib: last_seen once sweep
--- @include {dialect}/lib: remove_jobs
+-- @include lib: jobs(last_seen) once sweep
+-- @include {dialect}/lib: remove(remove_jobs)
 
 local before, finished = tonumber(arg.before), arg.finished == '1'
 

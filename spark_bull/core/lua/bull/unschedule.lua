@@ -2,7 +2,7 @@
 -- of the ids of their jobs, in turn.
 -- @args members...
 -- @returns how many schedulers were removed
--- @include lib: unschedule_once
+-- @include lib: schedules(unschedule_once)
 
 return unschedule_once(key, arg, function(job_id)
   redis.call('DEL', arg.base .. job_id)

@@ -2,8 +2,8 @@
 -- were added by `before`. The last call writes the event with the total; `removed`: number of jobs that earlier calls
 -- have removed.
 -- @returns {next position, '' at the end, ids of the removed jobs}
--- @include lib: added_at last_seen once sweep
--- @include bullmq/lib: cut_sequence is_scheduled_job remove_jobs
+-- @include lib: jobs(added_at last_seen) once sweep
+-- @include bullmq/lib: jobs(is_scheduled_job) remove(remove_jobs) sequences(cut_sequence)
 
 local call = redis.call
 local has_parents = call('EXISTS', key.waiting_children) == 1

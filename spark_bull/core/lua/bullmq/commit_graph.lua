@@ -2,7 +2,7 @@
 -- the write link them, and release those that depend on none.
 -- @returns {state of the write, rows processed, id of a write that comes first}; see commit_once
 -- @include lib: commit_once
--- @include bullmq/lib: add_jobs link_jobs release_jobs
+-- @include bullmq/lib: add_jobs parents(release_jobs) relays(link_jobs)
 
 -- A chunk of links, or of jobs to release, has no rows (n = 0).
 local function add(key, arg, chunk, from, now)

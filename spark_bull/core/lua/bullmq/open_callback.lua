@@ -3,8 +3,8 @@
 -- @keys write?
 -- @args pending...
 -- @returns 1 if the callback was added, 0 if it had been added before
--- @include lib: clock_of fill_opts job_terms number_texts take_numbers time_ms
--- @include bullmq/lib: emit emit_trimmed
+-- @include lib: chunk(clock_of fill_opts job_terms) numbers(number_texts take_numbers time_ms)
+-- @include bullmq/lib: events(emit emit_trimmed)
 
 local call, now, text = redis.call, time_ms(), number_texts()
 

@@ -3,7 +3,7 @@
 -- @args fields...
 -- @returns id of the entry
 -- @include lib: once
--- @include bullmq/lib: event_limit
+-- @include bullmq/lib: events(event_limit)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local max_events = arg.max_events == '' and event_limit(key) or arg.max_events

@@ -3,7 +3,7 @@
 -- @keys completed delayed failed
 -- @returns {'done'} (also when only the id existed), {'open'} (call again), {'missing'}, {'scheduled'},
 -- {'wrong_state'} (the tree has too many levels), or {'locked', key of the locked job}
--- @include lib: once walk_steps(WALK_STEPS)
+-- @include lib: once waiting(WALK_STEPS)
 -- @include bullmq/lib: remove_tree
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()

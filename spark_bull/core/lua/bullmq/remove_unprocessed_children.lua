@@ -2,8 +2,8 @@
 -- `limit` jobs per call, of those children that one SSCAN from `position` returns. In a cycle, the job is removed, too.
 -- @keys completed delayed
 -- @returns {next position or '', number of removed jobs}, or {'missing'}
--- @include lib: once walk_steps(WALK_STEPS)
--- @include bullmq/lib: remove_unfinished
+-- @include lib: once waiting(WALK_STEPS)
+-- @include bullmq/lib: remove(remove_unfinished)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   if redis.call('EXISTS', key.job) == 0 then

@@ -1,7 +1,7 @@
 -- Moves stalled jobs back to the waiting ones, a slice per call; see rescue_slices and requeue_stalled.
 -- @returns {next position or '', ids of jobs that wait again, {}}
--- @include lib: group_places leave_groups rescue_slices time_ms
--- @include bullmq/lib: event_limit requeue_stalled
+-- @include lib: group_queue(group_places) numbers(time_ms) once(rescue_slices) release_owned(leave_groups)
+-- @include bullmq/lib: events(event_limit) stalls(requeue_stalled)
 
 local call = redis.call
 

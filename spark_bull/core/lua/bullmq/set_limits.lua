@@ -1,7 +1,7 @@
 -- Sets limits of the queue, which are fields of `meta`, or removes them. If jobs may start now, it sets the marker, so
 -- that idle workers need not wait until they look again.
 -- @returns 1
--- @include bullmq/lib: waiting_list
+-- @include bullmq/lib: waiting(waiting_list)
 
 local call = redis.call
 local set, removed = cmsgpack.unpack(arg.set), cmsgpack.unpack(arg.removed)

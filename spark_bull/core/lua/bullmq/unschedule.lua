@@ -2,8 +2,8 @@
 -- of the ids of their jobs, in turn.
 -- @args members...
 -- @returns how many schedulers were removed
--- @include lib: unschedule_once
--- @include bullmq/lib: event_limit next_job_of unlink_job
+-- @include lib: schedules(unschedule_once)
+-- @include bullmq/lib: events(event_limit) parents(unlink_job) schedules(next_job_of)
 
 return unschedule_once(key, arg, function(job_id)
   unlink_job(arg.base .. job_id)

@@ -1,7 +1,7 @@
 -- Leaves jobs that have returned to the queue out of the claims of a ledger; the others keep their positions.
 -- `returned`: packed map of the ids of such jobs, by the token of their claim.
 -- @returns nothing
--- @include lib: set_of
+-- @include lib: numbers(set_of)
 
 local call, returned = redis.call, cmsgpack.unpack(arg.returned)
 local claims = call('ZRANGE', key.ledger, 0, -1, 'WITHSCORES')

@@ -3,7 +3,7 @@
 -- @keys states...
 -- @args ids...
 -- @returns the number of removed jobs
--- @include lib: once unplaced_test
+-- @include lib: damaged(unplaced_test) once
 
 local call = redis.call
 

@@ -1,4 +1,11 @@
--- @include lib: is_replacing keep_ids length_limit time_ms
+-- The jobs of a staged write.
+-- @include lib: add_once(keep_ids) length_limit numbers(time_ms)
+
+-- Whether an open write has yet to empty the queue before it adds its first job.
+local function is_replacing(write)
+  local fields = redis.call('HMGET', write, 'state', 'position', 'replace', 'emptied')
+  return fields[1] == 'open' and fields[2] == '0' and fields[3] == '1' and not fields[4]
+end
 
 -- Closes a write: it leaves `open_writes`, and its record expires later.
 local function close_write(key, arg, state, now)

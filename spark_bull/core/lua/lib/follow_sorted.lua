@@ -1,4 +1,4 @@
--- @include lib: result_entries
+-- @include lib: results(result_entries)
 
 -- Members of a ZSET that one step examines.
 local STEP = 500

@@ -1,4 +1,4 @@
--- @include lib: group_checks group_digits group_name group_place group_queue group_room
+-- @include lib: group_queue(group_place group_queue) group_room groups(group_checks group_digits group_name)
 
 -- Jobs that one call moves to `delayed` at most, and that it reads at a time.
 local MAX_HELD = 150

@@ -1,5 +1,53 @@
--- @include lib: group_place group_places
--- @include {dialect}/lib: waits
+-- The delayed and promoted jobs of a group.
+-- @include {dialect}/lib: waiting(waits)
+
+-- The jobs that are delayed because of the limits of their group are in the ZSET `group_delayed`, all with one score. A
+-- member is the group, the job's rank, creation time and length of its id (so that members are sorted by all of them),
+-- then its id, a zero byte, and its score in `delayed`.
+local PLACE = '^' .. string.rep('.', 50) .. '(.*)%z([^%z]*)$'
+-- The rank of jobs that come after all others of their group.
+local LAST_RANK = 9007199254740992
+
+-- The start of the member of a job. `rank`: jobs of a lower one come first.
+local function place_of(group, rank, timestamp, id)
+  local created = math.max(0, math.min(tonumber(timestamp) or 0, 999999999999999))
+  local order = math.max(0, math.min(rank, LAST_RANK))
+  return string.format('%s%016.0f%015.0f%03.0f', group, order, created, math.min(#id, 999)) .. id .. '\0'
+end
+
+-- The id of the job of a member, and its score in `delayed`.
+local function job_of(member)
+  return string.match(member, PLACE)
+end
+
+local group_place = {LAST_RANK = LAST_RANK, of = place_of, job_of = job_of}
+
+-- Jobs of groups that wait, and have a place: promoted ones, and those that wait again while others of their group are
+-- delayed. They are in the ZSET `group_promoted`: job id -> number of its group.
+local function note_promoted(key, group, ids)
+  for _, id in ipairs(ids) do
+    redis.call('ZADD', key.group_promoted, group, id)
+  end
+end
+
+-- Whether a job that waits again after it has left its group, {job id -> group}, comes behind the next jobs, and not at
+-- the end: delayed jobs of its group would overtake it.
+local function comes_near(key, left, id)
+  return left[id] and redis.call('EXISTS', key.group_delayed) == 1
+end
+
+-- Reserves a place for jobs `ids` that wait again after they have left their groups, {job id -> group}.
+local function keep_places(key, left, ids)
+  if next(left) and redis.call('EXISTS', key.group_delayed) == 1 then
+    for _, id in ipairs(ids) do
+      if left[id] then
+        note_promoted(key, left[id], {id})
+      end
+    end
+  end
+end
+
+local group_places = {note_promoted = note_promoted, comes_near = comes_near, keep = keep_places}
 
 -- Maximum number of members that one search reads, and of jobs that it looks up among the waiting ones.
 local MAX_EXAMINED = 1000

@@ -1,5 +1,6 @@
--- @include lib: group_own group_places group_queue
--- @include {dialect}/lib: promote_group
+-- How many jobs of a group may start.
+-- @include lib: group_queue(group_places group_queue) groups(group_checks group_name group_own)
+-- @include {dialect}/lib: promote(promote_group)
 
 -- Jobs that one call promotes, over all groups, but one of each group at least.
 local MAX_PROMOTED = 200
@@ -99,3 +100,41 @@ local function promote_of_groups(key, arg, rooms)
 end
 
 local group_room = {free_in = free_in, room_of = room_of, promote = promote_of_groups}
+
+-- Promotes delayed jobs of groups that have places again. `left`: {job id -> group} of the jobs that have left their
+-- groups; the ones that wait again (the list `waiting`) keep their places. The limits are given by the call, else by
+-- the call that delayed jobs last.
+local function refill_groups(key, arg, now, left, waiting)
+  if not next(left) or redis.call('EXISTS', key.group_delayed) == 0 then
+    return
+  end
+  local packed = arg.group ~= '' and arg.group or redis.call('GET', key.group_settings)
+  group_places.keep(key, left, waiting)
+  if packed then
+    local settings, rooms = cmsgpack.unpack(packed), {}
+    for _, group in pairs(left) do
+      rooms[group] = rooms[group] or group_room.room_of(key, arg.base, settings, group, now)
+    end
+    group_room.promote(key, arg, rooms)
+  end
+end
+
+-- Lets groups rest whose jobs have asked for it, `outcomes.rested`: {id, ms}. These jobs are added to the returned ones;
+-- jobs in no group to the delayed ones. `left`: {job id -> group} of the jobs that have left their groups.
+local function rest_groups(key, arg, outcomes, left, now)
+  for _, job in ipairs(outcomes.rested or {}) do
+    local group, rests_until = left[job.id], now + job.ms
+    if group then
+      local own, settings = group_own.of(key, group), redis.call('GET', key.group_settings)
+      own.rests_until = math.max(own.rests_until or 0, rests_until)
+      own.name = own.name or settings and group_name.of_job(cmsgpack.unpack(settings).path, arg.base .. job.id) or nil
+      group_own.save(key, group, own)
+      group_checks.plan_next(key, group, now)
+      outcomes.returned = outcomes.returned or {}
+      table.insert(outcomes.returned, job.id)
+    else
+      outcomes.delayed = outcomes.delayed or {}
+      table.insert(outcomes.delayed, {id = job.id, ['until'] = rests_until})
+    end
+  end
+end

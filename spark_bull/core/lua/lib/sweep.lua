@@ -1,3 +1,6 @@
+-- Removes jobs of a state in steps.
+-- @include lib: once
+
 -- Ids of a list that a call looks at for each one that it may remove: to remove ids from within a list, Redis compares
 -- all ids between them and an end of the list, so fewer calls remove as many.
 local LOOKS = 5
@@ -98,4 +101,15 @@ local function sweep(key, arg, matches)
     gone = leave_state[arg.kind](key.state, position, ids, places)
   end
   return over and '' or cursor or position + seen - #gone, gone
+end
+
+-- Removes those of a state's next jobs for which `matches(job_id)` is true (see sweep), unless this call was answered
+-- before.
+-- Returns {next position, '' at the end, number of removed jobs}.
+local function drain_once(key, arg, remove_jobs, matches)
+  return once(key.receipt, arg.call, arg.ttl_ms, function()
+    local position, ids = sweep(key, arg, matches)
+    remove_jobs(key, arg, ids)
+    return {position, #ids}
+  end)
 end

@@ -7,7 +7,7 @@
 -- @returns msgpack of {found = whether an anchor was found, first = position of members[1], length = of the LIST or
 -- ZSET, members = ids that were examined, scores = of the members in a ZSET, ids = of the members that are jobs,
 -- values = their fields, job after job}
--- @include lib: job_fields
+-- @include lib: jobs(job_fields)
 
 local call = redis.call
 local entering, window, most = arg.entering == '1', tonumber(arg.window), tonumber(arg.most)

@@ -3,7 +3,7 @@
 -- if the oldest event comes after the next one: `expected` if it is known, else the successor of `after`. A stream that
 -- did not exist ('0-0') has lost nothing, nor has one that was deleted and begins again.
 -- @returns {1 if events after `after` were removed, 2 if they may have been, else 0; entries}
--- @include lib: event_parts is_behind stream_info
+-- @include lib: events(event_parts is_behind stream_info)
 
 local function successor(id)
   local ms, sequence = event_parts(id)

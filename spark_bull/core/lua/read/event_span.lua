@@ -1,7 +1,7 @@
 -- The extent of a stream of events.
 -- @returns {the greatest id before the oldest entry, the last id, number of entries, how many were ever added, or -1 if
 --   Redis does not count them}; '0-0' without a stream
--- @include lib: stream_info
+-- @include lib: events(stream_info)
 
 local info = stream_info(key.events)
 if not info then

@@ -4,7 +4,7 @@
 -- @args fields...
 -- @returns msgpack of {processed = number of ids, ids = of the jobs that exist, values = job after job, states = index
 -- in `states` of each (0: none), scores = of each (false: none)}
--- @include lib: job_fields
+-- @include lib: jobs(job_fields)
 
 local call = redis.call
 local ids, kinds = cmsgpack.unpack(arg.ids), cmsgpack.unpack(arg.kinds)

@@ -1,7 +1,7 @@
 -- Changes what groups have of their own, and promotes the delayed jobs of these groups that may start now, once per call
 -- of a sender. `changes`: a list of {group = name, set = {name -> value}, removed = {name...}}; see group_record.
 -- @returns 1, or 0: no worker has claimed jobs of the queue by groups, and nothing was changed
--- @include lib: group_checks group_digits group_own group_room once time_ms
+-- @include lib: group_room groups(group_checks group_digits group_own) numbers(time_ms) once
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local packed = redis.call('GET', key.group_settings)

@@ -1,7 +1,7 @@
 -- Finds the first job of a staged chunk that can't be changed. Changes nothing.
 -- @returns {id, action, reason}, or {} for none; see manage_jobs
--- @include lib: managed_jobs
--- @include {dialect}/lib: mismatch_of
+-- @include lib: manage(managed_jobs)
+-- @include {dialect}/lib: manage(mismatch_of)
 
 local packed = redis.call('HGET', key.stage, arg.number)
 if not packed then

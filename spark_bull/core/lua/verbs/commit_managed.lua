@@ -1,7 +1,7 @@
 -- Changes the next jobs of a registered write; see manage_jobs.
 -- @keys touched...
 -- @returns {state of the write, rows processed, id of a write that comes first}; see commit_once
--- @include lib: commit_once manage_jobs
+-- @include lib: commit_once manage(manage_jobs)
 
 local COUNTED_AS = {done = 'changed', missing = 'missing', locked = 'locked'}
 

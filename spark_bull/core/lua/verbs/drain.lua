@@ -1,7 +1,7 @@
 -- Removes the next jobs of a state that wait for a worker or are delayed.
 -- @returns {next position, '' at the end, number of removed jobs}
--- @include lib: drain_once
--- @include {dialect}/lib: remove_jobs
+-- @include lib: sweep(drain_once)
+-- @include {dialect}/lib: remove(remove_jobs)
 
 return drain_once(key, arg, remove_jobs, function()
   return true

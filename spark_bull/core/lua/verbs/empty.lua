@@ -1,8 +1,8 @@
 -- Removes the next jobs of a queue that a registered write replaces, and finally the queue's other keys. Does nothing
 -- after that: later jobs are those of the write.
 -- @returns 'open' (call again) or 'done'
--- @include lib: is_replacing once
--- @include {dialect}/lib: obliterate_queue
+-- @include lib: commit_once(is_replacing) once
+-- @include {dialect}/lib: obliterate(obliterate_queue)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   if not is_replacing(key.write) then

@@ -1,8 +1,8 @@
 -- Ends calls that are pending with a reason, and removes their jobs, unless a worker has locked them: such a job runs
 -- to its end, which changes nothing. `calls`: {ids of jobs, ids of their parents}.
 -- @returns how many of the first calls are done; the others need the script again
--- @include lib: walk_steps(WALK_STEPS)
--- @include {dialect}/lib: finished_state remove_call
+-- @include lib: waiting(WALK_STEPS)
+-- @include {dialect}/lib: finished(finished_state) remove(remove_call)
 
 local call, has = redis.call, finished_state.has
 local ids, parent_ids = unpack(cmsgpack.unpack(arg.calls))

@@ -1,8 +1,8 @@
 -- Gathers those calls that have ended and whose jobs are kept: their outcomes and details enter their parents, and the
 -- jobs are removed. `calls`: {ids of jobs, ids of their parents}.
 -- @returns nothing
--- @include lib: job_row
--- @include {dialect}/lib: finished_state remove_jobs
+-- @include lib: jobs(job_row)
+-- @include {dialect}/lib: finished(finished_state) remove(remove_jobs)
 
 local call = redis.call
 local ids, parent_ids = unpack(cmsgpack.unpack(arg.calls))

@@ -3,7 +3,7 @@
 -- which needs them, or those that still run, and that are left to a sweep.
 -- @args parents...
 -- @returns the time, ms since 1970
--- @include lib: call_keys(CALL_KEYS) time_ms
+-- @include lib: numbers(time_ms) other_queues(CALL_KEYS)
 
 local call, now = redis.call, time_ms()
 

@@ -1,6 +1,6 @@
 """The entries of a ledger of results with their jobs, as columns.
 
-An entry is the finish of a job; `core/lua/lib/result_entries.lua` describes its format. What happened to the job later
+An entry is the finish of a job; `core/lua/lib/results.lua` describes its format. What happened to the job later
 is not shown: the time and, if the entry has it, the value come from the entry.
 """
 

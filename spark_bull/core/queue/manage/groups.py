@@ -123,6 +123,6 @@ def _read_behind(handle: QueueHandle, position: bytes) -> Iterator[Group]:
 
 
 def _digits(group: str) -> bytes:
-    """What a group is sorted by; see core/lua/lib/group_digits.lua."""
+    """What a group is sorted by; see core/lua/lib/groups.lua."""
     digest = sha1(encodable("after", group).encode(), usedforsecurity=False).hexdigest()
     return b"%016d" % int(digest[:13], 16)

@@ -56,7 +56,7 @@ def set_limits(handle: QueueHandle, limits: Mapping[str, int], removed: Sequence
 
 
 class GroupChange(NamedTuple):
-    """What a group gets of its own, and what it has no longer; see core/lua/lib/group_record.lua."""
+    """What a group gets of its own, and what it has no longer; see core/lua/lib/groups.lua."""
 
     group: str
     set: Mapping[str, int | bool]

@@ -2,8 +2,8 @@
 -- and removes the entries.
 -- @keys completed failed
 -- @returns position of the first entry left, or false without a ledger
--- @include lib: archived
--- @include bull/bull1/lib: remove_jobs
+-- @include lib: results(archived)
+-- @include bull/bull1/lib: remove(remove_jobs)
 
 local call = redis.call
 local SEEN = {completed = key.seen_completed, failed = key.seen_failed}

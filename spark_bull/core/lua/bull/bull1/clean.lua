@@ -1,7 +1,7 @@
 -- Removes those of a state's next jobs that have no lock and that were added by `before`.
 -- @returns {next position, '' at the end, ids of the removed jobs}
--- @include lib: added_at once sweep
--- @include bull/bull1/lib: remove_jobs
+-- @include lib: jobs(added_at) once sweep
+-- @include bull/bull1/lib: remove(remove_jobs)
 
 local before = tonumber(arg.before)
 

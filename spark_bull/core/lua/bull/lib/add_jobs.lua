@@ -1,6 +1,8 @@
--- @include lib: clock_of deduplications_of fill_opts free_id is_written job_terms listed number_texts push
--- @include lib: take_numbers walk_steps(WALK_STEPS)
--- @include bull/lib: debounce priority_inserts publish waiting_list
+-- Adds jobs of a chunk.
+-- @include lib: chunk(clock_of fill_opts job_terms listed) deduplication(deduplications_of) events(is_written)
+-- @include lib: numbers(free_id number_texts take_numbers) waiting(push WALK_STEPS)
+-- @include bull/lib: deduplication(debounce) events(publish) waiting(priority_inserts waiting_list)
+-- @include {dialect}/lib: add_jobs
 
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the length of the list
 -- allows, unless the chunk must be added as a whole.
@@ -95,4 +97,14 @@ local function add_jobs(key, arg, chunk, from, now)
     is_range = not chunk.job_id and deduplicated == 0
       and tonumber(call('GET', key.id)) == counter + last,
   }
+end
+
+-- As in bullmq/lib. Jobs of Bull do not know their parents, whose dependencies they stay until they are gathered.
+local function add_children(key, arg, chunk, now)
+  local ids, parent_ids = listed(chunk, 'job_id'), listed(chunk, 'parent_id')
+  for row = 1, chunk.n do
+    redis.call('SADD', arg.base .. parent_ids[row] .. ':dependencies', arg.base .. ids[row])
+  end
+  chunk.whole = true
+  return add_jobs(key, arg, chunk, 1, now).added
 end

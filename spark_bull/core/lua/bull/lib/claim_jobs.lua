@@ -1,7 +1,13 @@
--- @include lib: group_limits group_place has_expired is_utf8 job_row lock_durations next_due_of positions_of
--- @include lib: start_limit take_passes unfit walk_waiting
--- @include bull/lib: waiting_list
--- @include {dialect}/lib: claim_fields(CLAIM_FIELDS) delay_job leave_wait unrun_failures
+-- Claims waiting jobs.
+-- @include lib: damaged(unfit) expiry(has_expired) group_limits group_queue(group_place) jobs(job_row)
+-- @include lib: numbers(positions_of) promote(next_due_of) start_limit
+-- @include lib: walk_waiting(is_utf8 lock_durations take_passes walk_waiting)
+-- @include bull/lib: events(publish) waiting(waiting_list)
+-- @include {dialect}/lib: delayed(delay_job) stalls(unrun_failures) waiting(leave_wait)
+
+-- The fields of a job's hash that a claim reads. A unit test compares them with core/dialects/fields.py.
+local CLAIM_FIELDS = {'timestamp', 'data', 'name', 'opts', 'attemptsMade', 'stalledCounter', 'progress', 'stacktrace',
+  'priority', 'attempts', 'expireAt'}
 
 -- Number of fields that are read of every job. The other one is read only while jobs of the queue can expire.
 local FIELDS_OF_ALL = 10
@@ -108,5 +114,61 @@ local function claim_jobs(key, arg, now, limit, limits, start)
   leave_wait(key, ids)
   leave_wait(key, dropped)
   claimed.more = groups and groups.refill() or claimed.more
+  return claimed, rows
+end
+
+-- Applies the worker's limiter to a job that is to start, as a worker of Bull 3 and 4 with the same counters does: counts
+-- it, or delays it if the limit of the period is used up, or other jobs are delayed for it. With `groupKey` each group has
+-- a counter, and is the part of the id behind the last colon. Returns whether the job was delayed.
+local function delay_over_limit(key, arg, id, now)
+  local call, group = redis.call, arg.limiter_groups == '1' and string.match(id, '[^:]+$')
+  if group == 'index' then
+    -- Its counter would be the key of the index; Bull fails with such a job.
+    group = nil
+  end
+  local counter = group and key.limiter .. ':' .. group or key.limiter
+  local most, duration, limited = tonumber(arg.limiter_max), tonumber(arg.limiter_ms), counter .. ':limited'
+  local delay = 0
+  if call('SREM', limited, id) == 1 then
+    call('HDEL', key.limiter_index, id)
+  else
+    local before = call('SCARD', limited)
+    if before > 0 then
+      -- 10 % more than the jobs before it need, as Bull adds.
+      delay = before * duration * 1.1 / most + call('PTTL', counter)
+    end
+  end
+  local started = start_limit.started(counter)
+  if delay == 0 and started >= most then
+    delay = call('PTTL', counter) + (started - most) * duration / most
+  end
+  if delay > 0 then
+    call('ZADD', key.delayed, (now + delay) * 4096 + bit.band(started, 0xfff), id)
+    call('PUBLISH', key.delayed, now + delay)
+    call('SADD', limited, id)
+    call('HSET', key.limiter_index, id, limited)
+    return true
+  end
+  if call('INCR', counter) == 1 then
+    call('PEXPIRE', counter, duration)
+  end
+  return false
+end
+
+-- Claims up to `limit` jobs.
+local function claim_next(key, arg, now, limit, may_drain)
+  local call = redis.call
+  local processed_on, channel = string.format('%.0f', now), arg.base .. 'active@' .. arg.token
+  local limits = {delays = arg.limiter_delays == '1'}
+  local claimed, rows = claim_jobs(key, arg, now, limit, limits, function(job_key, id)
+    if limits.delays and delay_over_limit(key, arg, id, now) then
+      return 'delayed'
+    end
+    call('HSET', job_key, 'processedOn', processed_on)
+    publish(arg, 'active', channel, id)
+  end)
+  if may_drain and #claimed.ids == 0 and call('EXISTS', key.wait) == 0 then
+    publish(arg, 'drained', arg.base .. 'drained', '')
+  end
   return claimed, rows
 end

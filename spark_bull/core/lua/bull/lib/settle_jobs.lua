@@ -1,9 +1,31 @@
--- @include lib: count_finished count_returns drop_missing finished_set group_places jobs_before(JOBS_BEFORE)
--- @include lib: limited_by outcome_columns priority_of refill_groups release_owned rest_groups settle_alone
--- @include lib: waiting_again
--- @include bull/lib: delay_jobs finished_of forget_expiry free_debounce json_text priority_inserts publish
--- @include bull/lib: save_attempt undo_starts waiting_list
--- @include {dialect}/lib: delay_job
+-- Jobs end, or return to the queue.
+-- @include lib: expiry(expire_again) finished(count_finished finished_set) group_queue(group_places)
+-- @include lib: group_room(refill_groups rest_groups) numbers(priority_of)
+-- @include lib: outcomes(drop_missing limited_by outcome_columns settle_alone waiting_again) release_owned
+-- @include lib: stalls(count_returns count_up) waiting(JOBS_BEFORE)
+-- @include bull/lib: deduplication(free_debounce) delayed(delay_jobs) events(publish) expiry(forget_expiry)
+-- @include bull/lib: finished(finished_of) json(json_text) waiting(priority_inserts waiting_list)
+-- @include {dialect}/lib: delayed(delay_job) expiry(STARTED_FIELD)
+
+-- Stores a failed attempt in the job's hash.
+local function save_attempt(job_key, job)
+  redis.call('HSET', job_key, 'stacktrace', job.stack, 'failedReason', job.reason)
+  count_up(job_key, 'attemptsMade')
+end
+
+-- Deletes the field that a claim has set from jobs without an attempt or a stall before: Bull does not count starts.
+-- The counter of stalls is 1,000,000 at first if the job may run at most once.
+local function undo_starts(key, base, ids, mine)
+  for _, id in ipairs(ids) do
+    if mine[id] then
+      local row = redis.pcall('HMGET', base .. id, 'attemptsMade', 'stalledCounter')
+      if not row.err and (tonumber(row[1]) or 0) == 0 and (tonumber(row[2]) or 0) % 1000000 == 0 then
+        redis.call('HDEL', base .. id, STARTED_FIELD)
+        expire_again(key, base .. id, id)
+      end
+    end
+  end
+end
 
 -- Moves a job to its finished state by its keep rule, and publishes `event`. `finished`: see finished_set.by_rule;
 -- `field`: returnvalue or failedReason; `text`: its value.

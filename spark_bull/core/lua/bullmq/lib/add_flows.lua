@@ -1,5 +1,5 @@
--- @include lib: args_at keys_at listed only_rows
--- @include bullmq/lib: add_jobs chunk_parents parent_of release_parent
+-- @include lib: chunk(listed only_rows) other_queues(args_at keys_at)
+-- @include bullmq/lib: add_jobs chunk_parents parents(parent_of release_parent)
 
 -- The groups of flows with what the functions below need.
 local function places_of(key, arg, flows)

@@ -1,5 +1,5 @@
--- @include lib: listed
--- @include bullmq/lib: major_version parent_of release_parent
+-- @include lib: chunk(listed)
+-- @include bullmq/lib: meta(major_version) parents(parent_of release_parent)
 
 -- Maximum number of ancestors in which a cycle is looked for.
 local MOST_ANCESTORS = 100

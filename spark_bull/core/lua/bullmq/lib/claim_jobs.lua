@@ -1,6 +1,42 @@
--- @include lib: finite_number group_limits is_written lock_durations next_due_of number_texts positions_of start_limit
--- @include lib: take_passes unfit walk_waiting whole_number
--- @include bullmq/lib: claim_fields(CLAIM_FIELDS) claim_row hold_job major_version mark_held promote_due_jobs
+-- Claims waiting jobs.
+-- @include lib: damaged(unfit) events(is_written) group_limits jobs(job_row)
+-- @include lib: numbers(finite_number number_texts positions_of whole_number) promote(next_due_of) start_limit
+-- @include lib: walk_waiting(lock_durations take_passes walk_waiting)
+-- @include bullmq/lib: delayed(hold_job mark_held) events(emit) meta(major_version) promote(promote_due_jobs)
+
+-- The fields of a job's hash that a claim reads. A unit test compares them with core/dialects/fields.py.
+local CLAIM_FIELDS = {'timestamp', 'data', 'name', 'opts', 'priority', 'ats', 'atm', 'parentKey', 'defa', 'stc',
+  'progress', 'stacktrace', 'expireAt'}
+
+-- The fields that every new job has: the first PLAIN of CLAIM_FIELDS, `priority` and `delay`. Only a job with another
+-- number of fields can have the others, which take Redis longer to look for than to count.
+local PLAIN, FIELDS_OF_NEW_JOBS = 4, 6
+local A, B, C, D = unpack(CLAIM_FIELDS, 1, PLAIN)
+
+-- The values of CLAIM_FIELDS of one job, false or nil for a field that it lacks, and for the priority 0 of a new job;
+-- and whether it may have more than the first PLAIN; the second value is 'remnant' for what is left of a removed job,
+-- which gets a deferred failure. Nil and 'none' when the job is gone; nil and the type of its key when that is no hash.
+local function claim_row(job_key, at, prioritized)
+  local first, row, kind = PLAIN, nil, nil
+  if prioritized then
+    first = PLAIN + 1
+    row, kind = job_row(job_key, unpack(CLAIM_FIELDS, 1, first))
+  else
+    row, kind = job_row(job_key, A, B, C, D)
+  end
+  kind = row and unfit.kind_of(job_key, row, at) or kind
+  if not row or kind == 'none' then
+    return nil, kind
+  elseif kind then
+    redis.call('HSETNX', job_key, 'defa', unfit.REMNANT)
+  elseif redis.call('HLEN', job_key) == FIELDS_OF_NEW_JOBS then
+    return row, nil, prioritized
+  end
+  for i, value in ipairs(job_row(job_key, unpack(CLAIM_FIELDS, first + 1))) do
+    row[first + i] = value
+  end
+  return row, kind, true
+end
 
 -- Locks claimed jobs and marks them as started. A loop for each command takes less time than one with all of them.
 local function mark_started(key, arg, ids, keys, rows, at, now)
@@ -168,4 +204,15 @@ local function claim_jobs(key, arg, now, limit)
   end
   return {ids = ids, damaged = damaged, limited_ms = limited_ms, next_due = next_due, more = left and allowed > 0}, rows,
     paused_or_full or limited_ms > 0
+end
+
+-- Claims up to `limit` jobs. As in Node, there is no event "drained" when a pause or a limit of the queue kept the call
+-- from claiming.
+local function claim_next(key, arg, now, limit, may_drain)
+  local claimed, rows, is_held = claim_jobs(key, arg, now, limit)
+  if may_drain and #claimed.ids == 0 and not claimed.next_due and not (limit > 0 and is_held)
+    and redis.call('EXISTS', key.wait, key.active, key.prioritized) == 0 then
+    emit(key, arg, 'drained')
+  end
+  return claimed, rows
 end

@@ -1,6 +1,6 @@
--- @include lib: job_row keys_at search_steps
--- @include bullmq/lib: allow_wrongtype is_scheduled_job leave_any_state leave_parent max_depth(MAX_DEPTH)
--- @include bullmq/lib: remove_from_state sorted_state split_job_key
+-- @include lib: jobs(job_row) other_queues(keys_at) waiting(search_steps)
+-- @include bullmq/lib: jobs(is_scheduled_job) parents(allow_wrongtype leave_parent split_job_key)
+-- @include bullmq/lib: remove(leave_any_state MAX_DEPTH remove_from_state sorted_state)
 
 local function children_of(job_key, limit)
   local call = redis.call

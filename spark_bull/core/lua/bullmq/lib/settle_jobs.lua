@@ -1,9 +1,12 @@
--- @include lib: count_finished count_returns count_up drop_missing expire_again finished_set group_places is_written
--- @include lib: limited_by number_texts options_of outcome_columns priority_of refill_groups release_owned rest_groups
--- @include lib: set_of settle_alone waiting_again whole_number
--- @include bullmq/lib: allow_wrongtype delay_job emit emit_trimmed enqueue_job enqueue_near event_limit family
--- @include bullmq/lib: finished_of free_and_requeue leave_parent priority_score promote_due_jobs put_first
--- @include bullmq/lib: rows_to_settle unlink_job wait_for_children
+-- @include lib: events(is_written) expiry(expire_again) finished(count_finished finished_set)
+-- @include lib: group_queue(group_places) group_room(refill_groups rest_groups) json(options_of)
+-- @include lib: numbers(number_texts priority_of set_of whole_number)
+-- @include lib: outcomes(drop_missing limited_by outcome_columns settle_alone waiting_again) release_owned
+-- @include lib: stalls(count_returns count_up)
+-- @include bullmq/lib: deduplication(free_and_requeue) delayed(delay_job) events(emit emit_trimmed event_limit)
+-- @include bullmq/lib: finished(finished_of) outcomes(rows_to_settle)
+-- @include bullmq/lib: parents(allow_wrongtype family leave_parent unlink_job wait_for_children)
+-- @include bullmq/lib: promote(promote_due_jobs) waiting(enqueue_job enqueue_near priority_score put_first)
 
 -- Why a job can't complete, or nil: a child is unfinished, or has failed.
 local function barred_by_children(job_key)

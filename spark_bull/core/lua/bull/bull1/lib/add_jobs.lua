@@ -1,6 +1,7 @@
--- @include lib: clock_of fill_opts free_id is_written job_terms listed number_texts push take_numbers
--- @include bull/bull1/lib: opts_with_id
--- @include bull/lib: waiting_list
+-- @include lib: chunk(clock_of fill_opts job_terms listed) events(is_written)
+-- @include lib: numbers(free_id number_texts take_numbers) waiting(push)
+-- @include bull/bull1/lib: json(opts_with_id)
+-- @include bull/lib: waiting(waiting_list)
 
 -- Publishes the message of Bull 1.1 and 2 about a job that was added, or existed, on a channel without prefix: [sender,
 -- job]. `id` is JSON: a number for a delayed job without a custom id, else a string.

@@ -1,7 +1,9 @@
--- @include lib: count_returns drop_missing group_places insert_near limited_by outcome_columns refill_groups
--- @include lib: release_owned rest_groups settle_alone waiting_again
--- @include bull/bull1/lib: announce
--- @include bull/lib: delay_job delay_jobs forget_expiry json_text save_attempt undo_starts waiting_list
+-- @include lib: group_queue(group_places) group_room(refill_groups rest_groups)
+-- @include lib: outcomes(drop_missing limited_by outcome_columns settle_alone waiting_again) release_owned
+-- @include lib: stalls(count_returns) waiting(insert_near)
+-- @include bull/bull1/lib: events(announce)
+-- @include bull/lib: delayed(delay_job delay_jobs) expiry(forget_expiry) json(json_text)
+-- @include bull/lib: settle_jobs(save_attempt undo_starts) waiting(waiting_list)
 
 local function complete_jobs(key, arg, jobs, mine, lost)
   local call, done = redis.call, {}

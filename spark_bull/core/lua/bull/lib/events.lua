@@ -1,0 +1,15 @@
+-- The events of a queue.
+-- @include lib: events(is_written)
+-- @include bull/lib: json(json_text)
+
+-- Publishes an event of a job, unless it is left out; see is_written.
+local function publish(arg, event, channel, message)
+  if is_written(arg, event) then
+    redis.call('PUBLISH', channel, message)
+  end
+end
+
+local function announce_progress(_, arg)
+  local job_id = json_text(arg.job_id)
+  publish(arg, 'progress', arg.base .. 'progress', '{"jobId":' .. job_id .. ',"progress":' .. arg.progress .. '}')
+end

@@ -1,0 +1,204 @@
+-- Jobs that are added once for each deduplication id.
+-- @include lib: chunk(fill_opts) json(options_of) numbers(free_id number_texts set_of take_numbers whole_number)
+-- @include bullmq/lib: delayed(delay_job) events(emit emit_trimmed) meta(major_version) parents(unlink_job)
+-- @include bullmq/lib: waiting(enqueue_job)
+
+-- A removed job releases its deduplication id, if it owns it.
+local function free_deduplication(base, job_id, deduplication_id)
+  local holder = deduplication_id and base .. 'de:' .. deduplication_id
+  if holder and redis.pcall('GET', holder) == job_id then
+    redis.call('UNLINK', holder, base .. 'dn:' .. deduplication_id)
+  end
+end
+
+-- Returns a function that decides whether a job is added although its deduplication id may be taken. `job`: {id, name,
+-- data, opts with marks, timestamp, delay, deduplication_id, rule}, all of them as given. It returns the id of the job
+-- that is kept in its place, or nil when the job is to be added: then it has taken the id. Delayed jobs of the same
+-- chunk must be in Redis.
+local function deduplicator(key, arg)
+  local call, base, text = redis.call, arg.base, number_texts()
+  local is_5 = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version) <= 5
+  local active
+
+  -- The list is long, so that it is read once.
+  local function is_active(job_id)
+    active = active or set_of(call('LRANGE', key.active, 0, -1))
+    return active[job_id]
+  end
+
+  local function announce(job, kept, dropped)
+    if is_5 then
+      emit(key, arg, 'debounced', 'jobId', kept, 'debounceId', job.deduplication_id)
+    end
+    emit(key, arg, 'deduplicated', 'jobId', kept, 'deduplicationId', job.deduplication_id, 'deduplicatedJobId', dropped)
+  end
+
+  local function ttl_of(rule)
+    return not rule.keepLastIfActive and rule.ttl
+  end
+
+  local function hold(holder, job_id, rule)
+    local ttl = ttl_of(rule)
+    if ttl then
+      call('SET', holder, job_id, 'PX', ttl)
+    else
+      call('SET', holder, job_id)
+    end
+  end
+
+  -- Takes the id if it is free. Returns the id of the job that has it, else nil.
+  local function take(holder, job)
+    local rule, is_free = job.rule, nil
+    if rule.ttl and rule.extend then
+      is_free = call('EXISTS', holder) == 0
+      if is_free then
+        hold(holder, job.id, rule)
+      end
+    elseif ttl_of(rule) then
+      is_free = call('SET', holder, job.id, 'PX', rule.ttl, 'NX')
+    else
+      is_free = call('SET', holder, job.id, 'NX')
+    end
+    return not is_free and call('GET', holder) or nil
+  end
+
+  -- An id without a TTL whose job is gone is free; BullMQ 5 does not see that.
+  local function take_stale(holder, aside, job, kept)
+    if is_5 or call('EXISTS', base .. kept) == 1 or call('PTTL', holder) ~= -1 then
+      return false
+    end
+    call('DEL', aside)
+    hold(holder, job.id, job.rule)
+    return true
+  end
+
+  -- Stores the job until the active one that has the id finishes: the last such job, or with `deferrableBy` (s) the
+  -- first one, which is delayed then.
+  local function store_aside(holder, aside, job, kept)
+    local deferred = job.rule.deferrableBy
+    if not (deferred or job.rule.keepLastIfActive) or not is_active(kept) then
+      return false
+    end
+    if not (deferred and call('EXISTS', aside) == 1) then
+      local delay = deferred and deferred * 1000 or job.delay
+      call('DEL', aside)
+      call('HSET', aside, 'name', job.name, 'data', job.data,
+        'opts', fill_opts(job.opts, text[job.timestamp], text[delay], job.id, job.deduplication_id), 'jid', job.id)
+    end
+    call('PERSIST', holder)
+    announce(job, kept, job.id)
+    return true
+  end
+
+  -- Takes the place of a delayed job. Returns whether it was one.
+  local function replace(holder, aside, job, kept)
+    if call('ZREM', key.delayed, kept) == 0 then
+      return false
+    end
+    unlink_job(base .. kept)
+    emit(key, arg, 'removed', 'jobId', kept, 'prev', 'delayed')
+    announce(job, job.id, kept)
+    if not is_5 then
+      call('DEL', aside)
+    end
+    if ttl_of(job.rule) and not job.rule.extend then
+      call('SET', holder, job.id, 'KEEPTTL')
+    else
+      hold(holder, job.id, job.rule)
+    end
+    return true
+  end
+
+  local function add_or_replace(holder, aside, job)
+    local kept = call('GET', holder)
+    if not kept then
+      hold(holder, job.id, job.rule)
+      return nil
+    end
+    if replace(holder, aside, job, kept) or take_stale(holder, aside, job, kept) then
+      return nil
+    end
+    store_aside(holder, aside, job, kept)
+    return kept
+  end
+
+  -- The delayed job gets the delay of the job that is dropped.
+  local function reschedule(job, kept)
+    if not is_5 and call('ZSCORE', key.delayed, kept) then
+      call('HSET', base .. kept, 'delay', text[job.delay])
+      delay_job(key, kept, job.timestamp + job.delay)
+    end
+  end
+
+  local function add_or_keep(holder, aside, job)
+    local kept, rule = take(holder, job), job.rule
+    if not kept or take_stale(holder, aside, job, kept) then
+      return nil
+    end
+    if not store_aside(holder, aside, job, kept) then
+      if rule.ttl and rule.extend then
+        hold(holder, kept, rule)
+      end
+      announce(job, kept, job.id)
+    end
+    if rule.reschedule then
+      reschedule(job, kept)
+    end
+    return kept
+  end
+
+  return function(job)
+    local holder, aside = base .. 'de:' .. job.deduplication_id, base .. 'dn:' .. job.deduplication_id
+    local add = job.rule.replace and add_or_replace or add_or_keep
+    return add(holder, aside, job)
+  end
+end
+
+-- A finished job releases its deduplication id, unless that has a TTL. A job that was added under it meanwhile and
+-- stored aside (keepLastIfActive) is added to the queue now.
+local function free_and_requeue(key, arg, job_id, deduplication_id, now)
+  local call, base = redis.call, arg.base
+  local holder = base .. 'de:' .. deduplication_id
+  local ttl = call('PTTL', holder)
+  if ttl == 0 or (ttl == -1 and call('GET', holder) == job_id) then
+    call('DEL', holder)
+  end
+  local aside = base .. 'dn:' .. deduplication_id
+  if call('EXISTS', aside) == 0 then
+    return
+  end
+  local fields = call('HMGET', aside, 'name', 'data', 'opts', 'pk', 'pd', 'pdk', 'rjk', 'jid')
+  if not (fields[1] and fields[2] and fields[3]) then
+    call('DEL', aside)
+    return
+  end
+  local number = take_numbers(key, 1)
+  local next_id = fields[8] or free_id(key, base, number)
+  local opts = options_of(fields[3])
+  local rule = type(opts.de) == 'table' and opts.de or {}
+  local delay, priority, ttl_ms = whole_number(opts.delay), whole_number(opts.priority), whole_number(rule.ttl)
+  if not rule.keepLastIfActive and ttl_ms > 0 then
+    call('SET', holder, next_id, 'PX', ttl_ms)
+  else
+    call('SET', holder, next_id)
+  end
+  local hash = {'name', fields[1], 'data', fields[2], 'opts', fields[3], 'timestamp', string.format('%.0f', now),
+    'delay', delay, 'priority', priority}
+  for name, value in pairs({parentKey = fields[4], parent = fields[4] and fields[5], rjk = fields[7], deid = rule.id}) do
+    if value then
+      hash[#hash + 1], hash[#hash + 2] = name, value
+    end
+  end
+  call('HSET', base .. next_id, unpack(hash))
+  emit(key, arg, 'added', 'jobId', next_id, 'name', fields[1])
+  if delay > 0 then
+    delay_job(key, next_id, now + delay)
+  else
+    enqueue_job(key, arg.bullmq_version, next_id, priority, opts.lifo and 'RPUSH' or 'LPUSH')
+    emit_trimmed(key, arg, 'waiting', 'jobId', next_id)
+  end
+  if fields[6] then
+    call('SADD', fields[6], base .. next_id)
+  end
+  call('DEL', aside)
+end

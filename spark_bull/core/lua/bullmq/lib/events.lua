@@ -1,0 +1,39 @@
+-- The events of a queue.
+-- @include lib: events(is_written) numbers(whole_number)
+
+-- Adds an event of a job to the stream, unless it is left out; see is_written. (In a function with `...`, Lua has a
+-- variable `arg` of its own.)
+local function emit(key, args, event, ...)
+  if is_written(args, event) then
+    redis.call('XADD', key.events, '*', 'event', event, ...)
+  end
+end
+
+-- The limits that this script has read, by the key of `meta`.
+local EVENT_LIMITS = {}
+
+-- The approximate maximum length of the event stream; the default is stored in `meta`, as in BullMQ, and stands in
+-- for a text that is no number.
+local function event_limit(key)
+  local name = key.meta
+  if not EVENT_LIMITS[name] then
+    local given = redis.call('HGET', name, 'opts.maxLenEvents')
+    EVENT_LIMITS[name] = given and (given == '0' or whole_number(given) > 0) and string.format('%.0f', whole_number(given))
+      or '10000'
+    if not given then
+      redis.call('HSET', name, 'opts.maxLenEvents', '10000')
+    end
+  end
+  return EVENT_LIMITS[name]
+end
+
+-- As `emit`, in a script that does not trim the stream otherwise.
+local function emit_trimmed(key, args, event, ...)
+  if is_written(args, event) then
+    redis.call('XADD', key.events, 'MAXLEN', '~', event_limit(key), '*', 'event', event, ...)
+  end
+end
+
+local function announce_progress(key, arg)
+  emit_trimmed(key, arg, 'progress', 'jobId', arg.job_id, 'data', arg.progress)
+end

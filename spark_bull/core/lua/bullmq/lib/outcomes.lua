@@ -1,0 +1,34 @@
+-- @include lib: damaged(lose_damaged) jobs(job_row)
+
+-- The number of fields of a new job (see claim_row), and those that its first claim by a worker with a name adds:
+-- `processedOn`, `pb` and `ats`. A job has none of the fields below unless it has more: those of a parent are two, and
+-- an attempt that has ended leaves several.
+local FIELDS_OF_STARTED_JOBS = 9
+
+-- The fields atm, parentKey and deid of each completed job of the set `mine`, true if it has none of them; false for
+-- another job. `worker`: the name under which they were claimed. Jobs that were deleted while they ran leave `mine`,
+-- those whose key is no longer a hash are set aside; both are added to `lost`.
+local function rows_to_settle(key, worker, jobs, mine, lost)
+  local ids, keys, rows, count_of, is_named = jobs.ids, jobs.keys, {}, redis.pcall, (worker or '') ~= ''
+  for i = 1, #ids do
+    local id = ids[i]
+    if not mine[id] then
+      rows[i] = false
+    elseif is_named and count_of('HLEN', keys[i]) == FIELDS_OF_STARTED_JOBS then
+      rows[i] = true
+    else
+      -- Each claim sets the last field: nearly all jobs that exist have it.
+      local row, kind = job_row(keys[i], 'atm', 'parentKey', 'deid', 'processedOn')
+      rows[i] = false
+      if row and not row[4] and redis.call('EXISTS', keys[i]) == 0 then
+        mine[id] = nil
+        lost[#lost + 1] = {id, 'missing'}
+      elseif row then
+        rows[i] = row
+      else
+        lose_damaged(key, id, kind, lost)
+      end
+    end
+  end
+  return rows
+end

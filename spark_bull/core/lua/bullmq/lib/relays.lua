@@ -1,0 +1,161 @@
+-- Jobs that depend on others without being their parents.
+-- @include lib: other_queues(args_at keys_at)
+-- @include bullmq/lib: chunk_parents parents(allow_wrongtype family leave_parent parent_of release_parent)
+
+-- The key of the relay of a job: its parent, in place of several jobs that depend on it. It is a job of a queue that
+-- nobody but promoters works; see run_relays.
+local function relay_key(key, job_id)
+  return key.relays .. ':job-' .. job_id
+end
+
+-- Lets jobs wait for jobs that they depend on. `links`: {ids = of these, dependents = a list of ids for each, relayed =
+-- whether each has a relay, on_failure = flag for their failure}. All were added by the same write, and wait: a job
+-- that does not wait was there before, and neither waits nor is waited for. The one dependent of a job is its parent,
+-- as in BullMQ; several ones are told of its end by a relay.
+local function link_jobs(key, arg, links, now)
+  local call, base = redis.call, arg.base
+  local relayed = links.relayed
+  local flag = links.on_failure and ',"' .. links.on_failure .. '":true' or ''
+
+  local function waits(job_id)
+    return call('ZSCORE', key.waiting_children, job_id)
+  end
+
+  local function set_parent(job_key, parent_key, parent_id, queue)
+    call('HSET', job_key, 'parentKey', parent_key, 'parent',
+      '{"id":' .. cjson.encode(parent_id) .. ',"queueKey":' .. cjson.encode(queue) .. flag .. '}')
+  end
+
+  local function add_relay(job_id, job_key)
+    local relay = relay_key(key, job_id)
+    local relay_id = string.sub(relay, #key.relays + 2)
+    if call('HSETNX', relay, 'name', 'relay') == 1 then
+      call('HSET', relay, 'data', '{}', 'opts', '{}', 'timestamp', string.format('%.0f', now), 'delay', '0',
+        'priority', '0', 'of', job_id, 'flag', links.on_failure or '')
+      call('SADD', relay .. ':dependencies', job_key)
+      call('ZADD', key.relay_waiting_children, now, relay_id)
+      set_parent(job_key, relay, relay_id, key.relays)
+    end
+    return relay
+  end
+
+  for i, job_id in ipairs(links.ids) do
+    local job_key = base .. job_id
+    if waits(job_id) then
+      for _, dependent in ipairs(links.dependents[i]) do
+        if waits(dependent) then
+          call('SADD', base .. dependent .. ':dependencies', job_key)
+          if relayed[i] then
+            call('RPUSH', add_relay(job_id, job_key) .. ':dependents', dependent)
+          else
+            set_parent(job_key, base .. dependent, dependent, string.sub(base, 1, -2))
+          end
+        end
+      end
+    end
+  end
+end
+
+-- Maximum number of dependents that one call tells of an end, with the jobs that it deletes.
+local MOST_DEPENDENTS = 200
+
+-- Tells the next dependents of a relay how its job has ended, as if each were the parent of that job; `most` at most.
+-- If many jobs were removed with its own, they are removed, too, when they wait for nothing else. Returns how many,
+-- with the jobs deleted.
+local function tell(key, arg, relay, most, now)
+  local call = redis.call
+  local fields = call('HMGET', relay, 'of', 'flag', 'defa', 'removed')
+  local job_key = arg.base .. (fields[1] or '')
+  local value, reason = call('HGET', relay .. ':processed', job_key), call('HGET', relay .. ':failed', job_key)
+  -- Without a result, the job failed or was removed: those that depend on it go on, or fail.
+  local flag = fields[3] and 'fpof' or reason and fields[2] or 'rdof'
+  local told = 0
+  while told < most do
+    local dependent = call('LPOP', relay .. ':dependents')
+    if not dependent then
+      break
+    end
+    local parent_key = arg.base .. dependent
+    if fields[4] then
+      local _, deleted = leave_parent(key, arg, job_key, parent_key, true)
+      told = told + deleted
+    elseif value then
+      family.child_completed(key, arg, job_key, parent_key, value, now)
+    else
+      family.child_failed(key, arg, job_key, parent_key, {[flag] = true}, reason or '', now)
+    end
+    told = told + 1
+  end
+  return told
+end
+
+-- Ends relays whose jobs have ended, which BullMQ has moved to the waiting ones of their queue: those that depend on
+-- such a job go on. Returns whether there are more.
+local function run_relays(key, arg, now)
+  local call, left = redis.call, MOST_DEPENDENTS
+  local id = call('LINDEX', key.relay_wait, -1)
+  if not id then
+    return false
+  end
+  while id and left > 0 do
+    local relay = key.relays .. ':' .. id
+    left = left - 1 - tell(key, arg, relay, left, now)
+    if call('EXISTS', relay .. ':dependents') == 0 then
+      -- Relays of jobs that it has deleted may be behind it.
+      call('LREM', key.relay_wait, -1, id)
+      call('UNLINK', relay, relay .. ':processed', relay .. ':failed', relay .. ':unsuccessful')
+    end
+    id = call('LINDEX', key.relay_wait, -1)
+  end
+  -- Nobody reads them.
+  call('DEL', key.relay_events, key.relay_marker)
+  return id and true or false
+end
+
+-- Stands for the follow-ups that are still to be added, in the children of a parent.
+local FOLLOW_UPS = 'spark:follow-ups'
+
+-- The parents that follow-ups will have, each once.
+local function parents_of(key, arg, follow_ups)
+  local parents, seen = {}, {}
+  for _, group in ipairs(follow_ups) do
+    local parent_at = chunk_parents(keys_at(key, arg, group.base), args_at(arg, group.base, group.queue), group.jobs)
+    for row = 1, parent_at and group.jobs.n or 0 do
+      local parent = parent_at(row)
+      if parent and not seen[parent.key] then
+        seen[parent.key] = true
+        local keys, id = parent_of(key, arg, parent.key)
+        parents[#parents + 1] = {key = parent.key, id = id, keys = keys}
+      end
+    end
+  end
+  return parents
+end
+
+local function hold(parent)
+  if redis.call('ZSCORE', parent.keys.waiting_children, parent.id) then
+    redis.call('SADD', parent.key .. ':dependencies', FOLLOW_UPS)
+  end
+end
+
+-- Keeps the parents of follow-ups waiting while jobs are settled, which can be their last children. Returns a function
+-- that is called with the time after the follow-ups were added.
+local function hold_parents(key, arg, follow_ups)
+  local parents = parents_of(key, arg, follow_ups)
+  for _, parent in ipairs(parents) do
+    allow_wrongtype(hold, parent)
+  end
+
+  local function release(parent, now)
+    local children = parent.key .. ':dependencies'
+    if redis.call('SREM', children, FOLLOW_UPS) == 1 and redis.call('SCARD', children) == 0 then
+      release_parent(parent.keys, arg, parent.key, parent.id, parent.keys.waiting_children, now)
+    end
+  end
+
+  return function(now)
+    for _, parent in ipairs(parents) do
+      allow_wrongtype(release, parent, now)
+    end
+  end
+end

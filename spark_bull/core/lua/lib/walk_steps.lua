@@ -1,2 +1,0 @@
--- Maximum number of list entries that one script lets Redis search (about 5 ms).
-local WALK_STEPS = 250000
