@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from benchmarks.command import Part, T, Trial, by_side, in_turns, medians, run_parts
+from benchmarks.command import Part, T, by_side, in_turns, medians, run_parts
 from benchmarks.report import Verdict, at_least, at_most
 from benchmarks.trials import (
     Processed,
@@ -29,11 +29,10 @@ from benchmarks.trials import (
     work_scripts,
     yardstick,
 )
-from benchmarks.workers import CANCELLED, frames, function, peers, vectorised
+from benchmarks.workers import CANCELLED, frames, function, peers
 from spark_bull.run.slot.cancel_reader import READ_S
 
 #: Targets of benchmarks/README.md.
-LOOP_TARGET, PANDAS_TARGET, STREAM_TARGET = 3.5, 4.0, 2.5
 #: Rate of slots with a function of DataFrames, as a ratio to a query's.
 FRAMES_TARGET = 0.9
 IDLE_TARGET = 2.0
@@ -48,7 +47,6 @@ CANCEL_TARGET = 2.0
 #: Redis' CPU time per promoted job in plain commands; longest script as a ratio to the longest of `yardstick`.
 PROMOTION_TARGET, SCRIPT_TARGET = 15.0, 1.0
 
-LOOP, PANDAS, STREAM = "loop, function", "loop, pandas UDF", "stream"
 #: Values of the option `events` that leave out some.
 FEWER_EVENTS = ("ends", "none")
 OURS, BULLMQ, YARDSTICK = "spark_bull", "BullMQ", "yardstick"
@@ -65,8 +63,6 @@ class Size:
 
     rounds: int = 3
     jobs: int = 100_000
-    #: For the Python package, which would take minutes for all jobs.
-    python_jobs: int = 20_000
     concurrencies: tuple[int, ...] = (10, 50, 100)
     waiting: int = 10_000
     #: Jobs of the small tenant; the big one has BACKLOG times as many.
@@ -83,7 +79,6 @@ class Size:
 QUICK = Size(
     rounds=1,
     jobs=20_000,
-    python_jobs=2_000,
     concurrencies=(50,),
     waiting=2_000,
     tenant_jobs=20,
@@ -97,31 +92,6 @@ QUICK = Size(
 
 
 # The trials of each part, and their verdicts.
-
-
-def throughputs(spark: SparkSession, size: Size) -> dict[str, tuple[Trial[Processed], int]]:
-    """Returns trials by name, with their number of jobs."""
-    sides: dict[str, tuple[Trial[Processed], int]] = {}
-    for processes in (1, 2):
-        for concurrency in size.concurrencies:
-            bullmq = peers("bullmq_process.js", processes, concurrency)
-            sides[f"{BULLMQ}, {processes} x {concurrency}"] = (partial(throughput, bullmq, size.jobs), size.jobs)
-        bull = peers("bull_process.js", processes, 50)
-        sides[f"Bull, {processes} x 50"] = (partial(throughput, bull, size.jobs, "bull"), size.jobs)
-    python = peers("bullmq_process.py", 2, 50)
-    sides["Python bullmq, 2 x 50"] = (partial(throughput, python, size.python_jobs), size.python_jobs)
-    for name, make in ((LOOP, function), (PANDAS, vectorised), (STREAM, partial(frames, engine="stream"))):
-        sides[name] = (partial(throughput, make(spark), size.jobs), size.jobs)
-    for events in FEWER_EVENTS:
-        sides[f"{LOOP}, events={events}"] = (partial(throughput, function(spark, events=events), size.jobs), size.jobs)
-    return sides
-
-
-def throughput_verdicts(rates: Mapping[str, float]) -> list[Verdict]:
-    """rates: jobs/s by side."""
-    best = max(rate for name, rate in rates.items() if name.startswith(f"{BULLMQ}, "))
-    targets = {LOOP: LOOP_TARGET, PANDAS: PANDAS_TARGET, STREAM: STREAM_TARGET}
-    return [at_least(f"{name}, x best BullMQ", target, rates[name] / best) for name, target in targets.items()]
 
 
 def waiting_verdicts(rates: Mapping[str, float]) -> list[Verdict]:
@@ -166,26 +136,6 @@ def promotion_verdicts(ours: Processed, yard: Processed) -> list[Verdict]:
 
 
 # Each part prints its medians, and returns its results and verdicts.
-
-
-def run_throughput(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
-    sides = throughputs(spark, size)
-    trials = {name: trial for name, (trial, _) in sides.items()}
-    shown = {name: jobs for name, (_, jobs) in sides.items()}
-    for name in (LOOP, PANDAS, STREAM):
-        # The session is shared by all rounds; peers are started for each measurement and warm up in it.
-        trials[name]()
-    runs = in_turns(trials, size.rounds, lambda name, run: f"{shown[name] / run.seconds:9,.0f} jobs/s")
-    found = medians(runs)
-    rates = {name: shown[name] / run.seconds for name, run in found.items()}
-    best = max(rate for name, rate in rates.items() if name.startswith(f"{BULLMQ}, "))
-    print(f"\n{'':34}{'jobs/s':>9}{'x BullMQ':>10}{'server':>14}{'script p50':>15}{'longest':>11}")
-    for name, run in found.items():
-        print(
-            f"{name:34}{rates[name]:9,.0f}{rates[name] / best:10.2f}{run.server_us_per_job:7.1f} us/job"
-            f"{run.script_p50_ms:12.2f} ms{run.script_longest_ms:8.2f} ms"
-        )
-    return by_side(runs) | {"jobs_per_second": rates}, throughput_verdicts(rates)
 
 
 def run_frames(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
@@ -309,7 +259,6 @@ def _show(what: str, found: Mapping[str, T], shown: Callable[[str, T], str]) -> 
 
 
 PARTS: Mapping[str, Part[Size]] = {
-    "throughput": run_throughput,
     "frames": run_frames,
     "waiting": run_waiting,
     "tenants": run_tenants,

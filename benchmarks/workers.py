@@ -139,16 +139,6 @@ def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **opti
     return _ours(spark, functions[kind], fails=kind.startswith(CANCELLED), slots=slots, **options)
 
 
-def vectorised(spark: SparkSession, **options: Any) -> Working:
-    """Runs the loop engine with a pandas UDF over the parsed payloads."""
-
-    @pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-    def noop(payload: pd.DataFrame) -> pd.Series:
-        return pd.Series([None] * len(payload))
-
-    return _ours(spark, noop, payload_schema=PAYLOAD, slots=SLOTS, **options)
-
-
 def frames(spark: SparkSession, engine: str, kind: str = "noop", **options: Any) -> Working:
     """Runs an engine with a function of DataFrames. kind: noop or clock; join, which parses and joins the payloads."""
 

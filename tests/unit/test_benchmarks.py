@@ -21,7 +21,6 @@ from benchmarks.command import medians
 from benchmarks.dispatch import Measured, verdicts
 from benchmarks.floor import SIDES
 from benchmarks.floor_work import PAIRS
-from benchmarks.process import throughput_verdicts
 from benchmarks.report import Verdict, percentile
 from benchmarks.stock import stock_redis
 from benchmarks.trials import (
@@ -66,13 +65,6 @@ def test_writes_are_compared_with_the_faster_peer() -> None:
     assert broken(4 * 120) == []
     assert broken(3.9 * 120) == ["exactly-once, string, x addBulk"]
     assert "at-least-once, string, x addBulk" in broken(4 * 100)
-
-
-def test_work_is_compared_with_the_fastest_bullmq_only() -> None:
-    rates = {"BullMQ, 1 x 10": 100.0, "BullMQ, 2 x 50": 200.0, "Bull, 1 x 50": 900.0, "Python bullmq, 2 x 50": 900.0}
-    ours = {"loop, function": 700.0, "loop, pandas UDF": 799.0, "stream": 500.0}
-    assert not_kept(throughput_verdicts(rates | ours)) == ["loop, pandas UDF, x best BullMQ"]
-    assert not_kept(throughput_verdicts(rates | ours | {"stream": 499.0}))[1:] == ["stream, x best BullMQ"]
 
 
 def test_calls_must_be_faster_than_those_of_bullmq_and_take_no_more_of_redis() -> None:
