@@ -320,14 +320,11 @@ def test_a_wrong_option_is_an_error_before_anything_is_written(bench: WorkBench,
     for given, message in WRONG:
         with pytest.raises(OptionError, match=message):
             Sink(options(**given), ROWS)
-    assert not list(bench.client.scan_iter(match=f"{bench.handle.keys.prefix}:*"))
-
-
-def test_on_failure_requires_on_finish_or_another_use(bench: WorkBench, options: Any) -> None:
     without = options(onFailure="fail")
     del without["onFinish"]
     with pytest.raises(OptionError, match="expected `onFinish`, `sequenceBy` or a column `dependsOn` with `onFailure`"):
         Sink(without, ROWS)
+    assert not list(bench.client.scan_iter(match=f"{bench.handle.keys.prefix}:*"))
 
 
 @pytest.mark.parametrize("queue", ["q", "report"])
@@ -349,18 +346,15 @@ def test_queues_of_bull_are_refused(bench: WorkBench, options: Any, redis_url: s
 
 
 @each_delivery
-def test_a_row_with_another_parent_is_an_error(bench: WorkBench, options: Any, delivery: str) -> None:
+def test_a_row_can_have_its_own_policy_and_no_other_parent(
+    bench: WorkBench, options: Any, report: BullQueue, delivery: str
+) -> None:
     schema = StructType().add("n", IntegerType()).add("opts", StringType())
     sink = Sink(options(delivery=delivery, jobColumns="opts"), schema)
     parent = json.dumps({"parent": {"queue": "q", "id": "p"}})
     with pytest.raises(OptionError, match="row 1: expected no `parent`"):
         sink.task([{"n": 0, "opts": None}, {"n": 1, "opts": parent}])
     assert not any(bench.queue.counts().values())
-
-
-def test_a_row_can_have_its_own_policy(bench: WorkBench, options: Any, report: BullQueue) -> None:
-    schema = StructType().add("n", IntegerType()).add("opts", StringType())
-    sink = Sink(options(jobColumns="opts"), schema)
     sink.task([{"n": 0, "opts": '{"ignoreDependencyOnFailure": true}'}, {"n": 1, "opts": None}])
     sink.commit()
     bench.work(failed_for(bench.claim(1), "no"))

@@ -1,19 +1,32 @@
-"""The events of a queue as an iterator, in every dialect."""
+"""The events of a queue as an iterator, and which are left out by the option `events`, in every dialect."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from redis import Redis
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.jobs import QueueEvent
+from spark_bull.core.model.jobs import FlowJob, NewJob, QueueEvent
+from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.call.caller import Caller
+from spark_bull.core.queue.dispatch.writes import roll_forward
 from spark_bull.core.queue.events.events import QueueEvents
+from spark_bull.core.queue.handle.verbs import progress
+from spark_bull.core.queue.work.verbs import stall
+from spark_bull.run.services import promoter
+from spark_bull.run.worker.local_worker import LocalWorker
 from tests.conftest import need
+from tests.support.job_order import graph_sink, rows_of
+from tests.support.traffic import published
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import DIALECTS, WorkBench, only_bullmq
+from tests.support.worker import behave
+from tests.support.writes import register_all
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 not_bullmq = pytest.mark.parametrize("dialect", DIALECTS[:2])
@@ -103,26 +116,19 @@ def test_kept_events_are_read_from_the_start_or_after_an_event(bench: WorkBench)
 
 @only_bullmq
 def test_a_delayed_event_says_when_the_job_is_due(bench: WorkBench) -> None:
-    job_id = bench.queue.add({}, delay=3_600_000)
+    bench.queue.add({}, delay=3_600_000)
     with bench.queue.events(start="0", timeout_s=0) as events:
         (delayed,) = [event for event in events if event.event == "delayed"]
-    job = bench.queue.job(job_id)
-    assert job is not None
-    assert delayed.run_at == job.run_at
+    assert [job.run_at for job in bench.queue.page("delayed")] == [delayed.run_at]
 
 
-@not_bullmq
-def test_a_start_is_refused_where_no_events_are_kept(redis_url: str, prefix: str, dialect: str) -> None:
-    with (
-        queue_of(redis_url, prefix, dialect) as queue,
-        pytest.raises(OptionError, match=r"expected no `start`: .* keeps no events of q"),
-    ):
-        queue.events(start="0")
-
-
-def test_wrong_arguments_are_refused(redis_url: str, prefix: str) -> None:
-    with queue_of(redis_url, prefix, "bullmq") as queue:
-        with pytest.raises(OptionError, match=r"expected `start` to be .* got: 'yesterday'"):
+@each_dialect
+def test_wrong_arguments_are_refused_and_a_start_where_no_events_are_kept(
+    redis_url: str, prefix: str, dialect: str
+) -> None:
+    with queue_of(redis_url, prefix, dialect) as queue:
+        said = r"expected `start` to be .* got: 'yest" if dialect == "bullmq" else "expected no `start`: .* keeps no ev"
+        with pytest.raises(OptionError, match=said):
             queue.events(start="yesterday")
         with pytest.raises(OptionError, match="expected `timeout_s` to be a number of seconds >= 0, got: -1"):
             queue.events(timeout_s=-1)
@@ -151,3 +157,132 @@ def test_a_message_that_cannot_be_read_is_left_out(client: Redis, redis_url: str
         job_id = queue.add({})
         event = next(event for event in events if event.job_id == job_id)
         assert event.event == "waiting"
+
+
+HOUR_MS = 3_600_000
+STEPS = {"added", "waiting", "waiting-children", "active"}
+#: The events of `cause_all`, by dialect; BullMQ 6 has no `debounced`. Bull 1 publishes no `active` and no duplicate.
+ALL = {
+    "bullmq": {
+        *("added", "waiting", "active", "delayed", "duplicated", "progress", "completed", "failed", "stalled"),
+        *("retries-exhausted", "deduplicated", "debounced"),
+    },
+    "bull": {
+        *("waiting", "active", "delayed", "duplicated", "progress", "completed", "failed", "stalled", "debounced"),
+    },
+    "bull-1": {"waiting", "jobs", "delayed", "progress", "completed", "failed", "stalled"},
+}
+#: What wakes workers and promoters.
+SIGNALS = {"delayed", "jobs"}
+each_choice = pytest.mark.parametrize("events", ["all", "ends", "none"])
+
+Open = Callable[..., BullQueue]
+
+
+@pytest.fixture
+def open_queue(redis_url: str, prefix: str) -> Open:
+    # Bull 1 publishes outside the prefix.
+    return lambda dialect, **options: BullQueue(
+        f"q-{prefix}", url=redis_url, prefix=prefix, protocol=dialect, **options
+    )
+
+
+@contextmanager
+def heard(client: Redis, queue: BullQueue) -> Iterator[set[str]]:
+    """The names of the events of a queue, complete when the block is left."""
+    names: set[str] = set()
+    with published(client, queue.handle.keys.prefix, queue.name) as messages:
+        yield names
+    names |= {channel.removeprefix(queue.handle.keys.base).partition("@")[0] for channel, _ in messages}
+    names |= {fields[b"event"].decode() for _, fields in client.xrange(queue.handle.keys["events"])}
+
+
+def cause_all(queue: BullQueue, client: Redis) -> None:
+    """Adds, claims and settles jobs with each outcome, and lets one stall."""
+    bench = WorkBench(queue, client, twice=False)
+    queue.add_many([NewJob({}, job_id=f"own-{n}") for n in (1, 1, 2, 3, 4)])
+    queue.add({}, delay=HOUR_MS)
+    if queue.protocol != "bull-1":
+        queue.add_many([NewJob({}, deduplication={"id": "once"})] * 2)
+    claim = bench.claim(4)
+    done, failing, retried, stalled = (job.id for job in claim.jobs)
+    assert progress(queue.handle, done, "1", lock_token=claim.token, of_checkpoint=False) == 0
+    outcomes = Outcomes(claim.token, failed=[Failed(failing, "bad", "[]", None, 1)])
+    outcomes.complete(done, "1")
+    outcomes.retried.append(Retried(retried, "bad", "[]", 0, False))
+    bench.work(outcomes)
+    stall(queue.handle, claim.token, [stalled], max_stalled=1, since=0)
+
+
+@each_dialect
+@each_choice
+def test_the_events_of_a_choice_are_caused_and_no_others(
+    open_queue: Open, client: Redis, dialect: str, events: str
+) -> None:
+    with open_queue(dialect, events=events) as queue, heard(client, queue) as names:
+        cause_all(queue, client)
+    wanted = {
+        "all": ALL[dialect],
+        "ends": ALL[dialect] - STEPS,
+        "none": ALL[dialect] & SIGNALS,
+    }[events]
+    assert names == wanted
+
+
+@pytest.mark.parametrize("events", ["ends", None])
+def test_a_write_that_another_process_finishes_keeps_its_choice(
+    open_queue: Open, client: Redis, events: str | None
+) -> None:
+    given = {} if events is None else {"events": events}
+    with open_queue("bullmq") as queue:
+        register_all(queue.handle, "w", [[NewJob({}), NewJob({}, delay=HOUR_MS)]], **given)
+    with open_queue("bullmq", events="none") as queue, heard(client, queue) as names:
+        assert roll_forward(queue.handle, "w").added == 2
+    assert names == ({"delayed"} if events else {"added", "waiting", "delayed"})
+
+
+def test_a_flow_goes_on_without_events(open_queue: Open, client: Redis, redis_url: str, prefix: str) -> None:
+    with open_queue("bullmq", events="none") as queue, heard(client, queue) as names:
+        children = [FlowJob({"$behaviour": "return:7"}) for _ in range(2)]
+        parent = queue.add_flow(FlowJob({"$behaviour": "values"}, children=children))
+        with LocalWorker(queue.name, behave, url=redis_url, prefix=prefix, protocol="bullmq", events="ends"):
+            values, _ = queue.wait(parent.id, PATIENCE_S)
+    assert (sorted(values.values()), names - {"drained"}) == ([7, 7], {"completed"})
+
+
+@pytest.mark.parametrize(("dialect", "events"), [("bull-1", "none"), ("bull", "ends"), ("bullmq", "none")])
+def test_a_call_goes_on_with_fewer_events(
+    open_queue: Open, client: Redis, redis_url: str, prefix: str, dialect: str, events: str
+) -> None:
+    with open_queue(dialect, events=events) as queue, heard(client, queue) as names:
+        caller = Caller(queue.handle, "caller", keep_ms=HOUR_MS, defaults={})
+        calls = caller.calls(['{"$behaviour":"return:7"}'] * 3, range(3))
+        caller.add(calls)
+        found: dict[str, bytes | None] = {}
+
+        def all_known() -> bool:
+            found.update({job_id: outcome.value for job_id, outcome in caller.outcomes(calls).items()})
+            return len(found) == 3
+
+        with LocalWorker(queue.name, behave, url=redis_url, prefix=prefix, protocol=dialect, events=events):
+            wait_until(all_known, "the results of the calls")
+    assert [*found.values()] == [b"7"] * 3
+    assert not names & STEPS
+
+
+@pytest.mark.parametrize("events", ["ends", "none"])
+def test_jobs_that_depend_on_others_go_on_with_fewer_events(
+    open_queue: Open, client: Redis, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch, events: str
+) -> None:
+    """Of jobs that several depend on, a promoter tells the others."""
+    monkeypatch.setattr(promoter, "MAX_PAUSE_S", 0.1)
+    diamond = {"first": [], "left": ["first"], "right": ["first"], "last": ["left", "right"]}
+    options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq", "events": events}
+    with open_queue("bullmq", events=events) as queue:
+        graph_sink(options | {"queue": queue.name}, rows_of(diamond)).commit()
+        with LocalWorker(queue.name, behave, **options), promoter.Promoter(queues=[queue.name], **options):
+            wait_until(lambda: queue.counts()["completed"] == 4, "all jobs to complete")
+            ends = sorted(queue.page("completed"), key=lambda job: (job.processed_on, job.finished_on))
+    assert [ends[0].id, ends[-1].id] == ["first", "last"]
+    names = {fields[b"event"].decode() for _, fields in client.xrange(queue.handle.keys["events"])}
+    assert names - {"drained"} == ({"completed"} if events == "ends" else set())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -117,6 +116,10 @@ def test_progress_and_checkpoint_do_not_replace_each_other(queue: BullQueue) -> 
     job.checkpoint("b")
     assert stored(queue, job.id) == {"progress": {"percent": 50}, "checkpoint": "b"}
     assert (before, job.progress, job.resumed) == (None, {"percent": 50}, None)
+    if queue.protocol == "bullmq":
+        with queue.events(start="0", timeout_s=0) as events:
+            told = [event.data for event in events if event.event == "progress"]
+        assert told[-1] == {"progress": {"percent": 50}, "checkpoint": "b"}
     job.checkpoint(None)
     assert stored(queue, job.id) == {"percent": 50}
 
@@ -140,9 +143,7 @@ def test_what_is_read_from_an_earlier_attempt(queue: BullQueue) -> None:
     ]:
         job = claimed(queue, progress)
         assert (job.resumed, job.progress) == (resumed, plain), progress
-
-
-def test_the_checkpoint_of_an_earlier_attempt_stays_until_there_is_another_one(queue: BullQueue) -> None:
+    # The checkpoint of an earlier attempt stays until there is another one.
     job = claimed(queue, '{"progress":5,"checkpoint":{"row":1}}')
     job.update_progress(6)
     assert stored(queue, job.id) == {"progress": 6, "checkpoint": {"row": 1}}
@@ -217,14 +218,6 @@ def test_a_checkpoint_of_a_removed_job_or_one_that_json_cannot_hold_is_an_error(
         job.checkpoint(1)
 
 
-def test_a_checkpoint_is_an_event_of_progress(queue: BullQueue, client: Redis) -> None:
-    job = claimed(queue)
-    job.checkpoint(7)
-    events = [fields for _, fields in client.xrange(queue.handle.keys["events"])]
-    assert events[-1][b"event"] == b"progress"
-    assert json.loads(events[-1][b"data"]) == {"progress": 0, "checkpoint": 7}
-
-
 @each_way
 @pytest.mark.parametrize("queue", ["bull"], indirect=True)
 def test_a_job_knows_how_much_of_its_timeout_remains(queue: BullQueue, way: str) -> None:
@@ -243,16 +236,10 @@ def test_a_job_knows_how_much_of_its_timeout_remains(queue: BullQueue, way: str)
     assert 2 * HOUR_MS >= seen[default][0] > seen[default][1] > HOUR_MS
 
 
-def test_a_job_without_a_timeout_has_no_remaining_time(queue: BullQueue) -> None:
-    seen: list[Any] = []
-    queue.add({})
-    with worker(queue, lambda job: seen.append(job.remaining_ms), "one by one"):
-        wait_until(lambda: queue.counts()["completed"] == 1, "the job")
-    assert seen == [None]
-
-
-def test_the_remaining_time_is_never_negative(queue: BullQueue) -> None:
+def test_the_remaining_time_is_never_negative_and_none_without_a_timeout(queue: BullQueue) -> None:
     job = claimed(queue)
+    job.begin(0)
+    assert job.remaining_ms is None
     job.begin(1)
     wait_until(lambda: job.remaining_ms == 0, "the timeout")
 

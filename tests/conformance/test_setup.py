@@ -133,20 +133,30 @@ def test_all_jobs_of_a_slot_share_a_state_that_is_closed_when_the_slot_ends(
     assert pool.steps == ["opened", "closed"]
 
 
-def test_an_asynchronous_setup_opens_and_closes_its_state_in_the_same_task(queue: BullQueue) -> None:
-    tasks: list[object] = []
+def test_a_setup_of_coroutine_functions_runs_in_their_event_loop_and_closes_in_the_same_task(
+    queue: BullQueue,
+) -> None:
+    seen: list[object] = []
 
     @asynccontextmanager
     async def setup() -> AsyncIterator[None]:
-        tasks.append(asyncio.current_task())
+        seen.append(asyncio.current_task())
         yield
-        tasks.append(asyncio.current_task())
+        seen.append(asyncio.current_task())
 
-    queue.add({})
-    with worker(queue, "coroutines", setup, use_nothing):
-        completed(queue, 1)
-    opened, closed = tasks
-    assert opened is closed
+    def plain() -> None:
+        seen.append(asyncio.get_running_loop())
+
+    async def processor(job: RunningJob) -> None:
+        seen.append(asyncio.get_running_loop())
+
+    for count, (made, function) in enumerate([(setup, use_nothing), (plain, processor)], 1):
+        queue.add({})
+        with worker(queue, "coroutines", made, function):
+            completed(queue, count)
+        assert len(seen) == 2
+        assert seen[0] is seen[1]
+        seen.clear()
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no asyncio.TaskGroup")
@@ -206,21 +216,6 @@ def test_a_state_that_ends_by_itself_ends_the_slot_once_its_jobs_have_ended(queu
     assert queue.counts()["completed"] == 1
 
 
-def test_a_plain_setup_of_coroutine_functions_runs_in_their_event_loop_too(queue: BullQueue) -> None:
-    loops: list[object] = []
-
-    def setup() -> None:
-        loops.append(asyncio.get_running_loop())
-
-    async def processor(job: RunningJob) -> None:
-        loops.append(asyncio.get_running_loop())
-
-    queue.add({})
-    with OurWorker(queue.handle, processor, setup=setup):
-        completed(queue, 1)
-    assert loops[0] is loops[1]
-
-
 def test_functions_by_name_of_several_queues_share_the_state(redis_url: str, prefix: str) -> None:
     recorded = Recorded()
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
@@ -262,8 +257,7 @@ def test_a_setup_that_fails_ends_the_slot_before_it_claims_a_job(queue: BullQueu
     ):
         ours.loop.run()
     assert queue.counts()["wait"] == 1
-    job = queue.job("1")
-    assert job is not None
+    (job,) = queue.page("wait")
     assert not job.attempts_started
 
 

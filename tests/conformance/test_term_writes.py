@@ -37,10 +37,6 @@ each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], in
 bull_1_and_bullmq = pytest.mark.parametrize("queue", ["bull-1", "bullmq"], indirect=True)
 
 
-each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
-bull_1_and_bullmq = pytest.mark.parametrize("queue", ["bull-1", "bullmq"], indirect=True)
-
-
 @pytest.fixture
 def queue(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> BullQueue:
     return open_queue(protocol=getattr(request, "param", "bullmq"))

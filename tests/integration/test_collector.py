@@ -52,11 +52,6 @@ def collector() -> Iterator[Opener]:
         yield opened
 
 
-def leave(known: Collector) -> None:
-    """As if the query had been killed: closes its connection."""
-    known.close()
-
-
 def test_a_queue_that_is_omitted_for_a_while_keeps_its_position(
     benches: dict[str, WorkBench], collector: Opener
 ) -> None:
@@ -65,11 +60,11 @@ def test_a_queue_that_is_omitted_for_a_while_keeps_its_position(
     both = collector(benches["mail"], "mail,reports")
     done = both.advance(both.first_positions(), None)
     assert done == {"mail": 3, "reports": 3}
-    leave(both)
+    both.close()
 
     one = collector(benches["mail"], "mail")
     assert one.advance(done, None) == done
-    leave(one)
+    one.close()
 
     finish(benches["reports"], 2)
     again = collector(benches["mail"], "mail,reports")
@@ -146,7 +141,7 @@ def test_a_query_waits_for_a_damaged_queue_whose_dialect_is_unknown_unless_it_en
         with pytest.raises(QueueDamaged, match=key.key):
             may_end.advance({}, None, may_end=True)
     assert patient.advance({}, None) == {"q": 3}
-    leave(patient)
+    patient.close()
     assert glob.advance({}, None) == {"q": 3}
 
 
@@ -174,7 +169,7 @@ def test_a_ledger_that_has_lost_entries_is_an_error(benches: dict[str, WorkBench
     bench.client.delete(keys["ledger"])
     with pytest.raises(ResultsLost, match="its results end at 0 instead of 3"):
         known.advance(done, None)
-    leave(known)
+    known.close()
 
     careless = collector(bench, "mail", failOnDataLoss="false")
     assert careless.advance(done, None) == {"mail": 6}
@@ -242,7 +237,7 @@ def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accept
     finish(bench, 3)
     known = collector(bench, "mail")
     done = known.advance({}, None)
-    leave(known)
+    known.close()
 
     finish(bench, 2)
     finish_and_remove(bench, 7)
@@ -251,12 +246,12 @@ def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accept
         known = collector(bench, "mail")
         with pytest.raises(ResultsLost, match=r"queue mail: .* about 7 finished jobs are lost .*maxLen"):
             known.advance(done, None)
-        leave(known)
+        known.close()
 
     careless = collector(bench, "mail", failOnDataLoss="false")
     assert careless.advance(done, None) == {"mail": 5}
     assert "about 7 finished jobs are lost" in caplog.text
-    leave(careless)
+    careless.close()
 
     known = collector(bench, "mail")
     assert known.advance(done, None) == {"mail": 5}
@@ -356,7 +351,7 @@ def test_discovery_ahead_stops_before_the_next_queue(
     assert known.advance({"mail": 0, "reports": 0}, 10) == {"mail": 3, "reports": 3}
 
 
-def test_the_jobs_of_a_batch_are_divided_evenly_among_its_tasks(redis_url: str) -> None:
+def test_the_jobs_of_a_batch_are_divided_among_its_tasks_and_its_queues(redis_url: str) -> None:
     for given, jobs, sizes in [
         ({"rowsPerPartition": "10"}, 10, [10]),
         ({"rowsPerPartition": "8"}, 10, [5, 5]),
@@ -374,9 +369,6 @@ def test_the_jobs_of_a_batch_are_divided_evenly_among_its_tasks(redis_url: str) 
         start, end = ({"queues": {"mail": position}, "reader": "mine"} for position in (0, jobs))
         ends = list(accumulate(sizes))
         assert [part.value[2:] for part in reader.partitions(start, end)] == list(zip([0, *ends], ends, strict=False))
-
-
-def test_a_batch_is_divided_among_the_queues() -> None:
     assert shares({"a": 100, "b": 1, "c": 40}, 61) == {"a": 30, "b": 1, "c": 30}
     assert shares({"a": 5, "b": 1}, 60) == {"a": 5, "b": 1}
     assert shares({}, 60) == {}

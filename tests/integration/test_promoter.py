@@ -42,7 +42,9 @@ def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("only_signals")
 @each_dialect
-def test_a_sleeping_promoter_wakes_for_a_job_that_is_due_earlier(redis_url: str, prefix: str, protocol: str) -> None:
+def test_a_sleeping_promoter_wakes_for_a_job_that_is_due_or_expires_earlier(
+    redis_url: str, prefix: str, protocol: str
+) -> None:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol, events="none") as queue:
         queue.add({"n": 0}, delay=DAY_MS)
         with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol, rescue=False, events="none") as promoter:
@@ -50,6 +52,10 @@ def test_a_sleeping_promoter_wakes_for_a_job_that_is_due_earlier(redis_url: str,
                 queue.add({"n": n}, delay=150)
                 wait_until(lambda n=n: queue.counts()["wait"] == n, "the job to wait")  # type: ignore[misc]
             wait_until(lambda: promoter.done.promoted == 3, "the promoter to count them")
+            queue.add({"n": 4}, expire_after_ms=DAY_MS)
+            for n in range(1, 4):
+                queue.add({"n": n}, expire_after_ms=150)
+                wait_until(lambda n=n: promoter.done.expired == n, "the job to expire")  # type: ignore[misc]
         assert not promoter.running
 
 
@@ -63,18 +69,6 @@ def test_a_stopped_promoter_logs_nothing_when_its_server_ends(own_log: pytest.Lo
     watches = [thread for thread in own if thread.name == "spark-bull-event stream watch"]
     wait_until(lambda: not any(watch.is_alive() for watch in watches), "its threads to end")
     assert [record.getMessage() for record in own_log.records] == []
-
-
-@pytest.mark.usefixtures("only_signals")
-@each_dialect
-def test_a_sleeping_promoter_wakes_for_a_job_that_expires_earlier(redis_url: str, prefix: str, protocol: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=protocol, events="none") as queue:
-        queue.add({"n": 0}, delay=DAY_MS)
-        with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol, rescue=False) as promoter:
-            queue.add({"n": 1}, expire_after_ms=DAY_MS)
-            for n in range(1, 4):
-                queue.add({"n": n}, expire_after_ms=150)
-                wait_until(lambda n=n: promoter.done.expired == n, "the job to expire")  # type: ignore[misc]
 
 
 @pytest.mark.usefixtures("only_signals")

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from redis import Redis
 
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, Guard, NewJob, Promoter
 from spark_bull.core.queue.dispatch.lost_writes import KnownWrites
 from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.monitor.find import describe
+from spark_bull.ops.cli.doctor.finding import Finding
+from spark_bull.ops.cli.doctor.leftovers import leftovers
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.steps import Steps
@@ -153,3 +156,77 @@ def test_no_job_is_lost_when_both_versions_of_bullmq_paused(
     five.call("process", queue="q")
     done = five.wait_for_events("completed", 5, source="worker")
     assert [event["jobId"] for event in done] == ["1", "2", "3", "4", "5"]
+
+
+@each_peer_of("bull-1", "bull", "bullmq")
+def test_a_guard_stops_node_workers_until_its_pause_is_over_or_somebody_ends_it(
+    theirs: NodePeer, redis_url: str, prefix: str, peer: Peer
+) -> None:
+    # Bull 1 publishes outside the prefix.
+    name = f"guarded-{prefix}"
+    guard = Guard(name, "failedRate > 0.5 over 1m", resume_after_s=1, min_jobs=3)
+    longer = Guard(name, "failedRate > 0.5 over 2m", resume_after_s=3_600, min_jobs=3)
+
+    with BullQueue(name, url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
+
+        def fail_jobs(promoter: Promoter, rule: Guard) -> None:
+            wait_until(lambda: queue.handle.connection.call("EXISTS", queue.handle.keys.guard(rule.id)), "a look")
+            queue.add_many(NewJob({"$behaviour": "fail"}) for _ in range(3))
+            wait_until(lambda: promoter.done.paused == 1, "the guard to pause the queue")
+
+        # The Promoter finds the dialect of a queue that exists.
+        queue.add({"$behaviour": "return:1"})
+        theirs.call("process", queue=name, concurrency=1)
+        wait_until(lambda: queue.counts()["completed"] == 1, "Node to process a job")
+        with Promoter(redis_url, [name], prefix=prefix, protocol=peer.dialect, guards=guard) as promoter:
+            fail_jobs(promoter, guard)
+            queue.add({"$behaviour": "return:1"})
+            wait_until(lambda: queue.counts()["completed"] == 2, "Node to go on")
+            assert not queue.is_paused(), "Node has processed a job during the pause"
+        with Promoter(redis_url, [name], prefix=prefix, protocol=peer.dialect, guards=longer) as promoter:
+            fail_jobs(promoter, longer)
+            assert describe(queue.handle).pause_reason
+            theirs.call("pause", queue=name)
+            assert queue.is_paused()
+            assert describe(queue.handle).pause_reason is None, "the pause is not the guard's any more"
+            theirs.call("resume", queue=name)
+            queue.add({"$behaviour": "return:1"})
+            wait_until(lambda: queue.counts()["completed"] == 3, "Node to go on")
+
+
+def named(name: str, **opts: Any) -> dict[str, Any]:
+    return {**job(**opts), "name": name}
+
+
+def orphans_of(queue: BullQueue) -> Finding:
+    return next(finding for finding in leftovers([queue.handle], removes=True) if finding.check == "orphans")
+
+
+def test_node_and_the_doctor_remove_the_same_jobs(
+    node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str
+) -> None:
+    peer = node("bullmq-6.7.0", prefix=prefix)
+    child = {"name": "child", "queueName": "mail", "data": {}}
+    peer.call("add", queue="mail", jobs=[named("plain", jobId=f"job-{n}") for n in range(4)])
+    peer.call("add", queue="mail", jobs=[named("late", delay=HOUR), named("first", priority=3)])
+    peer.call("add", queue="mail", jobs=[named("once", deduplication={"id": "twin"}, jobId="lost")])
+    peer.call("process", queue="mail")
+    queue = BullQueue("mail", url=redis_url, prefix=prefix)
+    wait_until(lambda: queue.counts()["completed"] == 6, "the jobs to complete")
+    peer.call("stop", queue="mail")
+    peer.call("flow", flow={"name": "parent", "queueName": "mail", "data": {}, "children": [child, child]})
+    peer.call("add", queue="mail", jobs=[named("once", deduplication={"id": "twin"}, jobId="alone")])
+    queue.upsert_scheduler("yearly", pattern="0 0 1 1 *")
+    assert orphans_of(queue).level == "ok"
+    client.lrem(queue.handle.keys["wait"], 1, "alone")
+    client.zrem(queue.handle.keys["completed"], "job-2")
+    client.rpush(queue.handle.keys.logs("job-2"), "a row")
+    found = orphans_of(queue)
+    assert found.found.endswith("2 jobs, alone, job-2")
+    assert found.repair is not None
+    assert found.repair.run() == "removed 2 jobs"
+    assert client.get(queue.handle.keys.deduplication("twin")) is None
+    assert peer.call("invoke", queue="mail", method="removeOrphanedJobs") == 0
+    assert client.exists(queue.handle.keys.job("job-2"), queue.handle.keys.logs("job-2")) == 0
+    peer.call("process", queue="mail")
+    wait_until(lambda: queue.counts()["completed"] == 5 + 3, "the flow to complete")
