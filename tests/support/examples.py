@@ -109,7 +109,7 @@ NOT_RUN = {
     "spark-bull work --queue urgent --queue mail": _STARTS_SPARK,
     'spark-submit --py-files my_jobs.py "$(spark-bull --submit-file)"': _STARTS_SPARK,
     "spark-bull work --local": "runs until it is interrupted; test_local_worker.py runs it",
-    "spark-bull promote mail --guard": "runs until it is interrupted; test_promoter_rules.py and test_jobs.py run the guards",
+    "spark-bull promote mail --guard": "runs until it is interrupted; test_promoter_rules.py runs guards",
     "spark-bull metrics --listen": "listens on a fixed port; test_metrics_server.py listens on a free one",
     "spark-bull metrics mail --listen": "listens on a fixed port; test_metrics_server.py listens on a free one",
     "spark-bull work --queue reports": _STARTS_SPARK,
