@@ -262,7 +262,6 @@ def test_a_job_whose_deduplication_id_is_taken_is_not_added_and_is_counted(make:
     assert queue.add({}, deduplication={"id": "x"}) == "2"
     assert queue.add({}, deduplication="y") == "8"
     found = queue.job("2")
-    assert found is not None
     assert found.deduplication_id == "x"
     # The id of a job comes first.
     added = queue.add_many([job(n, job_id="own" if n < 2 else None, deduplication="z") for n in range(3)])
@@ -596,7 +595,6 @@ def test_a_registered_write_does_not_expire_and_the_record_of_a_finished_one_doe
     assert (record.id, record.queue, record.state) == ("w", bench.queue.name, "finished")
     assert (record.jobs, record.added, record.duplicates, record.app_id, record.version) == (7, 7, 0, "app", 4)
     assert record.delivery == "exactly-once"
-    assert record.duration_ms is not None
     assert record.duration_ms >= 0
     assert bench.queue.writes() == [record]
 

@@ -97,7 +97,6 @@ def test_progress_and_log_rows_are_reported_and_removed_from_outside(bench: Work
     bench.queue.update_progress(job_id, {"done": 3})
     assert [bench.queue.log(job_id, row, keep=2) for row in ("a", "b", "c")] == [1, 2, 2]
     job = bench.queue.job(job_id)
-    assert job is not None
     assert (job.progress, bench.queue.logs(job_id)) == ({"done": 3}, ["b", "c"])
     bench.queue.clear_logs(job_id, keep=1)
     assert bench.queue.logs(job_id) == ["c"]
@@ -125,9 +124,7 @@ def test_a_waiting_job_is_delayed_and_comes_back_when_it_is_promoted(bench: Work
         (waiting,) = (state for state in bench.counts() if state != "delayed")
         assert bench.counts() == {waiting: 1, "delayed": 2}
         late = bench.queue.job(second)
-        assert late is not None
         assert (late.state, late.delay) == ("delayed", HOUR)
-        assert late.run_at is not None
         assert 0 <= late.run_at - bench.handle.connection.now_ms() <= HOUR
         bench.queue.promote(second)
         assert [job.id for job in bench.queue.page(waiting)] == [third, second]
@@ -184,7 +181,6 @@ def test_a_job_ends_by_its_own_keep_rule(bench: WorkBench) -> None:
     bench.queue.complete(dropped[0])
     assert bench.counts() == {"completed": 1}
     job = bench.queue.job(kept[0])
-    assert job is not None
     assert job.returnvalue == {"sum": 1}
     assert bench.locks([*kept, *dropped]) == [False, False]
 

@@ -229,7 +229,6 @@ def test_the_locks_of_processed_jobs_are_extended_until_their_part_is_settled(qu
     loop = ChunkLoop(OurWorker(queue.handle, runner=sizes_into([]), chunk_size=jobs).plan, 0)
     with loop.queues[0] as slot:
         chunk = loop._claim(None)
-        assert chunk is not None
         processed = loop._run(slot, chunk.claim)
         held = [len(slot.keeper.held())]
         while (part := processed.next_part()) is not None:
@@ -254,7 +253,6 @@ def test_a_job_that_is_claimed_again_before_its_outcome_was_rejected_stays_held(
     loop = ChunkLoop(OurWorker(queue.handle, runner=sizes_into([]), chunk_size=jobs).plan, 0)
     with loop.queues[0] as slot:
         chunk = loop._claim(None)
-        assert chunk is not None
         last_id = chunk.claim.jobs[-1].id
         first, last = loop._run(slot, chunk.claim).parts
         lose(queue, client, last_id)
@@ -276,7 +274,6 @@ def test_a_job_that_is_claimed_twice_for_a_chunk_is_in_it_once(queue: BullQueue,
         lose(queue, client, job_id)
         add(queue, 4)
         wait_until(completed(queue, 5), "all jobs")
-    assert worker.stats is not None
     assert (sum(sizes), worker.stats.completed, worker.stats.lost) == (5, 5, 0)
 
 

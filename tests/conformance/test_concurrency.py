@@ -110,7 +110,6 @@ def test_each_job_is_settled_when_it_ends_and_its_place_is_filled(queue: BullQue
         gate.open(*range(6))
         wait_until(lambda: queue.counts()["completed"] == 6, "all jobs")
     assert gate.most == 3
-    assert worker.stats is not None
     assert (worker.stats.claimed, worker.stats.completed) == (6, 6)
     returned = {job.id: job.returnvalue for job in queue.page("completed")}
     assert returned == {job_id: f"done {n}" for n, job_id in enumerate(ids)}
@@ -385,7 +384,6 @@ def test_a_stop_lets_running_jobs_end_and_gives_back_those_that_have_not_started
         )
         worker.control.request("stop")
         gate.open(1, 2)
-    assert worker.stats is not None
     assert (worker.stats.completed, worker.stats.returned) == (1, 1)
     assert queue.counts()["wait"] == 1
 
@@ -404,7 +402,6 @@ def test_a_paused_worker_claims_nothing_and_goes_on_when_it_is_resumed(queue: Bu
         add(queue, 3)
         with OurWorker(queue.handle, lambda job: "other") as other:
             wait_until(lambda: queue.counts()["completed"] == 4, "another worker to process the jobs")
-        assert other.stats is not None
         assert other.stats.completed == 3
         add(queue, 2)
         worker.control.resume()

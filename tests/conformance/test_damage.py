@@ -332,5 +332,4 @@ def test_prevent_parsing_data_keeps_the_payload_as_text(redis_url: str, prefix: 
         with OurWorker(queue.handle, lambda job: job.data):
             wait_until(lambda: queue.counts()["completed"] == 1, "the job to end")
         job = queue.job(job_id)
-        assert job is not None
         assert (job.returnvalue, job.data) == ("no JSON", "no JSON")

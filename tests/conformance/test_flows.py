@@ -89,7 +89,6 @@ def test_a_flow_is_added_with_its_children_in_several_queues(bench: Bench, calls
     assert bench.children("books", added.id) == {bench.key("pages", one.id), bench.key("pages", two.id)}
     assert bench.children("pages", one.id) == {bench.key("words", word.id)}
     job = bench.queue("pages").job(two.id)
-    assert job is not None
     parent = {"id": added.id, "queue": f"{bench.prefix}:books"}
     assert job.opts == {"attempts": 0, "idof": True, "parent": parent}
     assert job.parent_key == bench.key("books", added.id)
@@ -290,7 +289,6 @@ def test_a_flow_is_read_level_by_level_until_a_bound(bench: Bench) -> None:
 
     def ids(**bounds: int) -> list[str]:
         found = queue.get_flow("book", **bounds)
-        assert found is not None
         return sorted(node.id for node in found.walk())
 
     words = [f"w{n}-{m}" for n in range(3) for m in "ab"]
@@ -302,10 +300,8 @@ def test_a_flow_is_read_level_by_level_until_a_bound(bench: Bench) -> None:
     assert ids(max_jobs=6)[:4] == ["book", "p0", "p1", "p2"]
     bench.client.delete(bench.key("words", "w1-a"))
     found = queue.get_flow("book", max_jobs=3)
-    assert found is not None
     assert (found.child_count, len(found.children), found.job and found.job.data) == (3, 2, {"book": 1})
     whole = queue.get_flow("book")
-    assert whole is not None
     nodes = {node.id: node for node in whole.walk()}
     lost = nodes["w1-a"]
     assert (lost.queue, lost.depth, lost.job, lost.dependency) == ("words", 2, None, "unprocessed")
@@ -321,7 +317,6 @@ def test_a_cycle_of_damaged_jobs_is_read_once(bench: Bench) -> None:
     bench.add(FlowJob({}, job_id="a", children=[FlowJob({}, job_id="b")]))
     bench.client.sadd(f"{bench.key('books', 'b')}:dependencies", bench.key("books", "a"))
     found = bench.queue().get_flow("a")
-    assert found is not None
     assert [node.id for node in found.walk()] == ["a", "b"]
 
 
@@ -331,6 +326,5 @@ def test_a_child_under_another_prefix_is_named_with_it(bench: Bench) -> None:
         other.add({}, job_id="c")
         bench.client.sadd(f"{bench.key('books', 'b')}:dependencies", other.handle.keys.job("c"))
         found = bench.queue().get_flow("a")
-        assert found is not None
         last = [*found.walk()][-1]
         assert (last.queue, last.id, last.job is not None) == (f"{bench.prefix}-2:pages", "c", True)

@@ -101,7 +101,6 @@ def test_batches_collects_views_and_objects_show_the_texts(queue: BullQueue, cli
     chunks = ledger.rows(fields_of(columns), 100).read(0, 2)
     check(pa.Table.from_batches(result_batches("q", [chunks[1]], columns, schema, strict=True)).to_pylist())
     failed = queue.job("2")
-    assert failed is not None
     assert failed.stacktrace[0].startswith(f"Error: {SHOWN}\n")
     # Python holds what Node has stored.
     assert failed.data["a"] == HALF
@@ -136,8 +135,6 @@ def test_a_worker_gets_the_text_and_writes_it_again(queue: BullQueue, client: Re
         assert queue.logs(job_id)[-1] == SHOWN
         assert client.hget(queue.handle.keys.job(job_id), "progress") == TEXT.encode()
     done, failed = queue.job("3"), queue.job("2")
-    assert done is not None
-    assert failed is not None
     assert (done.returnvalue, failed.failed_reason) == (HALF, SHOWN)
     assert failed.stacktrace[-1].endswith(f"ValueError: {SHOWN}")
 

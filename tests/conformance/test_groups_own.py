@@ -225,7 +225,6 @@ def test_a_group_rests_without_losing_an_attempt_and_the_others_go_on(bench: Wor
     bench.work(outcomes_of(found, ids[3])[0])
     assert ids_of(claim(bench)) == ids[5:]
     until = groups_of(bench)["a"].rests_until
-    assert until is not None
     assert found.now + HOUR_MS <= until <= bench.client.time()[0] * 1_000 + HOUR_MS + 1_000
     end_rests(bench)
     assert sorted((job.id, job.attempts_made) for job in claim(bench).jobs) == [(ids[0], 0), (ids[1], 0)]

@@ -142,7 +142,6 @@ def test_a_job_with_a_failed_child_fails_instead_of_waiting(bench: WorkBench) ->
     assert [(one.id, one.why) for one in settled.lost] == [(parent, "failed_children")]
     bench.work(fail_blocked(bench.handle, OutcomePolicy(), outcomes, settled.lost, settled.now))
     job = bench.queue.job(parent)
-    assert job is not None
     assert (job.state, job.failed_reason) == ("failed", f"Job {parent} has a failed child and cannot complete")
 
 
@@ -172,7 +171,6 @@ def test_an_attempt_that_waits_for_children_fails_in_bull(bench: WorkBench) -> N
     with OurWorker(bench.handle, processor):
         wait_until(lambda: bench.counts() == {"failed": 1}, "the job to fail")
     job = bench.queue.job(job_id)
-    assert job is not None
     assert "expected a queue of BullMQ" in (job.failed_reason or "")
 
 
@@ -216,7 +214,6 @@ def test_rows_of_a_stream_that_wait_for_children_fail_in_bull(bench: WorkBench) 
     assert bench.counts() == {"failed": 2, "delayed": 1}
     for job_id in ids[:2]:
         job = bench.queue.job(job_id)
-        assert job is not None
         assert "expected a queue of BullMQ" in (job.failed_reason or "")
 
 

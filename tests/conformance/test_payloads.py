@@ -98,7 +98,6 @@ def test_payloads_and_results_are_private_and_open_with_the_key(
     process(queue, echo, ended=2)
     for job_id, payload in ((small, SMALL), (large, LARGE)):
         job = queue.job(job_id)
-        assert job is not None
         assert (job.data, job.returnvalue) == (payload, {"echo": payload})
         assert queue.wait(job_id) == {"echo": payload}
     assert len(stored(tmp_path)) == 2
@@ -180,7 +179,6 @@ def test_all_ways_to_add_and_change_payloads_seal_them(open_queue: Open, client:
 
     process(queue, parent, ended=2)
     done = queue.job(flow.id)
-    assert done is not None
     assert done.returnvalue == sorted(json.dumps({"echo": one}) for one in (SMALL, LARGE))
     assert done.data == {**SMALL, "n": 2}
     assert queue.job("then").returnvalue == SMALL  # type: ignore[union-attr]
@@ -192,7 +190,6 @@ def test_all_ways_to_add_and_change_payloads_seal_them(open_queue: Open, client:
     assert changed.outcome == "done"
     kids.complete("then-kid", {"by hand": "private"})
     by_hand = kids.job("then-kid")
-    assert by_hand is not None
     assert (by_hand.data, by_hand.returnvalue) == ({"new": "private"}, {"by hand": "private"})
     assert queue.job(queue.run_scheduler("tick")).data == SMALL  # type: ignore[union-attr]
     assert "private" not in everything(client, queue, tmp_path) + everything(client, kids, tmp_path)
@@ -409,7 +406,6 @@ def test_the_stored_payload_of_another_job_is_refused(
     queue, plain = open_queue(), open_queue(scan_keys=True)
     owner = queue.add(LARGE)
     job = plain.job(owner)
-    assert job is not None
     shown: dict[str, Any] = job.data
     assert [*shown] == ["$stored"]
     other = plain.add(SMALL)

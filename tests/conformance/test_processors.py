@@ -316,7 +316,6 @@ def test_a_delay_counts_from_the_end_of_the_attempt_that_asks_for_it(
     with OurWorker(queue.handle, processor):
         wait_until(lambda: queue.counts()["delayed"], what="the job to be delayed")
     (job,) = queue.page("delayed")
-    assert job.run_at is not None
     assert job.run_at >= before + 2 * HOUR_MS
 
 

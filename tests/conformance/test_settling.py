@@ -31,7 +31,6 @@ def let_wait(bench: WorkBench) -> None:
 
 def attempts_made(bench: WorkBench, job_id: str) -> int:
     job = bench.queue.job(job_id)
-    assert job is not None
     return job.attempts_made
 
 

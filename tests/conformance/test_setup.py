@@ -272,6 +272,5 @@ def test_an_error_while_the_state_is_closed_is_logged(
     queue.add({})
     with worker(queue, way, Broken) as ours:
         completed(queue, 1)
-    assert ours.stats is not None
     assert ours.stats.completed == 1
     assert "closing what `setup` returned failed (OSError: gone)" in caplog.text

@@ -273,7 +273,6 @@ def test_a_job_that_may_run_once_fails_when_it_stalls(bench: WorkBench) -> None:
         assert reasons(bench, [once]) == ["job stalled more than allowable limit"]
     assert [job.stalled_counter for job in again.jobs] == [1] * len(again.jobs)
     found = bench.queue.job(once)
-    assert found is not None
     assert (found.stalled_counter, found.opts["attempts"], found.opts["delivery"]) == (1, 1, "at-most-once")
 
 

@@ -79,7 +79,6 @@ def queue(redis_url: str, prefix: str, recorder: Recorder) -> Iterator[BullQueue
 
 def opts(queue: BullQueue, job_id: str) -> dict[str, Any]:
     job = queue.job(job_id)
-    assert job is not None
     return job.opts
 
 
@@ -88,7 +87,6 @@ def traceparent(span: ReadableSpan) -> str:
 
 
 def parent_of(span: ReadableSpan) -> tuple[int, int]:
-    assert span.parent is not None
     return span.parent.trace_id, span.parent.span_id
 
 

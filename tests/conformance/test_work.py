@@ -298,7 +298,6 @@ def test_completed_jobs_have_a_value_and_no_lock(bench: WorkBench) -> None:
     assert bench.locks(ids) == [False] * 4
     for job_id in ids:
         job = bench.queue.job(job_id)
-        assert job is not None
         assert job.state == "completed"
         assert job.parsed("returnvalue") == {"a": "é"}
 
@@ -348,7 +347,6 @@ def test_a_failed_job_keeps_reason_and_trace(bench: WorkBench) -> None:
     outcomes = Outcomes(claim.token, failed=[Failed(job_id, "bad", '["Error: bad\\n at x"]', None, 1)])
     bench.work(outcomes)
     job = bench.queue.job(job_id)
-    assert job is not None
     assert (job.state, job.failed_reason, job.stacktrace, job.attempts_made) == (
         "failed",
         "bad",
@@ -386,7 +384,6 @@ def test_a_processor_may_delay_its_job_without_counting_the_attempt(bench: WorkB
     due = claim.now + 3_600_000
     bench.work(Outcomes(claim.token, delayed=[Delayed(job_id, due)]))
     job = bench.queue.job(job_id)
-    assert job is not None
     assert (job.state, job.run_at, job.attempts_made) == ("delayed", due, 0)
     assert bench.locks([job_id]) == [False]
 
@@ -735,7 +732,6 @@ def test_progress_logs_and_data_are_stored(bench: WorkBench) -> None:
     assert [add_log(bench.handle, job_id, f"line {n}", keep=2) for n in range(3)] == [1, 2, 2]
     update_data(bench.handle, job_id, '{"changed":true}')
     job = bench.queue.job(job_id)
-    assert job is not None
     assert job.parsed("progress") == 42
     assert job.parsed() == {"changed": True}
     assert bench.queue.logs(job_id) == ["line 1", "line 2"]
@@ -762,7 +758,6 @@ def test_due_jobs_wait_in_the_order_in_which_they_are_due(bench: WorkBench) -> N
     promoted = promote_due(bench.handle)
     assert promoted.moved == 3
     assert bench.counts() == {"wait": 3, "delayed": 1}
-    assert promoted.next_due is not None
     assert promoted.next_due > now + 80_000_000
     assert promote_due(bench.handle).moved == 0
     assert [job.id for job in bench.claim().jobs] == ["early", "middle", "late"]
@@ -835,7 +830,6 @@ def test_a_job_that_stalls_too_often_fails(bench: WorkBench) -> None:
     assert not bench.bullmq
     check(bench, max_stalled=1)
     job = bench.queue.job(job_id)
-    assert job is not None
     assert job.state == "failed"
     assert job.failed_reason == "job stalled more than allowable limit"
 
@@ -886,7 +880,6 @@ def test_the_ends_of_several_running_processes_count_one_stall(bench: WorkBench)
         stall(bench, bench.claim(), [job_id], since=running)
         assert bench.counts() == {"wait": 1}
     job = bench.queue.job(job_id)
-    assert job is not None
     assert job.stalled_counter == 1
 
 

@@ -156,7 +156,6 @@ def test_jobs_that_are_gone_are_lost_if_no_event_tells_of_them(
     ends = WrittenEnds(bench.handle, 0, strict=True)
     if events == "ends":
         (end,) = ends.of([ids[0].encode()])
-        assert end is not None
         assert end.state == "completed"
     for job_id in ids[events == "ends" : 2]:
         with pytest.raises(ResultsLost, match="or their events were left out"):

@@ -79,7 +79,6 @@ def starts(client: Redis, prefix: str) -> dict[str, int]:
 def _outlast_parent(has_begun: Event) -> None:
     has_begun.set()
     parent = multiprocessing.parent_process()
-    assert parent is not None
     parent.join()
 
 

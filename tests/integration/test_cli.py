@@ -686,7 +686,6 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 def test_waiting_for_redis_is_reported() -> None:
     command = [sys.executable, "-m", "spark_bull.ops.cli", "counts", "mail", "--url", "redis://127.0.0.1:1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
-        assert waiting.stderr is not None
         line = waiting.stderr.readline()
         assert waiting.poll() is None
         waiting.kill()

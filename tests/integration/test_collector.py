@@ -317,7 +317,6 @@ def test_as_many_jobs_are_discovered_as_a_batch_takes_of_all_queues(
     assert first == {"mail": share, "reports": share}
     assert max(known.found().values()) <= share + LOOKED_AT
     known.discover_ahead(first, most)
-    assert known._prefetch is not None
     known._prefetch.result()
     assert 2 * share <= min(known.found().values()) <= max(known.found().values()) <= 2 * share + LOOKED_AT
     assert known.advance(first, most) == {"mail": 2 * share, "reports": 2 * share}

@@ -66,7 +66,6 @@ def only(findings: Iterable[Finding], level: str) -> Finding:
 
 
 def repaired(finding: Finding) -> str:
-    assert finding.repair is not None
     return finding.repair.run()
 
 
@@ -343,7 +342,6 @@ def test_a_scheduler_that_has_ended_needs_no_next_job(queue: BullQueue) -> None:
 
 def _jobs_of(queue: BullQueue, schedule: str) -> list[str]:
     scheduler = queue.scheduler(schedule)
-    assert scheduler is not None
     jobs = [*queue.page("delayed"), *queue.page("wait")]
     names = {f"{scheduler.next}"}
     ids = [job.id for job in jobs if job.id.rpartition(":")[2] in names]

@@ -64,7 +64,6 @@ def test_stop_ends_the_process_and_its_guard_removes_the_folder_and_may_be_repea
     with pytest.raises(SparkBullError, match=r"call start\(\) first"):
         _ = server.pid
     pid = server.start().pid
-    assert server._guard is not None
     guard = server._guard._shell
     with client_of(server) as client:
         folder = Path(client.config_get("dir")["dir"])
@@ -175,7 +174,6 @@ def test_server_and_folder_are_removed_when_the_program_is_killed() -> None:
         then = {"running": "", "restarted": "server.restart()", "killed": "server.kill(); server.start()"}[before]
         code = OWNER.replace("forked = os.fork()", f"{then}\nforked = os.fork()")
         with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as owner:
-            assert owner.stdout is not None
             pid, forked, folder = owner.stdout.readline().split()
             try:
                 assert is_alive(int(pid))
@@ -203,7 +201,6 @@ def use_in_a_fork() -> None:
             sys.exit(0)
         assert os.waitpid(forked, 0)[1] == 0
         assert client.get("by") == "fork"
-        assert server._folder is not None
         assert server._folder.is_dir()
 
 

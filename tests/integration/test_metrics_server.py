@@ -51,7 +51,6 @@ def serving(url: str, prefix: str = "bull", *arguments: str) -> Iterator[str]:
     command = [sys.executable, "-m", "spark_bull.ops.cli", "--url", url, "--prefix", prefix, "metrics", *arguments]
     with subprocess.Popen([*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stderr is not None
             line = process.stderr.readline()
             assert line.startswith("listening on http://127.0.0.1:"), line
             yield line.removeprefix("listening on ").partition(";")[0]

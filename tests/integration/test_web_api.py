@@ -115,7 +115,6 @@ def test_a_job_is_added_shown_changed_and_removed(web: Web, queue: BullQueue) ->
     assert job["opts"]["attempts"] == 3
     web.ask("PATCH", "/queues/mail/jobs/2", code=204, json={"data": {"to": "grace"}, "delay": 10}, headers=WRITING)
     changed = queue.job("2")
-    assert changed is not None
     assert (changed.data, changed.delay) == ({"to": "grace"}, 10)
     web.ask("PATCH", "/queues/mail/jobs/2", code=204, json={"data": None}, headers=WRITING)
     assert web.get("/queues/mail/jobs/2")["data"] is None
@@ -249,7 +248,6 @@ def test_a_job_is_failed_and_moved(web: Web, queue: BullQueue, bench: WorkBench)
     other.add(0)
     web.post(f"/queues/mail/jobs/{second}/move", {"to": "late"})
     moved = other.job(second)
-    assert moved is not None
     assert moved.data == {"n": 2}
 
 
@@ -459,7 +457,6 @@ def test_numbers_of_any_size_are_never_an_internal_error(web: Web, queue: BullQu
     for part in ("", "/jobs/1", "/jobs?state=delayed", "/jobs?state=prioritized", "/schedulers", "/stats", "/metrics"):
         web.get(f"/queues/mail{part}")
     job = queue.job(job_id)
-    assert job is not None
     assert (web.get("/queues")["queues"][0]["paused"], job.attempts_made, job.delay) == (True, 2, 0)
 
 

@@ -258,7 +258,6 @@ def test_the_command_reads_tokens_from_files_and_the_environment(redis_url: str,
     command += ["--listen", "127.0.0.1:0", "--write-token-file", str(file)]
     environment = {"SPARK_BULL_READ_TOKEN": READ_TOKEN, "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stderr is not None
         line = process.stderr.readline()
         assert "to read only" not in line
         url = re.search(r"http://\S+?(?=;)", line)

@@ -121,7 +121,6 @@ def test_statistics_of_jobs_that_node_ended_are_those_of_the_jobs_it_shows(
         (of_queue.wait, jobs["processedOn"] - jobs["timestamp"]),
         (of_queue.run, jobs["finishedOn"] - jobs["processedOn"]),
     ):
-        assert found is not None
         assert [found.p50, found.p95, found.p99] == pytest.approx(list(durations.quantile([0.5, 0.95, 0.99])))
     assert by_name["task"].wait == of_queue.wait
     assert of_queue.timed == 6

@@ -132,7 +132,6 @@ def test_a_processor_waits_for_a_child_that_node_processes(
         theirs.call("process", queue="children")
         wait_until(lambda: parents.counts()["completed"] == 1, "the parent to complete")
     job = parents.job(job_id)
-    assert job is not None
     assert (job.parsed("returnvalue"), job.attempts_made, job.attempts_started) == ([7], 1, 2)
 
 
@@ -172,5 +171,4 @@ def test_node_waits_for_a_child_that_we_process(theirs: NodePeer, open_queue: Ca
     with OurWorker(children.handle, behave):
         wait_until(lambda: parents.counts()["completed"] == 1, "the parent to complete")
     job, child = parents.job(job_id), children.handle.keys.job(f"child-of-{job_id}")
-    assert job is not None
     assert (job.parsed("returnvalue"), job.attempts_made, job.attempts_started) == ([{child: 7}, {}], 1, 2)

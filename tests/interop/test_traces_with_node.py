@@ -51,7 +51,6 @@ def our_span(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
 
 
 def hex_ids(span: ReadableSpan) -> tuple[str, str]:
-    assert span.context is not None
     return f"{span.context.trace_id:032x}", f"{span.context.span_id:016x}"
 
 
@@ -68,7 +67,6 @@ def test_we_process_a_job_in_the_trace_in_which_node_added_it(
     with OurWorker(queue.handle, lambda job: None, tracer=tracer, worker="w"):
         wait_until(lambda: queue.counts()["completed"] == 1, "the job")
     add, process = their_span(theirs, "add q.send"), our_span(exporter, "process q")
-    assert process.parent is not None
     assert (f"{process.parent.trace_id:032x}", f"{process.parent.span_id:016x}") == (add["traceId"], add["spanId"])
 
 
@@ -177,7 +175,6 @@ def test_jobs_have_the_options_of_node(theirs: NodePeer, queue: BullQueue) -> No
 def stored(queue: BullQueue, job_id: str) -> dict[str, Any]:
     """The options, with marks for the numbers of a trace."""
     job = queue.job(job_id)
-    assert job is not None
     opts = job.opts
     if opts.get("tm") is False:  # addBulk of Node stores this for jobs that omit the context; add stores nothing.
         del opts["tm"]

@@ -99,7 +99,6 @@ def test_node_does_not_rescue_jobs_that_we_process(theirs: NodePeer, queue: Bull
         seen.set()
         wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
     job = queue.job(job_id)
-    assert job is not None
     assert (job.parsed("returnvalue"), job.stalled_counter) == ("ours", 0)
 
 
@@ -112,7 +111,6 @@ def test_we_do_not_rescue_jobs_that_node_processes(
     with Rescuer(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, check_ms=OFTEN_MS):
         wait_until(lambda: queue.counts()["completed"] == 1, "the job to complete")
     job = queue.job(job_id)
-    assert job is not None
     assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 0)
 
 
@@ -124,7 +122,6 @@ def test_node_rescues_jobs_of_our_dead_worker(theirs: NodePeer, queue: BullQueue
     theirs.call("process", queue="q", concurrency=1, opts=impatient(peer))
     wait_until(lambda: queue.counts()["completed"] == 1, "Node to rescue and process the job")
     job = queue.job(job_id)
-    assert job is not None
     assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 1)
 
 
@@ -190,7 +187,6 @@ def test_we_go_on_from_the_checkpoint_of_a_node_worker(
     with OurWorker(queue.handle, lambda job: [job.resumed, job.progress, job.attempts_made]):
         wait_until(lambda: queue.counts()["completed"] == 1, "our attempt")
     job = queue.job(job_id)
-    assert job is not None
     assert job.parsed("returnvalue") == [{"row": 700}, 50, 1]
 
 
@@ -334,7 +330,6 @@ def test_a_job_that_gets_a_child_while_active_fails_this_attempt(
     add_child(theirs, prefix, parent, delay=3_600_000)
     complete("1")
     job = queue.job(parent)
-    assert job is not None
     assert (job.state, job.attempts_made) == ("failed", 1)
     assert "pending dependencies" in (job.failed_reason or "")
 
@@ -352,7 +347,6 @@ def test_a_job_with_a_failed_child_fails_even_with_attempts_left(
     work(queue.handle, ClaimSettings("other"), Outcomes(claim.token, failed=failed), 0)
     complete("1")
     job = queue.job(parent)
-    assert job is not None
     assert (job.state, job.attempts_made) == ("failed", 1)
     assert "failed child" in (job.failed_reason or "")
 

@@ -72,7 +72,6 @@ def _kill(actor: str) -> Callable[[Site], None]:
 
 
 def _kill_node(site: Site) -> None:
-    assert site.node is not None
     assert site.start_node is not None
     site.node.kill()
     site.node = site.start_node()
@@ -116,7 +115,6 @@ def _command(*command: str) -> Callable[[Site], None]:
 
 def _promote(site: Site) -> None:
     """Kills the primary; its replica, which lags, takes its place."""
-    assert site.watched is not None
     site.watched.replace_primary().start()
 
 

@@ -108,7 +108,6 @@ def test_the_jobs_of_a_batch_are_dealt_to_its_tasks_and_show_the_name_of_the_wor
 
 def wait_for_claims_ahead(reader: ClaimReader) -> None:
     """As if the tasks of the batch took longer than to claim the jobs of the next one."""
-    assert reader._claimer is not None
     if reader._claimer._prefetch is not None:
         reader._claimer._prefetch.result()
 

@@ -114,7 +114,6 @@ def test_replay_adds_jobs_of_a_table_once(
         assert said in program("replay", *where, "--url", redis_url, "--option", f"prefix={prefix}")
     with BullQueue("again", url=redis_url, prefix=prefix) as queue:
         job, other = queue.job("replay-7"), queue.job("x-9")
-        assert job is not None
         assert (job.data, job.name, job.priority, job.opts["attempts"]) == ({"n": 7}, "mail", 3, 5)
         assert other is not None
 

@@ -82,18 +82,12 @@ def test_each_row_has_its_own_action(bull: Bull, queue: BullQueue) -> None:
     schema = "id STRING, action STRING, delay LONG, data STRING, returnvalue STRING, failedReason STRING"
     manage(bull, queue, bull.spark.createDataFrame(rows, schema))
     assert counts(queue) == {"wait": 4, "delayed": 1, "completed": 1, "failed": 1}
-    found = {job_id: queue.job(job_id) for job_id in (*failed, *delayed, *waiting)}
-    assert found[failed[1]] is None
-    updated, completed, given_up = (found[job_id] for job_id in waiting[:3])
-    assert updated
+    assert queue.job(failed[1]) is None
+    updated, completed, given_up = (queue.job(job_id) for job_id in waiting[:3])
     assert updated.data == {"a": 1}
-    assert completed
     assert (completed.state, completed.returnvalue) == ("completed", "done")
-    assert given_up
     assert (given_up.state, given_up.failed_reason) == ("failed", "not needed")
-    later = found[delayed[1]]
-    assert later
-    assert later.delay == 2 * HOUR
+    assert queue.job(delayed[1]).delay == 2 * HOUR
 
 
 def test_jobs_that_are_gone_locked_or_in_another_state_are_skipped_and_counted(

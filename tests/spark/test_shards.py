@@ -69,7 +69,6 @@ def test_all_verbs_take_the_logical_queue(sharded: Bull, tmp_path: Path) -> None
     read = sharded.read(shards="auto")
     assert read.count() == JOBS
     counts = sharded.read(view="counts", shards=SHARDS).where("state = 'wait'").agg(f.sum("jobs")).first()
-    assert counts is not None
     assert counts[0] == JOBS
     assert {row["queue"] for row in sharded.read(view="writes", shards=SHARDS).collect()} >= {
         name for name, jobs in parts.items() if jobs

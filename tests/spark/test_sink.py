@@ -63,7 +63,6 @@ def test_every_row_is_a_job(bull: Bull, queue: Queue, delivery: str) -> None:
     assert sorted(numbers(queue().page("wait"))) == list(range(2_500))
     (record,) = queue().writes()
     assert (record.state, record.delivery, record.jobs, record.added) == ("finished", delivery, 2_500, 2_500)
-    assert record.duration_ms is not None
     assert record.duration_ms > 0
 
 

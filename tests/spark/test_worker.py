@@ -513,7 +513,6 @@ def failing_setup(redis_url: str, key: str, failures: int) -> Callable[[], None]
 
     def setup() -> None:
         context = TaskContext.get()
-        assert context is not None
         with Redis.from_url(redis_url) as redis:
             if context.partitionId() == 1 and redis.incr(key) <= failures:
                 raise KeyError("MODEL")
@@ -549,7 +548,6 @@ def test_a_setup_that_fails_at_first_is_tried_again(
 
     def processor(job: Any) -> None:
         context = TaskContext.get()
-        assert context is not None
         with Redis.from_url(redis_url) as redis:
             redis.sadd(both, context.partitionId())
             wait_until(lambda: redis.scard(both) == 2, "both slots to process a job")

@@ -186,7 +186,6 @@ def test_a_job_is_added_copied_and_changed(site: Site, user: httpx.Client) -> No
     assert "Job own was added" in send(user, "/queues/made/actions/add", **given).text
     assert "Job own exists already" in send(user, "/queues/made/actions/add", **given).text
     job = queue.job("own")
-    assert job is not None
     assert (job.data, job.name, job.state, job.delay) == ({"to": "ada"}, "mail", "delayed", 3_600_000)
     copied = user.get("/queues/made/actions/add?like=own").text
     assert "&#34;to&#34;: &#34;ada&#34;" in copied
@@ -201,7 +200,6 @@ def test_a_job_is_added_copied_and_changed(site: Site, user: httpx.Client) -> No
     fields |= {"data": '{"to": "grace"}', "priority": "7", "delay": "7200000"}
     assert "Job own has changed: data, delay, priority" in send(user, change, **fields).text
     job = queue.job("own")
-    assert job is not None
     assert (job.data, job.priority, job.delay) == ({"to": "grace"}, 7, 7_200_000)
     assert "has changed meanwhile" in send(user, change, **fields | {"data": "1"}).text
     assert queue.job("own") == job

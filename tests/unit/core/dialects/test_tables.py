@@ -160,5 +160,4 @@ HALF, SHOWN = "half \ud83c", "half \ufffd"
 )
 def test_ids_and_reasons_are_the_texts_of_redis(protocol: str, channel: str, message: Any) -> None:
     event = DIALECTS[protocol].event_of(KEYS, channel, json.dumps(message).encode())
-    assert event is not None
     assert (event.event, event.job_id, event.failed_reason) == ("failed", SHOWN, SHOWN)

@@ -70,14 +70,12 @@ def test_arrow_reads_random_payloads_as_python_does_or_leaves_them_to_it() -> No
 def test_objects_that_match_are_read() -> None:
     for text in ('{"s":"x","d":1.5,"i":-3,"j":4,"b":true,"other":{"deep":[1,{}]}}', "{}", '{"s":null}'):
         found = array_of_texts([text, '{"s":"y"}', text], KIND)
-        assert found is not None
         assert found.to_pylist() == by_python([text, '{"s":"y"}', text]).to_pylist()
 
 
 def test_fields_that_must_not_be_null_stay_so() -> None:
     kind = pa.struct([pa.field("i", pa.int64(), nullable=False), pa.field("s", pa.string())])
     found = array_of_texts(['{"i":1}', '{"i":2,"s":"x"}'], kind)
-    assert found is not None
     assert found.type == kind
     assert found.to_pylist() == [{"i": 1, "s": None}, {"i": 2, "s": "x"}]
 
@@ -89,7 +87,6 @@ def test_the_reader_that_older_versions_of_arrow_have_reads_the_same(monkeypatch
         monkeypatch.delattr(module, "open_json", raising=False)
     older = array_of_texts(texts, KIND)
     assert found is not None
-    assert older is not None
     assert older.equals(found)
     assert array_of_texts(["{]}"], KIND) is None
 
@@ -172,7 +169,6 @@ def test_a_text_that_is_no_type_is_an_error_with_the_place(text: str, said: str)
 def test_a_whole_payload_has_a_type(text: str, kind: str, good: Any, bad: Any) -> None:
     assert parse_type("payloadSchema", text).simpleString() == kind
     check = payload_check(text)
-    assert check is not None
     check.check([json.dumps(good)], [0])
     with pytest.raises(OptionError, match=r"row 1: expected `\$"):
         check.check([json.dumps(bad)], [1])
@@ -181,7 +177,6 @@ def test_a_whole_payload_has_a_type(text: str, kind: str, good: Any, bad: Any) -
 @pytest.mark.parametrize("payload", [GOOD, {"to": "x"}, {"to": "x", "items": None, "at": 1_700_000_000_000}])
 def test_payloads_that_match_pass(payload: dict[str, Any]) -> None:
     check = payload_check(SCHEMA)
-    assert check is not None
     check.check([json.dumps(payload), None], [0, 1])
 
 
@@ -203,7 +198,6 @@ def test_payloads_that_match_pass(payload: dict[str, Any]) -> None:
 )
 def test_an_error_names_row_path_expected_and_actual_type(payload: Any, said: str) -> None:
     check = payload_check(SCHEMA)
-    assert check is not None
     with pytest.raises(OptionError) as error:
         check.check([json.dumps(GOOD), json.dumps(payload)], [7, 8])
     assert said in str(error.value)
@@ -213,6 +207,5 @@ def test_an_error_names_row_path_expected_and_actual_type(payload: Any, said: st
 def test_json_that_python_cannot_parse_is_an_error_that_names_the_row(text: str) -> None:
     """Columns are checked with the parser of Arrow first, which has other limits."""
     check = payload_check("VARIANT")
-    assert check is not None
     with pytest.raises(OptionError, match=r"^row 8: expected `data` to be JSON that can be checked, got: .*…' \("):
         check.check(["1", text], [7, 8])

@@ -48,7 +48,6 @@ def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 def test_rows_that_complete_jobs_are_the_same_by_columns_and_one_by_one(queue: str | None) -> None:
     plan, batch = plan_of(queue), batch_of(USUAL)
     found = all_completed(plan, batch)
-    assert found is not None
     ((key, rows),) = by_queue_and_reader(plan, batch).items()
     assert (found.queue, found.reader) == key == ("q", "a")
     assert found.rows() == [row._replace(stack=None, unrecoverable=False) for row in rows]
