@@ -1,4 +1,4 @@
--- Removes those of a state's next jobs that have no lock and that ended, started or were added by `before`.
+-- Of a state's next jobs, removes each that has no lock and ended, started or was added by `before`.
 -- @returns {next position, '' at the end, ids of the removed jobs}
 -- @include lib: jobs(last_seen) once sweep
 -- @include {dialect}/lib: remove(remove_jobs)

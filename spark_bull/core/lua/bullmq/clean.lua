@@ -1,5 +1,5 @@
--- Removes those of a state's next jobs that have no lock, are not the next job of a scheduler, and ended, started or
--- were added by `before`. The last call writes the event with the total; `removed`: number of jobs that earlier calls
+-- Of a state's next jobs, removes each that has no lock, is not the next job of a scheduler, and ended, started or
+-- was added by `before`. The last call writes the event with the total; `removed`: number of jobs that earlier calls
 -- have removed.
 -- @returns {next position, '' at the end, ids of the removed jobs}
 -- @include lib: jobs(added_at last_seen) once sweep

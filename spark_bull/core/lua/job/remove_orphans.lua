@@ -1,5 +1,6 @@
--- Removes those of some jobs that are in no state, with their logs, children's results and deduplication ids. The caller
--- has not found them in a list; `window` entries at both ends of the lists are searched again, since jobs enter there.
+-- Of the given jobs, removes each that is in no state, with its logs, children's results and deduplication id. The
+-- caller has not found them in a list; `window` entries at both ends of the lists are searched again, since jobs enter
+-- there.
 -- @keys states...
 -- @args ids...
 -- @returns the number of removed jobs
@@ -17,7 +18,7 @@ local function is_listed(job_id)
   return false
 end
 
--- A key of another type belongs to a queue whose name starts with that of the job.
+-- A key of another type belongs to a queue whose name starts with the job's key.
 local PARTS = {
   logs = 'list', lock = 'string', dependencies = 'set', processed = 'hash', failed = 'hash', unsuccessful = 'zset'
 }

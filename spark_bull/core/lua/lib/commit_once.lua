@@ -54,7 +54,7 @@ end
 -- Adds the next jobs of a registered write if its position is `arg.position` (rows processed), so that a call that is
 -- sent again changes nothing. The rows leave their stage key in the same script. `add_jobs(key, arg, chunk, from, now,
 -- keeps_all)` returns {next, added, duplicates, deduplicated (nil: 0), rejected (nil: none), counts (nil: none; further
--- fields of the write, and what to add to them), ids and is_range (see keep_ids; those of other queues are in
+-- fields of the write, and what to add to them), ids and is_range (see keep_ids; ids of other queues are in
 -- by_list)}.
 -- Returns {state, rows processed}; state is 'open', 'finished', 'broken' (staged rows are gone) or 'unknown' (no such
 -- write). Before the first row also 'replacing' (the queue has to be emptied first), or {'behind', 0, id of the write

@@ -41,7 +41,7 @@ local function save_scan(key, scan)
   end
 end
 
--- Those of the jobs that were not seen at these times.
+-- The jobs that were not seen at these times.
 local function unseen(scan, ids, times)
   local call = redis.call
   if #ids == 0 or call('ZCOUNT', scan.seen, times[1], times[#times]) == 0 then

@@ -102,7 +102,7 @@ local function settle_alone(key, base, job_id, lost, step, ...)
   return false
 end
 
--- Adds the follow-ups of outcomes, those of rejected ones excepted. `follow_ups`: a list of {base, queue, of, jobs}: a
+-- Adds the follow-ups of outcomes, but not of rejected ones. `follow_ups`: a list of {base, queue, of, jobs}: a
 -- chunk of jobs for one queue, and the id of the settled job that each belongs to. `settled`: the result of
 -- settle_jobs.
 local function add_follow_ups(key, arg, follow_ups, settled, now)

@@ -50,8 +50,8 @@ end
 -- More writes than this are never prepared in a queue at the same time, unless their programs died.
 local MOST_PREPARED = 1000
 
--- Marks other writes of the same version, of the same application, that are only prepared in the queue: of these rows,
--- one write adds those of the queue. Later versions do not matter, as a confirmed write may be opened after them.
+-- Marks other prepared writes of the same application and version in the queue as superseded: only one of them may add
+-- the rows. Later versions do not matter, as a confirmed write may be opened after them.
 local function supersede(open, write, write_id)
   local call, own, writes = redis.call, redis.call('HMGET', write, 'appId', 'version'), write:sub(1, -#write_id - 1)
   -- The scores of writes that are only prepared are negative.

@@ -11,8 +11,8 @@ local function started_jobs(limiter)
 end
 
 -- The rate limit: how many jobs may start in how many ms, nil for none. As in BullMQ, the queue's `max` has precedence
--- over that of the worker's limiter, but the worker's duration over that of the queue. With
--- `delays`, the jobs over the worker's limit are delayed when they are to start: see bull/lib/claim_jobs.lua.
+-- over the worker's, but the worker's duration over the queue's. With `delays`, the jobs over the worker's limit are
+-- delayed when they are to start: see bull/lib/claim_jobs.lua.
 local function rate_limit(arg, limits)
   if limits.delays then
     return nil

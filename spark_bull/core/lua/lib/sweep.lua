@@ -69,8 +69,8 @@ local leave_state = {
   end,
 }
 
--- Removes those of a state's next jobs from it for which `matches(job_id, score)` is true, at most `arg.size`, and no
--- more after `arg.limit`. Nil means that neither this job nor a later one matches, 'again' that the next call goes on with
+-- Of a state's next jobs, removes each for which `matches(job_id, score)` is true, at most `arg.size`, and none after
+-- `arg.limit`. Nil means that neither this job nor a later one matches, 'again' that the next call goes on with
 -- this job. Returns the next position, or '' at the end, and the ids.
 local function sweep(key, arg, matches)
   local size, limit = tonumber(arg.size), tonumber(arg.limit)
@@ -103,7 +103,7 @@ local function sweep(key, arg, matches)
   return over and '' or cursor or position + seen - #gone, gone
 end
 
--- Removes those of a state's next jobs for which `matches(job_id)` is true (see sweep), unless this call was answered
+-- Of a state's next jobs, removes each for which `matches(job_id)` is true (see sweep), unless this call was answered
 -- before.
 -- Returns {next position, '' at the end, number of removed jobs}.
 local function drain_once(key, arg, remove_jobs, matches)

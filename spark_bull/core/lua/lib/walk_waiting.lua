@@ -82,7 +82,7 @@ local function walk_waiting(key, groups, take, fits)
   return walk
 end
 
--- Returns a table of the durations of the locks of jobs, ms, by their options: that of the options, else `default`.
+-- Returns a table of the durations of the locks of jobs, ms, by their options, else `default`.
 -- Options without one are not parsed, and equal ones are searched once.
 local function lock_durations(default)
   return setmetatable({}, {

@@ -1,4 +1,5 @@
--- Finds those of some ids that are in a window of a list. (LPOS would block Redis for a time that grows with the list.)
+-- Of the given ids, finds each that is in a window of a list. (LPOS would block Redis for a time that grows with the
+-- list.)
 -- @returns {number of ids in the window, ids found...}
 
 local wanted = {}

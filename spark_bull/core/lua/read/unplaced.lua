@@ -1,6 +1,6 @@
--- Finds those of some ids that are jobs in no state, or in one that is a list, which the caller reads: a search for each
--- job would take too long; and remnants: what is left of removed jobs has neither a payload nor the time at which they
--- were added.
+-- Of the given ids, finds each that is a job in no state, or in one that is a list, which the caller reads: a search
+-- for each job would take too long; and remnants: what is left of removed jobs has neither a payload nor the time at
+-- which they were added.
 -- @keys states...
 -- @args ids...
 -- @returns {ids, ids of remnants in any state}

@@ -1,7 +1,7 @@
 -- Counts the unfinished jobs and registered writes of a shard at one moment. `states`: the command that counts a state,
 -- and its key. Writes that are only prepared have negative scores.
 -- @keys touched...
--- @returns the number of writes, then that of the jobs of each state
+-- @returns the number of writes, then the number of jobs of each state
 
 local call = redis.call
 assert(#key.touched > 0)

@@ -1,5 +1,5 @@
 -- Removes the next jobs of a queue that a registered write replaces, and finally the queue's other keys. Does nothing
--- after that: later jobs are those of the write.
+-- after that: later jobs belong to the write.
 -- @returns 'open' (call again) or 'done'
 -- @include lib: commit_once(is_replacing) once
 -- @include {dialect}/lib: obliterate(obliterate_queue)

@@ -1,6 +1,6 @@
 -- Renews the lease of a caller, and keeps its results for `keep_ms` from now. `ended` ('1'): all its calls have ended, and
--- it gives up the lease, unless jobs are pending, or kept until they are gathered: those of another caller of its name,
--- which needs them, or those that still run, and that are left to a sweep.
+-- it gives up the lease. It keeps the lease if jobs are pending, or kept until they are gathered. Another caller of its
+-- name may need these jobs; or they still run, and a sweep removes them.
 -- @args parents...
 -- @returns the time, ms since 1970
 -- @include lib: numbers(time_ms) other_queues(CALL_KEYS)

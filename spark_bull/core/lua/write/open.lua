@@ -1,6 +1,6 @@
 -- Opens queues of a prepared write once the write is registered, and keeps their staged chunks from expiring: the field
 -- `unkept` is the number of the first stage key of a queue that still expires. Removes a write that was given up in the
--- same way. `queues`: {write, manifest, open, watermark or nothing} of each; `decision`: that of `decide`. Handles about
+-- same way. `queues`: {write, manifest, open, watermark or nothing} of each; `decision`: from `decide`. Handles about
 -- `most` keys.
 -- @keys touched...
 -- @returns number of the queues, from the first, that need no more calls

@@ -1,4 +1,4 @@
--- Removes those of a state's next jobs that have no lock and that were added by `before`.
+-- Of a state's next jobs, removes each that has no lock and was added by `before`.
 -- @returns {next position, '' at the end, ids of the removed jobs}
 -- @include lib: jobs(added_at) once sweep
 -- @include bull/bull1/lib: remove(remove_jobs)

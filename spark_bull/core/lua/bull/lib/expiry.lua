@@ -32,7 +32,7 @@ local function gather_expired(key, arg, now, fail)
   return failed
 end
 
--- Fails those of the next waiting jobs that have expired; `is_behind`: some of them may still be in `expiry`. Ids are
+-- Of the next waiting jobs, fails each that has expired; `is_behind`: some of them may still be in `expiry`. Ids are
 -- overwritten by a mark that is no id, and one LREM removes all marks: so it costs no search per job. Returns how many
 -- have failed.
 local function fail_near(key, arg, now, fail, is_behind)
@@ -76,7 +76,7 @@ local function forget_others(key, arg, now)
   end
 end
 
--- Fails jobs that have expired: delayed ones, and those of the next waiting ones. Others stay in the list until they
+-- Fails jobs that have expired: delayed ones, and the next waiting ones. Others stay in the list until they
 -- are among the next ones, as it takes long to find them. Returns how many have failed.
 local function expire_jobs(key, arg, now)
   local fail_unrun = unrun_failures(key, arg, now)

@@ -1,8 +1,8 @@
 -- @include lib: damaged(lose_damaged) jobs(job_row)
 
 -- The number of fields of a new job (see claim_row), and those that its first claim by a worker with a name adds:
--- `processedOn`, `pb` and `ats`. A job has none of the fields below unless it has more: those of a parent are two, and
--- an attempt that has ended leaves several.
+-- `processedOn`, `pb` and `ats`. A hash with at most this many fields cannot have any of the fields read below, so
+-- HLEN alone tells.
 local FIELDS_OF_STARTED_JOBS = 9
 
 -- The fields atm, parentKey and deid of each completed job of the set `mine`, true if it has none of them; false for

@@ -61,8 +61,8 @@ local function release_parent(keys, arg, parent_key, parent_id, state, now, push
   return true
 end
 
--- Moves those of some waiting parents that have no unfinished child to the waiting or, if they have a delay, the
--- delayed jobs, in their order.
+-- Of the given waiting parents, moves each that has no unfinished child to the waiting or, if it has a delay,
+-- the delayed jobs, in their order.
 local function release_jobs(key, arg, ids, now)
   for _, id in ipairs(ids) do
     local job_key = arg.base .. id

@@ -3,7 +3,7 @@
 -- @include bull/bull1/lib: json(opts_with_id)
 -- @include bull/lib: json(json_text)
 
--- Return values for which Bull 1 publishes null as that of the job.
+-- Return values of a job for which Bull 1 publishes null.
 local FALSY = {[''] = true, ['0'] = true, ['""'] = true, ['false'] = true}
 
 -- Publishes the message of Bull 1.1 and 2 about a job, unless it is left out, on a channel without prefix: [sender, job,
