@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +25,7 @@ from redis.exceptions import MovedError
 
 from spark_bull.core.embedded import redis as embedded_redis
 from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.dealing import deal
 from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE, fork_server
@@ -212,6 +214,18 @@ def _is_on(client: Redis, key: str) -> bool:
         return client.exists(key) >= 0
     except MovedError:
         return False
+
+
+@pytest.fixture
+def open_queue(redis_url: str, prefix: str) -> Iterator[Callable[..., BullQueue]]:
+    """Opens queues, which are closed after the test."""
+    with ExitStack() as opened:
+
+        def open_queue(name: str = "q", protocol: str = "auto", **options: Any) -> BullQueue:
+            given = {"url": redis_url, "prefix": prefix, "protocol": protocol, **options}
+            return opened.enter_context(BullQueue(name, **given))
+
+        yield open_queue
 
 
 @pytest.fixture

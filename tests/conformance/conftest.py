@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from redis import Redis
@@ -53,17 +51,6 @@ def twice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     if request.param == "twice":
         send_scripts_twice(monkeypatch)
     return bool(request.param == "twice")
-
-
-@pytest.fixture
-def open_queue(redis_url: str, prefix: str) -> Iterator[Callable[..., BullQueue]]:
-    """Opens queues, which are closed after the test."""
-    with ExitStack() as opened:
-
-        def open_queue(name: str = "q", **options: Any) -> BullQueue:
-            return opened.enter_context(BullQueue(name, url=redis_url, prefix=prefix, **options))
-
-        yield open_queue
 
 
 @pytest.fixture(params=DIALECTS)

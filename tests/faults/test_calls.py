@@ -117,21 +117,20 @@ def test_calls_continue_after_a_restart_of_redis(own_redis: OwnRedis) -> None:
 @pytest.mark.interop
 @each_peer_of("bullmq")
 def test_jobs_of_a_killed_worker_of_node_have_one_result(
-    node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str, peer: Peer
+    queue: BullQueue, node: Callable[..., NodePeer], client: Redis, prefix: str, peer: Peer
 ) -> None:
     """Node may run such a job twice."""
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        dying = node(peer.alias, prefix=prefix, alone=True)
-        dying.call("process", queue="q", concurrency=5)
-        task = Task(queue.handle, 1_000)
-        dying.wait_for_events("completed", 100)
-        dying.kill()
-        for kept in ("*:lock", "stalled-check"):
-            for key in client.scan_iter(f"{prefix}:q:{kept}"):
-                client.delete(key)
-        stalled = {"stalledInterval": 200, "maxStalledCount": 5}
-        node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=20, opts=stalled)
-        found = task.results()
+    dying = node(peer.alias, prefix=prefix, alone=True)
+    dying.call("process", queue="q", concurrency=5)
+    task = Task(queue.handle, 1_000)
+    dying.wait_for_events("completed", 100)
+    dying.kill()
+    for kept in ("*:lock", "stalled-check"):
+        for key in client.scan_iter(f"{prefix}:q:{kept}"):
+            client.delete(key)
+    stalled = {"stalledInterval": 200, "maxStalledCount": 5}
+    node(peer.alias, prefix=prefix).call("process", queue="q", concurrency=20, opts=stalled)
+    found = task.results()
     assert [row for row, _ in found] == list(range(1_000))
     echoes = [json.loads(outcome.value or b"null") for _, outcome in found]
     assert echoes == [{"echo": {"n": n}} for n in range(1_000)]

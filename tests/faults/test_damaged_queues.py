@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from threading import Event
 from typing import Any
 
@@ -55,19 +55,6 @@ def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "RETRY_S", 0.01)
 
 
-@pytest.fixture
-def opened(redis_url: str, prefix: str) -> Iterator[Open]:
-    queues: list[BullQueue] = []
-
-    def open_queue(name: str, dialect: str) -> BullQueue:
-        queues.append(BullQueue(name, url=redis_url, prefix=prefix, protocol=dialect))
-        return queues[-1]
-
-    yield open_queue
-    for queue in queues:
-        queue.close()
-
-
 def add(queue: BullQueue, count: int, **properties: Any) -> list[str]:
     return queue.add_many(NewJob({"n": n}, **properties) for n in range(count)).ids
 
@@ -80,9 +67,9 @@ def completes(queue: BullQueue, count: int) -> None:
     ("dialect", "name", "kind", "concurrency"), [(*key, number % 2 * 2 + 1) for number, key in enumerate(KEYS)]
 )
 def test_a_slot_goes_on_with_its_other_queues_and_then_with_all_jobs(
-    opened: Open, client: Redis, dialect: str, name: str, kind: str, concurrency: int
+    open_queue: Open, client: Redis, dialect: str, name: str, kind: str, concurrency: int
 ) -> None:
-    bad, good = opened("bad", dialect), opened("good", dialect)
+    bad, good = open_queue("bad", dialect), open_queue("good", dialect)
     add(bad, 5)
     key = DamagedKey(client, bad.handle, name, kind)
     ran, is_running, may_end = Counter[str](), Event(), Event()
@@ -107,10 +94,10 @@ def test_a_slot_goes_on_with_its_other_queues_and_then_with_all_jobs(
 
 
 def test_outcomes_that_wait_for_the_repair_keep_their_locks(
-    opened: Open, client: Redis, monkeypatch: pytest.MonkeyPatch
+    open_queue: Open, client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the slot gives the rest of the chunk back meanwhile."""
-    queue, release, released = opened("bad", "bullmq"), LockKeeper.release, list[list[str]]()
+    queue, release, released = open_queue("bad", "bullmq"), LockKeeper.release, list[list[str]]()
     key = DamagedKey(client, queue.handle, "completed", "string")
     ids, is_running, may_end = add(queue, 4), Event(), Event()
     monkeypatch.setattr(chunk_loop, "SETTLE_S", -1)
@@ -138,9 +125,9 @@ def test_outcomes_that_wait_for_the_repair_keep_their_locks(
 
 
 def test_a_keeper_of_locks_warns_once_of_a_damaged_key_and_tells_of_its_repair(
-    opened: Open, client: Redis, caplog: pytest.LogCaptureFixture
+    open_queue: Open, client: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queue = opened("bad", "bullmq")
+    queue = open_queue("bad", "bullmq")
     add(queue, 1)
     claim = work(queue.handle, ClaimSettings("slot", lock_ms=DAY_MS), None, 1)
     lock, tries, extend = queue.handle.keys.lock(claim.jobs[0].id), Counter[str](), LockKeeper.extend
@@ -161,9 +148,9 @@ def test_a_keeper_of_locks_warns_once_of_a_damaged_key_and_tells_of_its_repair(
 
 
 def test_a_job_of_a_scheduler_runs_while_the_key_of_all_schedulers_has_another_type(
-    opened: Open, client: Redis, caplog: pytest.LogCaptureFixture
+    open_queue: Open, client: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queue = opened("q", "bullmq")
+    queue = open_queue("q", "bullmq")
     queue.upsert_scheduler("daily", every=DAY_MS)
     for job_id in client.zrange(queue.handle.keys["delayed"], 0, -1):
         queue.promote(job_id.decode())
@@ -174,10 +161,10 @@ def test_a_job_of_a_scheduler_runs_while_the_key_of_all_schedulers_has_another_t
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_no_script_changes_anything_while_a_key_has_another_type(opened: Open, client: Redis, dialect: str) -> None:
+def test_no_script_changes_anything_while_a_key_has_another_type(open_queue: Open, client: Redis, dialect: str) -> None:
     """Or it does not need the key."""
     for name, kind in wrong_types(dialect):
-        check_damage(opened(name, dialect), client, name, kind)
+        check_damage(open_queue(name, dialect), client, name, kind)
 
 
 def check_damage(queue: BullQueue, client: Redis, name: str, kind: str) -> None:
@@ -226,9 +213,9 @@ def contents(client: Redis, base: str) -> dict[bytes, bytes | None]:
 
 
 def test_a_stopped_slot_does_not_wait_until_its_queue_is_repaired(
-    opened: Open, client: Redis, caplog: pytest.LogCaptureFixture
+    open_queue: Open, client: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queue = opened("bad", "bullmq")
+    queue = open_queue("bad", "bullmq")
     add(queue, 2)
     is_running, may_end = Event(), Event()
 
@@ -259,10 +246,10 @@ def test_a_stopped_slot_does_not_wait_until_its_queue_is_repaired(
 
 
 def test_a_damaged_queue_is_logged_once_and_shown_by_the_status(
-    opened: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+    open_queue: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(slot_engine, "FAILURES_S", 0.05)
-    bad, good = opened("bad", "bullmq"), opened("good", "bullmq")
+    bad, good = open_queue("bad", "bullmq"), open_queue("good", "bullmq")
     connection = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     key = DamagedKey(client, bad.handle, "wait", "zset")
     found = f"expected {key.key} to be a list, found a zset"
@@ -285,9 +272,9 @@ def test_a_damaged_queue_is_logged_once_and_shown_by_the_status(
 
 @pytest.mark.parametrize("name", ["delayed", "wait", pytest.param("meta", marks=pytest.mark.rest)])
 def test_a_promoter_goes_on_with_its_other_queues(
-    opened: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, name: str
+    open_queue: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    bad, good = opened("bad", "bullmq"), opened("good", "bullmq")
+    bad, good = open_queue("bad", "bullmq"), open_queue("good", "bullmq")
     key = DamagedKey(client, bad.handle, name, "string")
     add(bad, 2, delay=100)
     with (
@@ -306,19 +293,19 @@ def test_a_promoter_goes_on_with_its_other_queues(
 
 
 def test_a_service_waits_for_a_queue_whose_dialect_a_damaged_key_hides(
-    opened: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+    open_queue: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(queue_set, "MISSING_S", 0.0)
     for name in ("bad", "good"):
-        add(opened(name, "bull-1"), 1)
-        with OurWorker([opened(name, "bull-1").handle], lambda job: None):
-            completes(opened(name, "bull-1"), 1)
+        add(open_queue(name, "bull-1"), 1)
+        with OurWorker([open_queue(name, "bull-1").handle], lambda job: None):
+            completes(open_queue(name, "bull-1"), 1)
     queues = queue_set.QueueSet(parse_arguments({"url": redis_url, "prefix": prefix}, SERVICE), ["bad", "good"])
 
     def dialects() -> dict[str, str]:
         return {handle.keys.queue: handle.dialect.name for handle in queues.handles()}
 
-    with DamagedKey(client, opened("bad", "bull-1").handle, "completed", "string").damaged():
+    with DamagedKey(client, open_queue("bad", "bull-1").handle, "completed", "string").damaged():
         assert dialects() == {"good": "bull-1"}
         assert "queue bad: could not detect its dialect" in caplog.text
         assert not queues.complete
@@ -327,10 +314,10 @@ def test_a_service_waits_for_a_queue_whose_dialect_a_damaged_key_hides(
 
 @pytest.mark.parametrize("name", ["paused", "delayed"])
 def test_a_queue_whose_dialect_a_damaged_key_hides_is_opened_with_the_protocol_only(
-    opened: Open, client: Redis, redis_url: str, prefix: str, name: str
+    open_queue: Open, client: Redis, redis_url: str, prefix: str, name: str
 ) -> None:
     """Its jobs are found by this key alone; without them, it could be Bull's."""
-    queue, connection = opened("bad", "bull-1"), {"url": redis_url, "prefix": prefix}
+    queue, connection = open_queue("bad", "bull-1"), {"url": redis_url, "prefix": prefix}
     if name == "paused":
         queue.pause()
     add(queue, 1, delay=3_600_000 if name == "delayed" else 0)
@@ -348,9 +335,9 @@ def test_a_queue_whose_dialect_a_damaged_key_hides_is_opened_with_the_protocol_o
 
 
 def test_a_rescuer_goes_on_with_its_other_queues(
-    opened: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+    open_queue: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    queues = bad, good = opened("bad", "bullmq"), opened("good", "bullmq")
+    queues = bad, good = open_queue("bad", "bullmq"), open_queue("good", "bullmq")
     for queue in queues:
         add(queue, 1)
         assert work(queue.handle, ClaimSettings("dead", lock_ms=1), None, 1).claimed == 1
@@ -362,8 +349,8 @@ def test_a_rescuer_goes_on_with_its_other_queues(
     assert sum("queue bad: could not rescue jobs" in one.getMessage() for one in caplog.records) == 1
 
 
-def test_a_write_to_a_damaged_queue_is_finished_when_the_queue_is_repaired(opened: Open, client: Redis) -> None:
-    queue = opened("bad", "bullmq")
+def test_a_write_to_a_damaged_queue_is_finished_when_the_queue_is_repaired(open_queue: Open, client: Redis) -> None:
+    queue = open_queue("bad", "bullmq")
     register_all(queue.handle, "w", [[NewJob({"n": n}, job_id=f"key-{n}") for n in range(6)]], 2)
     for name, kind in wrong_types("bullmq"):
         with DamagedKey(client, queue.handle, name, kind).damaged():
@@ -378,9 +365,9 @@ def test_a_write_to_a_damaged_queue_is_finished_when_the_queue_is_repaired(opene
 
 @pytest.mark.parametrize("name", ["wait", "active"])
 def test_a_claiming_query_waits_for_the_repair_but_one_that_ends_with_the_jobs_of_now_fails(
-    opened: Open, client: Redis, caplog: pytest.LogCaptureFixture, name: str
+    open_queue: Open, client: Redis, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    queue = opened("bad", "bullmq")
+    queue = open_queue("bad", "bullmq")
     add(queue, 2)
     going_on, ending, too_late = (ClaimingQuery(queue) for _ in range(3))
     ending.reader.prepareForTriggerAvailableNow()
@@ -400,9 +387,9 @@ def test_a_claiming_query_waits_for_the_repair_but_one_that_ends_with_the_jobs_o
 
 
 def test_a_query_of_events_goes_on_with_its_other_queues_but_one_of_the_events_until_now_fails(
-    opened: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+    open_queue: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bad, good = opened("bad", "bullmq"), opened("good", "bullmq")
+    bad, good = open_queue("bad", "bullmq"), open_queue("good", "bullmq")
     add(bad, 1), add(good, 1)
     options = {"url": redis_url, "prefix": prefix, "queue": "bad,good", "view": "events"}
     going_on, ending, too_late = (event_reader(options, SCHEMAS["events"]) for _ in range(3))
@@ -428,9 +415,9 @@ def test_a_query_of_events_goes_on_with_its_other_queues_but_one_of_the_events_u
 
 @pytest.mark.parametrize("view", ["jobs", "events"])
 def test_the_first_batch_fails_where_pyspark_does_not_tell_whether_it_is_the_last_one(
-    opened: Open, client: Redis, redis_url: str, prefix: str, view: str
+    open_queue: Open, client: Redis, redis_url: str, prefix: str, view: str
 ) -> None:
-    bad, good = opened("bad", "bullmq"), opened("good", "bullmq")
+    bad, good = open_queue("bad", "bullmq"), open_queue("good", "bullmq")
     add(bad, 1), add(good, 1)
     options = {"url": redis_url, "prefix": prefix, "queue": "bad,good", "protocol": "bullmq"}
     reader = {"jobs": result_reader, "events": event_reader}[view](options, SCHEMAS[view])

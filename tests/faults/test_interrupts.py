@@ -91,27 +91,26 @@ def ended_by_ctrl_c(process: subprocess.Popen[str]) -> list[str]:
 @pytest.mark.usefixtures("forked_python")
 @pytest.mark.parametrize("engine", [pytest.param("loop", marks=pytest.mark.rest), "stream"])
 def test_ctrl_c_ends_a_program_whose_jobs_run_on_and_returns_them(
-    redis_url: str, prefix: str, tmp_path: Path, engine: str
+    queue: BullQueue, redis_url: str, prefix: str, tmp_path: Path, engine: str
 ) -> None:
     arguments = [redis_url, prefix, engine, str(tmp_path / "checkpoint"), str(tmp_path / "started")]
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many(NewJob({"n": n}) for n in range(JOBS))
+    queue.add_many(NewJob({"n": n}) for n in range(JOBS))
 
-        def is_held() -> bool:
-            jobs = queue.page("active")
-            has_begun = engine == "stream" or any(job.progress for job in jobs)
-            return len(jobs) == JOBS and has_begun and (tmp_path / "started").exists()
+    def is_held() -> bool:
+        jobs = queue.page("active")
+        has_begun = engine == "stream" or any(job.progress for job in jobs)
+        return len(jobs) == JOBS and has_begun and (tmp_path / "started").exists()
 
-        with program(*arguments, folder=tmp_path) as process:
-            wait_until(is_held, "the worker to hold all jobs")
-            (line,) = ended_by_ctrl_c(process)
-        assert "0 completed" in line
-        counts = queue.counts()
-        assert (counts["wait"], counts["active"]) == (JOBS, 0)
-        assert [job.data["n"] for job in queue.page("wait")] == list(range(JOBS))
-        # A job that was running has stalled; a micro-batch is repeated.
-        stalled = [job.stalled_counter for job in queue.page("wait")]
-        assert stalled == [int(engine == "loop")] + [0] * (JOBS - 1)
+    with program(*arguments, folder=tmp_path) as process:
+        wait_until(is_held, "the worker to hold all jobs")
+        (line,) = ended_by_ctrl_c(process)
+    assert "0 completed" in line
+    counts = queue.counts()
+    assert (counts["wait"], counts["active"]) == (JOBS, 0)
+    assert [job.data["n"] for job in queue.page("wait")] == list(range(JOBS))
+    # A job that was running has stalled; a micro-batch is repeated.
+    stalled = [job.stalled_counter for job in queue.page("wait")]
+    assert stalled == [int(engine == "loop")] + [0] * (JOBS - 1)
 
 
 @pytest.mark.spark

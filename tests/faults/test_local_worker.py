@@ -75,22 +75,21 @@ def test_a_process_whose_setup_fails_ends_the_worker_with_its_error(
     ids=["threads", "processes"],
 )
 def test_a_program_finishes_its_jobs_when_it_is_interrupted(
-    client: Redis, redis_url: str, prefix: str, kind: Sequence[str], number: signal.Signals
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str, kind: Sequence[str], number: signal.Signals
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many(NewJob({}) for _ in range(3))
-        given = ["--queue", "q", "--processor", "tests.support.worker:hold", "--url", redis_url]
-        options = ["--option", f"prefix={prefix}", "--option", "chunk_size=1", "--slots", "2", "--stop-timeout", "5m"]
-        with running_command("work", "--local", *kind, *given, *options) as command:
-            wait_until(lambda: len(holders(queue)) == 2, "both slots to hold jobs")
-            queue.add({}, delay=1)
-            wait_until(lambda: not queue.counts()["delayed"], "the promoter, which starts last, to run")
-            command.send(number)
-            wait_until(lambda: client.keys(f"{prefix}:q:*control*"), "the slots to be told to stop")
-            client.set(f"{queue.handle.keys.base}go", 1)
-            assert command.wait() == 0
-            assert re.search(r"stopped: 2 completed, 0 failed", command.text)
-        assert queue.counts()["wait"] == 2
+    queue.add_many(NewJob({}) for _ in range(3))
+    given = ["--queue", "q", "--processor", "tests.support.worker:hold", "--url", redis_url]
+    options = ["--option", f"prefix={prefix}", "--option", "chunk_size=1", "--slots", "2", "--stop-timeout", "5m"]
+    with running_command("work", "--local", *kind, *given, *options) as command:
+        wait_until(lambda: len(holders(queue)) == 2, "both slots to hold jobs")
+        queue.add({}, delay=1)
+        wait_until(lambda: not queue.counts()["delayed"], "the promoter, which starts last, to run")
+        command.send(number)
+        wait_until(lambda: client.keys(f"{prefix}:q:*control*"), "the slots to be told to stop")
+        client.set(f"{queue.handle.keys.base}go", 1)
+        assert command.wait() == 0
+        assert re.search(r"stopped: 2 completed, 0 failed", command.text)
+    assert queue.counts()["wait"] == 2
 
 
 def test_a_worker_returns_jobs_that_do_not_end_in_time(redis_url: str, prefix: str) -> None:
@@ -103,12 +102,11 @@ def test_a_worker_returns_jobs_that_do_not_end_in_time(redis_url: str, prefix: s
         assert queue.counts()["wait"] == 1
 
 
-def test_processes_end_when_their_program_is_killed(redis_url: str, prefix: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add({})
-        given = ["--queue", "q", "--processor", "tests.support.worker:hold", "--url", redis_url]
-        with running_command("work", "--local", "--processes", *given, "--option", f"prefix={prefix}") as command:
-            wait_until(lambda: holders(queue), "the job to run")
-            command.send(signal.SIGKILL)
-            command.wait()
-            wait_until(lambda: queue.counts()["wait"] == 1, "the process to return its job, and end")
+def test_processes_end_when_their_program_is_killed(queue: BullQueue, redis_url: str, prefix: str) -> None:
+    queue.add({})
+    given = ["--queue", "q", "--processor", "tests.support.worker:hold", "--url", redis_url]
+    with running_command("work", "--local", "--processes", *given, "--option", f"prefix={prefix}") as command:
+        wait_until(lambda: holders(queue), "the job to run")
+        command.send(signal.SIGKILL)
+        command.wait()
+        wait_until(lambda: queue.counts()["wait"] == 1, "the process to return its job, and end")

@@ -273,41 +273,42 @@ def test_a_write_that_was_given_up_is_removed(place: Place, prefix: str, monkeyp
 
 
 @pytest.mark.usefixtures("small_portions")
-def test_a_late_chunk_does_not_shorten_the_life_of_a_prepared_stage(client: Redis, redis_url: str, prefix: str) -> None:
+def test_a_late_chunk_does_not_shorten_the_life_of_a_prepared_stage(
+    queue: BullQueue,
+    client: Redis,
+) -> None:
     """Whoever opens a registered write may do so long after `stageTtlMs`."""
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        plan = stage_all(queue.handle, "w", [[NewJob({"n": n})] for n in range(TASKS)])
-        stage = plan.parts[0].stage
-        packed = client.hget(stage, "0")
+    plan = stage_all(queue.handle, "w", [[NewJob({"n": n})] for n in range(TASKS)])
+    stage = plan.parts[0].stage
+    packed = client.hget(stage, "0")
 
-        def late(name: str, call: Callable[[], Any]) -> Any:
-            if name == "write/open":
-                raise Died
-            if name == "write/confirm":
-                stage_chunks(queue.handle.connection, [StagedChunk(stage, 0, packed)], DAY_MS)
-            return call()
+    def late(name: str, call: Callable[[], Any]) -> Any:
+        if name == "write/open":
+            raise Died
+        if name == "write/confirm":
+            stage_chunks(queue.handle.connection, [StagedChunk(stage, 0, packed)], DAY_MS)
+        return call()
 
-        with calls_of_scripts(late), pytest.raises(Died):
-            register("w", [plan], None)
-        assert client.pttl(stage) > DAY_MS
-        keys = queue.handle.keys
-        lasting = (keys.write("w"), keys.manifest("w"), keys["open_writes"])
-        assert [client.ttl(key) for key in lasting] == [-1, -1, -1], "what is registered expires"
+    with calls_of_scripts(late), pytest.raises(Died):
+        register("w", [plan], None)
+    assert client.pttl(stage) > DAY_MS
+    keys = queue.handle.keys
+    lasting = (keys.write("w"), keys.manifest("w"), keys["open_writes"])
+    assert [client.ttl(key) for key in lasting] == [-1, -1, -1], "what is registered expires"
 
 
 @pytest.mark.usefixtures("small_portions")
-def test_a_write_that_was_discarded_can_not_be_registered(client: Redis, redis_url: str, prefix: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        plan = stage_all(queue.handle, "w", [[NewJob({"n": n})] for n in range(TASKS)])
+def test_a_write_that_was_discarded_can_not_be_registered(queue: BullQueue, client: Redis, prefix: str) -> None:
+    plan = stage_all(queue.handle, "w", [[NewJob({"n": n})] for n in range(TASKS)])
 
-        def discarded(name: str, call: Callable[[], Any]) -> Any:
-            if name == "write/confirm":
-                discard(queue.handle.connection, queue.handle.keys, "w", [part.stage for part in plan.parts])
-            return call()
+    def discarded(name: str, call: Callable[[], Any]) -> Any:
+        if name == "write/confirm":
+            discard(queue.handle.connection, queue.handle.keys, "w", [part.stage for part in plan.parts])
+        return call()
 
-        with calls_of_scripts(discarded), pytest.raises(StagedDataLost, match="nothing was written"):
-            register("w", [plan], None)
-        assert client.keys(f"{prefix}:*:spark:*") == []
+    with calls_of_scripts(discarded), pytest.raises(StagedDataLost, match="nothing was written"):
+        register("w", [plan], None)
+    assert client.keys(f"{prefix}:*:spark:*") == []
 
 
 def test_a_large_write_that_is_too_large_for_one_queue_adds_nothing_and_frees_the_room(
@@ -343,19 +344,18 @@ def test_a_closed_queue_in_another_slot_refuses_the_whole_write(cluster: RedisCl
 
 
 def test_no_script_of_a_large_registration_handles_more_than_a_portion(
-    client: Redis, redis_url: str, prefix: str
+    queue: BullQueue, client: Redis, prefix: str
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        handle = queue.handle
-        wide = [StagedPart(handle.keys.stage(f"wide.{n}.0"), 1, 1) for n in range(3_000)]
-        many = [replace(handle, keys=QueueKeys(f"q{n:03}", prefix)) for n in range(300)]
-        plans = [QueuePlan(one, [StagedPart(one.keys.stage("many.0.0"), 1, 1)], {}) for one in many]
-        parts = [*wide, *(part for plan in plans for part in plan.parts)]
-        stage_chunks(handle.connection, [StagedChunk(part.stage, 0, b"-") for part in parts], DAY_MS)
-        for write_id, write_plans in (("wide", [QueuePlan(handle, wide, {})]), ("many", plans)):
-            with script_work(client, prefix=prefix) as scripts:
-                assert register(write_id, write_plans, Identity(write_id, 1))
-            assert 3 < len(scripts) < 20
-            assert max(script.commands for script in scripts) < 4 * writes.KEYS_PER_CALL
-        assert all(client.ttl(part.stage) == -1 for part in wide)
-        assert all(client.ttl(part.stage) == -1 for part in parts)
+    handle = queue.handle
+    wide = [StagedPart(handle.keys.stage(f"wide.{n}.0"), 1, 1) for n in range(3_000)]
+    many = [replace(handle, keys=QueueKeys(f"q{n:03}", prefix)) for n in range(300)]
+    plans = [QueuePlan(one, [StagedPart(one.keys.stage("many.0.0"), 1, 1)], {}) for one in many]
+    parts = [*wide, *(part for plan in plans for part in plan.parts)]
+    stage_chunks(handle.connection, [StagedChunk(part.stage, 0, b"-") for part in parts], DAY_MS)
+    for write_id, write_plans in (("wide", [QueuePlan(handle, wide, {})]), ("many", plans)):
+        with script_work(client, prefix=prefix) as scripts:
+            assert register(write_id, write_plans, Identity(write_id, 1))
+        assert 3 < len(scripts) < 20
+        assert max(script.commands for script in scripts) < 4 * writes.KEYS_PER_CALL
+    assert all(client.ttl(part.stage) == -1 for part in wide)
+    assert all(client.ttl(part.stage) == -1 for part in parts)

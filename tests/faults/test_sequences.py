@@ -18,20 +18,19 @@ JOBS, CHUNK, CALLS = 20, 4, 16
 
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.rest), "after"])
 def test_the_order_is_kept_when_writes_are_killed_and_repeated(
-    client: Redis, redis_url: str, prefix: str, when: str
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str, when: str
 ) -> None:
     options = {"url": redis_url, "prefix": prefix, "queue": "q", "chunkSize": str(CHUNK), "sequenceBy": "key"}
     expected = defaultdict(list)
     killed = []
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        with OurWorker(queue.handle, lambda job: None, concurrency=4):
-            for version, call in enumerate(range(1, CALLS, 4)):
-                given = {**options, "txnAppId": "app", "txnVersion": str(version)}
-                killed.append(was_killed(write_and_die, given, JOBS, call, when))
-                write_rows(given, JOBS)
-                for rows in rows_of_tasks(JOBS):
-                    for row in rows:
-                        expected[row["key"]].append(row["n"])
-            wait_until(lambda: queue.counts()["completed"] == JOBS * len(killed), "all jobs")
-        assert any(killed)
-        assert orders(client, queue, lambda data: data["key"]) == expected
+    with OurWorker(queue.handle, lambda job: None, concurrency=4):
+        for version, call in enumerate(range(1, CALLS, 4)):
+            given = {**options, "txnAppId": "app", "txnVersion": str(version)}
+            killed.append(was_killed(write_and_die, given, JOBS, call, when))
+            write_rows(given, JOBS)
+            for rows in rows_of_tasks(JOBS):
+                for row in rows:
+                    expected[row["key"]].append(row["n"])
+        wait_until(lambda: queue.counts()["completed"] == JOBS * len(killed), "all jobs")
+    assert any(killed)
+    assert orders(client, queue, lambda data: data["key"]) == expected

@@ -16,26 +16,25 @@ from tests.spark.conftest import Bull
 
 
 def test_events_are_rows_of_a_batch_and_each_is_once_in_a_stream_that_is_started_again(
-    spark: SparkSession, bull: Bull, redis_url: str, prefix: str, tmp_path: Path
+    queue: BullQueue, spark: SparkSession, bull: Bull, tmp_path: Path
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        for n in range(2):
-            queue.publish("tick", {"n": n, "jobId": str(n)})
-        kept = bull.read(view="events", schema="timestamp TIMESTAMP, jobId STRING, fields MAP<STRING,STRING>").collect()
-        assert [(row.jobId, row.fields) for row in kept] == [("0", {"n": "0"}), ("1", {"n": "1"})]
+    for n in range(2):
+        queue.publish("tick", {"n": n, "jobId": str(n)})
+    kept = bull.read(view="events", schema="timestamp TIMESTAMP, jobId STRING, fields MAP<STRING,STRING>").collect()
+    assert [(row.jobId, row.fields) for row in kept] == [("0", {"n": "0"}), ("1", {"n": "1"})]
 
-        def collect() -> list[str]:
-            stream = spark.readStream.format("bull").options(**bull.options, queue="q", view="events").load()
-            assert stream.schema == SCHEMAS["events"]
-            writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "check"))
-            query: Any = start_query(lambda: writer.trigger(availableNow=True).start(str(tmp_path / "events")))
-            query.awaitTermination()
-            found = spark.read.parquet(str(tmp_path / "events")).collect()
-            return sorted(row.fields["n"] for row in found)
+    def collect() -> list[str]:
+        stream = spark.readStream.format("bull").options(**bull.options, queue="q", view="events").load()
+        assert stream.schema == SCHEMAS["events"]
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "check"))
+        query: Any = start_query(lambda: writer.trigger(availableNow=True).start(str(tmp_path / "events")))
+        query.awaitTermination()
+        found = spark.read.parquet(str(tmp_path / "events")).collect()
+        return sorted(row.fields["n"] for row in found)
 
-        assert collect() == ["0", "1"]
-        queue.publish("tick", {"n": 2})
-        assert collect() == ["0", "1", "2"]
+    assert collect() == ["0", "1"]
+    queue.publish("tick", {"n": 2})
+    assert collect() == ["0", "1", "2"]
 
 
 def test_a_queue_without_kept_events_is_refused_with_what_to_use(bull: Bull) -> None:

@@ -128,9 +128,8 @@ def test_the_command_dispatches_with_a_session_of_its_own(redis_url: str, prefix
     assert (done["queue"], done["protocol"], done["added"], done["duplicates"]) == ("q", "bullmq", 2, 0)
 
 
-def test_report_prints_json(program: Program, redis_url: str, prefix: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many([NewJob({"a": 1}), NewJob({"a": 2})])
+def test_report_prints_json(queue: BullQueue, program: Program, redis_url: str, prefix: str) -> None:
+    queue.add_many([NewJob({"a": 1}), NewJob({"a": 2})])
     query = ["--query", "SELECT id, state FROM jobs ORDER BY id"]
     said = program("report", "--queue", "q", *query, "--url", redis_url, "--prefix", prefix, "--json")
     assert [json.loads(line) for line in said.splitlines()] == [
@@ -152,25 +151,24 @@ def test_the_command_runs_under_spark_submit(redis_url: str, prefix: str) -> Non
 
 
 def test_work_runs_any_function_with_options_until_the_queue_is_empty(
-    program: Program, my_jobs: MyJobs, redis_url: str, prefix: str
+    queue: BullQueue, program: Program, my_jobs: MyJobs, redis_url: str, prefix: str
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        # The first job waits until the guard has looked.
-        looked = queue.handle.keys.guard(Guard("q", CONDITION).id)
-        wait = f"    while not job.handle.connection.call('EXISTS', {looked!r}):\n        time.sleep(0.05)\n"
-        module = my_jobs(f"import time\ndef double(job):\n{wait}    return 2 * job.data['n']\n")
-        queue.add_many(NewJob({"n": n}) for n in range(50))
-        arguments = ["--processor", f"{module}:double", "--url", redis_url, "--until-idle", "1", "--slots", "1"]
-        options = [f"--option={one}" for one in ("lock_ms=60000", "worker_name=sparky", f"prefix={prefix}")]
-        said = program("work", "--queue", "q", *arguments, *options, "--guard", CONDITION)
-        assert "50 completed, 0 failed" in said
-        done = queue.page("completed")
-        assert {job.parsed("returnvalue") for job in done} == {2 * n for n in range(50)}
-        assert {job.processed_by for job in done} == {"sparky"}
+    # The first job waits until the guard has looked.
+    looked = queue.handle.keys.guard(Guard("q", CONDITION).id)
+    wait = f"    while not job.handle.connection.call('EXISTS', {looked!r}):\n        time.sleep(0.05)\n"
+    module = my_jobs(f"import time\ndef double(job):\n{wait}    return 2 * job.data['n']\n")
+    queue.add_many(NewJob({"n": n}) for n in range(50))
+    arguments = ["--processor", f"{module}:double", "--url", redis_url, "--until-idle", "1", "--slots", "1"]
+    options = [f"--option={one}" for one in ("lock_ms=60000", "worker_name=sparky", f"prefix={prefix}")]
+    said = program("work", "--queue", "q", *arguments, *options, "--guard", CONDITION)
+    assert "50 completed, 0 failed" in said
+    done = queue.page("completed")
+    assert {job.parsed("returnvalue") for job in done} == {2 * n for n in range(50)}
+    assert {job.processed_by for job in done} == {"sparky"}
 
 
 def test_work_until_idle_goes_on_while_its_status_shows_damage_or_cannot_be_read(
-    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+    queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     status, reads = LocalWorker.status, list[WorkerStatus | None]()
 
@@ -182,11 +180,10 @@ def test_work_until_idle_goes_on_while_its_status_shows_damage_or_cannot_be_read
         return replace(found, damaged={"q": "expected wait to be a list"}) if len(reads) <= 4 else found
 
     monkeypatch.setattr(LocalWorker, "status", read)
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add({})
-        worker = LocalWorker("q", lambda job: 1, url=redis_url, prefix=prefix, protocol="bullmq")
-        assert run_worker(worker, until_idle_s=0.5).completed == 1
-        assert len(reads) > 5
+    queue.add({})
+    worker = LocalWorker("q", lambda job: 1, url=redis_url, prefix=prefix, protocol="bullmq")
+    assert run_worker(worker, until_idle_s=0.5).completed == 1
+    assert len(reads) > 5
 
 
 def test_work_processes_several_queues_with_a_state(
@@ -208,16 +205,15 @@ def test_work_processes_several_queues_with_a_state(
 
 
 def test_collect_writes_finished_jobs_once(
-    program: Program, client: Redis, redis_url: str, prefix: str, tmp_path: Path
+    queue: BullQueue, program: Program, client: Redis, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     lake = tmp_path / "lake"
     arguments = ["--queue", "q", "--output", str(lake), "--url", redis_url, "--option", f"prefix={prefix}", "--once"]
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        bench = WorkBench(queue, client, twice=False)
-        for round_of_ten in (1, 2):
-            bench.add(10)
-            bench.work(completed(bench.claim(10)))
-            assert "10 finished jobs of q written to" in program("collect", *arguments)
-            files = list(lake.glob("queue=q/day=20*/*.parquet"))
-            ids = [row["id"] for file in files for row in pq.ParquetFile(file).read(["id"]).to_pylist()]
-            assert sorted(ids, key=int) == [str(n) for n in range(1, 10 * round_of_ten + 1)]
+    bench = WorkBench(queue, client, twice=False)
+    for round_of_ten in (1, 2):
+        bench.add(10)
+        bench.work(completed(bench.claim(10)))
+        assert "10 finished jobs of q written to" in program("collect", *arguments)
+        files = list(lake.glob("queue=q/day=20*/*.parquet"))
+        ids = [row["id"] for file in files for row in pq.ParquetFile(file).read(["id"]).to_pylist()]
+        assert sorted(ids, key=int) == [str(n) for n in range(1, 10 * round_of_ten + 1)]

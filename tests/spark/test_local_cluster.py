@@ -90,10 +90,9 @@ with Worker(session(), "q", lambda job: None, progress=False, **options) as work
 
 @rest
 def test_a_worker_that_starts_before_the_executors_gets_its_slots_when_they_are_there(
-    two_hosts: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
+    queue: BullQueue, two_hosts: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many(NewJob({}) for _ in range(20))
+    queue.add_many(NewJob({}) for _ in range(20))
     assert "running: 20 completed" in two_hosts.run(script_of(tmp_path, EARLY), redis_url, prefix)
 
 
@@ -172,23 +171,22 @@ rows.write.format("bull").options(**options).mode("append").save()
 
 @rest
 def test_a_write_adds_each_row_once_although_spark_runs_a_copy_of_a_slow_task(
-    two_hosts: SubmittedDriver, redis_url: str, prefix: str, client: Redis, tmp_path: Path
+    queue: BullQueue, two_hosts: SubmittedDriver, redis_url: str, prefix: str, client: Redis, tmp_path: Path
 ) -> None:
     """The task stages rows and then hangs. Its copy begins when Spark has started it, and the task has staged rows."""
     seen = tmp_path / "seen"
     seen.mkdir()
     staged_by_task = f"{escaped(prefix)}:q:spark:stage:*.1.*"
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        two_hosts.begin(script_of(tmp_path, WRITE), redis_url, prefix, str(seen))
-        wait_until(lambda: (seen / "1.1").exists() or two_hosts.has_ended, "the copy of the task")
-        (stage,) = wait_until(lambda: client.keys(staged_by_task), "the task to stage rows")
-        (seen / "go").touch()
-        two_hosts.finish()
-        assert queue.counts()["wait"] == 2_000
-        assert {job.parsed()["n"] for job in queue.page("wait", 0, 2_000)} == set(range(2_000))
-        # What the task has staged is not committed, and expires.
-        assert client.keys(staged_by_task) == [stage]
-        assert client.pttl(stage) > 0
+    two_hosts.begin(script_of(tmp_path, WRITE), redis_url, prefix, str(seen))
+    wait_until(lambda: (seen / "1.1").exists() or two_hosts.has_ended, "the copy of the task")
+    (stage,) = wait_until(lambda: client.keys(staged_by_task), "the task to stage rows")
+    (seen / "go").touch()
+    two_hosts.finish()
+    assert queue.counts()["wait"] == 2_000
+    assert {job.parsed()["n"] for job in queue.page("wait", 0, 2_000)} == set(range(2_000))
+    # What the task has staged is not committed, and expires.
+    assert client.keys(staged_by_task) == [stage]
+    assert client.pttl(stage) > 0
 
 
 PROCESS = """
@@ -227,7 +225,7 @@ with Worker(spark, "q", processor, slots=16, chunk_size=10, progress=False, **op
 
 @pytest.mark.parametrize("is_decommissioned", [False, pytest.param(True, marks=rest)], ids=["killed", "decommissioned"])
 def test_losing_an_executor_loses_no_job(
-    is_decommissioned: bool, two_hosts: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
+    queue: BullQueue, is_decommissioned: bool, two_hosts: SubmittedDriver, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     """The jobs of one that is killed, as a machine that breaks, are rescued when their locks expire.
 
@@ -238,26 +236,25 @@ def test_losing_an_executor_loses_no_job(
     seen = tmp_path / "seen"
     seen.mkdir()
     before = len(two_hosts.submitted.log)
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many(NewJob({"executors": 2 if n < jobs // 2 else 3}) for n in range(jobs))
-        two_hosts.begin(script_of(tmp_path, PROCESS), redis_url, prefix, str(seen), str(lock_ms), str(jobs))
-        wait_until(lambda: queue.counts()["completed"] > 100 or two_hosts.has_ended, "jobs to complete")
-        executors = dict(map(int, path.name.split(".")) for path in seen.iterdir())
-        assert len(executors) == 2
-        assert all(EXECUTOR in Path(f"/proc/{executor}/cmdline").read_bytes() for executor in executors)
-        executor, daemon = executors.popitem()
-        if is_decommissioned:
-            os.kill(executor, signal.SIGPWR)
-        else:
-            kill_with_python(executor, daemon)
-        wait_until(lambda: not Path(f"/proc/{executor}").exists(), "the end of the executor")
-        said = two_hosts.finish()
-        assert f"{jobs} completed, 0 failed" in said
-        assert queue.counts()["completed"] == jobs
-        completed = queue.page("completed", 0, jobs)
-        assert len({job.id for job in completed}) == jobs
-        # As --py-files sends it: nothing of the package is installed.
-        assert {Path(job.parsed("returnvalue")).parents[1].name for job in completed} == {"spark_bull.zip"}
+    queue.add_many(NewJob({"executors": 2 if n < jobs // 2 else 3}) for n in range(jobs))
+    two_hosts.begin(script_of(tmp_path, PROCESS), redis_url, prefix, str(seen), str(lock_ms), str(jobs))
+    wait_until(lambda: queue.counts()["completed"] > 100 or two_hosts.has_ended, "jobs to complete")
+    executors = dict(map(int, path.name.split(".")) for path in seen.iterdir())
+    assert len(executors) == 2
+    assert all(EXECUTOR in Path(f"/proc/{executor}/cmdline").read_bytes() for executor in executors)
+    executor, daemon = executors.popitem()
+    if is_decommissioned:
+        os.kill(executor, signal.SIGPWR)
+    else:
+        kill_with_python(executor, daemon)
+    wait_until(lambda: not Path(f"/proc/{executor}").exists(), "the end of the executor")
+    said = two_hosts.finish()
+    assert f"{jobs} completed, 0 failed" in said
+    assert queue.counts()["completed"] == jobs
+    completed = queue.page("completed", 0, jobs)
+    assert len({job.id for job in completed}) == jobs
+    # As --py-files sends it: nothing of the package is installed.
+    assert {Path(job.parsed("returnvalue")).parents[1].name for job in completed} == {"spark_bull.zip"}
     if is_decommissioned:
         wait_until(lambda: "decommissioned" in two_hosts.submitted.log[before:], "the log of the driver")
     log = two_hosts.submitted.log[before:]

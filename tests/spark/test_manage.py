@@ -19,11 +19,6 @@ from tests.spark.conftest import Bull
 HOUR = 3_600_000
 
 
-@pytest.fixture
-def queue(bull: Bull) -> BullQueue:
-    return BullQueue("q", url=bull.options["url"], prefix=bull.options["prefix"], protocol="bullmq")
-
-
 def manage(bull: Bull, queue: BullQueue, frame: DataFrame, **options: object) -> None:
     bull.write(frame, queue.name, mode="manage", protocol=queue.protocol, **options)
 

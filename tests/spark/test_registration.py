@@ -41,19 +41,17 @@ def test_a_thread_writes_after_it_has_registered_the_data_source(
         assert queue.counts()["wait"] == 6
 
 
-def test_a_worker_runs_in_a_thread(spark: SparkSession, redis_url: str, prefix: str) -> None:
+def test_a_worker_runs_in_a_thread(queue: BullQueue, spark: SparkSession, redis_url: str, prefix: str) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         return jobs.selectExpr("id", "token", "'1' AS returnvalue")
 
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
+    def process(processor: Callable[..., object], completed: int) -> None:
+        queue.add({})
+        with Worker(spark, "q", processor, slots=1, url=redis_url, prefix=prefix, progress=False):
+            wait_until(lambda: queue.counts()["completed"] == completed, "the job to complete")
 
-        def process(processor: Callable[..., object], completed: int) -> None:
-            queue.add({})
-            with Worker(spark, "q", processor, slots=1, url=redis_url, prefix=prefix, progress=False):
-                wait_until(lambda: queue.counts()["completed"] == completed, "the job to complete")
-
-        in_thread(lambda: process(lambda job: 1, 1))
-        in_thread(lambda: process(transform, 2))
+    in_thread(lambda: process(lambda job: 1, 1))
+    in_thread(lambda: process(transform, 2))
 
 
 def test_a_call_in_an_unregistered_session_runs_with_the_python_of_the_program(
