@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_bull import EmbeddedRedis
-from spark_bull.core.embedded.redis import COMPACT_SETTING
+from spark_bull.core.embedded import COMPACT_SETTING
 
 #: What EmbeddedRedis sets otherwise than Redis itself.
 STOCK: Final = {COMPACT_SETTING: "64"}

@@ -1,5 +1,5 @@
 # The public names. `__init__.py` reads them from here.
-from spark_bull.core.embedded.redis import EmbeddedRedis as EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis as EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost as ConnectionLost
 from spark_bull.core.errors import DataLost as DataLost
 from spark_bull.core.errors import DelayedError as DelayedError
@@ -37,7 +37,6 @@ from spark_bull.core.errors import WaitingForChildren as WaitingForChildren
 from spark_bull.core.errors import WaitTimeout as WaitTimeout
 from spark_bull.core.errors import WorkerFailed as WorkerFailed
 from spark_bull.core.errors import WrongState as WrongState
-from spark_bull.core.model.group_limits import Group as Group
 from spark_bull.core.model.guards import Guard as Guard
 from spark_bull.core.model.jobs import Added as Added
 from spark_bull.core.model.jobs import AddedFlow as AddedFlow
@@ -56,9 +55,10 @@ from spark_bull.core.model.jobs import QueueMetrics as QueueMetrics
 from spark_bull.core.model.jobs import RawJson as RawJson
 from spark_bull.core.model.jobs import Scheduler as Scheduler
 from spark_bull.core.model.jobs import WriteRecord as WriteRecord
+from spark_bull.core.model.limits import Group as Group
 from spark_bull.core.queue.bull_queue import BullQueue as BullQueue
 from spark_bull.core.queue.events.events import QueueEvents as QueueEvents
-from spark_bull.core.queue.manage.sweep import Swept as Swept
+from spark_bull.core.queue.manage.leftovers import Swept as Swept
 from spark_bull.core.queue.shards.layout import shard_names as shard_names
 from spark_bull.core.tracing.tracer import current_trace as current_trace
 from spark_bull.run.job.running_job import RunningJob as RunningJob

@@ -23,8 +23,8 @@ from hypothesis import HealthCheck, settings
 from redis import Redis
 from redis.exceptions import MovedError
 
-from spark_bull.core.embedded import redis as embedded_redis
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core import embedded as embedded_redis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.dealing import deal
 from tests.support.dump import escaped

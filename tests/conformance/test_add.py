@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import DialectError, OptionError, ParentError, SparkBullError, StagedDataLost
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue

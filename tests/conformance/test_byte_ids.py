@@ -17,7 +17,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.monitor.activity import waiting_since
 from spark_bull.core.queue.work.claim import rescue, work
-from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.core.store.steps import run
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS

@@ -17,8 +17,7 @@ from spark_bull.core.errors import IntakeClosed, OptionError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.outcomes import Claim, Failed, Outcomes, Retried
 from spark_bull.core.queue.call import flight, verbs
-from spark_bull.core.queue.call.caller import Call, Caller, Details, Outcome, parent_ids
-from spark_bull.core.queue.call.sweep import sweep
+from spark_bull.core.queue.call.caller import Call, Caller, Details, Outcome, parent_ids, sweep
 from spark_bull.core.queue.call.verbs import CALL_LEASE_MS
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.job_options import keep_of

@@ -17,7 +17,7 @@ from redis import Redis
 
 from spark_bull.core.errors import UnrecoverableError
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.model.limits import Limiter
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
@@ -25,7 +25,7 @@ from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.jobs.read import read_ids, read_jobs
 from spark_bull.core.queue.work.claim import read_claimed, rescue, unpack_claimed, work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
-from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.job.failure import failure
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader

@@ -17,7 +17,7 @@ from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.flows import TOUCHED
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.writes import Identity, open_writes, recover
-from spark_bull.core.queue.handle.other_queue import touched_keys
+from spark_bull.core.queue.handle.handle import touched_keys
 from tests.support.dump import PRIVATE, dump
 from tests.support.without_spark import Sink
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.group_limits import GroupLimits
 from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limits import GroupLimits
 from spark_bull.core.model.outcomes import Claim, Outcomes, Rested, Retried
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import WORK
@@ -24,7 +24,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
-from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services.promoter import Promoter
 from tests.support.groups import (

@@ -12,11 +12,11 @@ from collections.abc import Callable
 import pytest
 
 from spark_bull.core.errors import OptionError, RateLimitError
-from spark_bull.core.model.group_limits import Group, GroupLimits
 from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limits import Group, GroupLimits
 from spark_bull.core.model.outcomes import Claim, Outcomes, Rested
-from spark_bull.core.queue.manage.groups import GROUPS
-from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.core.queue.manage.limits import GROUPS
+from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.groups import (
     ALL_GROUP_KEYS,

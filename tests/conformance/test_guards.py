@@ -12,7 +12,7 @@ from spark_bull.core.model.guards import Guard
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.monitor.find import describe
-from spark_bull.core.queue.work.service_verbs import GuardReply, guard
+from spark_bull.core.queue.work.verbs import GuardReply, guard
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1
 

@@ -191,7 +191,7 @@ def test_a_worker_takes_a_function_instead_of_a_provider(recorder: MetricRecorde
 
 
 def test_without_opentelemetry_a_meter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "spark_bull.core.tracing.meter", raising=False)
+    monkeypatch.delitem(sys.modules, "spark_bull.core.tracing.otel", raising=False)
     monkeypatch.delattr(spark_bull.core.tracing, "meter", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     for name in [name for name in sys.modules if name.startswith("opentelemetry.")]:

@@ -20,7 +20,7 @@ from spark_bull.core.errors import (
 )
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import Claim, Failed, Outcomes
-from spark_bull.core.queue.manage.child_removal import remove_unprocessed_children
+from spark_bull.core.queue.manage.manage import remove_unprocessed_children
 from spark_bull.run.job.job_runner import Result
 from spark_bull.run.job.outcome_policy import OutcomePolicy, fail_blocked
 from spark_bull.run.job.running_job import RunningJob

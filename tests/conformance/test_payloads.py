@@ -22,8 +22,8 @@ from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import REMOVE_SIZE, QueueHandle
 from spark_bull.core.queue.handle.walk import Sweep
 from spark_bull.core.queue.jobs.objects import swept_ids
-from spark_bull.core.queue.manage import sweep as sweeping
-from spark_bull.core.queue.manage.sweep import Swept
+from spark_bull.core.queue.manage import leftovers as sweeping
+from spark_bull.core.queue.manage.leftovers import Swept
 from spark_bull.core.queue.work.claim import unpack_claimed
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.run.job.running_job import RunningJob

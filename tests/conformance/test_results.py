@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger

@@ -17,7 +17,7 @@ from redis import Redis
 from spark_bull.core.model.outcomes import Keep
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import STATES, ResultLedger
-from spark_bull.core.queue.handle.discovery import EVERYTHING, Horizon
+from spark_bull.core.queue.collect.verbs import EVERYTHING, Horizon
 from tests.support.wait import wait_until
 from tests.support.work_bench import AT_ONCE, Entry, Finisher, discover_all, entries
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from spark_bull.core.queue.work.claim import rescue
-from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.core.queue.work.verbs import promote_due
 from tests.support.traffic import script_work
 from tests.support.wait import wait_until
 from tests.support.without_spark import ClaimingQuery

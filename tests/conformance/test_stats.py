@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.jobs import JobStats, NewJob, Percentiles, QueueMetrics
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.events.recent_events import recent_events
+from spark_bull.core.queue.events.event_log import recent_events
 from spark_bull.core.queue.jobs.read import MAX_IDS
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.connection import ms_of

@@ -13,7 +13,7 @@ from spark_bull.core.model.jobs import Change, NewJob
 from spark_bull.core.model.outcomes import Delayed, Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import rescue
-from spark_bull.core.queue.work.service_verbs import Promoted, promote_due
+from spark_bull.core.queue.work.verbs import Promoted, promote_due
 from tests.support.work_bench import WorkBench, completed, failed_for, not_bull_1, only_bullmq
 
 HOUR_MS = 3_600_000

@@ -15,9 +15,8 @@ import pyarrow as pa
 import pytest
 
 from spark_bull.core.errors import JobMissing
-from spark_bull.core.model.group_limits import GroupLimits
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.model.limits import GroupLimits, Limiter
 from spark_bull.core.model.outcomes import Claim, Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SETTLE
@@ -27,7 +26,7 @@ from spark_bull.core.queue.work import claim as claims
 from spark_bull.core.queue.work import verbs
 from spark_bull.core.queue.work.claim import extend, read_claimed, relock, rescue, unpack_claimed
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger, new_lock_token
-from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.claims.claimer import Claimer
 from spark_bull.run.job.failure import failure
 from spark_bull.run.job.job_options import keep_rule

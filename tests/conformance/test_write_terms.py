@@ -18,8 +18,8 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.writes import Identity, open_writes, recover, roll_forward
+from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
-from spark_bull.core.queue.handle.length_limit import LengthLimit
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.forked_programs import CONTEXT, write_jobs

@@ -22,7 +22,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.writes import recover, roll_forward
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import rescue, work
-from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.claims import damage
 from spark_bull.run.claims.lock_keeper import LockKeeper
 from spark_bull.run.job.running_job import RunningJob

@@ -17,7 +17,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob, Worker
 from spark_bull.core.clock import epoch_ms, monotonic_s
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.chunk_loop import SETTLE_S
 from spark_bull.spark.work.claim_stream import ClaimReader, claim_reader

@@ -20,7 +20,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost, StagedDataLost
 from spark_bull.core.model.jobs import NewJob, WriteRecord
 from spark_bull.core.queue.bull_queue import BullQueue

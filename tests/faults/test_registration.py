@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import IntakeClosed, QueueFull, StagedDataLost
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import NewJob

@@ -18,7 +18,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
-from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.core.queue.work.verbs import promote_due
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import ClaimingQuery, Row
 

@@ -17,7 +17,7 @@ from hypothesis.strategies import SearchStrategy
 from pyspark.sql import types as t
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.options.arguments import JobProperties

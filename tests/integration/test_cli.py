@@ -18,9 +18,9 @@ import pytest
 from redis import Redis
 
 import spark_bull
-from spark_bull.core.embedded.redis import EmbeddedRedis
-from spark_bull.core.model.group_limits import GroupLimits
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.limits import GroupLimits
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work

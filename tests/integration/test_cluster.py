@@ -20,8 +20,7 @@ from spark_bull.core.options.parse import Options, parse_options
 from spark_bull.core.options.table import COLLECT, QUEUE, READ
 from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.manage.manage import remove
-from spark_bull.core.queue.monitor.find import find_queues, workers
-from spark_bull.core.queue.monitor.keyspace import scan_keys
+from spark_bull.core.queue.monitor.find import find_queues, scan_keys, workers
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.settings import RedisSettings, resolved, settings_of
 from spark_bull.core.store.steps import Steps, run_together

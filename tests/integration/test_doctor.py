@@ -14,16 +14,16 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.clock import epoch_ms
-from spark_bull.core.embedded.redis import COMPACT_SETTING, EmbeddedRedis
+from spark_bull.core.embedded import COMPACT_SETTING, EmbeddedRedis
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import COLLECT
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.events import publish
+from spark_bull.core.queue.events import event_log
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.manage import orphans
+from spark_bull.core.queue.manage import leftovers as removal
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.settings import RedisSettings
@@ -372,7 +372,7 @@ def test_a_stream_of_events_that_is_too_long_is_trimmed(queue: BullQueue, monkey
     handle.connection.pipeline([("XADD", handle.keys["events"], "*", "event", "waiting", "jobId", "1")] * 3_000)
     found = only(queues.events(handle), "warning")
     assert "with a maximum of about 1,000" in found.found
-    monkeypatch.setattr(publish, "_TRIMMED", 500)
+    monkeypatch.setattr(event_log, "_TRIMMED", 500)
     assert re.fullmatch(r"removed (1|2),\d\d\d events", repaired(found))
     assert 1_000 <= handle.connection.call("XLEN", handle.keys["events"]) < 1_200
     only(queues.events(handle), "ok")
@@ -516,23 +516,23 @@ def test_a_job_that_gets_a_state_between_the_looks_is_not_removed(
     queue: BullQueue, client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that is being added by a program that writes the hash first."""
-    monkeypatch.setattr(orphans, "_EXAMINED", 1)
+    monkeypatch.setattr(removal, "_EXAMINED", 1)
     handle = queue.handle
     queue.add({}, job_id="early")
     queue.add({}, job_id="late")
     client.delete(handle.keys["wait"])
-    search = orphans.OrphanSearch(handle)
+    search = removal.OrphanSearch(handle)
     search.look([b"early", b"late"])
     client.rpush(handle.keys["wait"], "early")
     assert search.finish() == [b"late"]
     client.rpush(handle.keys["active"], "late")
-    assert orphans.remove_orphans(handle, [b"early", b"late"]) == 0
+    assert removal.remove_orphans(handle, [b"early", b"late"]) == 0
     assert queue.job("late") is not None
 
 
 def test_orphans_are_found_in_small_portions(queue: BullQueue, client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_CANDIDATES", 7), ("_EXAMINED", 3), ("MAX_IDS", 4), ("_REMOVED_AT_ONCE", 2)):
-        monkeypatch.setattr(orphans, name, value)
+        monkeypatch.setattr(removal, name, value)
     queue.add_many(NewJob({}, job_id=f"job-{n}") for n in range(50))
     for n in range(0, 50, 5):
         client.lrem(queue.handle.keys["wait"], 1, f"job-{n}")

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import QueueEvent
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost, DialectError, OptionError, ResultsLost
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.spark.collect.events import EventStreamReader, event_reader

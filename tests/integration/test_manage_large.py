@@ -12,12 +12,11 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import WrongState
 from spark_bull.core.model.jobs import Change, NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.handle import CHUNK_SIZE, MOVE_SIZE, REMOVE_SIZE
-from spark_bull.core.queue.handle.other_queue import touched_keys
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE, MOVE_SIZE, REMOVE_SIZE, touched_keys
 from spark_bull.core.queue.manage import verbs
 from spark_bull.core.queue.manage.changes import change_chunks
 from tests.support.traffic import script_work

@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import MovedError, ResponseError
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost, DialectError
 from spark_bull.core.model.jobs import JobStats, NewJob
 from spark_bull.core.options.parse import Options, parse_options

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 
 from spark_bull.core.dialects.registry import DIALECTS
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.cli import main

@@ -16,7 +16,7 @@ from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Rescuer
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.dispatch.callbacks import Callback, CallbackJob, open_callback
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE
-from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.ops.cli.main import main
 from tests.support.redis_servers import become_cluster
 from tests.support.traffic import script_work

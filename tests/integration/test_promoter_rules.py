@@ -12,7 +12,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, Guard, LocalWorker, NewJob, OptionError, Promoter
 from spark_bull.core.clock import epoch_ms
-from spark_bull.core.queue.work import service_verbs
+from spark_bull.core.queue.work import verbs
 from spark_bull.ops.cli.main import main, parser
 from spark_bull.run.services.ageing import Ageing
 from tests.support.forked_programs import ForkedProcess, promote_guarded, run_command
@@ -77,7 +77,7 @@ def test_another_promoter_resumes_the_queue_of_one_that_was_killed(
 def test_a_queue_with_many_waiting_jobs_is_paused_and_resumed_in_parts(
     bench: WorkBench, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.core.queue.work.service_verbs.MOVE_SIZE", 2)
+    monkeypatch.setattr("spark_bull.core.queue.work.verbs.MOVE_SIZE", 2)
     guard = Guard("q", CONDITION, resume_after_s=0.1)
     promoter = Promoter(redis_url, ["q"], prefix=prefix, rescue=False, guards=[guard])
     # What an earlier pause has left behind.
@@ -196,7 +196,7 @@ def test_all_jobs_of_many_priorities_age(queue: BullQueue, client: Redis) -> Non
     client.zadd(queue.handle.keys["prioritized"], {f"gone{n}": 3 * 2**32 for n in range(20)})
     moved, first, calls = 0, 1, 0
     while first:
-        some, first = service_verbs.age(queue.handle, 1, HOUR, first=first, limit=7)
+        some, first = verbs.age(queue.handle, 1, HOUR, first=first, limit=7)
         moved, calls = moved + some, calls + 1
     # Of each three jobs of a priority, an old one comes first, or is behind a young one.
     assert moved == 15

@@ -11,10 +11,10 @@ from redis import Redis
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.job_fields import MOST_PICKED, JobFields
-from spark_bull.core.store import raw_replies
+from spark_bull.core.store import commands
 from spark_bull.core.store.client import client_of
+from spark_bull.core.store.commands import _put_back, _ready
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.raw_replies import _put_back, _ready
 from spark_bull.core.store.settings import RedisSettings
 from tests.support.wait import wait_until
 
@@ -98,9 +98,9 @@ def test_a_ready_connection_is_left_to_the_pool_in_a_forked_process_and_for_othe
     assert ready is not None
     _put_back(pool, ready)
     if lacks:
-        monkeypatch.setattr(raw_replies, "_OF_POOL", (lacks,))
+        monkeypatch.setattr(commands, "_OF_POOL", (lacks,))
     else:
-        monkeypatch.setattr(raw_replies, "getpid", lambda: 0)
+        monkeypatch.setattr(commands, "getpid", lambda: 0)
     assert _ready(pool) is None
     assert Connection(settings).replies([("PING",)]) == [b"PONG"]
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import NotReplicated, OptionError
 from spark_bull.core.model.jobs import FlowJob, NewJob
 from spark_bull.core.queue.bull_queue import BullQueue

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import OptionError, ReturnedError, SparkBullError, UnrecoverableError
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue

@@ -13,10 +13,10 @@ import msgpack
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost
-from spark_bull.core.model.group_limits import GroupLimits
 from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.limits import GroupLimits
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import READ
 from spark_bull.core.queue.bull_queue import BullQueue

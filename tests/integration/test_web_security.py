@@ -15,7 +15,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.web.access import COOKIE, Access, Role

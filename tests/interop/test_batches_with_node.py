@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from spark_bull.core.dialects.parents import ON_FAILURE
+from spark_bull.core.dialects.terms import ON_FAILURE
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.node import NodePeer, each_peer_of

@@ -10,7 +10,7 @@ from redis import Redis
 
 from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.model.limits import Limiter
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.node import NodePeer, each_peer_of
 from tests.support.wait import wait_until

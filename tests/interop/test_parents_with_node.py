@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.core.dialects.parents import ON_FAILURE
+from spark_bull.core.dialects.terms import ON_FAILURE
 from spark_bull.core.errors import WaitingForChildren
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.model.limits import Limiter
 from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings

@@ -16,7 +16,7 @@ from select import select
 from redis import Redis
 from redis.exceptions import RedisError
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from tests.proof.actors import Actor
 from tests.support.network import accepting, new_listener
 from tests.support.node import NodePeer

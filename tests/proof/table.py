@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from tests.proof.books import Cell
 from tests.proof.faults import FAULTS, Fault
 from tests.proof.histories import KINDS, first_found, violations

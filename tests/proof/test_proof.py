@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.proof.actors import drive

@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.run.worker.base_worker import BaseWorker
 from spark_bull.spark.platform.query_start import MAX_ATTEMPTS, is_late, start_query
 from tests.support.examples import (

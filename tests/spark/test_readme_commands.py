@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import COLLECT, READ, WORK, WRITE
 from spark_bull.ops.cli.main import parser

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.spark.conftest import Bull
 from tests.support.wait import wait_until

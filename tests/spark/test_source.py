@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from redis import Redis
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import FlowJob, NewJob, RawJson
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.walk import Slice

@@ -18,13 +18,13 @@ from typing import Any
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull.core.errors import QueueFull
-from spark_bull.core.model.group_limits import GroupLimits
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limits import GroupLimits
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.writes import roll_forward
-from spark_bull.core.queue.handle.length_limit import LengthLimit
+from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.store.connection import Command, Connection
 from spark_bull.ops.cli.main import main
 from spark_bull.run.job.running_job import RunningJob

@@ -14,7 +14,7 @@ from redis import Redis
 from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
-from spark_bull.core.embedded.redis import EmbeddedRedis, redis_server
+from spark_bull.core.embedded import EmbeddedRedis, redis_server
 from tests.support.network import UNUSED_PORT
 from tests.support.wait import wait_until
 

@@ -30,7 +30,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.report import add_log, update_data, update_progress
 from spark_bull.core.queue.work import claim as claims
-from spark_bull.core.queue.work import service_verbs
+from spark_bull.core.queue.work import verbs
 from spark_bull.run.job.job_options import job_options
 from spark_bull.run.job.job_runner import Result
 from spark_bull.run.job.outcome_policy import OutcomePolicy, fail_blocked
@@ -335,14 +335,14 @@ class Steps(TwoSides):
     def _promote_due(self, queue: str = MAIN) -> Answers | None:
         """BullMQ promotes when a worker claims, so this step claims one job afterwards."""
         if self.bullmq:
-            service_verbs.promote_due(self.ours[queue].handle)
+            verbs.promote_due(self.ours[queue].handle)
             # We write the time of the next delayed job to the marker; Node's workers read it themselves.
             self.client.zrem(f"{self.prefixes[1]}:{queue}:marker", "1")
             return self._claim(1, queue)
         if not any(score < HOUR * 4096 for _, score in self.key(f"{queue}:delayed")):
             return None
         self.node("promoteDue", queue=queue)
-        service_verbs.promote_due(self.ours[queue].handle)
+        verbs.promote_due(self.ours[queue].handle)
         return Answers()
 
     # managing

@@ -38,7 +38,7 @@ from benchmarks.trials import (
 )
 from benchmarks.workers import QUEUE
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
-from spark_bull.core.embedded.redis import COMPACT_SETTING
+from spark_bull.core.embedded import COMPACT_SETTING
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

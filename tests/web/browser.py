@@ -30,7 +30,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import MINUTE_MS, NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.node import NODE_DIRECTORY

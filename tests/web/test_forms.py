@@ -10,7 +10,7 @@ from html import unescape
 import httpx
 import pytest
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import FlowJob, NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.wait import wait_until

@@ -9,20 +9,26 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, TypedDict
 
 from spark_bull.core.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.core.dialects.backoff import bull_exponential_ms
 from spark_bull.core.dialects.deduplication import DEDUPLICATION, ID_MARK, Rule
 from spark_bull.core.dialects.events import EventChannels
 from spark_bull.core.dialects.features import FEATURES, HOLDERS, Feature, FeatureColumn, lacks
 from spark_bull.core.dialects.fields import BULLMQ_FIELDS, CLAIMED_FIELDS
-from spark_bull.core.dialects.parents import PARENT, PARENT_MARK, failure_flag
-from spark_bull.core.dialects.priorities import QueuePriority, priority_number
-from spark_bull.core.dialects.schedule.new_scheduler import NewScheduler
-from spark_bull.core.dialects.terms import check_integer, prepare_terms
+from spark_bull.core.dialects.schedule.repeating import NewScheduler
+from spark_bull.core.dialects.terms import (
+    PARENT,
+    PARENT_MARK,
+    QueuePriority,
+    bull_exponential_ms,
+    check_integer,
+    failure_flag,
+    prepare_terms,
+    priority_number,
+)
 from spark_bull.core.errors import DialectError, OptionError, check_encodable, encodable, expected, is_encodable
 from spark_bull.core.keys import SEGMENTS, QueueKeys
 from spark_bull.core.model import javascript
 from spark_bull.core.model.jobs import QueueEvent, RawJson, Scheduler
-from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.model.limits import Limiter
 from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.options.parse import Options
 from spark_bull.core.options.values import check_keep

@@ -1,4 +1,4 @@
-"""Bull 3 and 4."""
+"""Bull 3 and 4; Bull 1 and 2, the published Bull Protocol."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from spark_bull.core.dialects.base import (
     with_bare_marks,
     without_nulls,
 )
-from spark_bull.core.dialects.events import EventChannels, bull_channels, bull_event
-from spark_bull.core.dialects.schedule.new_scheduler import NewScheduler, next_or_error
+from spark_bull.core.dialects.events import EventChannels, bull1_channels, bull1_event, bull_channels, bull_event
 from spark_bull.core.dialects.schedule.repeating import (
+    NewScheduler,
     is_over,
     iteration_of,
     md5_text,
     next_of_pattern,
+    next_or_error,
     number_of,
     read_opts,
     repeatable,
     time_of,
 )
+from spark_bull.core.dialects.terms import QueuePriority
 from spark_bull.core.errors import OptionError, PatternError
 from spark_bull.core.keys import SCHEDULED, QueueKeys, scheduled_id
 from spark_bull.core.model.jobs import QueueEvent, Scheduler
@@ -154,3 +156,37 @@ def _key_of(name: str, own_id: str, repeat: Mapping[str, Any]) -> str:
 def _namespace(name: str, own_id: str, key: str) -> str:
     """The part of the ids of a job scheduler's jobs that names the job scheduler. key: its member in the ZSET."""
     return md5_text(f"{name}{own_id}:{md5_text(key)}")
+
+
+class Bull1(Dialect):
+    """Finished states are SETs without order and times; jobs have no names and no priorities."""
+
+    name = "bull-1"
+    folder = "bull/bull1"
+    column = "bull-1"
+    replaced_data = unwritten_results = FALSE_IN_JAVASCRIPT
+    states: ClassVar = {
+        **Bull.states,
+        "completed": StateKey("completed", "set"),
+        "failed": StateKey("failed", "set"),
+    }
+
+    def event_channels(self, keys: QueueKeys) -> EventChannels:
+        return bull1_channels(keys)
+
+    def event_of(self, keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | None:
+        return bull1_event(keys, channel, message)
+
+    def check_priority(self, priority: object) -> int:
+        checked = super().check_priority(priority)
+        if isinstance(priority, QueuePriority):
+            return 0
+        if checked:
+            self.require("priorities", f"`priority` {priority!r}")
+        return checked
+
+    def stack_limit(self, given: int | None) -> int | None:
+        return None
+
+    def _opts(self, given: dict[str, Any]) -> dict[str, Any]:
+        return without_nulls(given)

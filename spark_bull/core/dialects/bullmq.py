@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from spark_bull.core.dialects.backoff import bullmq_exponential_ms
 from spark_bull.core.dialects.base import (
     MARKS,
     Dialect,
@@ -24,19 +23,19 @@ from spark_bull.core.dialects.base import (
 from spark_bull.core.dialects.deduplication import DEDUPLICATION_MEMBERS
 from spark_bull.core.dialects.features import FeatureColumn
 from spark_bull.core.dialects.fields import CLAIMED_FIELDS
-from spark_bull.core.dialects.parents import FAILURE_FLAGS
-from spark_bull.core.dialects.priorities import priority_number
-from spark_bull.core.dialects.schedule.new_scheduler import NewScheduler, next_or_error
 from spark_bull.core.dialects.schedule.repeating import (
+    NewScheduler,
     is_over,
     iteration_of,
     md5_text,
     next_of_pattern,
+    next_or_error,
     number_of,
     read_opts,
     repeatable,
     time_of,
 )
+from spark_bull.core.dialects.terms import FAILURE_FLAGS, bullmq_exponential_ms, priority_number
 from spark_bull.core.errors import OptionError, PatternError
 from spark_bull.core.keys import SCHEDULED, QueueKeys, scheduler_of
 from spark_bull.core.model import javascript

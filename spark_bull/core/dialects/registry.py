@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_bull.core.dialects.base import Dialect
-from spark_bull.core.dialects.bull import Bull
-from spark_bull.core.dialects.bull1 import Bull1
+from spark_bull.core.dialects.bull import Bull, Bull1
 from spark_bull.core.dialects.bullmq import BullMQ, OldBullMQ
 from spark_bull.core.errors import DialectError, QueueDamaged
 from spark_bull.core.keys import QueueKeys

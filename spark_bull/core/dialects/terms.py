@@ -1,12 +1,135 @@
-"""Terms of a job: by when it has to start, whether it may run twice, how long its lock lasts, how starts are spread."""
+"""Terms of a job: its priority and parent, the delay of its next attempt, when and how often it may start."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from random import random
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from spark_bull.core.errors import OptionError, expected
+from spark_bull.core.errors import OptionError, did_you_mean, encodable, expected
+
+#: The delay of an `exponential` backoff that stands in for a type that is not known, if it has none, ms.
+DEFAULT_MS: Final = 1_000
+
+
+def bull_exponential_ms(delay: float, attempts_made: int) -> int:
+    """(2^n - 1) * delay after the n-th attempt, rounded half up as in JavaScript: Bull 1 to 4."""
+    return round_half_up((2**attempts_made - 1) * delay)
+
+
+def bullmq_exponential_ms(delay: float, attempts_made: int, jitter: float = 0) -> int:
+    """2^(n-1) * delay after the n-th attempt, rounded half up as in JavaScript: BullMQ."""
+    return fixed_ms(round_half_up(2 ** (attempts_made - 1) * delay), jitter)
+
+
+def fixed_ms(delay: float, jitter: float = 0) -> int:
+    """A constant delay, reduced by a random part of up to `jitter` (0 to 1)."""
+    if jitter <= 0:
+        return int(delay)
+    return math.floor(random() * delay * jitter + delay * (1 - jitter))
+
+
+def round_half_up(value: float) -> int:
+    return math.floor(value + 0.5)
+
+
+PRIORITY: Final = "priority"
+#: Name -> number, of which 1 is the highest.
+PRIORITIES: Final = {"critical": 1, "high": 2, "medium": 3, "normal": 4, "low": 5}
+_LARGEST: Final = 2**53 - 1
+
+
+class QueuePriority(str):
+    """The name of a priority whose job is added to the queue of that priority; see `keys.priority_queue`."""
+
+
+def priority_number(priority: object, highest: int | None = None) -> int:
+    """The number of a priority that is a number or a name. Raises OptionError for another value.
+
+    highest: the largest number that is allowed, None: the largest integer that JavaScript has.
+    """
+    if isinstance(priority, str) and priority in PRIORITIES:
+        return PRIORITIES[priority]
+    if isinstance(priority, int) and not isinstance(priority, bool) and 0 <= priority <= (highest or _LARGEST):
+        return priority
+    numbers = "an integer >= 0" if highest is None else f"an integer from 0 to {highest:,}"
+    hint = did_you_mean(priority, PRIORITIES) if isinstance(priority, str) else ""
+    raise OptionError(f"{expected(PRIORITY, f'{numbers}, or one of {listed()}', priority)}{hint}")
+
+
+def listed() -> str:
+    """The names, the highest first."""
+    return ", ".join(PRIORITIES)
+
+
+PARENT: Final = "parent"
+#: Mark in a job's options text that a script replaces by the parent; see `base.MARKS`.
+PARENT_MARK: Final = "\x05"
+#: BullMQ's options for the failure of a child, and their names in its field `parent`; a job has at most one of them.
+FAILURE_FLAGS: Final[Mapping[str, str]] = {
+    "failParentOnFailure": "fpof",
+    "continueParentOnFailure": "cpof",
+    "ignoreDependencyOnFailure": "idof",
+    "removeDependencyOnFailure": "rdof",
+}
+#: The member `onFailure` of a parent -> the option of BullMQ; None: the parent waits until the child has completed.
+ON_FAILURE: Final[Mapping[str, str | None]] = {
+    "wait": None,
+    "fail": "failParentOnFailure",
+    "continue": "continueParentOnFailure",
+    "ignore": "ignoreDependencyOnFailure",
+    "remove": "removeDependencyOnFailure",
+}
+PARENT_MEMBERS: Final = ("queue", "id", "onFailure")
+
+
+class ParentJob(NamedTuple):
+    """The parent of a job. queue: its name, or with the prefix of its keys, as in BullMQ."""
+
+    queue: str
+    id: str
+
+
+def take_parent(row: dict[str, Any]) -> ParentJob | None:
+    """Takes the parent out of the properties of a row; `onFailure` becomes the option of BullMQ.
+
+    Raises OptionError for a parent that is no mapping with `queue` and `id`.
+    """
+    given = row.pop(PARENT, None)
+    if given is None:
+        return None
+    if not isinstance(given, Mapping):
+        raise expected(PARENT, "an object with `queue` and `id`", given)
+    for name in given:
+        if name not in PARENT_MEMBERS:
+            raise OptionError(f"unknown member `{name}` of `{PARENT}`{did_you_mean(name, PARENT_MEMBERS)}")
+    queue, parent_id = given.get("queue"), given.get("id")
+    if isinstance(parent_id, int) and not isinstance(parent_id, bool):
+        parent_id = str(parent_id)
+    if not isinstance(queue, str) or not queue.rpartition(":")[2]:
+        raise expected(f"{PARENT}.queue", "the name of a queue", queue)
+    if not isinstance(parent_id, str) or not parent_id:
+        raise expected(f"{PARENT}.id", "the id of a job", parent_id)
+    on_failure = given.get("onFailure")
+    if on_failure is not None:
+        row |= failure_option(f"{PARENT}.onFailure", on_failure)
+    return ParentJob(encodable(f"{PARENT}.queue", queue), encodable(f"{PARENT}.id", parent_id))
+
+
+def failure_option(name: str, on_failure: object) -> dict[str, Any]:
+    """The option of BullMQ for a value of ON_FAILURE. Raises OptionError, with `name`, for another value."""
+    if not isinstance(on_failure, str) or on_failure not in ON_FAILURE:
+        raise expected(name, f"one of {', '.join(ON_FAILURE)}", on_failure)
+    option = ON_FAILURE[on_failure]
+    return {option: True} if option else {}
+
+
+def failure_flag(opts: Mapping[str, Any]) -> str | None:
+    """The name of a job's failure policy in its field `parent`; None if the parent waits."""
+    return next((flag for name, flag in FAILURE_FLAGS.items() if opts.get(name)), None)
+
 
 EXPIRE_AFTER_MS: Final = "expireAfterMs"
 EXPIRE_AT: Final = "expireAt"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import lru_cache
 from math import isfinite
 from typing import Any, Final, NoReturn
@@ -102,3 +103,21 @@ _parse_start: Final = json.JSONDecoder().raw_decode
 _JSON: Final = json.JSONDecoder(parse_constant=_refused)
 _HUGE_JSON: Final = json.JSONDecoder(parse_constant=_refused, parse_int=float)
 _FINITE_JSON: Final = json.JSONDecoder(parse_constant=_refused, parse_float=_finite)
+
+
+def camel_case(name: str) -> str:
+    """The name of a field in Node; fields `…_text`, which hold JSON, have the name of what it stands for."""
+    first, *others = name.removesuffix("_text").split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+def in_camel_case(found: Any) -> dict[str, Any]:
+    """The fields of a dataclass."""
+    return {camel_case(field.name): getattr(found, field.name) for field in fields(found)}
+
+
+def parsed(found: Any) -> dict[str, Any]:
+    """The fields of a dataclass by its own names; those that hold JSON are parsed, and without `_text`."""
+    given = {field.name: getattr(found, field.name) for field in fields(found)}
+    texts = {name: given.pop(name) for name in list(given) if name.endswith("_text")}
+    return given | {name.removesuffix("_text"): json_or_text(text) for name, text in texts.items()}

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spark_bull.core.keys import DEFAULT_PREFIX
-from spark_bull.core.model.group_limits import group_limits
 from spark_bull.core.model.key_sources import key_sources
-from spark_bull.core.model.limiter import parse_limiter
+from spark_bull.core.model.limits import group_limits, parse_limiter
 from spark_bull.core.options.values import (
     EARLIEST,
     Parser,

@@ -15,8 +15,7 @@ from spark_bull.core.keys import QueueKeys, whole_queue
 from spark_bull.core.model.key_sources import KeySource
 from spark_bull.core.options.parse import Options
 from spark_bull.core.payloads.extras import aes_gcm, objects
-from spark_bull.core.payloads.key_ring import key_of
-from spark_bull.core.payloads.seal import SEALED, NotOpened, seal, unseal
+from spark_bull.core.payloads.seal import SEALED, NotOpened, key_of, seal, unseal
 from spark_bull.core.payloads.store import STORED, fetch, folder_of, path_of, store
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from spark_bull.core.dialects.encode.codec import carrying, check_defaults, data
 from spark_bull.core.dialects.encode.flows import Flows
 from spark_bull.core.dialects.terms import SPREAD_SEED
 from spark_bull.core.errors import OptionError, did_you_mean
-from spark_bull.core.model.group_limits import Group
 from spark_bull.core.model.jobs import (
     Added,
     AddedFlow,
@@ -34,6 +33,7 @@ from spark_bull.core.model.jobs import (
     Scheduler,
     WriteRecord,
 )
+from spark_bull.core.model.limits import Group
 from spark_bull.core.options.arguments import JOB_TEXTS, JobProperties, QueueArguments, listing, with_options
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import QUEUE
@@ -42,28 +42,31 @@ from spark_bull.core.queue.dispatch.flows import add_flow_chunk, added_flows, ch
 from spark_bull.core.queue.dispatch.kept import kept
 from spark_bull.core.queue.dispatch.parents import check_queues, rejection
 from spark_bull.core.queue.dispatch.writes import read_outcomes, records, recover
+from spark_bull.core.queue.events.event_log import publish, trim_events
 from spark_bull.core.queue.events.events import QueueEvents
-from spark_bull.core.queue.events.publish import publish, trim_events
 from spark_bull.core.queue.events.waiting import wait_for_job
 from spark_bull.core.queue.handle import report
+from spark_bull.core.queue.handle.admission import close_intake, is_intake_open, length_limit_of, open_intake
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
-from spark_bull.core.queue.handle.intake import close_intake, is_intake_open, open_intake
-from spark_bull.core.queue.handle.length_limit import length_limit_of
 from spark_bull.core.queue.handle.replication import check_replicas, replica_terms_of, wait_for_replicas
-from spark_bull.core.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
-from spark_bull.core.queue.jobs.counts_by import counts_by
-from spark_bull.core.queue.jobs.dependencies import dependency_counts, read_dependencies
-from spark_bull.core.queue.jobs.flow_tree import DEFAULT_DEPTH, DEFAULT_JOBS, read_flow
-from spark_bull.core.queue.jobs.read import counts, logs, page, read_job
-from spark_bull.core.queue.manage import groups, limits, manage
+from spark_bull.core.queue.jobs.children import (
+    DEFAULT_DEPTH,
+    DEFAULT_JOBS,
+    MAX_CHILDREN,
+    dependency_counts,
+    failures_of,
+    read_dependencies,
+    read_flow,
+    values_of,
+)
+from spark_bull.core.queue.jobs.read import counts, counts_by, logs, page, read_job
+from spark_bull.core.queue.manage import limits, manage
 from spark_bull.core.queue.manage.cancel import request_cancel, request_cancel_all
 from spark_bull.core.queue.manage.changes import change_job, change_jobs
-from spark_bull.core.queue.manage.child_removal import remove_child_dependency, remove_unprocessed_children
-from spark_bull.core.queue.manage.deduplication import free, holder_of
-from spark_bull.core.queue.manage.orphans import remove_all_orphans
-from spark_bull.core.queue.manage.sweep import SWEEP_AFTER_MS, Swept, sweep
+from spark_bull.core.queue.manage.leftovers import SWEEP_AFTER_MS, Swept, remove_all_orphans, sweep
+from spark_bull.core.queue.manage.manage import free, holder_of, remove_child_dependency, remove_unprocessed_children
+from spark_bull.core.queue.monitor.activity import read_metrics
 from spark_bull.core.queue.monitor.find import describe
-from spark_bull.core.queue.monitor.metrics import read_metrics
 from spark_bull.core.queue.monitor.stats import SAMPLE, WINDOW_MS, stats
 from spark_bull.core.queue.schedule import schedulers
 from spark_bull.core.short_errors import short_errors
@@ -765,7 +768,7 @@ class BullQueue:
         Raises:
           OptionError: for an argument that is wrong, `max` without `duration_ms`, and a queue without groups.
         """
-        groups.set_group_limit(self.handle, group, concurrency=concurrency, max=max, duration_ms=duration_ms)
+        limits.set_group_limit(self.handle, group, concurrency=concurrency, max=max, duration_ms=duration_ms)
 
     def remove_group_limit(self, group: str, *, concurrency: bool = True, rate: bool = True) -> None:
         """Removes limits of one group of jobs, which has those of the workers then.
@@ -778,7 +781,7 @@ class BullQueue:
         Raises:
           OptionError: for a queue without groups.
         """
-        groups.remove_group_limit(self.handle, group, concurrency=concurrency, rate=rate)
+        limits.remove_group_limit(self.handle, group, concurrency=concurrency, rate=rate)
 
     def pause_group(self, group: str) -> None:
         """Keeps workers of Spark from starting jobs of a group, until it is resumed; its active jobs continue.
@@ -789,7 +792,7 @@ class BullQueue:
         Raises:
           OptionError: for a queue without groups.
         """
-        groups.pause_group(self.handle, group)
+        limits.pause_group(self.handle, group)
 
     def resume_group(self, group: str) -> None:
         """Lets workers start jobs of a group again.
@@ -800,7 +803,7 @@ class BullQueue:
         Raises:
           OptionError: for a queue without groups.
         """
-        groups.resume_group(self.handle, group)
+        limits.resume_group(self.handle, group)
 
     def groups(self) -> Iterator[Group]:
         """Reads the groups of jobs that workers of Spark have met, 25 per call.
@@ -808,7 +811,7 @@ class BullQueue:
         Returns:
           Those with waiting or active jobs, or with limits, a pause or a rest of their own.
         """
-        return groups.read_groups(self.handle)
+        return limits.read_groups(self.handle)
 
     def manage(self, changes: Iterable[Change]) -> Iterator[Changed]:
         """Changes many jobs, `chunk_size` per script call; write a DataFrame with mode=manage to do so exactly once.

@@ -17,15 +17,12 @@ import redis
 from spark_bull.core.errors import OptionError, PermissionDenied, RedisUnavailable, check_encodable
 from spark_bull.core.keys import hash_tag
 from spark_bull.core.options.urls import without_secrets
-from spark_bull.core.store.call_start import CallStart, RepeatedKeys
 from spark_bull.core.store.client import RetryingClient, client_of, close_client
-from spark_bull.core.store.eviction import warn_of_eviction
-from spark_bull.core.store.permissions import denials
-from spark_bull.core.store.raw_replies import naming, raw_replies, raw_reply
+from spark_bull.core.store.commands import CallStart, RepeatedKeys, naming, raw_replies, raw_reply
 from spark_bull.core.store.scripts import Value, load
-from spark_bull.core.store.servers import Node, Place, Servers
+from spark_bull.core.store.server_checks import denials, warn_of_eviction
+from spark_bull.core.store.servers import Node, Place, Servers, ShardServers
 from spark_bull.core.store.settings import RedisSettings
-from spark_bull.core.store.shard_servers import ShardServers
 
 #: Maximum number of messages that one call receives.
 MAX_RECEIVED: Final = 1_000

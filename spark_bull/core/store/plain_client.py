@@ -12,9 +12,8 @@ from redis.retry import Retry
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.options.urls import at_address
-from spark_bull.core.store.errors import is_denied
+from spark_bull.core.store.errors import check_files, is_denied
 from spark_bull.core.store.settings import RedisSettings
-from spark_bull.core.store.tls import check_files
 
 try:
     from redis.driver_info import DriverInfo
@@ -30,7 +29,7 @@ except ImportError:  # an older redis-py
     _NOTIFICATIONS: dict[str, Any] = {}
 else:
     # redis-py 8 would subscribe each new connection to messages about maintenance of the server, which takes a round
-    # trip, and raw_replies.py skips them. Calls are repeated instead.
+    # trip, and commands.py skips them. Calls are repeated instead.
     _NOTIFICATIONS = {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
 
 log = logging.getLogger("spark_bull")

@@ -6,7 +6,9 @@ raised in it. Redis runs all commands of a round trip in a row, so a step with m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from itertools import chain, count, islice
@@ -167,3 +169,49 @@ def _is_cluster_error(error: ConnectionLost) -> bool:
 def _impatient(connection: Connection) -> Connection:
     """A connection to the same Redis that repeats a call only once: those before have waited as long as they may."""
     return connection.having(retry_ms=1)
+
+
+S = TypeVar("S")
+
+#: Number of calls at a time.
+CALLS_TOGETHER: Final = 16
+
+
+def groups_of(items: Iterable[S], place_of: Callable[[S], int]) -> list[list[S]]:
+    """Divides items by their place, in the order of the first item of each."""
+    groups: dict[int, list[S]] = defaultdict(list)
+    for item in items:
+        groups[place_of(item)].append(item)
+    return [*groups.values()]
+
+
+def batches_together(items: Sequence[S], call: Callable[[S], T]) -> Iterator[list[tuple[S, T | SparkBullError]]]:
+    """Calls `call(item)` for CALLS_TOGETHER items at a time; yields the items with the results, or the errors raised.
+
+    The next calls begin when the caller asks for their results.
+    """
+
+    def result_of(item: S) -> T | SparkBullError:
+        try:
+            return call(item)
+        except SparkBullError as error:
+            return error
+
+    if len(items) == 1:
+        yield [(items[0], result_of(items[0]))]
+        return
+    with ThreadPoolExecutor(CALLS_TOGETHER, thread_name_prefix="spark-bull-together") as pool:
+        for start in range(0, len(items), CALLS_TOGETHER):
+            batch = items[start : start + CALLS_TOGETHER]
+            yield list(zip(batch, pool.map(result_of, batch), strict=True))
+
+
+def all_together(items: Sequence[S], call: Callable[[S], T]) -> list[T]:
+    """As `batches_together`; returns the results. Raises the first error of a batch."""
+    results: list[T] = []
+    for batch in batches_together(items, call):
+        for _, result in batch:
+            if isinstance(result, SparkBullError):
+                raise result
+            results.append(result)
+    return results

@@ -1,16 +1,19 @@
-"""Spans of jobs in OpenTelemetry, with the names and attributes of BullMQ. Needs the package opentelemetry-api.
+"""Spans and metrics of jobs in OpenTelemetry, with the names, units and attributes of BullMQ. Needs opentelemetry-api.
 
 The context of a span travels in the job's option `tm`, as JSON of what the propagators of OpenTelemetry inject, by
-default `{"traceparent":"00-<trace>-<span>-01"}`.
-"""
+default `{"traceparent":"00-<trace>-<span>-01"}`."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Final, Literal, TypeVar
 
 from opentelemetry.context import Context, attach, detach, get_current
+from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider
 from opentelemetry.propagate import extract, inject
 from opentelemetry.trace import (
     Link,
@@ -26,11 +29,106 @@ from opentelemetry.trace import (
 from opentelemetry.util.types import AttributeValue
 
 from spark_bull.core.clock import epoch_ms
-from spark_bull.core.error_text import reason_of
-from spark_bull.core.tracing.calls import Calls
+from spark_bull.core.error_text import described, reason_of
+from spark_bull.core.errors import SparkBullError
 from spark_bull.core.version import VERSION
 
-__all__ = ["JobSpan", "Spans", "Tracer", "current_context", "global_tracer"]
+log = logging.getLogger("spark_bull")
+
+T = TypeVar("T")
+
+
+class Calls:
+    """Calls OpenTelemetry. An error there is no error of a job: it is logged, once for each kind of call.
+
+    kind: what the calls are about, for the log.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._failed: set[str] = set()
+
+    def run(self, what: str, call: Callable[[], T]) -> T | None:
+        """Returns what the call returns; None if it fails."""
+        try:
+            return call()
+        except SparkBullError:
+            # The timeout or the cancellation of a job, which interrupts the code that it runs.
+            raise
+        except Exception as error:
+            if what not in self._failed:
+                self._failed.add(what)
+                log.warning("%s: %s failed (%s)", self._kind, what, described(error))
+            return None
+
+
+#: What has become of a job, as BullMQ names it.
+State = Literal["completed", "failed", "delayed", "retried", "waiting", "waiting-children"]
+_UNDERSCORED: Final = {"waiting-children": "waiting_children"}
+
+
+#: A settled job: its name, None in a dialect without names, and how long ago it was claimed, ms.
+Measured = tuple[str | None, int]
+
+
+class JobMeter:
+    """Records metrics with one MeterProvider. No method raises an error of OpenTelemetry: metrics are missing then.
+
+    is_own: whether the provider ends with the meter.
+    """
+
+    def __init__(self, provider: MeterProvider, *, is_own: bool) -> None:
+        self._provider = provider
+        self._is_own = is_own
+        self._calls = Calls("metrics")
+        self._counters: dict[State, Counter] = {}
+
+    def settled(self, queue: str, state: State, jobs: Sequence[Measured]) -> None:
+        """Counts jobs of a queue that were settled, and records how long they were processed."""
+        self._calls.run("recording jobs", lambda: self._record(queue, state, jobs))
+
+    def counts(self, queue: str, counts: Mapping[str, int]) -> None:
+        """Records the number of jobs by state."""
+        self._calls.run("recording counts", lambda: self._set(queue, counts))
+
+    def end(self) -> None:
+        """Exports what was recorded, if the provider is one of the SDK; its own one exports nothing more."""
+        end = getattr(self._provider, "shutdown" if self._is_own else "force_flush", None)
+        if end is not None:
+            self._calls.run("exporting metrics", end)
+
+    @cached_property
+    def _meter(self) -> Meter:
+        return self._provider.get_meter("spark_bull", VERSION)
+
+    @cached_property
+    def _durations(self) -> Histogram:
+        return self._meter.create_histogram("bullmq.job.duration", unit="ms", description="Job processing duration")
+
+    @cached_property
+    def _numbers(self) -> Any:
+        description = "Number of jobs in the queue by state"
+        return self._meter.create_gauge("bullmq.queue.jobs", unit="{jobs}", description=description)
+
+    def _counter(self, state: State) -> Counter:
+        if state not in self._counters:
+            name = f"bullmq.jobs.{_UNDERSCORED.get(state, state)}"
+            description = f"Number of jobs {state}"
+            self._counters[state] = self._meter.create_counter(name, unit="1", description=description)
+        return self._counters[state]
+
+    def _record(self, queue: str, state: State, jobs: Sequence[Measured]) -> None:
+        counter, durations = self._counter(state), self._durations
+        fixed = {"bullmq.queue.name": queue, "bullmq.job.state": state}
+        for name, ms in jobs:
+            attributes = fixed if name is None else {**fixed, "bullmq.job.name": name}
+            counter.add(1, attributes)
+            durations.record(ms, attributes)
+
+    def _set(self, queue: str, counts: Mapping[str, int]) -> None:
+        for state, number in counts.items():
+            self._numbers.set(number, {"bullmq.queue.name": queue, "bullmq.queue.jobs.state": state})
+
 
 Attributes = Mapping[str, AttributeValue | None]
 #: What fails when a context cannot be injected, for the log.

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spark_bull.core.errors import OptionError, expected
 
 if TYPE_CHECKING:
-    from spark_bull.core.tracing.meter import JobMeter
-    from spark_bull.core.tracing.otel import Spans
+    from spark_bull.core.tracing.otel import JobMeter, Spans
 
 #: True: the global tracer of the process; or a function that returns a tracer; or (not for a Worker) a tracer.
 TracerSource = Any

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Final
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.queue.manage.groups import limits_of_group
+from spark_bull.core.queue.manage.limits import limits_of_group
 from spark_bull.ops.cli.arguments import GROUP, argument, duration, flag
 from spark_bull.ops.cli.command import Output, command, existing_queue, open_queue
 

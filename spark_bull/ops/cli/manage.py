@@ -12,7 +12,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import STATES, Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.writes import advance_all
-from spark_bull.core.queue.manage.sweep import SWEEP_AFTER_MS
+from spark_bull.core.queue.manage.leftovers import SWEEP_AFTER_MS
 from spark_bull.ops.cli.arguments import GROUP, ID, YES, argument, duration, flag
 from spark_bull.ops.cli.change import CHANGE, change_each
 from spark_bull.ops.cli.command import Output, command, existing_queue, name_of, open_queue

@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Final
 
 from spark_bull.core.errors import SparkBullError
-from spark_bull.core.model.properties import parsed
+from spark_bull.core.model.job_json import parsed
 from spark_bull.core.options.values import instant, json_object
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.cli.add import json_argument

@@ -9,13 +9,12 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_bull.core.errors import JobMissing, OptionError
+from spark_bull.core.model.job_json import parsed
 from spark_bull.core.model.jobs import STATES, Job, WriteRecord
-from spark_bull.core.model.properties import parsed
 from spark_bull.core.options.parse import Options
 from spark_bull.core.queue.handle.handle import opening
-from spark_bull.core.queue.jobs.counts_by import BY
-from spark_bull.core.queue.jobs.flow_tree import DEFAULT_DEPTH, DEFAULT_JOBS
-from spark_bull.core.queue.jobs.read import counting, counts
+from spark_bull.core.queue.jobs.children import DEFAULT_DEPTH, DEFAULT_JOBS
+from spark_bull.core.queue.jobs.read import BY, counting, counts
 from spark_bull.core.queue.monitor.find import describing, find_queues, workers
 from spark_bull.core.queue.monitor.queue_filter import QueueFilter, selecting
 from spark_bull.core.store.connection import Connection

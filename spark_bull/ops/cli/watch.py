@@ -18,7 +18,7 @@ from rich.text import Text
 from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import RedisUnavailable
 from spark_bull.core.model.jobs import STATES
-from spark_bull.core.queue.monitor.throughput import Look, Throughput, look_at, throughput_of
+from spark_bull.core.queue.monitor.activity import Look, Throughput, look_at, throughput_of
 from spark_bull.core.time_text import utc
 from spark_bull.ops.cli.command import existing_queue, options_of, queues_of
 from spark_bull.ops.cli.interrupt import until_interrupted

@@ -15,9 +15,8 @@ from spark_bull.core.model.slots import slots_for
 from spark_bull.core.options.parse import Options
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import counting
-from spark_bull.core.queue.monitor.activity import observing
+from spark_bull.core.queue.monitor.activity import COUNTED_STATES, observing, reading_metrics
 from spark_bull.core.queue.monitor.find import QueueSummary, describing, select_queues, workers_among
-from spark_bull.core.queue.monitor.metrics import COUNTED_STATES, reading_metrics
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.connection import Connection, ms_of
 from spark_bull.core.store.settings import settings_of

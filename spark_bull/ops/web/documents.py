@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from spark_bull.core.model.group_limits import Group
 from spark_bull.core.model.jobs import (
     Job,
     JobStats,
@@ -18,7 +17,8 @@ from spark_bull.core.model.jobs import (
     Scheduler,
     WriteRecord,
 )
-from spark_bull.core.queue.monitor.private_keys import Ledger
+from spark_bull.core.model.limits import Group
+from spark_bull.core.queue.monitor.find import Ledger
 from spark_bull.ops.web.shown import Shown
 
 State = Literal["wait", "active", "delayed", "prioritized", "paused", "waiting-children", "completed", "failed"]

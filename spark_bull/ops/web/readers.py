@@ -9,7 +9,7 @@ from typing import Annotated, Final, NamedTuple
 from fastapi import Depends, Request
 
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.monitor.private_keys import Ledger, ledgers, workers_of_spark
+from spark_bull.core.queue.monitor.find import Ledger, ledgers, workers_of_spark
 from spark_bull.ops.web.scans import Kept
 
 #: Of how many queues they are kept.

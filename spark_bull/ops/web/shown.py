@@ -11,8 +11,7 @@ from typing import Any, Final, get_type_hints
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, create_model
 from pydantic_core import CoreSchema
 
-from spark_bull.core.model.job_json import json_or_text
-from spark_bull.core.model.properties import camel_case
+from spark_bull.core.model.job_json import camel_case, json_or_text
 
 #: A text with more brackets may be nested too deeply to be written again.
 _MANY_BRACKETS: Final = 200

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from spark_bull.core.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.core.dialects.backoff import DEFAULT_MS, fixed_ms
 from spark_bull.core.dialects.base import Dialect, json_text
+from spark_bull.core.dialects.terms import DEFAULT_MS, fixed_ms
 from spark_bull.core.error_text import reason_of, sendable
 from spark_bull.core.model.javascript import given_number, number_of, whole
 from spark_bull.core.model.job_json import json_or_text

@@ -18,8 +18,7 @@ from spark_bull.core.queue.dispatch.follow_ups import check_bounds, encode_follo
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.report import add_log, lock_lost, update_data, update_progress
 from spark_bull.core.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
-from spark_bull.core.queue.manage.child_removal import remove_unprocessed_children
-from spark_bull.core.queue.manage.deduplication import free
+from spark_bull.core.queue.manage.manage import free, remove_unprocessed_children
 from spark_bull.core.well_formed import well_formed
 from spark_bull.run.job.checkpoint import Reported
 from spark_bull.run.job.job_options import job_options, timeout_of

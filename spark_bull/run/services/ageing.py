@@ -8,10 +8,10 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from spark_bull.core.dialects.features import lacks
-from spark_bull.core.dialects.priorities import priority_number
+from spark_bull.core.dialects.terms import priority_number
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.work import service_verbs
+from spark_bull.core.queue.work import verbs
 
 log = logging.getLogger("spark_bull")
 
@@ -57,7 +57,7 @@ def age_jobs(handle: QueueHandle, ageing: Ageing) -> int:
         return 0
     moved, first = 0, 1
     while first:
-        some, first = service_verbs.age(handle, ageing.priority, ageing.after_ms, first=first)
+        some, first = verbs.age(handle, ageing.priority, ageing.after_ms, first=first)
         moved += some
     return moved
 

@@ -18,7 +18,7 @@ from spark_bull.core.errors import DialectError, QueueDamaged
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.parse import Options
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
-from spark_bull.core.queue.handle.discovery import EVERYTHING, Horizon
+from spark_bull.core.queue.collect.verbs import EVERYTHING, Horizon
 from spark_bull.core.queue.handle.handle import QueueHandle, handle_of
 from spark_bull.core.queue.monitor.find import is_glob, select_queues, warn_of_missing
 from spark_bull.core.queue.shards.layout import Spread, given_queues

@@ -15,7 +15,7 @@ from spark_bull.core.keys import logical_queue
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.monitor.find import is_glob, matches
-from spark_bull.core.queue.work.service_verbs import guard
+from spark_bull.core.queue.work.verbs import guard
 from spark_bull.run.services.damaged_queues import DamagedQueues
 
 log = logging.getLogger("spark_bull")

@@ -18,7 +18,7 @@ from spark_bull.core.options.arguments import ServiceArguments, with_options
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import SERVICE
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.core.queue.work.service_verbs import promote_due
+from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.core.short_errors import short_errors
 from spark_bull.run.services.ageing import age_jobs, ageing_of
 from spark_bull.run.services.damaged_queues import DamagedQueues

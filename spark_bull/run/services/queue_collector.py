@@ -12,7 +12,7 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.dialects.registry import others_spoken
 from spark_bull.core.errors import ConnectionLost, DialectError, OptionError, ReaderInUse, ResultsLost
 from spark_bull.core.queue.collect.result_ledger import LedgerLease, ResultLedger
-from spark_bull.core.queue.handle.discovery import EVERYTHING, DiscoverResult, Horizon, Remaining
+from spark_bull.core.queue.collect.verbs import EVERYTHING, DiscoverResult, Horizon, Remaining
 
 log = logging.getLogger("spark_bull")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from spark_bull.core.model.outcomes import Claim, Outcomes
 
 if TYPE_CHECKING:
-    from spark_bull.core.tracing.meter import JobMeter, State
+    from spark_bull.core.tracing.otel import JobMeter, State
 
 
 class _Held(NamedTuple):

@@ -23,7 +23,7 @@ from spark_bull.run.slot.slot_stats import SlotStats
 from spark_bull.run.slot.unsettled import Unsettled
 
 if TYPE_CHECKING:
-    from spark_bull.core.tracing.meter import JobMeter
+    from spark_bull.core.tracing.otel import JobMeter
 
 log = logging.getLogger("spark_bull")
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import WORK
 from spark_bull.core.store.connection import Connection

@@ -17,10 +17,9 @@ from pyspark.sql.types import DataType, StructType
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import JobFailed, PayloadUnreadable
-from spark_bull.core.queue.call.caller import Caller, Outcome
-from spark_bull.core.queue.call.chunks import ADDED, chunks
+from spark_bull.core.queue.call.caller import Caller, Outcome, sweep
 from spark_bull.core.queue.call.flight import Ended, Flight, Lease
-from spark_bull.core.queue.call.sweep import sweep
+from spark_bull.core.queue.call.verbs import ADDED, chunks
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.call.results import parsed, with_outcomes
 from spark_bull.spark.dispatch.rows import RowPlan

@@ -22,8 +22,8 @@ from spark_bull.core.options.table import COLLECT
 from spark_bull.core.options.values import LATEST
 from spark_bull.core.queue.collect.result_ledger import STATES, ResultLedger
 from spark_bull.core.queue.collect.result_rows import ResultChunk
+from spark_bull.core.queue.collect.verbs import Horizon
 from spark_bull.core.queue.dispatch.written import WrittenIds, find_written
-from spark_bull.core.queue.handle.discovery import Horizon
 from spark_bull.core.queue.handle.handle import open_handle
 from spark_bull.core.queue.monitor.find import is_glob
 from spark_bull.core.queue.shards.layout import selection_of

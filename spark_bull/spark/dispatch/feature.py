@@ -16,8 +16,8 @@ from spark_bull.core.dialects.encode.flows import Flows
 from spark_bull.core.model.jobs import WriteRecord
 from spark_bull.core.options.parse import Options
 from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan
+from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.length_limit import LengthLimit
 from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 from spark_bull.spark.staging.plan import Fields, StagedPlan

@@ -20,7 +20,6 @@ from pyspark.sql.types import (
 
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.deduplication import DEDUPLICATION, DEDUPLICATION_MEMBERS
-from spark_bull.core.dialects.parents import PARENT, PARENT_MEMBERS
 from spark_bull.core.dialects.terms import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
@@ -28,6 +27,8 @@ from spark_bull.core.dialects.terms import (
     EXPIRE_AFTER_MS,
     EXPIRE_AT,
     LOCK_MS,
+    PARENT,
+    PARENT_MEMBERS,
     SPREAD_MS,
 )
 from spark_bull.core.errors import OptionError, did_you_mean

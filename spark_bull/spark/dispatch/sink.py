@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
-from spark_bull.core.dialects.priorities import PRIORITY
+from spark_bull.core.dialects.terms import PRIORITY
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import priority_queue
 from spark_bull.core.options.parse import parse_options

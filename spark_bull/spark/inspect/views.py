@@ -6,19 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spark_bull.core.model.job_json import in_camel_case
 from spark_bull.core.model.jobs import FlowNode, Percentiles
-from spark_bull.core.model.properties import in_camel_case
 from spark_bull.core.options.parse import Options
 from spark_bull.core.queue.dispatch.writes import records
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.walk import Slice
-from spark_bull.core.queue.jobs.dependencies import dependencies_of
-from spark_bull.core.queue.jobs.flow_tree import read_flow, roots_among
+from spark_bull.core.queue.jobs.children import dependencies_of, read_flow, roots_among
 from spark_bull.core.queue.jobs.read import counts, read_ids, read_jobs
-from spark_bull.core.queue.manage.groups import read_groups
-from spark_bull.core.queue.monitor.activity import activity
+from spark_bull.core.queue.manage.limits import read_groups
+from spark_bull.core.queue.monitor.activity import COUNTED_STATES, activity, read_metrics
 from spark_bull.core.queue.monitor.find import describe, workers
-from spark_bull.core.queue.monitor.metrics import COUNTED_STATES, read_metrics
 from spark_bull.core.queue.monitor.stats import stats
 from spark_bull.core.queue.schedule.schedulers import schedulers
 from spark_bull.core.well_formed import well_formed_json

@@ -17,8 +17,7 @@ from spark_bull.core.errors import OptionError, SparkBullError, restated
 from spark_bull.core.options.parse import Options, parse_options
 from spark_bull.core.options.table import LIMITS
 from spark_bull.core.queue.handle.handle import open_handle
-from spark_bull.core.queue.manage.groups import change_groups, check_groups, checked_name
-from spark_bull.core.queue.manage.limits import given_limits
+from spark_bull.core.queue.manage.limits import change_groups, check_groups, checked_name, given_limits
 from spark_bull.core.queue.manage.verbs import GroupChange
 from spark_bull.core.store.settings import resolved
 from spark_bull.spark.platform.lazy_arrow import pa

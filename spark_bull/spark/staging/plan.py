@@ -14,8 +14,8 @@ from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.keys import shard
 from spark_bull.core.options.parse import Options
 from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, is_written, recover
+from spark_bull.core.queue.handle.admission import check_intake
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle, opening
-from spark_bull.core.queue.handle.intake import check_intake
 from spark_bull.core.queue.handle.replication import check_replicas, replica_terms_of
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.settings import settings_of

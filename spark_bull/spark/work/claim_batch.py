@@ -8,9 +8,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from spark_bull.core.dialects.base import Dialect
+from spark_bull.core.dialects.encode.chunks import converted, listed
 from spark_bull.core.dialects.fields import CLAIMED_FIELDS, JSON_COLUMNS
 from spark_bull.core.errors import PayloadUnreadable
-from spark_bull.core.model.columns import converted, listed
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claimed_fields import ClaimedChunk
 from spark_bull.core.well_formed import well_formed_json

@@ -20,8 +20,7 @@ from pyspark.sql.types import StructType
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged
-from spark_bull.core.model.group_limits import GroupLimits
-from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.model.limits import GroupLimits, Limiter
 from spark_bull.core.options.parse import Options, parse_options
 from spark_bull.core.options.table import CLAIM
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings, default_worker
@@ -29,10 +28,9 @@ from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle, open_ha
 from spark_bull.core.queue.jobs.read import counts
 from spark_bull.core.queue.manage.manage import is_paused
 from spark_bull.core.queue.monitor.find import describe
-from spark_bull.core.queue.work.claim import limited_groups_ms, read_chunk, unpack_claimed
+from spark_bull.core.queue.work.claim import limited_groups_ms, read_chunk, start_chunk, unpack_claimed
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger, Portion
 from spark_bull.core.queue.work.claimed_fields import ClaimedChunk
-from spark_bull.core.queue.work.start_chunk import start_chunk
 from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.settings import resolved
 from spark_bull.run.claims.batch_size import BatchSize

@@ -19,7 +19,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from spark_bull import Promoter
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import SparkBullError
 from tests.proof.actors import CHECK_MS
 from tests.proof.books import FINAL, Books

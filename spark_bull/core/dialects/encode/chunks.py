@@ -1,19 +1,101 @@
-"""Chunks of encoded jobs: columns of checked values, split by size, packed with msgpack.
+"""Chunks of encoded jobs: columns of checked values, the shapes of their rows, split by size, packed with msgpack.
 
 A packed chunk is a map of columns, by the names that the scripts read. Strings are packed raw, as the msgpack of Redis
-has no binary type.
+has no binary type. Rows of one shape differ only in ids and times, which are stored beside the options of a job: they
+share one options text. Whatever is unusual about a batch, above all a wrong value, has no shapes: then rows are encoded
+one by one, which finds the errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from decimal import Decimal
+from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Optional, TypeVar, Union
 
 import msgpack
 
+from spark_bull.core.clock import LAST_ETA_MS, epoch_ms
+from spark_bull.core.dialects.deduplication import DEDUPLICATION
 from spark_bull.core.errors import check_encodable
-from spark_bull.core.model.columns import listed
+
+#: Properties of which each row has its own value, and the types of their values.
+OWN: Final[Mapping[str, frozenset[type]]] = {
+    "jobId": frozenset({str, int}),
+    "delay": frozenset({int}),
+    "runAt": frozenset({int}),
+    "timestamp": frozenset({int}),
+    DEDUPLICATION: frozenset({str}),
+}
+#: Properties of options that rows of a shape have in common, and the types of their values.
+_KEPT_IN_SHAPE: Final = frozenset(
+    {"priority", "attempts", "backoff", "lifo", "removeOnComplete", "removeOnFail", "lockMs"}
+)
+_SCALARS: Final = frozenset({bool, int, float, str, Decimal})
+
+
+class Shapes(NamedTuple):
+    """first: the position of the first row of each shape. of_row: the shape of each row; None if all have one."""
+
+    first: list[int]
+    of_row: list[int] | None
+
+
+def shapes_of(columns: Mapping[str, Sequence[Any]], delay: int) -> Shapes | None:
+    """The shapes of rows that have these properties; None if they have to be encoded one by one.
+
+    columns: lists of equal length, not empty; None means not given. delay: that of rows without one, ms.
+    """
+    parts: list[Sequence[Hashable]] = []
+    for name, column in columns.items():
+        types = set(map(type, column)) - {type(None)}
+        if name in OWN:
+            if not types <= OWN[name] or "" in column:
+                return None
+            if None in column:
+                parts.append([value is not None for value in column])
+        elif name not in _KEPT_IN_SHAPE or len(types) > 1 or not types <= _SCALARS:
+            return None
+        elif any(value != column[0] for value in column):
+            parts.append(column)
+    if not _are_in_range(columns, delay):
+        return None
+    if not parts:
+        return Shapes([0], None)
+    return _numbered(list(zip(*parts, strict=True)))
+
+
+def _are_in_range(columns: Mapping[str, Sequence[Any]], delay: int) -> bool:
+    """Whether all times are certainly valid."""
+    delays, run_ats, timestamps = (
+        [value for value in columns.get(name, ()) if value is not None] for name in ("delay", "runAt", "timestamp")
+    )
+    latest = max([epoch_ms(), *timestamps]) + max([delay, *delays])
+    return min(delays, default=0) >= 0 and max([latest, *run_ats]) <= LAST_ETA_MS
+
+
+def _numbered(keys: list[tuple[Hashable, ...]]) -> Shapes:
+    numbers: dict[tuple[Hashable, ...], int] = {}
+    of_row = [numbers.setdefault(key, len(numbers)) for key in keys]
+    first: list[int] = []
+    for position, number in enumerate(of_row):
+        if number == len(first):
+            first.append(position)
+            if len(first) == len(numbers):
+                break
+    return Shapes(first, of_row)
+
+
+def listed(column: Any, count: int) -> list[Any]:
+    """The column as a list of `count` values."""
+    return column if isinstance(column, list) else [column] * count
+
+
+def converted(column: Any, convert: Callable[[Any], Any]) -> Any:
+    """The column with `convert` applied; a single value stays a single value."""
+    return [convert(value) for value in column] if isinstance(column, list) else convert(column)
+
 
 T = TypeVar("T")
 #: The values of a property: one for all jobs, a list with one for each, or None if no job has the property.
@@ -196,3 +278,44 @@ def packed_value(name: str, value: object) -> bytes:
         check_encodable(name, value)
         raise
     return packed
+
+
+#: The bits of a UUID that are fixed, by the digit that they replace.
+_VARIANTS: Final = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
+def as_uuid(digits: str) -> str:
+    """32 hexadecimal digits in the form of a UUID of version 4, as BullMQ's ids of jobs in flows."""
+    d = digits
+    return f"{d[:8]}-{d[8:12]}-4{d[13:16]}-{_VARIANTS[d[16]]}{d[17:20]}-{d[20:]}"
+
+
+def digest(*parts: object) -> str:
+    """32 hexadecimal digits that stand for plain values."""
+    return blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def row_values(rows: Mapping[str, Sequence[Any]], count: int) -> list[tuple[Any, ...]]:
+    """The values of each row, by columns in the order of their names."""
+    return list(zip(*(rows[name] for name in sorted(rows)), strict=True)) if rows else [()] * count
+
+
+def with_own_ids(
+    jobs: EncodedJobs, rows: Mapping[str, Sequence[Any]], queue: str, numbers: Sequence[int], source: str
+) -> EncodedJobs:
+    """The jobs; each with a parent and without an id of its own has an id now, the same when Spark repeats the task.
+
+    The id is made from the write, the partition, and the number and the content of the row. So a repeated task with the
+    same rows in the same order gives each job its id again, and the script leaves the job alone. Of rows in another
+    order, some are added again, and none is left out.
+
+    rows, numbers: as the jobs were encoded from them. source: names the write and the partition.
+    """
+    ids, parents = listed(jobs.job_id, jobs.n), listed(jobs.parent_id, jobs.n)
+    own = [job_id is None and parent is not None for job_id, parent in zip(ids, parents, strict=True)]
+    values = row_values(rows, jobs.n)
+    new = [
+        as_uuid(digest(source, queue, numbers[row], values[row])) if is_own else ids[row]
+        for row, is_own in enumerate(own)
+    ]
+    return replace(jobs, job_id=new, own_id=collapsed(own))

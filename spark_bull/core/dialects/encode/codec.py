@@ -12,27 +12,37 @@ from typing import Any, Final, TypeVar
 
 from spark_bull.core.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text
 from spark_bull.core.dialects.deduplication import DEDUPLICATION, ID_MARK, Deduplications
-from spark_bull.core.dialects.encode.chunks import Column, EncodedJobs, collapsed
-from spark_bull.core.dialects.encode.shapes import OWN, Shapes, shapes_of
+from spark_bull.core.dialects.encode.chunks import (
+    OWN,
+    Column,
+    EncodedJobs,
+    Shapes,
+    collapsed,
+    converted,
+    listed,
+    shapes_of,
+)
 from spark_bull.core.dialects.fields import STALLED_PRESET
-from spark_bull.core.dialects.parents import PARENT, PARENT_MARK, ParentJob, take_parent
 from spark_bull.core.dialects.terms import (
     AT_MOST_ONCE,
     DELIVERY,
     EXPIRE_AFTER_MS,
     EXPIRE_AT,
     LOCK_MS,
+    PARENT,
+    PARENT_MARK,
     SPREAD_MS,
     SPREAD_SEED,
     Expiry,
+    ParentJob,
     check_not_stored,
     check_start,
     delay_within,
     take_expiry,
+    take_parent,
     take_spread,
 )
 from spark_bull.core.errors import OptionError, SparkBullError, encodable, expected
-from spark_bull.core.model.columns import converted, listed
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.options.parse import Options, spelled
 from spark_bull.core.options.table import QUEUE

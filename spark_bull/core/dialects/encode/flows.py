@@ -12,12 +12,19 @@ from typing import Any, Final, NamedTuple, overload
 
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.deduplication import DEDUPLICATION
-from spark_bull.core.dialects.encode.chunks import EncodedJobs, collapsed, picked, sliced
+from spark_bull.core.dialects.encode.chunks import (
+    EncodedJobs,
+    as_uuid,
+    collapsed,
+    digest,
+    listed,
+    picked,
+    row_values,
+    sliced,
+)
 from spark_bull.core.dialects.encode.codec import encode
-from spark_bull.core.dialects.encode.own_ids import as_uuid, digest, row_values
-from spark_bull.core.dialects.parents import PARENT
+from spark_bull.core.dialects.terms import PARENT
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.columns import listed
 
 #: Maximum number of jobs, and of characters of payload, of one flow, as one script adds it.
 MAX_JOBS: Final = 1_000

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, PermissionDenied
 from spark_bull.core.queue.call.caller import PARENTS, Call, Caller, Outcome
-from spark_bull.core.queue.call.chunks import chunks
-from spark_bull.core.queue.call.verbs import CALL_LEASE_MS
+from spark_bull.core.queue.call.verbs import CALL_LEASE_MS, chunks
 from spark_bull.core.queue.monitor.find import workers
 from spark_bull.core.threads import PollingThread
 

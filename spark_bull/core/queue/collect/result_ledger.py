@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 from spark_bull.core.dialects.fields import text_of
 from spark_bull.core.queue.collect import verbs
 from spark_bull.core.queue.collect.result_rows import ResultRows
-from spark_bull.core.queue.collect.verbs import RESULTS_TTL_MS
-from spark_bull.core.queue.handle.discovery import EVERYTHING, DiscoverResult, DiscoverSettings, Horizon
+from spark_bull.core.queue.collect.verbs import EVERYTHING, RESULTS_TTL_MS, DiscoverResult, DiscoverSettings, Horizon
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.jobs.objects import deleting_objects
 

@@ -7,9 +7,8 @@ from typing import Final
 
 from spark_bull.core.model.jobs import Added
 from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.handle.admission import LengthLimit, Refusal, RoomWait, intake_closed, queue_full
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.length_limit import LengthLimit, RoomWait, intake_closed, queue_full
-from spark_bull.core.queue.handle.refusal import Refusal
 
 _ADDED_BEFORE: Final = "these were not added, jobs before them were"
 

@@ -12,8 +12,7 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.dispatch.add import add_chunk
 from spark_bull.core.queue.dispatch.kept import kept
 from spark_bull.core.queue.dispatch.parents import rejection
-from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.other_queue import keys_of
+from spark_bull.core.queue.handle.handle import QueueHandle, keys_of
 
 
 def add_child(

@@ -15,10 +15,8 @@ from spark_bull.core.model.jobs import AddedFlow, FlowJob
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.kept import kept
 from spark_bull.core.queue.dispatch.parents import check_other_parents, check_parents, rejection
-from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.length_limit import intake_closed
-from spark_bull.core.queue.handle.other_queue import keys_of, touched_keys
-from spark_bull.core.queue.handle.refusal import Refusal
+from spark_bull.core.queue.handle.admission import Refusal, intake_closed
+from spark_bull.core.queue.handle.handle import QueueHandle, keys_of, touched_keys
 
 #: The keys of each queue of a flow that the scripts touch, beside those of jobs.
 TOUCHED: Final = (

@@ -8,16 +8,14 @@ from dataclasses import fields, replace
 from typing import Any, Final, get_args
 from uuid import uuid4
 
-from spark_bull.core.dialects.encode.chunks import EncodedJobs, joined, pack, picked
+from spark_bull.core.dialects.encode.chunks import EncodedJobs, joined, listed, pack, picked
 from spark_bull.core.dialects.encode.codec import carrying, encode
 from spark_bull.core.errors import OptionError, expected
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.columns import listed
 from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, FollowUp, On
 from spark_bull.core.queue.dispatch.kept import kept
 from spark_bull.core.queue.dispatch.parents import check_parents, parents_of, refused
-from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.other_queue import keys_of
+from spark_bull.core.queue.handle.handle import QueueHandle, keys_of
 
 #: Maximum size of the follow-ups of one job, characters.
 MAX_SIZE: Final = 4 << 20

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from spark_bull.core.dialects.encode.chunks import EncodedJobs
+from spark_bull.core.dialects.encode.chunks import EncodedJobs, listed
 from spark_bull.core.errors import OptionError, ParentError
-from spark_bull.core.model.columns import listed
-from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.other_queue import keys_of
+from spark_bull.core.queue.handle.handle import QueueHandle, keys_of
 
 #: Why a script has rejected a child -> the message.
 REASONS: Final[Mapping[str, str]] = {

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from spark_bull.core.queue.handle.admission import LengthLimit, Refusal, refusal_of
 from spark_bull.core.queue.handle.claim_settings import NO_WORKER
 from spark_bull.core.queue.handle.handle import MOVE_SIZE, RECEIPT_TTL_MS, REMOVE_SIZE, QueueHandle
-from spark_bull.core.queue.handle.length_limit import LengthLimit
-from spark_bull.core.queue.handle.refusal import Refusal, refusal_of
 
 #: TTL of the record of a finished write.
 RECORD_TTL_MS: Final = 30 * 86_400_000

@@ -32,11 +32,10 @@ from spark_bull.core.options.table import ALL_EVENTS
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.callbacks import Callback, callback_of, close_callback, open_callback
 from spark_bull.core.queue.dispatch.flows import TOUCHED
-from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.length_limit import LengthLimit, RoomWait
-from spark_bull.core.queue.handle.other_queue import touched_keys
+from spark_bull.core.queue.handle.admission import LengthLimit, RoomWait
+from spark_bull.core.queue.handle.handle import QueueHandle, touched_keys
 from spark_bull.core.store.connection import Connection, script_command
-from spark_bull.core.store.together import all_together, groups_of
+from spark_bull.core.store.steps import all_together, groups_of
 
 log = logging.getLogger("spark_bull")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spark_bull.core.model.group_limits import GroupLimits
-from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.model.limits import GroupLimits, Limiter
 
 #: The settings of a worker for jobs that end without one: no limits of groups, and no metrics.
 NO_WORKER: Final = {"group": "", "max_metrics": 0}

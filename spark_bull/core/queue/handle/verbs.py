@@ -1,4 +1,4 @@
-"""The verbs of one job, for all rooms: one function for each script, with its name.
+"""The verbs of one job, and of events, for all rooms: one function for each script, with its name.
 
 The modules `verbs` of the rooms have those of the other scripts in `lua/<dialect>/` and `lua/job/`. The contract at the
 head of a script says what it does; the functions give it types. Every verb handles at most one chunk, and has the same
@@ -8,6 +8,7 @@ caller names the call, or `run_once` does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from spark_bull.core.queue.handle.handle import QueueHandle
@@ -35,3 +36,12 @@ def log(handle: QueueHandle, job_id: str, row: str, *, keep: int) -> int:
 def update_data(handle: QueueHandle, job_id: str, data: str) -> int:
     """Replaces a job's payload, JSON text. Returns 0 or MISSING."""
     return int(handle.run("update_data", {"data": data}, job=handle.keys.job(job_id)))
+
+
+def publish(handle: QueueHandle, fields: Sequence[str], *, max_events: int | None) -> str:
+    """Adds an event, names and values of fields, to the stream of events; returns its id.
+
+    max_events: about how many events the stream keeps; None: as many as the queue says.
+    """
+    entry_id: bytes = handle.run_once("publish", {"fields": fields, "max_events": max_events or ""})
+    return entry_id.decode()

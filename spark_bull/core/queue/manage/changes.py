@@ -17,8 +17,7 @@ from spark_bull.core.model.jobs import Change, Changed
 from spark_bull.core.options.parse import spelled
 from spark_bull.core.options.table import QUEUE
 from spark_bull.core.payloads.policy import Kind
-from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.other_queue import keys_of, touched_keys
+from spark_bull.core.queue.handle.handle import QueueHandle, keys_of, touched_keys
 from spark_bull.core.queue.jobs.objects import deleting_objects
 from spark_bull.core.queue.manage import verbs
 from spark_bull.core.queue.manage.manage import job_error

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.dialects.fields import integer_of
+from spark_bull.core.errors import expected
 from spark_bull.core.model.javascript import whole
-from spark_bull.core.model.jobs import MINUTE_MS
-from spark_bull.core.queue.events.recent_events import recent_events
+from spark_bull.core.model.jobs import ENDED, MINUTE_MS, QueueMetrics
+from spark_bull.core.queue.events.event_log import recent_events
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.store.connection import Command, ms_of
-from spark_bull.core.store.steps import Steps, run
+from spark_bull.core.queue.jobs.read import count_commands
+from spark_bull.core.store.connection import Command, ms_of, script_command
+from spark_bull.core.store.steps import LargeStep, Steps, run
 
 
 @dataclass(frozen=True)
@@ -88,3 +92,83 @@ def _of_finish_times(handle: QueueHandle, now: int) -> Steps[tuple[int | None, N
     *last, completed, failed = yield [*newest, *recent]
     times = [whole(float(score)) for found in last for _, score in found]
     return max(times, default=None), None, float(completed + failed)
+
+
+#: The states in which jobs are counted.
+COUNTED_STATES: Final = ("completed", "failed")
+#: Minutes that are read in a round trip that reads of several queues share.
+_FEW: Final = 150
+
+
+def read_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = -1) -> QueueMetrics:
+    """Reads the counters of a state. Raises OptionError for a state that is not counted, and DialectError."""
+    return run(handle.connection, reading_metrics(handle, state, start, end))
+
+
+def reading_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = -1) -> Steps[QueueMetrics]:
+    """The steps of `read_metrics`."""
+    if state not in COUNTED_STATES:
+        raise expected("state", " or ".join(COUNTED_STATES), state)
+    handle.dialect.require("metrics")
+    keys = {"meta": handle.keys[f"metrics_{state}"], "data": handle.keys[f"metrics_{state}_data"]}
+    call = script_command("read/metrics", keys, {"first": start, "last": end})
+    ((count, prev_ts, prev_count, data, points),) = yield [call] if 0 <= end - start < _FEW else LargeStep([call])
+    return QueueMetrics(
+        handle.keys.queue,
+        state,
+        integer_of(count) or 0,
+        integer_of(prev_ts) or 0,
+        integer_of(prev_count) or 0,
+        tuple(integer_of(point) or 0 for point in data),
+        int(points),
+        min(start, points) if start >= 0 else max(0, start + points),
+    )
+
+
+@dataclass(frozen=True)
+class Look:
+    """The jobs of a queue by state. at_ms: time of Redis, ms since 1970; ids: counter of all jobs that were added."""
+
+    queue: str
+    at_ms: int
+    ids: int
+    counts: Mapping[str, int]
+
+    @property
+    def unfinished(self) -> int:
+        return sum(count for state, count in self.counts.items() if state not in ENDED)
+
+
+def look_at(handle: QueueHandle) -> Look:
+    """Reads the counts of a queue in one round trip."""
+    time, ids, *counts = handle.connection.pipeline(
+        [("TIME",), ("GET", handle.keys["id"]), *count_commands(handle).values()]
+    )
+    by_state = dict(zip(handle.dialect.states, map(int, counts), strict=True))
+    return Look(handle.keys.queue, int(time[0]) * 1000 + int(time[1]) // 1000, integer_of(ids) or 0, by_state)
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """The change of a queue. Rates are jobs per second, None at the first look. changes: of the counts by state.
+
+    added_per_s counts jobs that were added. left_per_s counts those that have completed, failed or were removed; a
+    finished job that is retried counts against it. A job that was not added because its id existed counts in both: the
+    counter of ids counts it, too.
+    """
+
+    added_per_s: float | None
+    left_per_s: float | None
+    changes: Mapping[str, int]
+
+
+def throughput_of(before: Look | None, now: Look) -> Throughput:
+    """What has changed since an earlier look at the same queue."""
+    if before is None:
+        return Throughput(None, None, {})
+    seconds = max(1, now.at_ms - before.at_ms) / 1000
+    # The counter is deleted with the queue.
+    added = max(0, now.ids - before.ids)
+    left = max(0, added - (now.unfinished - before.unfinished))
+    changes = {state: count - before.counts.get(state, 0) for state, count in now.counts.items()}
+    return Throughput(added / seconds, left / seconds, changes)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,10 +15,10 @@ import msgpack
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.fields import integer_of, text_of
 from spark_bull.core.dialects.registry import dialect_of
-from spark_bull.core.keys import QUEUE_SIGNS, QueueKeys, pattern_of, queue_of
+from spark_bull.core.keys import QUEUE_SIGNS, QueueKeys, literal_glob, pattern_of, queue_of
 from spark_bull.core.model.guards import pause_reason
+from spark_bull.core.queue.handle.admission import intake_check
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.intake import intake_check
 from spark_bull.core.queue.handle.queue_registry import existence_check, noted_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import Steps, run, run_together
@@ -183,3 +184,78 @@ def workers_among(clients: Iterable[Mapping[str, str]], keys: QueueKeys) -> list
             age, idle = int(client["age"]), int(client["idle"])
             found.append(ConnectedWorker(name if separator else None, client["addr"], age, idle))
     return found
+
+
+def scan_keys(connection: Connection, prefix: str, queues: Container[bytes]) -> Iterator[Mapping[bytes, list[bytes]]]:
+    """All keys of queues with this prefix, in parts: queue -> what follows its name in its keys, without the ':'.
+
+    A key belongs to the longest of the names that it may start with; those of other queues are left out. A part may
+    repeat keys of another one.
+    """
+    for keys in scan(connection, pattern_of(prefix)):
+        by_queue: dict[bytes, list[bytes]] = defaultdict(list)
+        for key in keys:
+            queue, suffix = _split(key[len(prefix.encode()) + 1 :], queues)
+            if queue:
+                by_queue[queue].append(suffix)
+        yield by_queue
+
+
+def scan(connection: Connection, pattern: str) -> Iterator[list[bytes]]:
+    """The keys that match, in parts, some of them repeatedly. Each call examines SCANNED_KEYS of the database."""
+    for node in connection.primaries():
+        cursor = None
+        while cursor is None or int(cursor):
+            cursor, keys = node.call("SCAN", cursor or b"0", "MATCH", pattern, "COUNT", SCANNED_KEYS)
+            yield keys
+
+
+def _split(name: bytes, queues: Container[bytes]) -> tuple[bytes, bytes]:
+    """The queue and the rest of a key without its prefix; an empty queue if it is none of them."""
+    queue, colon, _ = name.rpartition(b":")
+    while colon:
+        if queue in queues:
+            return queue, name[len(queue) + 1 :]
+        queue, colon, _ = queue.rpartition(b":")
+    return b"", name
+
+
+#: In place of a name, to get the beginning of a key.
+_NOBODY: Final = ""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The ledger of a reader of results. `entries`: those that are not committed; `expires_in_ms`: None: never."""
+
+    queue: str
+    reader: str
+    owner: str | None
+    entries: int
+    expires_in_ms: int | None
+
+
+def ledgers(handle: QueueHandle) -> list[Ledger]:
+    """The ledgers of a queue, by reader. Scans all keys of the database."""
+    start, _, end = handle.keys.results(_NOBODY)["track"].rpartition("::")
+    keys = _scan(handle, f"{start}:", f":{end}")
+    return [_ledger(handle, key[len(start) + 1 : -len(end) - 1]) for key in keys]
+
+
+def _ledger(handle: QueueHandle, reader: str) -> Ledger:
+    keys = handle.keys.results(reader)
+    owner, entries, ttl = handle.connection.pipeline(
+        [("HGET", keys["track"], "owner"), ("LLEN", keys["ledger"]), ("PTTL", keys["track"])]
+    )
+    return Ledger(handle.keys.queue, reader, text_of(owner), int(entries), int(ttl) if ttl >= 0 else None)
+
+
+def workers_of_spark(handle: QueueHandle) -> Sequence[str]:
+    """Names of the workers of Spark whose slots have reported. Scans all keys of the database."""
+    start = handle.keys.slots(_NOBODY)
+    return [key[len(start) :] for key in _scan(handle, start, "")]
+
+
+def _scan(handle: QueueHandle, start: str, end: str) -> list[str]:
+    pattern = f"{literal_glob(start)}*{literal_glob(end)}"
+    return sorted({key.decode("utf-8", "replace") for keys in scan(handle.connection, pattern) for key in keys})

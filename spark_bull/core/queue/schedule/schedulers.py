@@ -13,16 +13,14 @@ from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.dialects.base import Repeated
 from spark_bull.core.dialects.encode.chunks import packed_map
 from spark_bull.core.dialects.schedule.checks import checked_scheduler
-from spark_bull.core.dialects.schedule.new_scheduler import SHORTEST_MS, NewScheduler
-from spark_bull.core.dialects.schedule.repeating import next_of_pattern
+from spark_bull.core.dialects.schedule.repeating import SHORTEST_MS, NewScheduler, next_of_pattern
 from spark_bull.core.errors import JobMissing, PatternError, WrongState, encodable
 from spark_bull.core.keys import QueueKeys, literal_glob
 from spark_bull.core.model.javascript import whole
 from spark_bull.core.model.job_json import parsed_opts
 from spark_bull.core.model.jobs import ENDED, NewJob, RawJson, Scheduler
+from spark_bull.core.queue.handle.admission import Refusal, intake_closed
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.length_limit import intake_closed
-from spark_bull.core.queue.handle.refusal import Refusal
 from spark_bull.core.queue.jobs.read import read_ids, read_job
 from spark_bull.core.queue.schedule import verbs
 from spark_bull.core.queue.schedule.advance import may_be_scheduled, version_of

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import msgpack
 
 from spark_bull.core.dialects.base import NextJob
+from spark_bull.core.queue.handle.admission import Refusal, refusal_of
 from spark_bull.core.queue.handle.handle import RECEIPT_TTL_MS, QueueHandle
-from spark_bull.core.queue.handle.refusal import Refusal, refusal_of
 
 
 def advance(handle: QueueHandle, receipt: str, call: str, jobs: Sequence[NextJob], *, again: bool) -> list[str]:

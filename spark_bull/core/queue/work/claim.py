@@ -7,16 +7,19 @@ repeated after a lost reply gets that reply and changes nothing. The other calls
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import uuid4
 
+from spark_bull.core.dialects.encode.chunks import listed
 from spark_bull.core.model.outcomes import Claim, ClaimedJob, Lost, Outcomes
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.core.queue.handle.walk import MAX_IDS
 from spark_bull.core.queue.schedule.advance import advance, may_be_scheduled
-from spark_bull.core.queue.work import service_verbs, verbs
+from spark_bull.core.queue.work import verbs
 from spark_bull.core.queue.work.claimed_fields import ClaimedChunk
 from spark_bull.core.queue.work.verbs import WorkReply, unpack_work
 
@@ -216,9 +219,48 @@ def rescue(handle: QueueHandle, *, max_stalled: int = 1, check_ms: int = 30_000,
     failed: list[str] = []
     position = b""
     while True:
-        reply = service_verbs.rescue(handle, position, max_stalled=max_stalled, check_ms=check_ms, limit=limit)
+        reply = verbs.rescue(handle, position, max_stalled=max_stalled, check_ms=check_ms, limit=limit)
         position = reply.position
         stalled += reply.stalled
         failed += reply.failed
         if not position:
             return Rescued(stalled, failed)
+
+
+#: Bull moves a job to `active` and locks it in two steps.
+_BETWEEN_STEPS_S: Final = 0.5
+
+
+def unlocked(handle: QueueHandle) -> list[str]:
+    """The ids of the active jobs that had no lock at two looks, one after the other."""
+    found = _look(handle)
+    if not found:
+        return []
+    time.sleep(_BETWEEN_STEPS_S)
+    again = set(_look(handle))
+    return [job_id for job_id in found if job_id in again]
+
+
+def _look(handle: QueueHandle) -> list[str]:
+    found: list[str] = []
+    position, length = 0, MAX_IDS
+    while length == MAX_IDS:
+        args = {"base": handle.keys.base, "position": position, "window": MAX_IDS}
+        length, *ids = handle.connection.script("read/unlocked", {"active": handle.keys["active"]}, args)
+        found += (job_id.decode("utf-8", "replace") for job_id in ids)
+        position += length
+    return found
+
+
+def start_chunk(handle: QueueHandle, token: str, chunk: ClaimedChunk) -> ClaimedChunk:
+    """Returns the jobs of a claim that start now, or have started before. Repeated calls return the same ones.
+
+    Sends nothing for jobs that can't expire. token: that of their locks. Raises ConnectionLost.
+    """
+    times = listed(chunk.columns[handle.dialect.claim_fields["expire_at"]], len(chunk.ids))
+    may_expire = [job_id for job_id, time in zip(chunk.ids, times, strict=True) if time]
+    gone = verbs.start(handle, token, may_expire) if may_expire else []
+    if not gone:
+        return chunk
+    work(handle, ClaimSettings(f"expired:{uuid4().hex}"), Outcomes(token, unstarted=gone), 0)
+    return chunk.without(gone)

@@ -12,8 +12,8 @@ from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
 from spark_bull.core.dialects.base import Dialect
+from spark_bull.core.dialects.encode.chunks import converted, listed
 from spark_bull.core.dialects.fields import CLAIMED_FIELDS, stalls_of
-from spark_bull.core.model.columns import converted, listed
 from spark_bull.core.model.javascript import LARGEST, whole_in
 from spark_bull.core.model.job_json import damaged_field, parsed_opts
 from spark_bull.core.model.outcomes import ClaimedJob

@@ -9,9 +9,8 @@ from typing import Final
 
 from spark_bull.core.queue.collect.verbs import RESULTS_TTL_MS
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.manage.orphans import OrphanSearch, remove_orphans, remove_remnants
-from spark_bull.core.queue.monitor.find import scan_queues
-from spark_bull.core.queue.monitor.keyspace import scan_keys
+from spark_bull.core.queue.manage.leftovers import OrphanSearch, remove_orphans, remove_remnants
+from spark_bull.core.queue.monitor.find import scan_keys, scan_queues
 from spark_bull.core.queue.work.verbs import CLAIMS_TTL_MS
 from spark_bull.core.time_text import duration
 from spark_bull.ops.cli.doctor.finding import Finding, Repair, number_of, ok, some, warning

@@ -7,7 +7,7 @@ from itertools import islice
 from statistics import fmean
 from typing import Final, NamedTuple
 
-from spark_bull.core.embedded.redis import COMPACT_SETTING, COMPACT_UP_TO
+from spark_bull.core.embedded import COMPACT_SETTING, COMPACT_UP_TO
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.walk import ids_from
 from spark_bull.core.store.steps import readable, run

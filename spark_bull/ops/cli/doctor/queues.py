@@ -12,14 +12,13 @@ from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.dialects.registry import conflicts
 from spark_bull.core.errors import SparkBullError, StagedDataLost
 from spark_bull.core.queue.dispatch.writes import advance_all, open_writes, read_record
-from spark_bull.core.queue.events.publish import trim_events
+from spark_bull.core.queue.events.event_log import trim_events
+from spark_bull.core.queue.handle.admission import is_intake_open
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.intake import is_intake_open
 from spark_bull.core.queue.jobs.read import counts
 from spark_bull.core.queue.manage.manage import is_paused
 from spark_bull.core.queue.schedule.schedulers import without_next_job
-from spark_bull.core.queue.work.claim import rescue
-from spark_bull.core.queue.work.stalled import unlocked
+from spark_bull.core.queue.work.claim import rescue, unlocked
 from spark_bull.core.time_text import duration
 from spark_bull.ops.cli.doctor.finding import Finding, Repair, number_of, ok, problem, some, warning
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import PermissionDenied
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.eviction import NO_EVICTION
+from spark_bull.core.store.server_checks import NO_EVICTION
 from spark_bull.ops.cli.doctor.finding import Finding, number_of, ok, problem, unchecked, warning
 
 #: Used share of the memory.

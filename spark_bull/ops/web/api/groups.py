@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Query
 
-from spark_bull.core.queue.manage.groups import read_groups
+from spark_bull.core.queue.manage.limits import read_groups
 from spark_bull.ops.web.documents import GroupList, LimitsPut
 from spark_bull.ops.web.guard import unescaped
 from spark_bull.ops.web.json_output import Json

@@ -12,9 +12,7 @@ from pydantic import Discriminator, Field, Tag
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import FlowNode, Job
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.jobs.children import named
-from spark_bull.core.queue.jobs.dependencies import dependencies_of
-from spark_bull.core.queue.jobs.flow_tree import DEFAULT_DEPTH
+from spark_bull.core.queue.jobs.children import DEFAULT_DEPTH, dependencies_of, named
 from spark_bull.core.queue.jobs.portions import JobFilter, Portion, read_portion
 from spark_bull.ops.web.api.job_path import ExistingJob, etag_of
 from spark_bull.ops.web.cursors import Position, cursor_of, position_of

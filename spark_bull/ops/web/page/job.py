@@ -14,8 +14,7 @@ from spark_bull.core.errors import JobMissing
 from spark_bull.core.model.job_json import parsed_opts
 from spark_bull.core.model.jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.jobs.children import named
-from spark_bull.core.queue.jobs.dependencies import dependencies_of
+from spark_bull.core.queue.jobs.children import dependencies_of, named
 from spark_bull.core.time_text import duration
 from spark_bull.ops.web.access import Authorized
 from spark_bull.ops.web.guard import unescaped

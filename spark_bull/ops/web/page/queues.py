@@ -12,9 +12,8 @@ from spark_bull.core.model.jobs import STATES, QueueMetrics
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import counting
-from spark_bull.core.queue.monitor.activity import waiting_since
+from spark_bull.core.queue.monitor.activity import COUNTED_STATES, reading_metrics, waiting_since
 from spark_bull.core.queue.monitor.find import describing
-from spark_bull.core.queue.monitor.metrics import COUNTED_STATES, reading_metrics
 from spark_bull.core.store.steps import Steps, run
 from spark_bull.ops.web.page.charts import MINUTES
 

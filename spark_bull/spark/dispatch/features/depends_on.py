@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_bull.core.dialects.deduplication import DEDUPLICATION
-from spark_bull.core.dialects.encode.chunks import EncodedJobs
-from spark_bull.core.dialects.parents import FAILURE_FLAGS, ON_FAILURE, PARENT
-from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY
+from spark_bull.core.dialects.encode.chunks import EncodedJobs, listed
+from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY, FAILURE_FLAGS, ON_FAILURE, PARENT
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.columns import listed
 from spark_bull.core.queue.dispatch.graph import DEPENDS_ON, check_new, graph_of, stage_graph
 from spark_bull.spark.dispatch.feature import Plan, TaskRows, WholeWrite, WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE

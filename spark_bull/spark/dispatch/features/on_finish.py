@@ -9,12 +9,11 @@ from typing import Any, Final
 
 from spark_bull.core.dialects.base import json_text
 from spark_bull.core.dialects.deduplication import DEDUPLICATION
-from spark_bull.core.dialects.encode.chunks import EncodedJobs
+from spark_bull.core.dialects.encode.chunks import EncodedJobs, listed
 from spark_bull.core.dialects.encode.flows import Flows
-from spark_bull.core.dialects.parents import PARENT
+from spark_bull.core.dialects.terms import PARENT
 from spark_bull.core.errors import OptionError, did_you_mean, expected
 from spark_bull.core.keys import QueueKeys, hash_tag
-from spark_bull.core.model.columns import listed
 from spark_bull.core.options.parse import Options
 from spark_bull.core.queue.dispatch.callbacks import Callback, CallbackJob, callback_id, drop_callback, open_callback
 from spark_bull.core.queue.dispatch.writes import Identity, read_record

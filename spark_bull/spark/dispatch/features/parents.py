@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_bull.core.dialects.encode.chunks import EncodedJobs
+from spark_bull.core.dialects.encode.chunks import EncodedJobs, with_own_ids
 from spark_bull.core.dialects.encode.flows import Flows
-from spark_bull.core.dialects.encode.own_ids import with_own_ids
 from spark_bull.core.queue.dispatch.flows import check_flows
 from spark_bull.core.queue.dispatch.parents import check_parents
 from spark_bull.spark.dispatch.feature import TaskRows, WriteFeature, WriteRequest

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_bull.core.dialects.base import Dialect
-from spark_bull.core.dialects.priorities import PRIORITY, QueuePriority, priority_number
+from spark_bull.core.dialects.terms import PRIORITY, QueuePriority, priority_number
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import priority_queue
 from spark_bull.spark.dispatch.feature import Router, TaskWrite, WriteFeature, WriteRequest

@@ -9,17 +9,16 @@ from typing import Any, Final
 from zlib import crc32
 
 from spark_bull.core.dialects.deduplication import DEDUPLICATION
-from spark_bull.core.dialects.encode.chunks import EncodedJobs
-from spark_bull.core.dialects.priorities import PRIORITY
+from spark_bull.core.dialects.encode.chunks import EncodedJobs, listed
+from spark_bull.core.dialects.terms import PRIORITY
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.columns import listed
 from spark_bull.core.queue.dispatch.registration import SHARDS_EPOCH
 from spark_bull.core.queue.dispatch.writes import recover
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.shards.layout import ShardLayout
 from spark_bull.core.queue.shards.reshard import settled_layout
-from spark_bull.core.store.together import all_together
+from spark_bull.core.store.steps import all_together
 from spark_bull.spark.dispatch.feature import Plan, Router, TaskRows, TaskWrite, WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.rows import SEQUENCE, SHARD
 from spark_bull.spark.staging.messages import TaskPart

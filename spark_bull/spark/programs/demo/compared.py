@@ -12,7 +12,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark_bull.core.embedded.redis import COMPACT_SETTING, EmbeddedRedis
+from spark_bull.core.embedded import COMPACT_SETTING, EmbeddedRedis
 from spark_bull.spark.programs.demo.flights import JOBS
 from spark_bull.spark.programs.demo.jobs import dispatch
 from spark_bull.spark.programs.demo.place import QUEUE, Place

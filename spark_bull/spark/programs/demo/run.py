@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.spark.programs.demo.compared import compare
 from spark_bull.spark.programs.demo.flights import flights
 from spark_bull.spark.programs.demo.jobs import dispatch, inspect

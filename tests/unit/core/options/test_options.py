@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.jobs import STATES
-from spark_bull.core.model.limiter import Limiter
+from spark_bull.core.model.limits import Limiter
 from spark_bull.core.options.parse import (
     SPARK_OPTIONS,
     as_options,

@@ -15,14 +15,13 @@ import pytest
 from redis import Redis
 from redis.connection import Connection as RedisConnection
 
-from spark_bull.core.embedded.redis import EmbeddedRedis
+from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost, OptionError
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import WRITE
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.store.call_start import CallStart, RepeatedKeys
+from spark_bull.core.store.commands import CallStart, RepeatedKeys, packed_command
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.raw_replies import packed_command
 from spark_bull.core.store.scripts import load
 from spark_bull.core.store.settings import RedisSettings, resolved, settings_of
 from spark_bull.ops.cli import main

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_bull.core.clock import LAST_ETA_MS
-from spark_bull.core.dialects.backoff import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.dialects.terms import bull_exponential_ms, bullmq_exponential_ms, fixed_ms
 from spark_bull.core.error_text import trace_of
 from spark_bull.core.errors import (
     POSTPONING,

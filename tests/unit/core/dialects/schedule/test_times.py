@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from spark_bull.core.dialects import bull
 from spark_bull.core.dialects.schedule import cron
+from spark_bull.core.dialects.schedule.checks import interval_ms
 from spark_bull.core.dialects.schedule.cron import next_time
-from spark_bull.core.dialects.schedule.interval import interval_ms
 from spark_bull.core.dialects.schedule.repeating import is_over, next_of_pattern, read_opts, time_of
 from spark_bull.core.errors import OptionError, PatternError
 

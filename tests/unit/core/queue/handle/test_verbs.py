@@ -16,7 +16,7 @@ PACKAGE = Path(spark_bull.__file__).parent
 #: The modules with verbs, one or two in a room.
 HOMES = sorted(PACKAGE.glob("core/queue/*/*verbs.py"))
 #: Functions of these modules, besides those that run a script.
-HELPERS = {"unpack_work"}
+HELPERS = {"chunks", "unpack_work"}
 #: Scripts that the function of another verb may run instead of that.
 VARIANTS = {"work_and_add", "commit_flows", "commit_graph", "commit_managed", "commit_schedules"}
 

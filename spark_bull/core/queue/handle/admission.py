@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import IntakeClosed, QueueFull
+from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.parse import Options
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.store.connection import Command
 
 log = logging.getLogger("spark_bull")
 
@@ -101,3 +105,40 @@ def intake_closed(queue: str) -> IntakeClosed:
         "write again then",
         queue=queue,
     )
+
+
+def close_intake(handle: QueueHandle) -> None:
+    """Lets the queue accept no more jobs."""
+    handle.connection.call("SET", handle.keys["intake_closed"], 1)
+
+
+def open_intake(handle: QueueHandle) -> None:
+    """Lets the queue accept jobs again."""
+    handle.connection.call("DEL", handle.keys["intake_closed"])
+
+
+def is_intake_open(handle: QueueHandle) -> bool:
+    return not handle.connection.call(*intake_check(handle.keys))
+
+
+def intake_check(keys: QueueKeys) -> Command:
+    """The command that returns more than 0 if the intake is closed."""
+    return ("EXISTS", keys["intake_closed"])
+
+
+def check_intake(handle: QueueHandle) -> None:
+    """Raises IntakeClosed for a queue that accepts no jobs."""
+    if not is_intake_open(handle):
+        raise intake_closed(handle.keys.queue)
+
+
+class Refusal(NamedTuple):
+    """Nothing was added: the queue accepts no jobs (`closed`), or is `full`. length: that of a full queue."""
+
+    reason: str
+    length: int = 0
+
+
+def refusal_of(reply: Sequence[Any]) -> Refusal | None:
+    """The refusal that a reply is, if it is one."""
+    return Refusal(reply[0].decode(), *reply[1:]) if isinstance(reply[0], bytes) else None

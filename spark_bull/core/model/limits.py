@@ -1,14 +1,14 @@
-"""Groups of jobs: how many jobs of one may run at the same time, and start in a period, and what is known of it."""
+"""Limits of workers: the rate of a queue, as in the Node libraries, and what a group of jobs may run at once."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from spark_bull.core.errors import encodable, expected
+from spark_bull.core.errors import OptionError, encodable, expected
 
-_EXPECTED: Final = (
+_EXPECTED_OF_GROUP: Final = (
     'an object such as {"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}: `by` is a field of the '
     "payload, the numbers are positive integers, and `max` and `duration_ms`, and `concurrency`, may be left out"
 )
@@ -68,7 +68,7 @@ def group_limits(name: str, value: str) -> GroupLimits:
     except (ValueError, RecursionError):
         parsed = None
     if not _is_valid(parsed):
-        raise expected(name, _EXPECTED, value)
+        raise expected(name, _EXPECTED_OF_GROUP, value)
     encodable(f"{name}.by", parsed["by"])
     return GroupLimits(**parsed)
 
@@ -80,3 +80,54 @@ def _is_valid(parsed: Any) -> bool:
     if not set(limits) <= {"max", "duration_ms", "concurrency"} or ("max" in limits) != ("duration_ms" in limits):
         return False
     return all(type(limit) is int and limit >= 1 for limit in limits.values())
+
+
+_EXPECTED: Final = (
+    'an object such as {"max": 100, "duration": 1000} (jobs, ms), both positive integers; `groupKey` may name a field '
+    "of the payload, `bounceBack` be true or false"
+)
+
+_MEMBERS: Final = {"max", "duration", "groupKey", "bounceBack"}
+
+
+class Limiter(NamedTuple):
+    """At most `max` jobs of the queue start in `duration` ms.
+
+    group_key: the limit applies to each group of jobs by itself (Bull 3 and 4). The group of a job is the part of its
+    id behind the last colon: Node's queues with this `groupKey` append the field of the payload to the ids of new jobs.
+    bounce_back: jobs over the limit stay in `wait` (Bull 3 and 4, which delay them otherwise). In the other dialects
+    they always do.
+    """
+
+    max: int
+    duration: int
+    group_key: str | None = None
+    bounce_back: bool = False
+
+    @property
+    def given(self) -> dict[str, str | int]:
+        """The limiter as it is given in options."""
+        group = {} if self.group_key is None else {"groupKey": self.group_key}
+        back = {"bounceBack": True} if self.bounce_back else {}
+        return {"max": self.max, "duration": self.duration, **group, **back}
+
+
+def parse_limiter(name: str, value: str) -> Limiter:
+    """Parses a JSON object with max, duration and, optionally, groupKey or bounceBack. Raises OptionError."""
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, dict) or not {"max", "duration"} <= set(parsed) <= _MEMBERS:
+        raise expected(name, _EXPECTED, value)
+    group_key, bounce_back = parsed.get("groupKey"), parsed.get("bounceBack", False)
+    limits = (parsed["max"], parsed["duration"])
+    is_valid = all(type(number) is int and number >= 1 for number in limits) and isinstance(bounce_back, bool)
+    if not is_valid or not (group_key is None or (isinstance(group_key, str) and group_key)):
+        raise expected(name, _EXPECTED, value)
+    if group_key and bounce_back:
+        raise OptionError(
+            f"expected one of `groupKey` and `bounceBack` in `{name}`, got both: jobs of a group over its limit would "
+            "keep the jobs of other groups from starting; leave one out"
+        )
+    return Limiter(*limits, group_key and encodable(f"{name}.groupKey", group_key), bounce_back)

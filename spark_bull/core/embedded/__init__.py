@@ -1,1 +1,0 @@
-"""A throw-away Redis for demos, notebooks and tests."""
