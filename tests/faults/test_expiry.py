@@ -43,11 +43,6 @@ each_dialect = pytest.mark.parametrize(
 )
 
 
-def redis_ms(client: Redis) -> int:
-    seconds, micros = client.time()
-    return int(seconds) * 1000 + int(micros) // 1000
-
-
 def last_expiry(client: Redis, queue: BullQueue, ids: list[str]) -> int:
     """When the last one of these jobs expires, ms since 1970."""
     times = [client.hget(queue.handle.keys.job(job_id), "expireAt") for job_id in ids]
@@ -57,7 +52,7 @@ def last_expiry(client: Redis, queue: BullQueue, ids: list[str]) -> int:
 def until_expired(client: Redis, queue: BullQueue, ids: list[str]) -> None:
     """Waits until the time of these jobs has come."""
     last = last_expiry(client, queue, ids)
-    wait_until(lambda: redis_ms(client) > last, "the jobs to expire")
+    wait_until(lambda: queue.handle.connection.now_ms() > last, "the jobs to expire")
 
 
 def let_expire(client: Redis, queue: BullQueue, ids: list[str]) -> None:

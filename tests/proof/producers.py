@@ -93,37 +93,27 @@ def once(name: str, version: int) -> dict[str, str]:
     return {"txnAppId": name, "txnVersion": str(version)}
 
 
-def _write(place: Place, version: int) -> None:
-    save(place, "write", plain("write", version), **once("write", version))
+def writer(
+    name: str, rows: Callable[[str, int], list[dict[str, Any]]] = plain, schema: StructType = ROWS, **options: str
+) -> Callable[[Place, int], None]:
+    """A program that writes each of its versions once."""
+    return lambda place, version: save(place, name, rows(name, version), schema, **once(name, version), **options)
 
 
 def _stream(place: Place, version: int) -> None:
     save(place, "stream", plain("stream", version), batch=Identity("query", version - 1))
 
 
-def _at_least_once(place: Place, version: int) -> None:
-    save(place, "least", plain("least", version), delivery="at-least-once", **once("least", version))
-
-
-def _unique(place: Place, version: int) -> None:
-    save(place, "unique", plain("unique", version), uniqueBy="key", **once("unique", version))
-
-
-def _children(place: Place, version: int) -> None:
-    rows = [
+def _flows(name: str, version: int) -> list[dict[str, Any]]:
+    return [
         {"data": {"row": row}, "children": [{"data": {"row": f"{row}.{n}"}, "queue": "child"} for n in range(2)]}
-        for row in rows_of("flow", version)
+        for row in rows_of(name, version)
     ]
-    save(place, "flow", rows, FLOWS, **once("flow", version))
 
 
 def _on_finish(place: Place, version: int) -> None:
     callback = {"name": "done", "queue": "callback", "data": {"row": f"callback.{version}"}}
-    save(place, "batch", plain("batch", version), onFinish=json.dumps(callback), **once("batch", version))
-
-
-def _sequence(place: Place, version: int) -> None:
-    save(place, "sequence", plain("sequence", version), sequenceBy="key", **once("sequence", version))
+    writer("batch", onFinish=json.dumps(callback))(place, version)
 
 
 def _with_ids(place: Place, version: int) -> None:
@@ -152,10 +142,6 @@ def _manage(place: Place, version: int) -> None:
     plan(place, version, {f"s{version}": "PT1H"})
 
 
-def _at_most_once(place: Place, version: int) -> None:
-    save(place, "most", plain("most", version), delivery="at-most-once", **once("most", version))
-
-
 def _add(place: Place, version: int) -> None:
     """The program has no identity, and does not run again: it has added the rows, or it is not known."""
     if version not in {note.number for note in place.notes.of("begun") if note.name == "added"}:
@@ -166,16 +152,16 @@ def _add(place: Place, version: int) -> None:
 
 
 PRODUCERS: dict[str, Callable[[Place, int], None]] = {
-    "write": _write,
+    "write": writer("write"),
     "stream": _stream,
-    "least": _at_least_once,
-    "unique": _unique,
-    "flow": _children,
+    "least": writer("least", delivery="at-least-once"),
+    "unique": writer("unique", uniqueBy="key"),
+    "flow": writer("flow", _flows, FLOWS),
     "batch": _on_finish,
-    "sequence": _sequence,
+    "sequence": writer("sequence", sequenceBy="key"),
     "ids": _with_ids,
     "manage": _manage,
-    "most": _at_most_once,
+    "most": writer("most", delivery="at-most-once"),
     "added": _add,
 }
 #: The queues of which workers process the jobs, by what the producers are named.

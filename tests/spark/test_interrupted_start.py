@@ -45,19 +45,9 @@ def test_an_interrupt_while_spark_starts_leaves_no_jvm(
 
 def interrupted(sent: signal.Signals, has_started: bool, redis_url: str, prefix: str) -> tuple[int, int, str]:
     """Interrupts a program that starts Spark; returns its status, the process that it has started, and what it said."""
-    command = [
-        sys.executable,
-        "-m",
-        "spark_bull.ops.cli",
-        "report",
-        "--queue",
-        "q",
-        "--url",
-        redis_url,
-        "--prefix",
-        prefix,
-    ]
-    with subprocess.Popen([*command, "--master", "local[1]"], stderr=subprocess.PIPE) as program:
+    command = [sys.executable, "-m", "spark_bull.ops.cli", "report", "--queue", "q", "--master", "local[1]"]
+    command += ["--url", redis_url, "--prefix", prefix]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as program:
         wait_until(lambda: child_of(program.pid) or program.poll() is not None, "the start of Spark")
         assert program.poll() is None, program.communicate()[1].decode()
         child = wait_until(lambda: child_of(program.pid), "the process that Spark starts")

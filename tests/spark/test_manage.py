@@ -23,13 +23,6 @@ def manage(bull: Bull, queue: BullQueue, frame: DataFrame, **options: object) ->
     bull.write(frame, queue.name, mode="manage", protocol=queue.protocol, **options)
 
 
-def refusal(bull: Bull, queue: BullQueue, frame: DataFrame, **options: object) -> str:
-    """The message of a write that must fail."""
-    with pytest.raises(PySparkException) as raised:
-        manage(bull, queue, frame, **options)
-    return str(raised.value)
-
-
 def failed_jobs(queue: BullQueue, count: int) -> list[str]:
     """Adds jobs and fails them."""
     ids = queue.add_many([NewJob({"n": n, "to": "ada@exmaple.org"}, name=None) for n in range(count)]).ids
@@ -110,9 +103,10 @@ def test_a_mismatch_fails_the_write_before_a_job_is_changed(bull: Bull, queue: B
     failed = failed_jobs(queue, 5)
     rows = [*((job_id, "retry") for job_id in failed), ("gone", "retry")]
     frame = bull.spark.createDataFrame(rows, "id STRING, action STRING").coalesce(1)
-    message = refusal(bull, queue, frame, onMismatch="fail")
-    assert "no job was changed (`onMismatch=fail`): the action retry is not possible" in message
-    assert f"expected a job gone in queue {queue.name}, found none" in message
+    with pytest.raises(PySparkException) as raised:
+        manage(bull, queue, frame, onMismatch="fail")
+    assert "no job was changed (`onMismatch=fail`): the action retry is not possible" in str(raised.value)
+    assert f"expected a job gone in queue {queue.name}, found none" in str(raised.value)
     assert counts(queue) == {"failed": 5}
     manage(bull, queue, frame.where("id != 'gone'"), onMismatch="fail")
     assert counts(queue) == {"wait": 5}

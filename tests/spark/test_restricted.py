@@ -44,10 +44,6 @@ def urls(request: pytest.FixtureRequest, own_redis: Callable[..., EmbeddedRedis]
         yield {"admin": server.url, **users}
 
 
-def echo(job: Any) -> Any:
-    return job.data["n"]
-
-
 def echo_frame(jobs: DataFrame) -> DataFrame:
     return jobs.select("id", "token", f.get_json_object("data", "$.n").cast("int").alias("returnvalue"))
 
@@ -55,7 +51,7 @@ def echo_frame(jobs: DataFrame) -> DataFrame:
 def test_jobs_are_dispatched_processed_and_collected(spark: SparkSession, urls: Urls, tmp_path: Path) -> None:
     protocol = "bullmq"
     with BullQueue("q", url=urls["admin"], prefix=PREFIX, protocol=protocol) as queue:
-        for number, processor in enumerate((echo, echo_frame), 1):
+        for number, processor in enumerate((lambda job: job.data["n"], echo_frame), 1):
             numbers = spark.range(1, JOBS + 1).withColumnRenamed("id", "n")
             Bull(spark, urls["dispatch"], PREFIX).write(numbers, protocol=protocol)
             options = {"url": urls["process"], "prefix": PREFIX, "protocol": protocol, "progress": False, "slots": 1}

@@ -12,6 +12,7 @@ from redis import Redis
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.spark.conftest import Bull
+from tests.support.redis_servers import become_cluster
 from tests.support.wait import wait_until
 
 OwnRedis = Callable[..., EmbeddedRedis]
@@ -53,8 +54,7 @@ def test_errors_about_a_server_do_not_show_its_password(bull: Bull, own_redis: O
 def test_a_cluster_requires_a_hash_tag(bull: Bull, own_redis: OwnRedis) -> None:
     server = own_redis({"cluster-enabled": "yes"})
     with Redis.from_url(server.url) as client:
-        client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-        wait_until(lambda: b"cluster_state:ok" in _cluster_info(client), "the cluster to be ready")
+        become_cluster(client)
         message = refusal(at(bull, server.url), one_row(bull))
         assert "all keys of a queue must share a hash tag" in message
         assert f"prefix={{{bull.options['prefix']}}}" in message
@@ -63,10 +63,6 @@ def test_a_cluster_requires_a_hash_tag(bull: Bull, own_redis: OwnRedis) -> None:
         assert "queue=plain" in message
         at(bull, server.url).write(one_row(bull), "{q}")
         assert client.llen(f"{bull.options['prefix']}:{{q}}:wait") == 1
-
-
-def _cluster_info(client: Redis) -> bytes:
-    return bytes(client.execute_command("CLUSTER", "INFO", NEVER_DECODE=True))
 
 
 def test_a_read_only_replica_is_refused(bull: Bull, own_redis: OwnRedis) -> None:

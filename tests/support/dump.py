@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -237,12 +237,12 @@ def _without_time(value: Any, moments: Moments) -> Any:
             return moments.name(value)
 
 
-def difference(left: Any, right: Any, known: Collection[str] = ()) -> list[str]:
-    """One sentence for each place where the two differ, except `known` places.
+def difference(left: Any, right: Any) -> list[str]:
+    """One sentence for each place where the two differ.
 
     A place is a path, such as `17.opts.attempts`, `wait[3]` or `events[9].event`.
     """
-    return [sentence for place, sentence in _differences("", _plain(left), _plain(right)) if place not in known]
+    return [*_differences("", _plain(left), _plain(right))]
 
 
 def _plain(value: Any) -> Any:
@@ -253,43 +253,40 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _differences(place: str, left: Any, right: Any) -> Iterator[tuple[str, str]]:
+def _differences(place: str, left: Any, right: Any) -> Iterator[str]:
     if isinstance(left, dict) and isinstance(right, dict):
         for name in [*left, *(name for name in right if name not in left)]:
             inner = place if name.startswith("(") else f"{place}.{name}".lstrip(".")
             if name not in right:
-                yield inner, f"{inner}: only left has {_shown(name, left[name])}"
+                yield f"{inner}: only left has {_shown(name, left[name])}"
             elif name not in left:
-                yield inner, f"{inner}: only right has {_shown(name, right[name])}"
+                yield f"{inner}: only right has {_shown(name, right[name])}"
             else:
                 yield from _differences(inner, left[name], right[name])
     elif isinstance(left, list) and isinstance(right, list):
         yield from _list_differences(place, left, right)
     elif left != right or isinstance(left, bool) != isinstance(right, bool):
-        yield place, f"{place}: {_shown('', left)} left, {_shown('', right)} right{_remark(left, right)}"
+        yield f"{place}: {_shown('', left)} left, {_shown('', right)} right{_remark(left, right)}"
 
 
-def _list_differences(place: str, left: list[Any], right: list[Any]) -> Iterator[tuple[str, str]]:
+def _list_differences(place: str, left: list[Any], right: list[Any]) -> Iterator[str]:
     if len(left) == len(right):
         for index, (one, other) in enumerate(zip(left, right, strict=True)):
             yield from _differences(f"{place}[{index}]", one, other)
         return
-    yield place, f"{place}: {len(left)} items left, {len(right)} right"
+    yield f"{place}: {len(left)} items left, {len(right)} right"
     # Aligned, so that one additional item is not reported as a change of all later items.
-    matcher = SequenceMatcher(None, *([_identity(item) for item in side] for side in (left, right)), autojunk=False)
+    texts = ([json.dumps(item, sort_keys=True) for item in side] for side in (left, right))
+    matcher = SequenceMatcher(None, *texts, autojunk=False)
     for kind, start, end, other_start, other_end in matcher.get_opcodes():
         if kind == "replace" and end - start == other_end - other_start:
             for index, other_index in zip(range(start, end), range(other_start, other_end), strict=True):
                 yield from _differences(f"{place}[{index}]", left[index], right[other_index])
         elif kind != "equal":
             for index in range(start, end):
-                yield f"{place}[{index}]", f"{place}[{index}]: only left has {_shown('', left[index])}"
+                yield f"{place}[{index}]: only left has {_shown('', left[index])}"
             for index in range(other_start, other_end):
-                yield f"{place}[{index}]", f"{place}[{index}]: only right has {_shown('', right[index])}"
-
-
-def _identity(item: Any) -> str:
-    return json.dumps(item, sort_keys=True)
+                yield f"{place}[{index}]: only right has {_shown('', right[index])}"
 
 
 def _shown(name: str, value: Any) -> str:

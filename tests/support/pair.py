@@ -110,17 +110,14 @@ class Pair:
     def differences(self) -> list[str]:
         """The differences that are not known."""
         left, right = (
-            _as_one(comparable(dump(self.client, self.prefix, queue.name), self.window), queue.name)
+            _without_name(comparable(dump(self.client, self.prefix, queue.name), self.window), queue.name)
             for queue in self.queues.values()
         )
         known = [pattern for package, pattern, _ in KNOWN if self.peer.alias.startswith(package)]
         return [found for found in difference(left, right) if not any(re.match(pattern, found) for pattern in known)]
 
 
-def _as_one(raw: Dump, name: str) -> Any:
+def _without_name(raw: Dump, name: str) -> Dump:
     """Replaces the name of the queue, which is part of values that refer to parents and children."""
-    return {key: replace(value, value=_renamed(value.value, name)) for key, value in raw.items()}
-
-
-def _renamed(value: Any, name: str) -> Any:
-    return json.loads(json.dumps(value).replace(name, "<queue>"))
+    texts = {key: json.dumps(one.value).replace(name, "<queue>") for key, one in raw.items()}
+    return {key: replace(one, value=json.loads(texts[key])) for key, one in raw.items()}

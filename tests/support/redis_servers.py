@@ -106,6 +106,7 @@ def _refusal(client: Redis) -> str:
     return ""
 
 
+SLOTS = 16_384
 #: A cluster that lacks a slot refuses all calls.
 _A_SLOT = 0
 
@@ -115,15 +116,14 @@ def _lack_a_slot(client: Redis) -> None:
     wait_until(lambda: not is_cluster_ready(client), "the cluster to be down")
 
 
-def _have_all_slots(client: Redis) -> None:
-    client.execute_command("CLUSTER", "ADDSLOTS", _A_SLOT)
+def _add_slots(client: Redis, *slots: int) -> None:
+    client.execute_command("CLUSTER", "ADDSLOTS", *slots)
     wait_until(lambda: is_cluster_ready(client), "the cluster to be ready")
 
 
 def become_cluster(client: Redis) -> None:
     """A server with `cluster-enabled yes` becomes a cluster of one node."""
-    client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
-    wait_until(lambda: is_cluster_ready(client), "the cluster to be ready")
+    _add_slots(client, *range(SLOTS))
 
 
 def is_cluster_ready(client: Redis) -> bool:
@@ -137,7 +137,9 @@ STATES = {
     "MISCONF": PassingState(_fail_to_save, _save),
     "BUSY": PassingState(_run_endless_script, _kill_script),
     "CLUSTERDOWN": PassingState(
-        _lack_a_slot, _have_all_slots, {"cluster-enabled": "yes", "cluster-allow-reads-when-down": "no"}
+        _lack_a_slot,
+        lambda client: _add_slots(client, _A_SLOT),
+        {"cluster-enabled": "yes", "cluster-allow-reads-when-down": "no"},
     ),
 }
 
@@ -163,7 +165,6 @@ def redis_container() -> Iterator[str]:
 
 #: Kinds of Redis with which parts of the suite run again.
 KINDS = ("acl", "cluster", "sentinel")
-SLOTS = 16_384
 #: A lost primary is replaced after this time.
 NODE_TIMEOUT_MS = 3_000
 #: For nodes that nothing replaces: a busy machine may not look like a lost one.

@@ -83,7 +83,7 @@ def main() -> None:
         with ThreadPoolExecutor(2) as pool:
             searches = [*pool.map(searched, chosen)]
         finders = sorted({name for one in searches for name in (one.found_by, one.in_test) if name})
-        for name in failing_without_error(copies.get(), finders, 10 * limit_s):
+        for name in failures(run_tests(copies.get(), finders, 10 * limit_s)[1], finders) if finders else ():
             print(f"UNSURE: fails without an error, too: {name}")
     print("\n".join(table(searches)))
     survived = sum(one.found_by is None for one in searches)
@@ -137,10 +137,6 @@ def first_failure(copy: Path, ids: Sequence[str], limit_s: float) -> str | None:
     if status not in (PASSED, FAILED, NO_TESTS, None):
         print(f"expected pytest to run {len(ids)} tests, it ended with {status}:\n{output[-2000:]}", flush=True)
     return next(iter(failures(output, ids)), None)
-
-
-def failing_without_error(copy: Path, ids: Sequence[str], limit_s: float) -> list[str]:
-    return failures(run_tests(copy, ids, limit_s)[1], ids) if ids else []
 
 
 def failures(output: str, ids: Sequence[str]) -> list[str]:

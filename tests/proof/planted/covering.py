@@ -51,7 +51,8 @@ def tests_of(error: Planted, tests: Sequence[Test], most: int, most_s: float) ->
 
     most: the number of tests, most_s: the time that they took when they were recorded.
     """
-    altered = _scripts_with(error.file) if error.file.endswith(".lua") else _functions_with(error)
+    is_lua = error.file.endswith(".lua")
+    altered = {one for one in SCRIPTS if error.file in _files_of(one)} if is_lua else _functions_with(error)
     # A function that other processes run, and few tests here.
     nearby = [one for one in tests if one.ran & altered]
     others = [one for one in tests if one.id.startswith(ELSEWHERE)] if len(nearby) < FEW else []
@@ -96,10 +97,6 @@ def _stems(text: str) -> frozenset[str]:
 def _files_of(script: str) -> frozenset[str]:
     """The files of a script: its own, and its includes."""
     return frozenset(f"core/lua/{part.file}.lua" for part in load(script).parts if part.file)
-
-
-def _scripts_with(file: str) -> set[str]:
-    return {script for script in SCRIPTS if file in _files_of(script)}
 
 
 def _functions_with(error: Planted) -> set[str]:

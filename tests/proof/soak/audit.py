@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,6 @@ class Balance:
     def broken(self) -> list[str]:
         names = [name for name, account in self.accounts.items() if account.broken]
         return names + [name for name in ("worked", "collected") if getattr(self, name).broken]
-
-
-def results_of(folder: Path) -> list[Job]:
-    return [*read_table(folder / "results")]
 
 
 def audit(books: Books, folder: Path) -> Balance:
@@ -75,10 +70,10 @@ def committed_files(table: Path) -> list[Path]:
     return files
 
 
-def read_table(table: Path) -> Iterator[Job]:
+def results_of(folder: Path) -> list[Job]:
     """The results, in the order of their batches, without results of jobs that were gone before they were read."""
-    for file in committed_files(table):
-        yield from (_job(row) for row in pq.read_table(file).to_pylist() if row["data"] is not None)
+    rows = (row for file in committed_files(folder / "results") for row in pq.read_table(file).to_pylist())
+    return [_job(row) for row in rows if row["data"] is not None]
 
 
 def _job(row: dict[str, Any]) -> Job:

@@ -8,12 +8,13 @@ from datetime import datetime, timezone
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql.types import StringType, StructType, TimestampType
 
 from spark_bull.core.errors import SparkBullError
 from tests.proof.actors import run_program
-from tests.proof.producers import PRODUCERS, WORKED, Place, move, once, plan, rows_of, save
+from tests.proof.producers import PRODUCERS, WORKED, Place, move, plan, rows_of, writer
 
 #: Jobs that are in Redis at most, so that its memory does not depend on the speed of anything.
 MOST_JOBS = 1_500
@@ -41,28 +42,25 @@ def behaviour(row: str) -> str:
     return ("fail", "fail:1", "")[int(row.rpartition(".")[2]) % 3]
 
 
-def _expire(place: Place, version: int) -> None:
-    rows = [{"row": row, "expireAt": PAST if expires(row) else FUTURE} for row in rows_of("expire", version)]
-    save(place, "expire", rows, _EXPIRING, jobColumns="expireAt", **once("expire", version))
+def _expiring(name: str, version: int) -> list[dict[str, Any]]:
+    return [{"row": row, "expireAt": PAST if expires(row) else FUTURE} for row in rows_of(name, version)]
 
 
-def _group(place: Place, version: int) -> None:
-    rows = [{"row": row, "tenant": f"t{n % TENANTS}"} for n, row in enumerate(rows_of("group", version))]
-    save(place, "group", rows, _TENANTS, **once("group", version))
+def _of_tenants(name: str, version: int) -> list[dict[str, Any]]:
+    return [{"row": row, "tenant": f"t{n % TENANTS}"} for n, row in enumerate(rows_of(name, version))]
 
 
-def _retry(place: Place, version: int) -> None:
-    rows = [{"row": row, "$behaviour": behaviour(row)} for row in rows_of("retry", version)]
-    save(place, "retry", rows, _SCRIPTED, attempts="2", backoff="50", **once("retry", version))
+def _scripted(name: str, version: int) -> list[dict[str, Any]]:
+    return [{"row": row, "$behaviour": behaviour(row)} for row in rows_of(name, version)]
 
 
 _SHARED = ("write", "stream", "least", "unique", "flow", "batch", "sequence", "most", "added")
 PROGRAMS: dict[str, Callable[[Place, int], None]] = {
     **{name: PRODUCERS[name] for name in _SHARED},
     "manage": move,
-    "expire": _expire,
-    "group": _group,
-    "retry": _retry,
+    "expire": writer("expire", _expiring, _EXPIRING, jobColumns="expireAt"),
+    "group": writer("group", _of_tenants, _TENANTS),
+    "retry": writer("retry", _scripted, _SCRIPTED, attempts="2", backoff="50"),
     "schedule": partial(plan, schedulers=SCHEDULERS),
 }
 #: What the Spark driver dispatches: DataFrames, and a stream; the rows of each DataFrame, and of each micro-batch.
