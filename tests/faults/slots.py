@@ -71,7 +71,6 @@ def start_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str 
 
 
 def starts(client: Redis, prefix: str) -> dict[str, int]:
-    """How often each job has started."""
     found: dict[Any, Any] = client.hgetall(f"{prefix}:starts")
     return {job_id.decode(): int(times) for job_id, times in found.items()}
 

@@ -55,7 +55,6 @@ class Task(Background):
         self.found += [(one.call.row, one.outcome) for one in ended]
 
     def results(self) -> list[tuple[int, Outcome]]:
-        """Waits until the task has ended."""
         self.stop()
         return sorted(self.found)
 

@@ -77,7 +77,6 @@ class Servers:
     queue: BullQueue
 
     def replicate(self) -> None:
-        """Waits until the replica has all writes."""
         with Redis.from_url(self.primary.url) as client:
             client.set("last", 1)
             wait_until(lambda: client.execute_command("WAIT", 1, 1_000), "the replica to have all writes")
@@ -282,7 +281,6 @@ def test_a_query_of_results_ends_or_logs_a_loss(
 
 
 def finish(queue: BullQueue, job_id: str) -> None:
-    """Adds a job and completes it."""
     queue.add({}, job_id=job_id)
     claim = work(queue.handle, CLAIM_SETTINGS, None, 1)
     assert [job.id for job in claim.jobs] == [job_id]

@@ -73,7 +73,6 @@ def in_slots(cluster: RedisCluster) -> Place:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Sequence[str]]:
-    """The URLs of three servers."""
     with EmbeddedRedis() as a, EmbeddedRedis() as b, EmbeddedRedis() as c:
         yield [a.url, b.url, c.url]
 

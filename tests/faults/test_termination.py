@@ -29,7 +29,6 @@ each_dialect = pytest.mark.parametrize(
 
 
 def by_n(queue: BullQueue) -> list[Job]:
-    """The completed jobs in the order in which they were added."""
     return sorted(queue.page("completed"), key=lambda job: int(job.parsed()["n"]))
 
 

@@ -74,7 +74,6 @@ class History:
         return [op for op in self.ops if op.act in acts]
 
     def rows(self, queue: str) -> list[str]:
-        """The rows of all states of a queue."""
         return [row for rows in self.left.get(queue, {}).values() for row in rows]
 
 

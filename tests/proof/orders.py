@@ -83,7 +83,6 @@ class Party(Thread):
         self._waits.acquire()
 
     def kill(self) -> None:
-        """Makes no further call."""
         if not self.ended:
             self._is_killed = True
             self.step()

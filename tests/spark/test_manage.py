@@ -24,7 +24,6 @@ def manage(bull: Bull, queue: BullQueue, frame: DataFrame, **options: object) ->
 
 
 def failed_jobs(queue: BullQueue, count: int) -> list[str]:
-    """Adds jobs and fails them."""
     ids = queue.add_many([NewJob({"n": n, "to": "ada@exmaple.org"}, name=None) for n in range(count)]).ids
     for job_id in ids:
         queue.fail(job_id, "no such host: exmaple.org")

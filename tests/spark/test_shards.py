@@ -22,7 +22,6 @@ SHARDS, JOBS = 4, 60
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    """The URLs of three servers."""
     with EmbeddedRedis() as a, EmbeddedRedis() as b, EmbeddedRedis() as c:
         yield " ".join(server.url for server in (a, b, c))
 

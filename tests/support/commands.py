@@ -78,7 +78,6 @@ class RunningCommand:
 
     @property
     def lines(self) -> list[str]:
-        """The complete lines."""
         return self.text.split("\n")[:-1]
 
     @property
@@ -86,16 +85,13 @@ class RunningCommand:
         return self._process.poll() is None
 
     def interrupt(self, number: int = signal.SIGINT) -> int:
-        """Sends a signal, and returns the exit status."""
         self.send(number)
         return self.wait()
 
     def send(self, number: int) -> None:
-        """Sends a signal."""
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Waits for its end; returns the exit status."""
         status = self._process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
         return status

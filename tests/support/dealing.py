@@ -47,7 +47,6 @@ def uses_session(item: pytest.Item) -> bool:
 def split(
     items: list[pytest.Item], condition: Callable[[pytest.Item], bool]
 ) -> tuple[list[pytest.Item], list[pytest.Item]]:
-    """Those that meet a condition, and the others."""
     chosen: tuple[list[pytest.Item], list[pytest.Item]] = [], []
     for item in items:
         chosen[not condition(item)].append(item)

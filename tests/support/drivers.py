@@ -51,7 +51,6 @@ class DriverProcess:
         return self._process.poll() is None
 
     def check(self) -> None:
-        """Fails when the driver has ended."""
         code = self._process.poll()
         assert code is None, f"the driver ended with {code}:\n{self.output()}"
 
@@ -82,12 +81,10 @@ class DriverProcess:
         return {int(group) for state, group in processes if not state.startswith("Z")}
 
     def output(self) -> str:
-        """The end of its output."""
         return self._log.read_text(errors="replace")[-6000:]
 
 
 def driver(log: Path, program: str, **plan: Any) -> DriverProcess:
-    """One of the programs below."""
     return DriverProcess(log, __name__, program, **plan)
 
 

@@ -464,6 +464,5 @@ def missing_in_notebook(path: Path, cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def printed_by(cell: Mapping[str, Any]) -> str:
-    """The output of a cell without spaces."""
     outputs = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell["outputs"]]
     return "".join("".join(text) for text in outputs).replace(" ", "")

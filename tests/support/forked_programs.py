@@ -127,12 +127,10 @@ KEYS = 3
 
 
 def rows_of_tasks(jobs: int) -> list[list[dict[str, Any]]]:
-    """The rows of each task."""
     return [[{"n": n, "key": f"key-{n % KEYS}"} for n in range(first, jobs, TASKS)] for first in range(TASKS)]
 
 
 def changes_of_tasks(jobs: int) -> list[list[dict[str, Any]]]:
-    """The changes of each task."""
     return [[{"id": f"key-{n}", "data": f'{{"n": {n}}}'} for n in range(first, jobs, TASKS)] for first in range(TASKS)]
 
 
@@ -179,7 +177,6 @@ _LOCK_MS = 1_000
 
 
 def work_and_die(url: str, prefix: str, dialect: str, call: int, when: str) -> None:
-    """Works on the queue `q`."""
     worker = OurWorker(BullQueue("q", url=url, prefix=prefix, protocol=dialect).handle, chunk_size=7, lock_ms=_LOCK_MS)
     die_at(call, when)
     worker.loop.run()
@@ -221,7 +218,6 @@ _CHUNK = 50
 
 
 def _add_chunks(queue: BullQueue, jobs: list[NewJob]) -> int:
-    """Adds chunk after chunk; returns the number of added jobs."""
     added = 0
     for first in range(0, len(jobs), _CHUNK):
         try:
@@ -232,7 +228,6 @@ def _add_chunks(queue: BullQueue, jobs: list[NewJob]) -> int:
 
 
 def _write_once(queue: BullQueue, writer: str, jobs: list[NewJob], limit: LengthLimit) -> int:
-    """Adds the jobs as the sink does, exactly once."""
     write_id = f"write-{writer}"
     try:
         fields: dict[str, Any] = {**limit.fields}

@@ -88,7 +88,6 @@ def end_rests(bench: WorkBench, hours: int = 2) -> None:
 
 
 def outcomes_of(found: Claim, job_id: str) -> list[Outcomes]:
-    """Each way in which a job can end."""
     ended = Outcomes(found.token)
     ended.complete(job_id, "1")
     return [

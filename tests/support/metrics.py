@@ -11,8 +11,6 @@ Exported = dict[str, Any]
 
 
 class MetricRecorder:
-    """A MeterProvider of the SDK, and what it has recorded."""
-
     def __init__(self) -> None:
         self._reader = InMemoryMetricReader()
         self.provider = MeterProvider([self._reader])

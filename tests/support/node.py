@@ -116,7 +116,6 @@ class NodeProcess:
         return session
 
     def close(self, session: int, grace: float) -> None:
-        """Ends a session: its workers, listeners and connections."""
         self.call(session, "close", grace)
         self._events.pop(session, None)
 
@@ -147,7 +146,6 @@ class NodeProcess:
             return self._changed.wait_for(condition, timeout)
 
     def kill(self) -> None:
-        """Kills the process, as a crash does."""
         self._process.kill()
         self._process.wait()
 
@@ -166,7 +164,6 @@ class NodeProcess:
         self._stderr.close()
 
     def stderr(self) -> str:
-        """The error output of the library."""
         self._stderr.seek(0)
         return self._stderr.read().decode(errors="replace")[-4000:]
 
@@ -244,7 +241,6 @@ class NodePeer:
         return found
 
     def kill(self) -> None:
-        """Kills the process, as a crash does; only for a peer with a separate process."""
         assert self._is_alone, "the process serves other peers, too"
         self._process.kill()
 
@@ -256,7 +252,6 @@ class NodePeer:
             self._process.end(GRACE_S)
 
     def stderr(self) -> str:
-        """The error output of the library."""
         return self._process.stderr()
 
     def __enter__(self) -> NodePeer:

@@ -308,7 +308,6 @@ class Sentinels:
 
     @property
     def primary(self) -> EmbeddedRedis:
-        """The primary that the Sentinel names."""
         with Redis.from_url(self.sentinel.url) as client:
             _, port = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.NAME)
             return next(server for server in self.servers if server.port == int(port))

@@ -82,7 +82,6 @@ class Rounds:
         self.pair.by_node("invoke", method=method, args=list(args))
 
     def make(self, schedule: Schedule | None = None) -> None:
-        """Node makes the job scheduler in both queues."""
         for side in SIDES:
             self._make_by_node(side, schedule or self.schedule)
 
@@ -120,7 +119,6 @@ class Rounds:
             self.invoke("removeRepeatable", "task", self.schedule.repeat)
 
     def promote(self) -> None:
-        """Promotes the delayed jobs of both queues."""
         for queue in self.queues.values():
             for job_id in self.delayed(queue):
                 self.pair.node.call("promote", queue=queue.name, jobId=job_id)

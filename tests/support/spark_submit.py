@@ -140,8 +140,6 @@ class SparkSubmit:
 
 
 class SubmittedDriver:
-    """Runs scripts in its session."""
-
     def __init__(self, submitted: SparkSubmit, process: subprocess.Popen[str], lines: TextIO) -> None:
         self.submitted = submitted
         self._process = process
@@ -150,7 +148,6 @@ class SubmittedDriver:
         self.is_busy = False
 
     def run(self, script: Path, *arguments: str) -> str:
-        """Runs a script and returns what it prints."""
         self.begin(script, *arguments)
         return self.finish()
 

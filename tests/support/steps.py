@@ -176,7 +176,6 @@ class Steps(TwoSides):
         return Answers()
 
     def _flow(self, flow: dict[str, Any]) -> Answers | None:
-        """Node adds a flow on both sides."""
         return self.by_node("flow", flow=flow) if self.bullmq else None
 
     # processing
@@ -373,7 +372,6 @@ class Steps(TwoSides):
         return done._replace(left=done.left == "refused", right=done.right == "refused")
 
     def _call(self, method: str, args: Sequence[Any] = (), queue: str = MAIN) -> Answers:
-        """A method of the queue."""
         return self.both(
             lambda: self.node("invoke", queue=queue, method=method, args=list(args)),
             lambda: QUEUE_VERBS[method](self.ours[queue], *args),

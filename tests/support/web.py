@@ -29,16 +29,13 @@ class Web:
     client: httpx.Client
 
     def get(self, path: str, *, code: int = 200, **parameters: Any) -> Any:
-        """Reads a document of the API."""
         return self.ask("GET", path, code=code, params=parameters or None, headers=READING).json()
 
     def post(self, path: str, body: Any = None, *, code: int = 204, headers: dict[str, str] | None = None) -> Any:
-        """Changes something; returns the document of the answer, if it has one."""
         answer = self.ask("POST", path, code=code, json=body, headers=WRITING | (headers or {}))
         return answer.json() if answer.content else None
 
     def ask(self, method: str, path: str, *, code: int, **request: Any) -> httpx.Response:
-        """Sends a request to the API."""
         answer = self.client.request(method, f"/api{path}", **request)
         assert answer.status_code == code, answer.text
         if code >= 400:

@@ -34,8 +34,6 @@ from tests.support.worker import behave
 
 @dataclass(frozen=True)
 class _Task:
-    """The context of an attempt of a task."""
-
     number: int
     attempt: int = 0
     batch: Identity | None = None
@@ -72,7 +70,6 @@ class Sink:
         self.plan = self.sink.plan
 
     def task(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Runs the next task of the write."""
         self.messages.append(self.attempt(rows))
 
     def attempt(self, rows: Sequence[dict[str, Any]]) -> CommitMessage:
@@ -118,7 +115,6 @@ class ClaimingQuery:
         self.start = self.end = self.reader.initialOffset()
 
     def batch(self) -> list[Row]:
-        """The rows of the next batch."""
         self.reader.commit(self.end)
         self.start, self.end = self.end, self.reader.latestOffset(self.end, self.reader.getDefaultReadLimit())
         return self._rows()

@@ -113,7 +113,6 @@ class Filled:
         return self.queue.handle.keys[self.queue.handle.dialect.states[state].key]
 
     def put(self, state: str, ids: list[str], **fields: str | bytes | int) -> None:
-        """Adds jobs to a state one after the other."""
         hashes = self.client.pipeline(transaction=False)
         for job_id in ids:
             given = {"name": "n", "data": json.dumps({"id": job_id}), "opts": "{}", "timestamp": NOW, **fields}
@@ -210,11 +209,9 @@ class Finisher(WorkBench):
         return ids
 
     def forget_events(self) -> None:
-        """Trims all events of BullMQ."""
         self.client.xtrim(self.key("events"), maxlen=0, approximate=False)
 
     def ledger(self, starting: str = "earliest", lookback_ms: int = 60_000, **more: Any) -> ResultLedger:
-        """An open ledger."""
         ledger = ResultLedger(self.handle, "reader", lookback_ms=lookback_ms, owner="me", **more)
         assert ledger.open(starting, create=True) == ("ok", 0, 0, "")
         return ledger
@@ -232,7 +229,6 @@ def discover_all(
 
 
 def column(rows: ResultChunk, name: str) -> list[Any]:
-    """The values of a column, one per row."""
     return rows.columns[name]
 
 

@@ -165,7 +165,6 @@ class Browser:
         until(lambda: text in self.find("#notice").text, f"the notice {text!r}")
 
     def press(self, *keys: str) -> None:
-        """Presses keys, wherever the focus is."""
         for key in keys:
             ActionChains(self.driver).send_keys(key).perform()
 
@@ -188,7 +187,6 @@ class Browser:
         raise AssertionError(f"{name} can't be reached by Tab on {self.driver.current_url}")
 
     def picture(self, name: str) -> None:
-        """Keeps a picture of the whole page."""
         PICTURES.mkdir(parents=True, exist_ok=True)
         self.driver.save_screenshot(str(PICTURES / f"{name}.png"))
 
@@ -273,7 +271,6 @@ def _fill_queue(queue: BullQueue, client: Redis) -> None:
 
 
 def _be_busy(queue: BullQueue) -> None:
-    """Adds and completes jobs."""
     end = time.monotonic() + _BUSY_S
     round_ = 0
     while time.monotonic() < end:

@@ -46,7 +46,6 @@ def site(client: Redis, redis_url: str, redis_kind: str) -> Iterator[Site]:
 
 @pytest.fixture(scope="session")
 def driver() -> Iterator[webdriver.Chrome]:
-    """One browser per process."""
     need(all(programs()), "needs chromium and chromedriver: run `tools/ensure-tools.sh chromium`")
     with chromium() as driver:
         yield driver

@@ -35,7 +35,6 @@ def sign_in() -> Iterator[SignIn]:
 
 @pytest.fixture
 def user(site: Site, sign_in: SignIn) -> httpx.Client:
-    """A user with the write token."""
     return sign_in(site.url, WRITE_TOKEN)
 
 
