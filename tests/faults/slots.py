@@ -89,8 +89,8 @@ def _take_no_results(redis: Redis, key: str) -> None:
         post(loop, event)
         redis.incr(key)
 
-    ConcurrentLoop._post = counting  # type: ignore[method-assign, assignment]
-    ConcurrentLoop._take = lambda *_: threading.Event().wait()  # type: ignore[method-assign, assignment]
+    ConcurrentLoop._post = counting
+    ConcurrentLoop._take = lambda *_: threading.Event().wait()
 
 
 def _run_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str) -> None:

@@ -55,7 +55,7 @@ def test_side_effects_happen_at_most_once_although_workers_are_killed(
         goal = finished(queue) + random.randrange(1, 400)
         concurrency = random.choice(CONCURRENCIES)
         with start_slot(concurrency, "brief") as process:
-            wait_until(lambda goal=goal: finished(queue) >= goal, "the slot to be busy")  # type: ignore[misc]
+            wait_until(lambda goal=goal: finished(queue) >= goal, "the slot to be busy")
             assert process.end_by(signal.SIGKILL) == -signal.SIGKILL
         rescue_all(queue, client)
     with OurWorker(queue.handle, lambda job: client.hincrby(f"{prefix}:starts", job.id), chunk_size=200):

@@ -51,7 +51,7 @@ class Task(Background):
                 self._keep(flight.look())
         caller.close()
 
-    def _keep(self, ended: list) -> None:  # type: ignore[type-arg]
+    def _keep(self, ended: list) -> None:
         self.found += [(one.call.row, one.outcome) for one in ended]
 
     def results(self) -> list[tuple[int, Outcome]]:

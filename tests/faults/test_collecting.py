@@ -122,7 +122,7 @@ def test_kills_of_the_driver_lose_no_result_and_repeat_none(
             hit += sum(fed.under_way() for fed in both)
         assert hit, "the kills came between batches"
         for fed in both:
-            wait_until(lambda fed=fed: not fed.queue.counts()["wait"] + fed.queue.counts()["active"], "all jobs to end")  # type: ignore[misc]
+            wait_until(lambda fed=fed: not fed.queue.counts()["wait"] + fed.queue.counts()["active"], "all jobs to end")
         # The jobs of a batch are removed before the next one.
         for _ in range(2):
             collect_all(spark, **plan({"availableNow": True}, maxJobsPerTrigger="20000"))

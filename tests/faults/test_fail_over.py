@@ -161,10 +161,10 @@ def test_no_job_is_lost_or_added_twice_when_primaries_are_killed(place: tuple[st
         with Writer(queues, done) as writer:
             while kills < KILLS or monotonic_s() < end_at:
                 target = completed() + BETWEEN
-                wait_until(lambda target=target: completed() > target, "jobs to be processed")  # type: ignore[misc]
+                wait_until(lambda target=target: completed() > target, "jobs to be processed")
                 killed = kill(f"bull:{NAMES[kills % 3]}:").start()
                 # Another primary is killed only when this server has what its primary has.
-                wait_until(lambda killed=killed: has_its_place(killed), "the killed server to be in place")  # type: ignore[misc]
+                wait_until(lambda killed=killed: has_its_place(killed), "the killed server to be in place")
                 kills += 1
         expected = {(name, f"n{n}") for name in NAMES for n in range(writer.added)}
         wait_until(lambda: completed() == len(expected), f"{len(expected)} jobs to be completed")

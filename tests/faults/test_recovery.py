@@ -57,7 +57,7 @@ class Pair:
     def open(self, name: str = "disturbed", **options: object) -> BullQueue:
         options = {"url": self.url, "prefix": self.prefix, "protocol": self.dialect, **options}
         # Bull 1 publishes outside the prefix, so the name of the queue must be unique.
-        return BullQueue(self.name(name), **options)  # type: ignore[arg-type]
+        return BullQueue(self.name(name), **options)
 
     def name(self, name: str) -> str:
         return f"{name}-{self.prefix}"
@@ -354,7 +354,7 @@ NUMBERS = StructType().add("n", IntegerType())
 
 def written(options: dict[str, str], *numbers: int, **more: bool) -> Sink:
     """A write of numbers that is not committed yet."""
-    write = Sink(options, NUMBERS, **more)  # type: ignore[arg-type]
+    write = Sink(options, NUMBERS, **more)
     write.task([{"n": n} for n in numbers])
     return write
 

@@ -210,7 +210,7 @@ def test_of_two_writes_of_one_version_one_is_added_to_each_queue(
     for number, at in enumerate(SETTING_UP):
         own, begun = f"{prefix}-{number}", list[str]()
 
-        def overtaken(name: str, call: Callable[[], Any], own: str = own, at: str = at, begun: list = begun) -> Any:  # type: ignore[type-arg]
+        def overtaken(name: str, call: Callable[[], Any], own: str = own, at: str = at, begun: list = begun) -> Any:
             if name == at and not begun:
                 begun.append(name)
                 place.write(own, others)

@@ -156,12 +156,12 @@ def test_a_write_after_the_last_look_holds_up_the_change(raw: dict[str, str], mo
 
     def write_before(self: Connection, name: str, *rest: object) -> object:
         if name != "shards/switch":
-            return script(self, name, *rest)  # type: ignore[arg-type]
+            return script(self, name, *rest)
         if not switched:
             late.commit()
             for queue in queues(raw, 2):
                 queue.drain()
-        switched.append(script(self, name, *rest))  # type: ignore[arg-type]
+        switched.append(script(self, name, *rest))
         return switched[-1]
 
     monkeypatch.setattr(Connection, "script", write_before)
@@ -270,10 +270,10 @@ def test_each_step_has_the_same_effect_when_it_is_sent_twice(
     script, names = Connection.script, set()
 
     def twice(self: Connection, name: str, *rest: object) -> object:
-        first = script(self, name, *rest)  # type: ignore[arg-type]
+        first = script(self, name, *rest)
         if name.startswith("shards/"):
             names.add(name)
-            script(self, name, *rest)  # type: ignore[arg-type]
+            script(self, name, *rest)
         return first
 
     monkeypatch.setattr(Connection, "script", twice)

@@ -80,7 +80,7 @@ def test_a_busy_slot_leaves_no_job_behind_when_its_process_is_to_end(
         ids += queue.add_many(NewJob({"n": n}) for n in range(more)).ids
         before = queue.counts()["completed"]
         with start_slot(concurrency, "brief") as process:
-            wait_until(lambda before=before: queue.counts()["completed"] >= before + 50, "the slot to be busy")  # type: ignore[misc]
+            wait_until(lambda before=before: queue.counts()["completed"] >= before + 50, "the slot to be busy")
             assert process.end_by(signal.SIGTERM) == 128 + signal.SIGTERM
         counts = queue.counts()
         assert (counts["active"], counts["failed"], counts["delayed"]) == (0, 0, 0)
@@ -119,7 +119,7 @@ def test_a_job_whose_process_always_gets_sigterm_fails_and_all_others_complete(
     ended = 0
     while not is_over():
         with start_slot(concurrency, kind) as process:
-            wait_until(lambda p=process: is_over() or p.wait(0) is not None, "the process or all jobs to end")  # type: ignore[misc]
+            wait_until(lambda p=process: is_over() or p.wait(0) is not None, "the process or all jobs to end")
             ended += process.wait(0) == 128 + signal.SIGTERM
     counts = queue.counts()
     assert (counts["completed"], counts["failed"], counts["wait"], counts["active"]) == (before + behind, 1, 0, 0)

@@ -51,7 +51,7 @@ class Actor:
             return False
         if self._process.exitcode == 0:
             return True
-        self.__init__(self._run, self._place)  # type: ignore[misc]
+        self.__init__(self._run, self._place)
         return False
 
 
@@ -100,7 +100,7 @@ def keep(place: Place) -> None:
     """Promotes, rescues stalled jobs however often they have stalled, and recovers writes."""
     options = {"prefix": place.prefix, "protocol": "bullmq", "check_ms": CHECK_MS, "max_stalled": 1_000}
     names = [*worked_queues(place), "manage", "moved", "schedule"]
-    with Promoter(place.url, names, retry_ms=RETRY_MS, **options):  # type: ignore[arg-type]
+    with Promoter(place.url, names, retry_ms=RETRY_MS, **options):
         Event().wait()
 
 

@@ -146,7 +146,7 @@ def test_the_books_of_all_at_once_balance() -> None:
 
 def ended(queue: str, row: str, job_id: str, state: str = "completed", **fields: object) -> Job:
     data = json.dumps({"row": row, "key": row[-1], "tenant": "t0"})
-    return Job(queue, job_id, state, data_text=data, attempts_started=1, attempts_made=1, **fields)  # type: ignore[arg-type]
+    return Job(queue, job_id, state, data_text=data, attempts_started=1, attempts_made=1, **fields)
 
 
 def test_accounts_show_what_is_lost_twice_stuck_or_wrong(tmp_path: Path) -> None:

@@ -231,7 +231,7 @@ def test_settling_again_has_no_effect_and_lost_locks_are_counted(
         outcomes.write.format("bull").options(**stream.options, mode="settle").mode("append").save()
     assert [job.returnvalue for job in queue.page("completed")] == [{"a": 1}] * 2
     assert queue.counts()["active"] == 1
-    reader = kept[0].first().token.partition("#")[0]  # type: ignore[union-attr]
+    reader = kept[0].first().token.partition("#")[0]
     counts = client.hgetall(queue.handle.keys.settled(reader))
     assert int(counts[b"lost"]) == 3
 

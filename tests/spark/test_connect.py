@@ -285,7 +285,7 @@ def _transform(spark: SparkSession, options: Options, from_environment: bool, sp
         with worker:
             for finished in (11, 21):
                 queue.add_many(NewJob({"n": n}) for n in range(finished - 11, finished - 1))
-                wait_until(lambda finished=finished: has_finished(worker, finished), "the jobs of a batch")  # type: ignore[misc]
+                wait_until(lambda finished=finished: has_finished(worker, finished), "the jobs of a batch")
             assert worker.stop(PATIENCE_S)
     return worker.status().completed
 

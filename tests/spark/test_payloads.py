@@ -88,7 +88,7 @@ def test_flows_and_callbacks_of_a_write_are_sealed(
     assert all("private" in text for text in texts)
 
 
-@pandas_udf(StringType())  # type: ignore[call-overload]
+@pandas_udf(StringType())
 def upper(text: pd.Series) -> pd.Series:
     return text.str.upper()
 

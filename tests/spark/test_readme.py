@@ -100,7 +100,7 @@ def run(program: CodeType, session: SparkSession, done: Callable[[], bool]) -> b
     queries = session.streams.active
     try:
         for query in queries:
-            start_query(lambda query=query: query)  # type: ignore[misc]
+            start_query(lambda query=query: query)
 
         def is_over() -> bool:
             for query in queries:

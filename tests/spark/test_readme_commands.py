@@ -159,7 +159,7 @@ def assert_can_be_parsed(command: list[str]) -> None:
     the parser of `spark-bull` accepts the arguments, also those behind the script or the file of a spark-submit, whose
     own options exist."""
     if command[:2] == ["pip", "install"]:
-        name, extras = re.fullmatch(r"([\w-]+)(?:\[(.+)\])?", command[2]).groups()  # type: ignore[union-attr]
+        name, extras = re.fullmatch(r"([\w-]+)(?:\[(.+)\])?", command[2]).groups()
         declared = ConfigParser()
         declared.read(ROOT / "setup.cfg")
         assert name == declared["metadata"]["name"]

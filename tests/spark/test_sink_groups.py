@@ -20,7 +20,7 @@ from tests.support.groups import add
 @pytest.fixture
 def queue(bull: Bull) -> Iterator[BullQueue]:
     """A queue from which a worker has claimed by groups."""
-    with BullQueue("q", **bull.options, protocol="bullmq") as queue:  # type: ignore[arg-type]
+    with BullQueue("q", **bull.options, protocol="bullmq") as queue:
         add(queue, ["a", "a", "b"])
         work(queue.handle, ClaimSettings("slot", group=GroupLimits("tenant", concurrency=1)), None, 10)
         yield queue

@@ -156,7 +156,7 @@ def test_payloads_can_be_read_and_written_as_variants(
     assert [row[1] for row in found.collect()] == [2.5, None, None, None, None]
     bull.write(frame.selectExpr("data", "'copy-' || id AS jobId").coalesce(1), "copies", protocol="bullmq")
     with opened("copies") as copies:
-        assert [copies.job(f"copy-{number}").data for number in range(1, 6)] == payloads  # type: ignore[union-attr]
+        assert [copies.job(f"copy-{number}").data for number in range(1, 6)] == payloads
 
 
 #: Types of payloads that are wrong, and what is said.

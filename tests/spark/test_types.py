@@ -69,7 +69,7 @@ def processors() -> dict[str, Any]:
     def same(payload: Any) -> Any:
         return payload
 
-    @f.pandas_udf(DDL)  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    @f.pandas_udf(DDL)
     def pandas(payload: pd.DataFrame) -> pd.DataFrame:
         return payload
 

@@ -275,16 +275,16 @@ def udfs() -> dict[str, tuple[Any, Any]]:
     def by_row(person: Any) -> Any:
         return {"greeting": f"hi {person.name}", "ages": [person.age, person.age + 1]}
 
-    @f.pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-    def by_series(name: pd.Series, age: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+    @f.pandas_udf("string")
+    def by_series(name: pd.Series, age: pd.Series) -> pd.Series:
         return name + " " + age.astype(str)
 
-    @f.pandas_udf("struct<name: string, old: boolean>")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    @f.pandas_udf("struct<name: string, old: boolean>")
     def by_frame(people: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame({"name": people["name"], "old": people["age"] > 35})
 
-    @f.pandas_udf("double")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-    def by_iterator(frames: Iterator[pd.DataFrame]) -> Iterator[pd.Series]:  # type: ignore[type-arg, unused-ignore]
+    @f.pandas_udf("double")
+    def by_iterator(frames: Iterator[pd.DataFrame]) -> Iterator[pd.Series]:
         for frame in frames:
             yield frame["age"] / 2
 
@@ -301,11 +301,11 @@ def udfs() -> dict[str, tuple[Any, Any]]:
 def arrow_udfs() -> dict[str, tuple[Any, Any]]:
     """The same for UDFs over Arrow data."""
 
-    @f.arrow_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    @f.arrow_udf("string")
     def by_array(name: pa.Array, age: pa.Array) -> pa.Array:
         return pc.binary_join_element_wise(name, age.cast("string"), " ")
 
-    @f.arrow_udf("double")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
+    @f.arrow_udf("double")
     def by_iterator(people: Iterator[pa.Array]) -> Iterator[pa.Array]:
         for struct in people:
             yield pc.divide(struct.field("age").cast("double"), 2)
@@ -334,8 +334,8 @@ def of_all_kinds() -> dict[str, Any]:
             raise ValueError("negative")
         return 2 * n
 
-    @f.pandas_udf("DOUBLE")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-    def halve(x: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+    @f.pandas_udf("DOUBLE")
+    def halve(x: pd.Series) -> pd.Series:
         return x / 2
 
     def shout(jobs: DataFrame) -> DataFrame:
@@ -416,8 +416,8 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
     udf = udfs()["pandas over columns"][0]
     lock = threading.Lock()
 
-    @f.pandas_udf("double")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-    def total(n: pd.Series) -> float:  # type: ignore[type-arg, unused-ignore]
+    @f.pandas_udf("double")
+    def total(n: pd.Series) -> float:
         return float(n.sum())
 
     wrong: list[tuple[dict[str, Any], str]] = [
@@ -805,8 +805,8 @@ def check_requested_outcomes(queue: BullQueue) -> None:
 def test_a_udf_can_control_how_its_job_ends(queue: BullQueue, start: Start, redis_url: str) -> None:
     seen = queue.handle.keys.job("seen")
 
-    @f.pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-    def say(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+    @f.pandas_udf("string")
+    def say(n: pd.Series) -> pd.Series:
         with Redis.from_url(redis_url) as redis:
             for one in n:
                 # A failing call is repeated with fewer jobs: the error counts once the job is alone.
@@ -924,8 +924,8 @@ def test_any_exception_of_a_function_of_a_transformation_fails_its_own_job(queue
             raise ValueError("half \ud83d a sign")
         return n
 
-    @f.pandas_udf("long")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-    def by_iterator(parts: Iterator[pd.Series]) -> Iterator[pd.Series]:  # type: ignore[type-arg, unused-ignore]
+    @f.pandas_udf("long")
+    def by_iterator(parts: Iterator[pd.Series]) -> Iterator[pd.Series]:
         for n in parts:
             if (n == 3).any():
                 raise SystemExit("half \ud83d a sign")

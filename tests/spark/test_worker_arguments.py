@@ -131,8 +131,8 @@ def lives(
 def live(spark: SparkSession, client: Redis, url: str, prefix: str, engine: str, checkpoint: Path) -> Life:
     locks = f"{prefix}:{engine}:*:lock"
 
-    @f.pandas_udf("struct<jobs: int, task: int, batch: string, lock: long, n: long>")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-    def process(kind: pd.Series, n: pd.Series) -> pd.DataFrame:  # type: ignore[type-arg, unused-ignore]
+    @f.pandas_udf("struct<jobs: int, task: int, batch: string, lock: long, n: long>")
+    def process(kind: pd.Series, n: pd.Series) -> pd.DataFrame:
         if "slow" in set(kind):
             time.sleep(600)
         if "bad" in set(kind):
@@ -176,8 +176,8 @@ def live(spark: SparkSession, client: Redis, url: str, prefix: str, engine: str,
 
 
 def udf() -> Any:
-    @f.pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-    def process(kind: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+    @f.pandas_udf("string")
+    def process(kind: pd.Series) -> pd.Series:
         return kind
 
     return process

@@ -24,7 +24,7 @@ from tests.support.wait import wait_until
 def processor_of(kind: str) -> Any:
     """Doubles numbers; fails 13."""
 
-    @f.pandas_udf("long")  # type: ignore[call-overload]
+    @f.pandas_udf("long")
     def double(n: pd.Series) -> pd.Series:
         if (n == 13).any():
             raise ValueError("unlucky")

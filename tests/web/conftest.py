@@ -31,7 +31,7 @@ class Site:
 
     def forget_queues(self) -> None:
         """Lets the server find new queues at once, and not within some seconds."""
-        self.web.server.config.app.state.queues.forget_names()  # type: ignore[union-attr]
+        self.web.server.config.app.state.queues.forget_names()
 
     def queue(self, name: str, **options: Any) -> BullQueue:
         return BullQueue(name, url=self.redis_url, prefix=self.prefix, **options)

@@ -101,5 +101,5 @@ def test_keys_hide_and_show_a_line_of_a_chart(browser: Browser, site: Site) -> N
     browser.driver.execute_script(f"document.querySelector('{label}').focus()")
     for key, pressed in ((Keys.SPACE, "false"), (Keys.ENTER, "true")):
         browser.press(key)
-        wait_until(lambda pressed=pressed: browser.count(f"{label}[aria-pressed={pressed}]:focus"), "the other state")  # type: ignore[misc]
+        wait_until(lambda pressed=pressed: browser.count(f"{label}[aria-pressed={pressed}]:focus"), "the other state")
         assert (browser.count(".u-series.u-off") == 1) is (pressed == "false")

@@ -347,7 +347,7 @@ def test_pages_and_the_api_answer_head_as_get_without_a_body(site: Site, user: h
             assert head.headers["content-type"] == user.get(path).headers["content-type"]
     assert user.head("/queues/nowhere").status_code == 404
     assert user.head("/api/queues/heads/pause").status_code == 405
-    streams = site.web.server.app.state.streams  # type: ignore[union-attr]
+    streams = site.web.server.app.state.streams
     wait_until(lambda: streams.open == 0, "the stream to end")
 
 

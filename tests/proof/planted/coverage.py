@@ -49,7 +49,7 @@ def _noting(bind_args: Any) -> Any:
 
 
 def pytest_configure() -> None:
-    Script.bind_args = _noting(Script.bind_args)  # type: ignore[method-assign]
+    Script.bind_args = _noting(Script.bind_args)
     threading.settrace(_trace)
 
 

@@ -57,7 +57,7 @@ def keep(place: Place) -> None:
     """Promotes, rescues stalled jobs, and recovers writes."""
     names = [*ALL_QUEUES, "manage"]
     options = {"prefix": place.prefix, "protocol": "bullmq", "check_ms": CHECK_MS, "retry_ms": RETRY_MS}
-    with Promoter(place.url, names, max_stalled=1_000, **options):  # type: ignore[arg-type]
+    with Promoter(place.url, names, max_stalled=1_000, **options):
         Event().wait()
 
 
@@ -174,10 +174,10 @@ Kill = Callable[[], None]
 
 def kills_of(parties: Parties, site: Site) -> dict[str, Kill]:
     """All faults, by their names."""
-    kills: dict[str, Kill] = {f"{name} killed": lambda name=name: parties.kill(name) for name in parties.running}  # type: ignore[misc]
+    kills: dict[str, Kill] = {f"{name} killed": lambda name=name: parties.kill(name) for name in parties.running}
     for name, party in parties.running.items():
         if isinstance(party, SparkDriver):
-            kills[f"a Python process of {name} killed"] = lambda party=party: party.kill_python(site.random)  # type: ignore[misc]
+            kills[f"a Python process of {name} killed"] = lambda party=party: party.kill_python(site.random)
     return kills | {name: lambda name=name: FAULTS[name].inject(site) for name in OF_REDIS}
 
 

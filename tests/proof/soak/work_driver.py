@@ -37,7 +37,7 @@ def main(plan: dict[str, str]) -> None:
         slots=1,
         concurrency=4,
         group={"by": "tenant", "concurrency": AT_ONCE},
-        **common,  # type: ignore[arg-type]
+        **common,
     )
     stream = Worker(
         spark,
@@ -46,7 +46,7 @@ def main(plan: dict[str, str]) -> None:
         engine="stream",
         payload_schema="row STRING",
         checkpoint=str(place.notes.path.parent / "work"),
-        **common,  # type: ignore[arg-type]
+        **common,
     )
     with loop, stream:
         while not (loop.await_termination(1) or stream.await_termination(1)):
