@@ -8,43 +8,30 @@ python tools/reference_pages.py
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, get_args
 
 from spark_bull.core.dialects.features import FEATURES, HOLDERS, FeatureColumn
 from spark_bull.core.options.parse import shown_in
-from spark_bull.core.options.table import (
-    CLAIM,
-    COLLECT,
-    EVENTS,
-    LIMITS,
-    MANAGE,
-    READ,
-    SCHEDULE,
-    SETTLE,
-    TABLE,
-    WORK,
-    WRITE,
-    Option,
-)
+from spark_bull.core.options.table import SCOPES, LimitsOptions, Option, Options, options_in
 from spark_bull.ops.cli.commands import all_commands
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 
 PAGES: Final = Path(__file__).parent.parent / "docs"
-VERBS: Final = frozenset({WRITE, READ, CLAIM, SETTLE, SCHEDULE, MANAGE, LIMITS, COLLECT, EVENTS})
 _BLOCK: Final = re.compile(r"(<!-- (options: \w+|commands|features|pyspark) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def shared() -> str:
     """Returns the table of the options that all verbs have."""
-    return _options([option for option in TABLE if VERBS.issubset(option.scopes)])
+    return _options(options_in(LimitsOptions).values())
 
 
-def of(scope: str) -> str:
+def of(scope: type[Options]) -> str:
     """Returns the table of the other options of a verb."""
-    options = [option for option in TABLE if scope in option.scopes and not VERBS.issubset(option.scopes)]
-    return shown_in(scope, _options(options, scope))
+    common = {option.attribute for option in options_in(LimitsOptions).values()}
+    return shown_in(scope, _options(option for option in options_in(scope).values() if option.attribute not in common))
 
 
 def commands() -> str:
@@ -81,7 +68,7 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "features": features,
     "pyspark": pyspark,
     "options: all": shared,
-    **{f"options: {scope}": lambda scope=scope: of(scope) for scope in (*VERBS, WORK)},  # type: ignore[misc]
+    **{f"options: {scope.__name__.removesuffix('Options').lower()}": partial(of, scope) for scope in SCOPES},
 }
 
 
@@ -90,8 +77,8 @@ def with_tables(text: str) -> str:
     return _BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}\n{block[3]}", text)
 
 
-def _options(options: list[Option], scope: str | None = None) -> str:
-    lines = [f"| `{option.name}` | {option.default_text(scope)} | {option.doc} |" for option in options]
+def _options(options: Iterable[Option]) -> str:
+    lines = [f"| `{option.name}` | {option.default_text} | {option.doc} |" for option in options]
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *lines])
 
 

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from spark_bull.core.errors import OptionError, SparkBullError
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.short_errors import short_errors
 from spark_bull.spark.platform.positioned_reader import as_called
 from spark_bull.spark.platform.sent_along import sent_along
@@ -113,7 +113,7 @@ class BullDataSource(DataSource):
             raise OptionError(f"mode={mode} is not supported here: {why}")
 
 
-def _infer(options: Options, column: str) -> str:
+def _infer(options: ReadOptions, column: str) -> str:
     from spark_bull.spark.inspect.sample import inferred_type
 
     return inferred_type(options, column)

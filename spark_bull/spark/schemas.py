@@ -7,7 +7,7 @@ users may specify any subset of a schema, in any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql.types import (
     ArrayType,
@@ -25,15 +25,8 @@ from pyspark.sql.types import (
 
 from spark_bull.core.dialects.fields import CLAIMED_FIELDS, FIELDS, FieldKind
 from spark_bull.core.errors import OptionError, did_you_mean
-from spark_bull.core.options.parse import (
-    REDIS_PREFIX,
-    Options,
-    is_spark_option,
-    parse_options,
-    scopes_of,
-    unknown_option,
-)
-from spark_bull.core.options.table import COLLECT, EVENTS, READ
+from spark_bull.core.options.parse import REDIS_PREFIX, is_spark_option, parse_options, scopes_of, unknown_option
+from spark_bull.core.options.table import CollectOptions, EventsOptions, Options, ReadOptions
 from spark_bull.core.options.values import choose_mode
 from spark_bull.spark.json.ddl import ddl_of
 from spark_bull.spark.json.json_schema import TYPED_COLUMNS, is_inferred
@@ -251,15 +244,15 @@ def check_claimed_columns(schema: StructType) -> None:
         )
 
 
-def read_options(raw: Mapping[str, str]) -> Options:
+def read_options(raw: Mapping[str, str]) -> ReadOptions:
     """Parses the options of a read. Raises OptionError for an invalid option, and if `queue` is missing."""
-    options = parse_options(raw, READ)
-    if not options["queue"] and options["view"] != "queues":
+    options = parse_options(raw, ReadOptions)
+    if not options.queue and options.view != "queues":
         raise OptionError(QUEUE_REQUIRED)
     return options
 
 
-def schema_of(raw: Mapping[str, str], infer: Callable[[Options, str], str]) -> StructType | str:
+def schema_of(raw: Mapping[str, str], infer: Callable[[Any, str], str]) -> StructType | str:
     """Returns the schema of the view in the options, or of a stream: as DDL if columns have types of the user.
 
     infer: infers the type of a column from jobs. Raises OptionError as `read_options` does.
@@ -267,24 +260,22 @@ def schema_of(raw: Mapping[str, str], infer: Callable[[Options, str], str]) -> S
     if _OF_TABLE in raw:
         raise OptionError(f"expected no table: {NO_TABLES}")
     # Spark requests the schema before it is known whether this is a stream, whose options are checked later.
-    stream = EVENTS if shows_events(raw) else COLLECT
+    stream: type[Options] = EventsOptions if shows_events(raw) else CollectOptions
     for name in raw:
         lowered = name.lower()
         if scopes := scopes_of(name):
-            if stream in scopes and READ not in scopes:
-                options = parse_options(raw, stream)
-                return _typed(str(options.values.get("view", "jobs")), options, infer)
+            if stream in scopes and ReadOptions not in scopes:
+                given = parse_options(raw, stream)
+                return _typed(given.value("view") or "jobs", given, infer)
         elif not is_spark_option(lowered) and not lowered.startswith(REDIS_PREFIX):
-            raise unknown_option(name, READ, stream)
+            raise unknown_option(name, ReadOptions, stream)
     options = read_options(raw)
-    return _typed(options["view"], options, infer)
+    return _typed(options.view, options, infer)
 
 
-def _typed(view: str, options: Options, infer: Callable[[Options, str], str]) -> StructType | str:
+def _typed(view: str, options: Options, infer: Callable[[Any, str], str]) -> StructType | str:
     """Returns the schema of a view, with the types that the options give to columns of JSON text."""
-    given = {
-        column: options[option] for column, option in TYPED_COLUMNS.items() if options.values.get(option) is not None
-    }
+    given = {column: text for column, option in TYPED_COLUMNS.items() if (text := options.value(option)) is not None}
     if not given:
         return SCHEMAS[view]
     if view != "jobs":

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.options.parse import as_texts, parse_options
-from spark_bull.core.options.table import COLLECT, READ
+from spark_bull.core.options.table import CollectOptions, ReadOptions
 from spark_bull.core.queue.dispatch.written import find_written, wait_for_written
 from spark_bull.core.queue.handle.handle import open_handle
 from spark_bull.core.queue.shards.layout import selection_of
@@ -58,7 +58,7 @@ def write_results(
     if "view" in given:
         raise OptionError("expected no `view`: the results of a write are jobs; leave it out")
     if timeout_s is not None:
-        parsed = parse_options(given, COLLECT if stream else READ)
+        parsed = parse_options(given, CollectOptions if stream else ReadOptions)
         handles = [open_handle(parsed, name) for name in selection_of(parsed)]
         find_written(handles, write_id)
         wait_for_written(handles, write_id, timeout_s)

@@ -13,7 +13,7 @@ from spark_bull import BullQueue, DialectError, LocalWorker, OptionError
 from spark_bull.core.errors import QueueDamaged
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.options.parse import parse_arguments, parse_options
-from spark_bull.core.options.table import COLLECT, SERVICE
+from spark_bull.core.options.table import CollectOptions, ServiceOptions
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.writes import roll_forward
 from spark_bull.core.queue.dispatch.written import written_ids
@@ -131,7 +131,10 @@ def test_a_queue_of_bullmq_3_or_4_gets_no_jobs_of_ours(
                 refused()
         assert dump(client, prefix, "q") == before
         assert describe(queue.handle).version == ("bullmq:4.18.2" if sign == "meta" else "bullmq:3 or 4")
-        assert QueueSet(parse_arguments({"url": redis_url, "prefix": prefix}, SERVICE), "*", works=True).handles() == []
+        assert (
+            QueueSet(parse_arguments({"url": redis_url, "prefix": prefix}, ServiceOptions), "*", works=True).handles()
+            == []
+        )
         assert [finding.level for finding in doctor.dialect(queue.handle)] == ["warning"]
         queue.remove("2")
         assert queue.job("1") is not None
@@ -166,7 +169,7 @@ def test_a_queue_whose_name_bullmq_refuses_is_skipped_by_globs_and_served_by_nam
             assert find_queues(queue.handle.connection, prefix) == ["mail"]
     assert len([record for record in caplog.records if "such as reports:daily" in record.message]) == 1
     for selection, found in (("*", ["mail"]), ("reports:daily", ["reports:daily"])):
-        options = parse_options({"url": redis_url, "prefix": prefix, "queue": selection}, COLLECT)
+        options = parse_options({"url": redis_url, "prefix": prefix, "queue": selection}, CollectOptions)
         collector = Collector(options, "reader")
         try:
             ends = collector.advance({}, None)

@@ -16,7 +16,7 @@ from spark_bull import EmbeddedRedis, LocalWorker
 from spark_bull.core.errors import JobFailed, JobMissing
 from spark_bull.core.model.jobs import Change
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import COLLECT, WRITE
+from spark_bull.core.options.table import CollectOptions, WriteOptions
 from spark_bull.core.queue.events.waiting import wait_for_job
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.jobs.read import read_ids, read_jobs
@@ -157,8 +157,8 @@ def test_a_worker_a_collect_and_a_write_warn_once_of_a_redis_that_evicts(
 
     for run in (
         work_once,
-        lambda: check_servers(parse_options(given, COLLECT)),
-        lambda: check_write(parse_options(given, WRITE), is_stream=False),
+        lambda: check_servers(parse_options(given, CollectOptions)),
+        lambda: check_write(parse_options(given, WriteOptions), is_stream=False),
     ):
         monkeypatch.setattr(server_checks, "_told", set())
         caplog.clear()

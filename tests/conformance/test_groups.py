@@ -19,7 +19,7 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import GroupLimits
 from spark_bull.core.model.outcomes import Claim, Outcomes, Rested, Retried
 from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import WORK
+from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
@@ -654,9 +654,9 @@ def test_a_node_worker_promotes_and_processes_what_was_delayed(
 
 def test_limits_of_groups_are_parsed_and_invalid_ones_refused() -> None:
     given = {"by": "to.tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}
-    assert parse_arguments({"group": given}, WORK)["group"] == GroupLimits("to.tenant", 5, 1000, 2)
-    assert parse_arguments({"group": {"by": "tenant"}}, WORK)["group"] == GroupLimits("tenant")
-    assert parse_arguments({}, WORK)["group"] is None
+    assert parse_arguments({"group": given}, WorkOptions).group == GroupLimits("to.tenant", 5, 1000, 2)
+    assert parse_arguments({"group": {"by": "tenant"}}, WorkOptions).group == GroupLimits("tenant")
+    assert parse_arguments({}, WorkOptions).group is None
     values: list[Any] = [
         {"concurrency": 2},
         {"by": "", "concurrency": 2},
@@ -672,4 +672,4 @@ def test_limits_of_groups_are_parsed_and_invalid_ones_refused() -> None:
     ]
     for value in values:
         with pytest.raises(OptionError, match=r"expected `group` to be an object such as .*, got: "):
-            parse_arguments({"group": value}, WORK)
+            parse_arguments({"group": value}, WorkOptions)

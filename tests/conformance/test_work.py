@@ -19,7 +19,7 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import GroupLimits, Limiter
 from spark_bull.core.model.outcomes import Claim, Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import SETTLE
+from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.report import add_log, update_data, update_progress
 from spark_bull.core.queue.work import claim as claims
@@ -463,7 +463,9 @@ def test_a_task_that_settles_its_rows_again_counts_each_job_once(bench: WorkBenc
     claim = bench.claim()
     bench.client.set(bench.handle.keys.lock(ids[1]), "another")
     options = {"url": bench.handle.connection.settings.url, "prefix": bench.handle.keys.prefix, "queue": "q"}
-    plan = SettlePlan(parse_options(options, SETTLE), {"id": 0, "token": 1, "returnvalue": 2, "error": 3}, is_text=True)
+    plan = SettlePlan(
+        parse_options(options, SettleOptions), {"id": 0, "token": 1, "returnvalue": 2, "error": 3}, is_text=True
+    )
     rows = {"id": ids, "token": [claim.token] * 4, "returnvalue": ["1"] * 4, "error": [None, None, None, "bad"]}
     counts = [settle_task(plan, [pa.RecordBatch.from_pydict(rows)]).counts for _ in range(2)]
     assert [+Counter(count) for count in counts] == [{"completed": 2, "failed": 1, "lost": 1}, {"lost": 1}]
@@ -476,7 +478,7 @@ def test_a_returnvalue_that_is_no_json_fails_the_attempt_and_the_others_are_left
     [job_id] = bench.queue.add_many([NewJob(1, attempts=3)]).ids
     claim = bench.claim(token=new_lock_token("reader"))
     options = {"url": bench.handle.connection.settings.url, "prefix": bench.handle.keys.prefix, "queue": "q"}
-    plan = SettlePlan(parse_options(options, SETTLE), {"id": 0, "token": 1, "returnvalue": 2}, is_text=True)
+    plan = SettlePlan(parse_options(options, SettleOptions), {"id": 0, "token": 1, "returnvalue": 2}, is_text=True)
     token = SettleTokens(claim.token).of(claim.jobs[0].opts)
     rows = {"id": [job_id], "token": [token], "returnvalue": ["{"]}
     assert +Counter(settle_task(plan, [pa.RecordBatch.from_pydict(rows)]).counts) == {"retried": 1}

@@ -17,7 +17,7 @@ from spark_bull.core.errors import QueueDamaged
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import SERVICE
+from spark_bull.core.options.table import ServiceOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.writes import recover, roll_forward
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
@@ -300,7 +300,7 @@ def test_a_service_waits_for_a_queue_whose_dialect_a_damaged_key_hides(
         add(open_queue(name, "bull-1"), 1)
         with OurWorker([open_queue(name, "bull-1").handle], lambda job: None):
             completes(open_queue(name, "bull-1"), 1)
-    queues = queue_set.QueueSet(parse_arguments({"url": redis_url, "prefix": prefix}, SERVICE), ["bad", "good"])
+    queues = queue_set.QueueSet(parse_arguments({"url": redis_url, "prefix": prefix}, ServiceOptions), ["bad", "good"])
 
     def dialects() -> dict[str, str]:
         return {handle.keys.queue: handle.dialect.name for handle in queues.handles()}
@@ -326,7 +326,7 @@ def test_a_queue_whose_dialect_a_damaged_key_hides_is_opened_with_the_protocol_o
         kind = "zset" if name == "delayed" else "list"
         with pytest.raises(QueueDamaged, match=f"expected {key.key} to be a {kind}, found a string, so that the dial"):
             LocalWorker("bad", print, **connection)
-        queues = queue_set.QueueSet(parse_arguments(connection, SERVICE), ["bad"])
+        queues = queue_set.QueueSet(parse_arguments(connection, ServiceOptions), ["bad"])
         assert queues.handles() == []
         with BullQueue("bad", protocol="bull-1", **connection) as known:
             assert known.protocol == "bull-1"

@@ -15,7 +15,7 @@ from redis import Redis
 from spark_bull import BullQueue, DataLost, EmbeddedRedis, NewJob, Promoter, Worker
 from spark_bull.core.errors import ResultsLost
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import COLLECT
+from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.dispatch.lost_writes import KnownWrites
 from spark_bull.core.queue.dispatch.writes import Identity, roll_forward
@@ -266,7 +266,7 @@ def test_a_query_of_results_ends_or_logs_a_loss(
     server = own_redis()
     with open_queue(server.url) as queue:
         write(queue, "first")
-        options = parse_options({"url": server.url, "queue": "q", "failOnDataLoss": strict}, COLLECT)
+        options = parse_options({"url": server.url, "queue": "q", "failOnDataLoss": strict}, CollectOptions)
         with closing(Collector(options, "mine")) as collector:
             done = collector.advance({}, None)
             restart(server)
@@ -293,7 +293,7 @@ def test_a_query_of_results_does_not_pass_over_positions_that_are_taken_again(
     servers: Servers, caplog: pytest.LogCaptureFixture, protocol: str, strict: bool
 ) -> None:
     url = servers.queue.handle.connection.settings.url
-    options = parse_options({"url": url, "queue": "q", "failOnDataLoss": str(strict).lower()}, COLLECT)
+    options = parse_options({"url": url, "queue": "q", "failOnDataLoss": str(strict).lower()}, CollectOptions)
     with open_queue(url, protocol=protocol) as queue:
         finish(queue, "kept")
         with closing(Collector(options, "mine")) as collector:

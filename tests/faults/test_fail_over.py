@@ -22,7 +22,7 @@ from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, NotReplicated
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import COLLECT
+from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services.collector import Collector
@@ -99,7 +99,7 @@ class Reader(Background):
         self.found: Times = Counter()
         options = {"url": url, "queue": ",".join(NAMES), "startingOffsets": "earliest", "retryMs": "60000"}
         options["failOnDataLoss"] = "false"
-        self._collector = Collector(parse_options(options, COLLECT), reader)
+        self._collector = Collector(parse_options(options, CollectOptions), reader)
         self._rows = {queue.name: ResultLedger(queue.handle, reader).rows([]) for queue in queues}
         self._done: dict[str, int] = {}
 

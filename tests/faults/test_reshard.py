@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull import BullQueue, EmbeddedRedis, OptionError, SparkBullError, shard_names
-from spark_bull.core.options.parse import Options, parse_options
-from spark_bull.core.options.table import WRITE
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import Options, WriteOptions
 from spark_bull.core.queue.dispatch import registration
 from spark_bull.core.queue.shards import reshard as module
 from spark_bull.core.queue.shards.layout import forget_layout, queues_of
@@ -50,7 +50,9 @@ def raw(request: pytest.FixtureRequest, prefix: str, monkeypatch: pytest.MonkeyP
 
 
 def options_of(raw: dict[str, str]) -> Options:
-    return parse_options({name: value for name, value in raw.items() if name not in ("shards", "shardBy")}, WRITE)
+    return parse_options(
+        {name: value for name, value in raw.items() if name not in ("shards", "shardBy")}, WriteOptions
+    )
 
 
 def queues(raw: dict[str, str], shards: int) -> list[BullQueue]:
@@ -121,7 +123,7 @@ def test_a_write_that_was_planned_before_is_added_before_the_change_or_refused(r
     lefts: list[str] = []
 
     def opened(shards: str) -> int:
-        return len(queues_of(parse_options({**raw, "shards": shards}, WRITE), "mail"))
+        return len(queues_of(parse_options({**raw, "shards": shards}, WriteOptions), "mail"))
 
     def progress(left: Draining) -> None:
         lefts.append(str(left))

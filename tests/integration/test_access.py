@@ -13,7 +13,7 @@ from redis import Redis
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
 from spark_bull.core.errors import ConnectionLost, JobMissing, PermissionDenied
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import COLLECT, READ
+from spark_bull.core.options.table import CollectOptions, ReadOptions
 from spark_bull.core.queue.dispatch.writes import roll_forward
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.monitor.find import describe, find_queues
@@ -67,7 +67,7 @@ def states(queue: BullQueue) -> list[str]:
 
 def collect(queue: BullQueue) -> None:
     options = {"url": queue.handle.connection.settings.url, "prefix": PREFIX, "queue": "q", "protocol": queue.protocol}
-    collector = Collector(parse_options(options, COLLECT), "mine")
+    collector = Collector(parse_options(options, CollectOptions), "mine")
     assert collector.advance(collector.first_positions(), None) == {"q": 0}
     collector.close()
 
@@ -193,7 +193,7 @@ def test_a_worker_needs_nothing_that_is_optional(
                 queue.add({})
                 wait_until(lambda jobs=jobs: queue.counts()["completed"] == jobs, "the job")  # type: ignore[misc]
         assert worker.stats is not None
-        options = parse_options({"url": url, "protocol": protocol, "retryMs": "0"}, READ)
+        options = parse_options({"url": url, "protocol": protocol, "retryMs": "0"}, ReadOptions)
         families = {sample.family.name for sample in collect_metrics(Export(options, ("q",), 0, 60_000, 0))}
         assert "spark_bull_queue_paused" in families
         assert "spark_bull_workers" not in families

@@ -16,13 +16,13 @@ from redis.crc import key_slot
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
 from spark_bull.core.errors import ConnectionLost, OptionError, RedisUnavailable
-from spark_bull.core.options.parse import Options, parse_options
-from spark_bull.core.options.table import COLLECT, QUEUE, READ
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.redis_settings import RedisSettings
+from spark_bull.core.options.table import CollectOptions, Options, QueueOptions, ReadOptions
 from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.manage.manage import remove
 from spark_bull.core.queue.monitor.find import find_queues, scan_keys, workers
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import RedisSettings, resolved, settings_of
 from spark_bull.core.store.steps import Steps, run_together
 from spark_bull.ops.cli import main
 from spark_bull.ops.prometheus.collect import Export, collect
@@ -77,14 +77,14 @@ def test_an_announced_address_that_is_not_known_here_is_named_at_once_and_can_be
         with BullQueue("q", **options, address_map=mapped) as queue:
             assert queue.add({}) == "1"
         monkeypatch.setenv("SPARK_BULL_ADDRESS_MAP", "node-1.invalid=127.0.0.1")
-        read = resolved(parse_options({"url": cluster.url, "retryMs": "0"}, READ))
+        read = parse_options({"url": cluster.url, "retryMs": "0"}, ReadOptions)
         assert main(["--url", cluster.url, "--prefix", "{p}", "counts", "q"]) == 0
         monkeypatch.delenv("SPARK_BULL_ADDRESS_MAP")
         # An executor does not have the variable.
-        assert Connection(settings_of(pickle.loads(pickle.dumps(read)))).call("EXISTS", "{p}:q:wait") == 1
+        assert Connection(pickle.loads(pickle.dumps(read)).redis).call("EXISTS", "{p}:q:wait") == 1
         cluster.primaries[0].kill()
         with pytest.raises(RedisUnavailable, match="got none: "):
-            Connection(settings_of(read)).call("EXISTS", "{p}:q:wait")
+            Connection(read.redis).call("EXISTS", "{p}:q:wait")
 
 
 def test_each_node_leads_to_all_queues(cluster: RedisCluster, queues: list[BullQueue], prefix: str) -> None:
@@ -111,7 +111,7 @@ def test_what_has_no_key_is_asked_of_all_nodes(
         wait_until(lambda: all(worker.loop.clients), "the slot to wait for all queues")
         for queue in queues:
             wait_until(lambda queue=queue: workers(one, queue.handle.keys), "the worker of the queue to be listed")  # type: ignore[misc]
-    options = parse_options({"url": cluster.url, "prefix": prefix}, QUEUE)
+    options = parse_options({"url": cluster.url, "prefix": prefix}, QueueOptions)
     samples = collect(Export(options, ("*",), sample=0, window_ms=60_000, names=0))
     assert {dict(sample.labels).get("queue") for sample in samples} >= set(NAMES)
     assert main(["--url", cluster.url, "--prefix", prefix, "counts", "*"]) == 0
@@ -163,7 +163,7 @@ def test_results_of_all_nodes_are_collected(cluster: RedisCluster, queues: list[
     with OurWorker([queue.handle for queue in queues], chunk_size=5):
         for queue in queues:
             wait_until(lambda queue=queue: queue.counts()["completed"] == 10, "the jobs")  # type: ignore[misc]
-    options = parse_options({"url": cluster.url, "prefix": prefix, "queue": ",".join(NAMES)}, COLLECT)
+    options = parse_options({"url": cluster.url, "prefix": prefix, "queue": ",".join(NAMES)}, CollectOptions)
     collector = Collector(options, "reader")
     try:
         ends: dict[str, int] = {}
@@ -246,7 +246,7 @@ def test_slots_without_a_node_are_named(own_redis: Callable[..., EmbeddedRedis])
 
 def test_a_node_that_is_away_hides_no_queue_of_the_others() -> None:
     with RedisCluster(3, config={"cluster-require-full-coverage": "no"}) as cluster:
-        options = parse_options({"url": cluster.url, "protocol": "bullmq", "retry_ms": "0"}, QUEUE)
+        options = parse_options({"url": cluster.url, "protocol": "bullmq", "retry_ms": "0"}, QueueOptions)
         for name in NAMES:
             BullQueue(name, url=cluster.url, protocol="bullmq").add({})
         away = cluster.primaries[1]

@@ -13,7 +13,7 @@ from redis import Redis
 from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.core.errors import DialectError, QueueDamaged, ResultsLost
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import COLLECT
+from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import LOOKED_AT
 from spark_bull.run.services.collector import Collector, shares
 from spark_bull.run.services.event_reader import EventReader
@@ -47,7 +47,7 @@ def collector() -> Iterator[Opener]:
 
         def opened(bench: WorkBench, queue: str, **more: Any) -> Collector:
             options = {"url": bench.handle.connection.settings.url, "prefix": bench.handle.keys.prefix, "queue": queue}
-            return collectors.enter_context(closing(Collector(parse_options(options | more, COLLECT), "mine")))
+            return collectors.enter_context(closing(Collector(parse_options(options | more, CollectOptions), "mine")))
 
         yield opened
 
@@ -363,7 +363,7 @@ def test_the_jobs_of_a_batch_are_divided_among_its_tasks_and_its_queues(redis_ur
         ({"rowsPerPartition": "150000"}, 150_000, [150_000]),
         ({"rowsPerPartition": "3"}, 10, [3, 3, 3, 1]),
     ]:
-        options = parse_options({"url": redis_url, "queue": "mail"} | given, COLLECT)
+        options = parse_options({"url": redis_url, "queue": "mail"} | given, CollectOptions)
         reader = ResultReader(options, SCHEMAS["jobs"], ("id",))
         start, end = ({"queues": {"mail": position}, "reader": "mine"} for position in (0, jobs))
         ends = list(accumulate(sizes))

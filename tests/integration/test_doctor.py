@@ -18,7 +18,8 @@ from spark_bull.core.embedded import COMPACT_SETTING, EmbeddedRedis
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import COLLECT
+from spark_bull.core.options.redis_settings import RedisSettings
+from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.events import event_log
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
@@ -26,7 +27,6 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage import leftovers as removal
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import RedisSettings
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.doctor import queues, server
 from spark_bull.ops.cli.doctor.finding import Finding
@@ -545,7 +545,7 @@ def test_ledgers_of_queries_that_do_not_run_are_reported(queue: BullQueue, clien
     handle = queue.handle
     settings = handle.connection.settings
     options = {"url": settings.url, "prefix": handle.keys.prefix, "queue": "mail", "protocol": queue.protocol}
-    collector = Collector(parse_options(options, COLLECT), "reports")
+    collector = Collector(parse_options(options, CollectOptions), "reports")
     collector.advance(collector.first_positions(), None)
     collector.close()
     queue.add({})

@@ -16,14 +16,13 @@ from redis.exceptions import MovedError, ResponseError
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost, DialectError
 from spark_bull.core.model.jobs import JobStats, NewJob
-from spark_bull.core.options.parse import Options, parse_options
-from spark_bull.core.options.table import QUEUE, READ
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import Options, QueueOptions, ReadOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.client import RetryingClient
 from spark_bull.core.store.connection import Command, Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.core.store.steps import TOGETHER, Steps, run, run_all, run_together
 from spark_bull.ops.cli import show
 from spark_bull.ops.cli.main import main
@@ -47,7 +46,7 @@ def no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def options(redis_url: str, prefix: str) -> Options:
-    return parse_options({"url": redis_url, "prefix": prefix}, QUEUE)
+    return parse_options({"url": redis_url, "prefix": prefix}, QueueOptions)
 
 
 @pytest.fixture
@@ -134,7 +133,7 @@ def test_statistics_of_queues_with_few_jobs_take_few_round_trips(
             if name in names[: len(DIALECTS)]:
                 queue.complete(ids[0])
                 queue.fail(ids[1], "no route")
-    connection = Connection(settings_of(options))
+    connection = Connection(options.redis)
 
     def of(name: str) -> Steps[list[JobStats]]:
         return (yield from computing((yield from opening(options, name))))
@@ -226,7 +225,7 @@ def test_queues_on_lost_nodes_of_a_cluster_and_in_slots_without_a_node_do_not_hi
         assert "CLUSTERDOWN" in refusal(client, "{c}") or "not served" in refusal(client, "{c}")
     BullQueue("{a}", url=here.url).add({})
     other.kill()
-    options = parse_options({"url": here.url, "retryMs": "0", "queue": "*"}, READ)
+    options = parse_options({"url": here.url, "retryMs": "0", "queue": "*"}, ReadOptions)
     for queues in (("{a}", "{b}", "{c}"), ("{c}", "{a}"), ("{a}", "{b}"), ("{b}", "{a}")):
         for sample in (0, 10):
             assert_readable(collect(Export(options, queues, sample, 60_000, 5)), {"{a}"}, {*queues} - {"{a}"})
@@ -235,7 +234,9 @@ def test_queues_on_lost_nodes_of_a_cluster_and_in_slots_without_a_node_do_not_hi
 def test_a_cluster_that_is_down_is_not_asked_for_each_queue(
     own_redis: Callable[..., EmbeddedRedis], round_trips: Callable[[Callable[[], object]], int]
 ) -> None:
-    options = parse_options({"url": own_redis({"cluster-enabled": "yes"}).url, "retryMs": "0", "queue": "*"}, READ)
+    options = parse_options(
+        {"url": own_redis({"cluster-enabled": "yes"}).url, "retryMs": "0", "queue": "*"}, ReadOptions
+    )
 
     def trips(count: int) -> int:
         def refused() -> None:
@@ -301,7 +302,7 @@ def doubled(key: str, times: int) -> Steps[int]:
 
 @pytest.fixture
 def connection(options: Options) -> Iterator[Connection]:
-    connection = Connection(settings_of(options))
+    connection = Connection(options.redis)
     yield connection
     connection.close()
 

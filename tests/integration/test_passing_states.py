@@ -14,9 +14,9 @@ from redis.exceptions import BusyLoadingError, ResponseError, TryAgainError
 
 from spark_bull import BullQueue, EmbeddedRedis, Promoter
 from spark_bull.core.errors import ConnectionLost, RedisUnavailable, ScriptError
+from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.errors import TRANSIENT, code_of, translated
-from spark_bull.core.store.settings import RedisSettings
 from tests.support.redis_servers import STATES, become_cluster, error_replies
 from tests.support.wait import wait_until
 

@@ -9,13 +9,13 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.errors import SparkBullError
+from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.job_fields import MOST_PICKED, JobFields
 from spark_bull.core.store import commands
 from spark_bull.core.store.client import client_of
 from spark_bull.core.store.commands import _put_back, _ready
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import RedisSettings
 from tests.support.wait import wait_until
 
 

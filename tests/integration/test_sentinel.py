@@ -13,10 +13,10 @@ from redis import Redis
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
 from spark_bull.core.errors import ConnectionLost, OptionError
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import QUEUE
+from spark_bull.core.options.redis_settings import RedisSettings
+from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.queue.monitor.find import find_queues
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import RedisSettings, settings_of
 from spark_bull.ops.cli import main
 from tests.support.redis_servers import Sentinels
 from tests.support.wait import wait_until
@@ -172,4 +172,4 @@ def test_the_address_of_a_sentinel_is_refused_with_the_url_to_use(
 def test_a_url_of_sentinels_names_the_primary() -> None:
     for url in ["redis+sentinel://h", "redis+sentinel://h/", "redis+sentinel://h:0/main", "redis+sentinel://h/main/x"]:
         with pytest.raises(OptionError, match="name of the primary"):
-            settings_of(parse_options({"url": url}, QUEUE))
+            parse_options({"url": url}, QueueOptions)

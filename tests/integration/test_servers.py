@@ -9,11 +9,11 @@ from redis import ConnectionError, Redis
 
 from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, NewJob
 from spark_bull.core.clock import DELAYED_SCALE
+from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.monitor.activity import activity
 from spark_bull.core.queue.work.claim import limited_groups_ms
 from spark_bull.core.store import servers
 from spark_bull.core.store.servers import Servers
-from spark_bull.core.store.settings import RedisSettings
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.doctor.queues import overdue
 from spark_bull.ops.cli.doctor.server import Server, eviction

@@ -18,9 +18,9 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost, OptionError, RedisUnavailable
+from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.monitor.find import find_queues
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import RedisSettings
 from tests.support.network import accepting, new_listener
 from tests.support.redis_servers import RedisCluster, Sentinels
 from tests.support.wait import wait_until

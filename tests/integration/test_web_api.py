@@ -18,7 +18,7 @@ from spark_bull.core.errors import ConnectionLost
 from spark_bull.core.model.jobs import FlowJob, NewJob
 from spark_bull.core.model.limits import GroupLimits
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import READ
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.dispatch.writes import roll_forward
@@ -564,7 +564,7 @@ def test_without_redis_the_server_lives_and_answers_503_until_it_is_back(
 
 def test_a_cluster_that_is_down_but_answers_ping_is_not_ready(own_redis: Callable[..., EmbeddedRedis]) -> None:
     redis = own_redis({"cluster-enabled": "yes"})
-    options = parse_options({"url": redis.url, "retryMs": "0", "queue": "*"}, READ)
+    options = parse_options({"url": redis.url, "retryMs": "0", "queue": "*"}, ReadOptions)
     export = Export(options, ("{mail}", "{late}"), 10, 60_000, 5)
     with serving(url=redis.url) as web, Redis.from_url(redis.url) as client:
         client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))

@@ -10,7 +10,7 @@ import pytest
 
 from spark_bull.core.model.jobs import QueueMetrics
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import READ
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.prometheus.collect import Export, collect
 from spark_bull.ops.prometheus.text import as_text
@@ -71,7 +71,7 @@ ODD_QUEUE = 'a "quoted" \\ queue\nof two lines'
 
 
 def text_of(redis_url: str, prefix: str, queue: str, labels: dict[str, str] | None = None) -> str:
-    options = parse_options({"url": redis_url, "prefix": prefix, "queue": "*"}, READ)
+    options = parse_options({"url": redis_url, "prefix": prefix, "queue": "*"}, ReadOptions)
     return as_text(collect(Export(options, (queue,), 10, MINUTE, 5)), labels)
 
 

@@ -12,7 +12,7 @@ from threading import Event
 from spark_bull import Promoter
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import COLLECT
+from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services.collector import Collector
@@ -111,7 +111,7 @@ def read(place: Place) -> None:
     raw = {"url": place.url, "prefix": place.prefix, "queue": ",".join(queues), "protocol": "bullmq"}
     raw |= {"startingOffsets": "earliest", "retryMs": str(RETRY_MS), "failOnDataLoss": "false"}
     done: dict[str, int] = json.loads(saved.read_text()) if saved.exists() else {}
-    collector = Collector(parse_options(raw, COLLECT), "reader")
+    collector = Collector(parse_options(raw, CollectOptions), "reader")
     rows = {name: ResultLedger(place.queue(name).handle, "reader").rows([]) for name in queues}
     while True:
         ends = collector.advance(done, None)

@@ -19,7 +19,7 @@ from redis import Redis
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import COLLECT, READ, WORK, WRITE
+from spark_bull.core.options.table import CollectOptions, ReadOptions, WorkOptions, WriteOptions
 from spark_bull.ops.cli.main import parser
 from spark_bull.ops.web.settings import READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE
 from tests.support.examples import (
@@ -58,7 +58,7 @@ SHOWN_SITE = "http://127.0.0.1:8080"
 #: The options of spark-submit on the pages; each has a value.
 SUBMIT_OPTIONS = {"--py-files", "--master", "--deploy-mode", "--conf", "--packages", "--archives", "--properties-file"}
 #: The options of the data source, or the arguments of a Worker, that a program takes as `--option`.
-SCOPES = {"dispatch": WRITE, "work": WORK, "collect": COLLECT, "report": READ}
+SCOPES = {"dispatch": WriteOptions, "work": WorkOptions, "collect": CollectOptions, "report": ReadOptions}
 
 
 @pytest.fixture(scope="module")

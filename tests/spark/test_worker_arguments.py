@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from redis import Redis
 from spark_bull import BullQueue, Guard, NewJob, Worker
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import Job
-from spark_bull.core.options.parse import spelled
-from spark_bull.core.options.table import EVERYWHERE, TABLE, WORK
+from spark_bull.core.options.table import Options, WorkOptions, options_in
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench
 
@@ -33,8 +32,8 @@ ENGINES = ("loop", "stream")
 OBJECTS = ("payload_schema", "backoff_strategy", "setup", "env", "guards")
 #: test_payloads.py shows their effects with both engines.
 OF_PAYLOADS = ("encrypt_with", "offload_to", "offload_above")
-_OPTIONS = [spelled(row.name, WORK) for row in TABLE if WORK in row.scopes and row.scopes != EVERYWHERE]
-ARGUMENTS = [*(name for name in _OPTIONS if name not in OF_PAYLOADS), *OBJECTS]
+_OPTIONS = options_in(WorkOptions).keys() - {field.name for field in fields(Options)}
+ARGUMENTS = [*(name for name in sorted(_OPTIONS) if name not in OF_PAYLOADS), *OBJECTS]
 
 #: A guard that looks, and never pauses.
 GUARD = Guard("*", "failed >= 1000 over 1h")

@@ -19,8 +19,7 @@ import pytest
 import spark_bull
 from spark_bull.core import errors
 from spark_bull.core.options.arguments import JobProperties, QueueArguments, ServiceArguments, WorkerArguments
-from spark_bull.core.options.parse import spelled
-from spark_bull.core.options.table import QUEUE, SERVICE, TABLE, WORK
+from spark_bull.core.options.table import Options, QueueOptions, ServiceOptions, WorkOptions, options_in
 from spark_bull.ops.cli.commands import NAMES, commands_of
 
 PUBLIC = {name: getattr(spark_bull, name) for name in spark_bull.__all__ if name != "__version__"}
@@ -103,15 +102,15 @@ WORKER_ONLY |= {"tracer", "meter", "guards", "redis"}
 @pytest.mark.parametrize(
     ("kind", "scope", "others"),
     [
-        (spark_bull.BullQueue, QUEUE, {"queue", "tracer", "meter", "redis"}),
-        (spark_bull.Promoter, SERVICE, {"queues", "redis", "rescue", "ageing", "guards"}),
-        (spark_bull.Rescuer, SERVICE, {"queues", "redis"}),
-        (spark_bull.Worker, WORK, WORKER_ONLY),
+        (spark_bull.BullQueue, QueueOptions, {"queue", "tracer", "meter", "redis"}),
+        (spark_bull.Promoter, ServiceOptions, {"queues", "redis", "rescue", "ageing", "guards"}),
+        (spark_bull.Rescuer, ServiceOptions, {"queues", "redis"}),
+        (spark_bull.Worker, WorkOptions, WORKER_ONLY),
     ],
 )
-def test_arguments_match_the_table_of_options(kind: type, scope: str, others: set[str]) -> None:
+def test_arguments_match_the_table_of_options(kind: type, scope: type[Options], others: set[str]) -> None:
     arguments = {parameter.name for parameter in parameters_of(kind)}
-    assert arguments - others == {spelled(row.name, scope) for row in TABLE if scope in row.scopes}
+    assert arguments - others == set(options_in(scope))
 
 
 @pytest.mark.parametrize(

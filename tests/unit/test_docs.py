@@ -10,12 +10,26 @@ from pathlib import Path
 
 import spark_bull
 from spark_bull.core import errors
-from spark_bull.core.options.parse import spelled
-from spark_bull.core.options.table import CLAIM, COLLECT, EVENTS, READ, SCHEDULE, SETTLE, TABLE, VIEWS, WORK, WRITE
+from spark_bull.core.model.job_json import camel_case
+from spark_bull.core.options.table import (
+    SCOPES,
+    VIEWS,
+    ClaimOptions,
+    CollectOptions,
+    EventsOptions,
+    LimitsOptions,
+    ReadOptions,
+    ScheduleOptions,
+    SettleOptions,
+    WorkOptions,
+    WriteOptions,
+    in_snake_case,
+    options_in,
+)
 from spark_bull.ops.cli.commands import all_commands
 from spark_bull.run import testing
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
-from tools.reference_pages import PAGES, VERBS, of, shared, with_tables
+from tools.reference_pages import PAGES, of, shared, with_tables
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -145,21 +159,32 @@ def test_the_generated_tables_are_up_to_date() -> None:
 def test_every_option_is_listed_and_those_of_all_verbs_once() -> None:
     text = (PAGES / "reference" / "options.md").read_text("utf-8")
     listed = Counter(line.split("`")[1] for line in text.splitlines() if line.startswith("| `"))
-    assert {spelled(name, WORK) for name in listed} == {spelled(option.name, WORK) for option in TABLE}
+    known = {option.attribute for scope in SCOPES for option in options_in(scope).values()}
+    assert {in_snake_case(name) for name in listed} == known
     assert listed["url"] == listed["chunkSize"] == listed["queue"] == 1
 
 
 def test_a_table_lists_the_options_of_its_scope_that_are_not_common() -> None:
-    for scope in (WRITE, READ, CLAIM, SETTLE, SCHEDULE, COLLECT, EVENTS, WORK):
+    for scope in (
+        WriteOptions,
+        ReadOptions,
+        ClaimOptions,
+        SettleOptions,
+        ScheduleOptions,
+        CollectOptions,
+        EventsOptions,
+        WorkOptions,
+    ):
         _, _, *rows = of(scope).splitlines()
-        names = [option.name for option in TABLE if scope in option.scopes and not VERBS.issubset(option.scopes)]
-        assert [row.split("`")[1] for row in rows] == [spelled(name, scope) for name in names]
+        names = [scope.spelled(option.name) for option in options_in(scope).values()]
+        common = {option.name for option in options_in(LimitsOptions).values()}
+        assert [row.split("`")[1] for row in rows] == [name for name in names if camel_case(name) not in common]
         # A bar in a cell would break the row.
         assert all(row.count("|") == 4 for row in rows)
 
 
 def test_defaults_are_shown_as_users_write_them() -> None:
-    lines = [*shared().splitlines()[2:], *of(WRITE).splitlines()[2:], *of(COLLECT).splitlines()[2:]]
+    lines = [*shared().splitlines()[2:], *of(WriteOptions).splitlines()[2:], *of(CollectOptions).splitlines()[2:]]
     rows = {row.split("`")[1]: row.split(" | ")[1] for row in lines}
     assert rows["chunkSize"] == "500; when jobs are added or changed: 250"
     assert rows["confirmObliterate"] == "`false`"

@@ -38,10 +38,9 @@ from spark_bull.core.errors import (
     restated,
 )
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import READ
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.errors import translated
-from spark_bull.core.store.settings import settings_of
 
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]
 
@@ -162,6 +161,6 @@ def test_other_errors_keep_their_trace_and_cause(error: Exception) -> None:
 
 def test_the_cause_of_a_refused_command_does_not_tell_its_arguments() -> None:
     cause = redis.ResponseError("unknown command 'AUTH', with args beginning with: 's3cret' ")
-    ours = translated(cause, settings_of(parse_options({"url": "redis://localhost", "queue": "q"}, READ)), "a command")
+    ours = translated(cause, parse_options({"url": "redis://localhost", "queue": "q"}, ReadOptions).redis, "a command")
     assert "the command AUTH, which is disabled or renamed" in str(ours)
     assert str(cause) == "unknown command 'AUTH'"

@@ -28,9 +28,8 @@ from spark_bull.core.errors import DialectError, OptionError, check_encodable, e
 from spark_bull.core.keys import SEGMENTS, QueueKeys
 from spark_bull.core.model import javascript
 from spark_bull.core.model.jobs import QueueEvent, RawJson, Scheduler
-from spark_bull.core.model.limits import Limiter
 from spark_bull.core.model.outcomes import ClaimedJob
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import Claiming, Options
 from spark_bull.core.options.values import check_keep
 from spark_bull.core.store.connection import Command
 
@@ -260,9 +259,9 @@ class Dialect(ABC):
         """Raises DialectError for an option that has no effect in this dialect."""
         for feature, row in FEATURES.items():
             for name in row.options:
-                if name in options.given and options[name]:
+                if name in options.given and options.value(name):
                     self.require(feature, f"`{options.spelled(name)}`")
-        limiter: Limiter | None = options.values.get("limiter")
+        limiter = options.limiter if isinstance(options, Claiming) else None
         if limiter is not None and limiter.group_key is not None:
             self.require("limiter-groups", "`groupKey` in `limiter`")
         if limiter is not None and limiter.bounce_back:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypedDict, TypeVar
 
 from spark_bull.core.model.jobs import Backoff, Deduplication, KeepRule, NewJob, Parent, Priority
-from spark_bull.core.options.parse import shown_in, spelled
-from spark_bull.core.options.table import QUEUE, TABLE, Option
+from spark_bull.core.options.parse import shown_in
+from spark_bull.core.options.table import Option, Options, QueueOptions, options_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -167,17 +167,16 @@ def connection_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if name in ConnectionArguments.__annotations__}
 
 
-def with_options(arguments: type, scope: str) -> Callable[[F], F]:
+def with_options(arguments: type, scope: type[Options]) -> Callable[[F], F]:
     """Decorates a class or function whose last parameter, `**name`, takes options of a scope of the table."""
 
-    def text_of(name: str, row: Option) -> str:
-        if scope == QUEUE and name in JOB_TEXTS:
-            return f"default for jobs that are added here: {JOB_TEXTS[name]}"
-        default = row.default_text(scope)
-        return shown_in(scope, f"{row.doc}{default and f'; default: {default}'}.")
+    def text_of(row: Option) -> str:
+        if scope is QueueOptions and row.attribute in JOB_TEXTS:
+            return f"default for jobs that are added here: {JOB_TEXTS[row.attribute]}"
+        default = row.default_text and f"; default: {row.default_text}"
+        return shown_in(scope, f"{row.doc}{default}.")
 
-    rows = {spelled(row.name, scope): row for row in TABLE if scope in row.scopes}
-    return listing(arguments, {name: text_of(name, row) for name, row in rows.items()} | _REDIS)
+    return listing(arguments, {row.attribute: text_of(row) for row in options_in(scope).values()} | _REDIS)
 
 
 def listing(arguments: type, texts: Mapping[str, str]) -> Callable[[F], F]:

@@ -8,91 +8,66 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from spark_bull.core.errors import OptionError, did_you_mean
-from spark_bull.core.options.table import PYTHON_SCOPES, SCOPE_TITLES, TABLE, WORK
+from spark_bull.core.options.redis_settings import redis_settings
+from spark_bull.core.options.table import SCOPES, Options, options_in
 from spark_bull.core.options.urls import check_url
 
 #: Keys that Spark adds to the options of a source.
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
 REDIS_PREFIX: Final = "redis."
-#: Options that can have secrets.
-_NOT_SHOWN: Final = frozenset({"password", "url", "shardUrls", "resultPath", "offloadTo"})
 #: Settings of redis-py that the URL, or an option, has.
 _OWNED_REDIS_SETTINGS: Final = frozenset(
     {"url", "host", "port", "db", "username", "password", "decode_responses", "connection_pool"}
 )
+#: Options without effect -> what they need.
+_NEEDED: Final = {
+    "whenFull": "maxLength",
+    "offloadAbove": "offloadTo",
+    "replicaTimeoutMs": "replicas",
+    "shardBy": "shards",
+}
+#: Options of which one may be given.
+_ALTERNATIVES: Final = (("writeId", "jobIds"), ("maxLength", "onFinish"), ("url", "shardUrls"))
+
+S = TypeVar("S", bound=Options)
 
 
-def spelled(name: str, scope: str) -> str:
-    """Returns the spelling of an option in a scope: `chunkSize`, and `chunk_size` in Python."""
-    if scope not in PYTHON_SCOPES:
-        return name
-    return re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name)
-
-
-#: The rows by lower-case name and scope. A name may have different rows in different scopes.
-_ROWS: Final = {(spelled(row.name, scope).lower(), scope): row for row in TABLE for scope in row.scopes}
-
-
-def shown_in(scope: str, text: str) -> str:
+def shown_in(scope: type[Options], text: str) -> str:
     """Returns a text with the names of options, `chunkSize`, as the users of a scope spell them."""
 
     def respelled(quoted: re.Match[str]) -> str:
-        name = spelled(quoted[1], scope)
-        return f"`{name}`" if (name.lower(), scope) in _ROWS else quoted[0]
+        name = scope.spelled(quoted[1])
+        return f"`{name}`" if name.lower() in options_in(scope) else quoted[0]
 
     return re.sub(r"`(\w+)`", respelled, text)
 
 
-@dataclass(frozen=True, repr=False)
-class Options:
-    """Parsed options: `options["chunkSize"]`, in Python, too. given: names of the options that the user set."""
-
-    values: Mapping[str, Any]
-    given: frozenset[str]
-    redis: Mapping[str, str]
-    scope: str
-
-    def __getitem__(self, name: str) -> Any:
-        return self.values[name]
-
-    def spelled(self, name: str) -> str:
-        """The name of an option as its user spells it."""
-        return spelled(name, self.scope)
-
-    def __repr__(self) -> str:
-        return f"Options({ {name: self.values[name] for name in sorted(self.given - _NOT_SHOWN)} })"
-
-
-def parse_options(raw: Mapping[str, str], scope: str) -> Options:
+def parse_options(raw: Mapping[str, str], scope: type[S]) -> S:
     """Parses the options of a scope.
 
     Raises OptionError for an unknown name (with the nearest known one), an option of another scope, and an invalid
     value.
     """
-    given: dict[str, Any] = {}
-    redis_settings: dict[str, str] = {}
+    rows, given, redis = options_in(scope), {}, {}
     for name, value in raw.items():
         lowered = name.lower()
-        if is_spark_option(lowered):
-            continue
         if lowered.startswith(REDIS_PREFIX):
-            setting = lowered[len(REDIS_PREFIX) :]
+            setting = lowered.removeprefix(REDIS_PREFIX)
             if setting in _OWNED_REDIS_SETTINGS:
                 raise OptionError(f"`{name}` cannot be passed to redis-py: use `url` or `password`")
-            redis_settings[setting] = value
-            continue
-        option = _ROWS.get((lowered, scope))
-        if option is None:
-            raise unknown_option(name, scope)
-        given[option.name] = option.parse(spelled(option.name, scope), value)
-    values = {o.name: given.get(o.name, o.default_in(scope)) for o in TABLE if scope in o.scopes}
+            redis[setting] = value
+        elif not is_spark_option(lowered):
+            if lowered not in rows:
+                raise unknown_option(name, scope)
+            row = rows[lowered]
+            given[row.name] = row.parse(scope.spelled(row.name), value)
     _check_together(given, scope)
-    return Options(values, frozenset(given), redis_settings, scope)
+    parsed = {row.attribute: given.get(row.name, row.default) for row in rows.values()}
+    return scope(given=frozenset(given), redis=redis_settings(parsed, redis), **parsed)
 
 
 def is_spark_option(lowered: str) -> bool:
@@ -100,45 +75,43 @@ def is_spark_option(lowered: str) -> bool:
     return lowered in SPARK_OPTIONS
 
 
-def scopes_of(name: str) -> frozenset[str]:
-    """Returns the scopes that have an option of this name."""
-    return frozenset(scope for lowered, scope in _ROWS if lowered == name.lower())
+def scopes_of(name: str) -> list[type[Options]]:
+    """Returns the scopes that have an option of this name, as users spell it."""
+    return [scope for scope in SCOPES if name.lower() in options_in(scope)]
 
 
-def unknown_option(name: str, *scopes: str) -> OptionError:
+def unknown_option(name: str, *scopes: type[Options]) -> OptionError:
     """Creates the error for an unknown option, with the nearest option of the scopes."""
     if name.lower() == "path":
         return OptionError(
             "expected no path, as a queue has none: call save(), load() or start() without one, and name the queue by "
             "the option `queue`"
         )
-    near = did_you_mean(name, (spelled(row.name, scope) for row in TABLE for scope in scopes if scope in row.scopes))
-    same_name = [option for option in TABLE if option.name.lower() == name.lower()]
-    if not same_name or any(set(scopes) & set(option.scopes) for option in same_name):
+    near = did_you_mean(name, (scope.spelled(row.name) for scope in scopes for row in options_in(scope).values()))
+    known = {scope: row for scope in SCOPES for row in options_in(scope).values() if row.name.lower() == name.lower()}
+    if not known or known.keys() & set(scopes):
         return OptionError(f"unknown option `{name}`{near}")
-    other = same_name[0]
-    if other.name == "shards":
+    other, row = next(iter(known.items()))
+    if row.name == "shards":
         near = ": give the name of one shard, such as mail{0}, as `queue`"
-    return OptionError(
-        f"option `{other.name}` is for {SCOPE_TITLES[other.scopes[0]]}, not for {SCOPE_TITLES[scopes[0]]}{near}"
-    )
+    return OptionError(f"option `{row.name}` is for {other.title}, not for {scopes[0].title}{near}")
 
 
-def parse_arguments(arguments: Mapping[str, Any], scope: str) -> Options:
+def parse_arguments(arguments: Mapping[str, Any], scope: type[S]) -> S:
     """Parses the options among the arguments of a Python function, and `redis`, settings of redis-py.
 
     None means not given. Raises OptionError as parse_options does.
     """
     options = {name: value for name, value in arguments.items() if name != "redis"}
     for name in options:
-        if (name, scope) not in _ROWS:
+        if name not in options_in(scope):
             raise unknown_option(name, scope)
     return parse_options(as_texts(options) | _redis_options(arguments.get("redis")), scope)
 
 
-def as_options(arguments: Mapping[str, Any], scope: str) -> dict[str, str]:
+def as_options(arguments: Mapping[str, Any], scope: type[Options]) -> dict[str, str]:
     """Converts the arguments of a Python function that a scope of Spark has, too, to its options: `retryMs`, …"""
-    names = {spelled(row.name, WORK): row.name for row in TABLE if scope in row.scopes}
+    names = {row.attribute: row.name for row in options_in(scope).values()}
     options = {names[name]: value for name, value in arguments.items() if name in names}
     return as_texts(options) | _redis_options(arguments.get("redis"))
 
@@ -163,51 +136,34 @@ def _as_text(name: str, value: Any) -> str:
         raise OptionError(f"expected `{name}` to be a value that JSON can hold: {error}") from None
 
 
-def _check_together(given: Mapping[str, Any], scope: str) -> None:
+def _check_together(given: Mapping[str, Any], scope: type[Options]) -> None:
     if ("txnAppId" in given) != ("txnVersion" in given):
         missing = "txnVersion" if "txnAppId" in given else "txnAppId"
         raise OptionError(f"expected `txnAppId` and `txnVersion` together, got no `{missing}`")
-    if "writeId" in given and "jobIds" in given:
-        raise OptionError("expected one of `writeId` and `jobIds`, got both: leave one out")
+    for name, needed in _NEEDED.items():
+        if name in given and needed not in given:
+            own = scope.spelled(name)
+            raise OptionError(f"expected `{scope.spelled(needed)}` with `{own}`, got none: leave `{own}` out")
+    for pair in _ALTERNATIVES:
+        if given.keys() >= set(pair):
+            one, other = map(scope.spelled, pair)
+            raise OptionError(f"expected one of `{one}` and `{other}`, got both: leave one out")
     if "windowMs" in given and given.get("view") != "stats":
         raise OptionError(f"expected `windowMs` with `view=stats`, got: view={given.get('view', 'jobs')}; leave it out")
-    if "whenFull" in given and "maxLength" not in given:
-        when_full, max_length = spelled("whenFull", scope), spelled("maxLength", scope)
-        raise OptionError(f"expected `{max_length}` with `{when_full}`, got none: leave `{when_full}` out")
-    if "offloadAbove" in given and "offloadTo" not in given:
-        to, above = spelled("offloadTo", scope), spelled("offloadAbove", scope)
-        raise OptionError(f"expected `{to}` with `{above}`, got none: leave `{above}` out")
-    if "replicaTimeoutMs" in given and "replicas" not in given:
-        timeout = spelled("replicaTimeoutMs", scope)
-        raise OptionError(f"expected `replicas` with `{timeout}`, got none: leave `{timeout}` out")
-    if "maxLength" in given and "onFinish" in given:
-        raise OptionError("expected one of `maxLength` and `onFinish`, got both: leave one out")
-    _check_deduplication(given)
-    _check_on_failure(given)
-    limiter = given.get("limiter")
+    rule, limiter = given.get("deduplication"), given.get("limiter")
+    if "uniqueBy" in given and rule is not None and (not isinstance(rule, Mapping) or "id" in rule):
+        raise OptionError("expected one of `uniqueBy` and an id in `deduplication`, got both: leave one out")
     if "group" in given and limiter is not None and limiter.group_key is not None:
         raise OptionError("expected one of `group` and a `limiter` with `groupKey`, got both: leave one out")
-    if "shardUrls" in given and "url" in given:
-        raise OptionError(f"expected one of `url` and `{spelled('shardUrls', scope)}`, got both: leave one out")
-    if "shardBy" in given and "shards" not in given:
-        raise OptionError("expected `shards` with `shardBy`, got none: leave `shardBy` out")
+    if given.get("sequenceBy"):
+        _check_sequence(given)
     for name in ("url", "shardUrls"):
         if name in given:
-            check_url(given[name], spelled(name, scope))
+            check_url(given[name], scope.spelled(name))
 
 
-def _check_on_failure(given: Mapping[str, Any]) -> None:
-    if "onFinish" in given and given.get("sequenceBy"):
+def _check_sequence(given: Mapping[str, Any]) -> None:
+    if "onFinish" in given:
         raise OptionError("expected one of `onFinish` and `sequenceBy`, got both: a job has one parent")
-    on_failure = given.get("onFailure")
-    if on_failure is None or "onFinish" in given:
-        return
-    if given.get("sequenceBy") and on_failure not in ("ignore", "fail"):
-        raise OptionError(f"expected `onFailure` to be ignore or fail with `sequenceBy`, got: {on_failure!r}")
-
-
-def _check_deduplication(given: Mapping[str, Any]) -> None:
-    rule = given.get("deduplication")
-    has_id = rule is not None and (not isinstance(rule, Mapping) or "id" in rule)
-    if has_id and "uniqueBy" in given:
-        raise OptionError("expected one of `uniqueBy` and an id in `deduplication`, got both: leave one out")
+    if given.get("onFailure") not in (None, "ignore", "fail"):
+        raise OptionError(f"expected `onFailure` to be ignore or fail with `sequenceBy`, got: {given['onFailure']!r}")

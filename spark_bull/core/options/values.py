@@ -26,6 +26,8 @@ _UNITS: Final = {"b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}
 
 #: Host and port; None: any port, or the same one.
 Address = tuple[str, int | None]
+#: Addresses that servers announce, and those to connect to instead.
+AddressPairs = tuple[tuple[Address, Address], ...]
 
 #: parser(name, text) -> value; raises OptionError.
 Parser = Callable[[str, str], Any]
@@ -50,7 +52,7 @@ def secrets(name: str, value: str) -> str:
         raise OptionError(f"expected `{name}` to be a list of texts, got something else, which is not shown") from None
 
 
-def addresses(name: str, value: str) -> tuple[tuple[Address, Address], ...]:
+def addresses(name: str, value: str) -> AddressPairs:
     """Parses pairs of addresses, as `a:1=b:2, c=d` or as JSON."""
     what = "addresses and those to connect to instead, such as 10.0.0.5:6379=127.0.0.1:7001, redis-2=localhost"
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from spark_bull.core.errors import OptionError, PayloadUnreadable, encodable
 from spark_bull.core.keys import QueueKeys, whole_queue
 from spark_bull.core.model.key_sources import KeySource
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import Encrypted, Offloading, Options, Storing
 from spark_bull.core.payloads.extras import aes_gcm, objects
 from spark_bull.core.payloads.seal import SEALED, NotOpened, key_of, seal, unseal
 from spark_bull.core.payloads.store import STORED, fetch, folder_of, path_of, store
@@ -125,9 +125,9 @@ PLAIN: Final = PayloadPolicy()
 
 def policy_of(options: Options) -> PayloadPolicy:
     """The policy of options. Raises OptionError."""
-    given = options.values
-    keys, root, above = given.get("encryptWith") or (), given.get("offloadTo"), given.get("offloadAbove")
-    policy = PayloadPolicy(keys, root, above)
+    keys = options.encrypt_with if isinstance(options, Encrypted) else None
+    root = options.offload_to if isinstance(options, Offloading) else None
+    policy = PayloadPolicy(keys or (), root, options.offload_above if isinstance(options, Storing) else None)
     policy.check()
     return policy
 

@@ -36,7 +36,7 @@ from spark_bull.core.model.jobs import (
 from spark_bull.core.model.limits import Group
 from spark_bull.core.options.arguments import JOB_TEXTS, JobProperties, QueueArguments, listing, with_options
 from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import QUEUE
+from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.queue.dispatch.add import add_chunk, sum_of
 from spark_bull.core.queue.dispatch.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.core.queue.dispatch.kept import kept
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 
 @short_errors
-@with_options(QueueArguments, QUEUE)
+@with_options(QueueArguments, QueueOptions)
 class BullQueue:
     """A queue of any dialect, from plain Python.
 
@@ -109,7 +109,7 @@ class BullQueue:
         meter: MeterSource = None,
         **options: Unpack[QueueArguments],
     ) -> None:
-        self._options = parse_arguments(options, QUEUE)
+        self._options = parse_arguments(options, QueueOptions)
         self.handle: QueueHandle = open_handle(self._options, queue)
         self._defaults = defaults_of(self._options)
         self._limit = length_limit_of(self._options)
@@ -263,7 +263,7 @@ class BullQueue:
     @property
     def _chunk_limits(self) -> tuple[int, int]:
         """The maximum number of jobs of a chunk, and its maximum bytes of payload."""
-        return self._options["chunkSize"], self._options["chunkBytes"]
+        return self._options.chunk_size, self._options.chunk_bytes
 
     def _check_replicas(self) -> frozenset[str]:
         """Returns the primaries of Redis if replicas must have what is added. Raises NotReplicated."""
@@ -827,7 +827,7 @@ class BullQueue:
           OptionError: for a change with a wrong or missing value.
           DialectError: for an action that the dialect lacks.
         """
-        return change_jobs(self.handle, changes, self._options["chunkSize"], self._options["chunkBytes"])
+        return change_jobs(self.handle, changes, self._options.chunk_size, self._options.chunk_bytes)
 
     def change_delay(self, job_id: str, delay_ms: int) -> None:
         """Delays a job that waits, or changes when a delayed job runs.
@@ -1046,7 +1046,7 @@ class BullQueue:
           JobLocked: when it or one of its children is locked by a worker.
           WrongState: when it is the next job of a job scheduler.
         """
-        manage.remove(self.handle, job_id, with_children=with_children, chunk_size=self._options["chunkSize"])
+        manage.remove(self.handle, job_id, with_children=with_children, chunk_size=self._options.chunk_size)
 
     def remove_child_dependency(self, job_id: str) -> bool:
         """Removes a job from the children of its parent, which starts if it waited for this job alone (BullMQ).
@@ -1078,7 +1078,7 @@ class BullQueue:
           JobMissing: when there is no such job.
           DialectError: for a queue of Bull.
         """
-        return remove_unprocessed_children(self.handle, job_id, chunk_size=self._options["chunkSize"])
+        return remove_unprocessed_children(self.handle, job_id, chunk_size=self._options.chunk_size)
 
     def clean(self, grace_ms: int = 0, limit: int = 0, state: str = "completed") -> list[str]:
         """Removes old jobs of a state.

@@ -16,13 +16,13 @@ import redis
 
 from spark_bull.core.errors import OptionError, PermissionDenied, RedisUnavailable, check_encodable
 from spark_bull.core.keys import hash_tag
+from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.urls import without_secrets
 from spark_bull.core.store.client import RetryingClient, client_of, close_client
 from spark_bull.core.store.commands import CallStart, RepeatedKeys, naming, raw_replies, raw_reply
 from spark_bull.core.store.scripts import Value, load
 from spark_bull.core.store.server_checks import denials, warn_of_eviction
 from spark_bull.core.store.servers import Node, Place, Servers, ShardServers
-from spark_bull.core.store.settings import RedisSettings
 
 #: Maximum number of messages that one call receives.
 MAX_RECEIVED: Final = 1_000

@@ -27,8 +27,8 @@ from spark_bull.core.errors import (
     ScriptError,
     SparkBullError,
 )
+from spark_bull.core.options.redis_settings import URL_VARIABLE, RedisSettings
 from spark_bull.core.store.scripts import located
-from spark_bull.core.store.settings import URL_VARIABLE, RedisSettings
 
 #: Settings of redis-py that name files.
 _FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")

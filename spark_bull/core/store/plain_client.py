@@ -11,9 +11,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from spark_bull.core.errors import OptionError
+from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.urls import at_address
 from spark_bull.core.store.errors import check_files, is_denied
-from spark_bull.core.store.settings import RedisSettings
 
 try:
     from redis.driver_info import DriverInfo

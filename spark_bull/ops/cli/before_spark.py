@@ -10,11 +10,10 @@ from typing import Final
 
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.monitor.find import exists, select_queues
 from spark_bull.core.queue.shards.layout import selection_of
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.ops.cli.doctor.machine import MIN_JAVA, find_java
 
 #: Formats of Spark that read files; others may have names of tables as paths.
@@ -45,9 +44,9 @@ def check_input(path: str, file_format: str, settings: Mapping[str, str]) -> Non
         raise OptionError(f"expected --input to be a file or a folder, got: {path!r}, where there is none")
 
 
-def check_queues(options: Options) -> None:
+def check_queues(options: ReadOptions) -> None:
     """Raises SparkBullError if none of the queues of a read exists."""
-    connection, prefix, queues = Connection(settings_of(options)), options["prefix"], selection_of(options)
+    connection, prefix, queues = Connection(options.redis), options.prefix, selection_of(options)
     if not any(exists(connection, QueueKeys(queue, prefix)) for queue in select_queues(connection, prefix, queues)):
         raise SparkBullError(
             f"no such queue: {', '.join(queues)} (prefix {prefix}, {connection.where}); `spark-bull queues` lists all"

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_bull.core.errors import SparkBullError
-from spark_bull.core.options.parse import Options, as_texts, parse_options
-from spark_bull.core.options.table import READ
+from spark_bull.core.options.parse import as_texts, parse_options
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.core.queue.monitor.find import exists, is_glob, matches, select_queues
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.ops.cli.arguments import Argument
 
 if TYPE_CHECKING:
@@ -89,14 +88,14 @@ def check_exists(args: Namespace, handle: QueueHandle) -> None:
 def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:
     """Resolves names and globs to queue names without duplicates. Raises SparkBullError if a glob matches none."""
     options = options_of(args)
-    found = select_queues(Connection(settings_of(options)), options["prefix"], names)
+    found = select_queues(Connection(options.redis), options.prefix, names)
     for name in names:
         if is_glob(name) and not matches(found, name):
-            raise SparkBullError(f"no such queue: none matches {name} (prefix {options['prefix']})")
+            raise SparkBullError(f"no such queue: none matches {name} (prefix {options.prefix})")
     return found
 
 
-def options_of(args: Namespace, **further: Any) -> Options:
+def options_of(args: Namespace, **further: Any) -> ReadOptions:
     """Returns the connection arguments, and further ones, as options of the data source."""
     given = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "queue": "*", "shards": args.shards}
-    return parse_options(as_texts(given | {"scanKeys": not args.no_scan} | further), READ)
+    return parse_options(as_texts(given | {"scanKeys": not args.no_scan} | further), ReadOptions)

@@ -10,7 +10,6 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost
 from spark_bull.core.queue.monitor.find import scan_queues
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.ops.cli.arguments import argument
 from spark_bull.ops.cli.command import Output, command, options_of
 
@@ -55,7 +54,7 @@ def _found_queues(args: Namespace) -> list[str]:
     options = options_of(args, callTimeoutMs=timeout_ms, retryMs=0)
     end, found = monotonic_s() + _PATIENCE_S, set[str]()
     try:
-        for name in scan_queues(Connection(settings_of(options)), options["prefix"]):
+        for name in scan_queues(Connection(options.redis), options.prefix):
             found.add(name)
             if monotonic_s() > end:
                 break

@@ -9,7 +9,7 @@ from math import inf
 from typing import Final
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.monitor.find import is_glob
 from spark_bull.ops.cli.arguments import OF_LISTEN, argument, duration, host_and_port, repeated
 from spark_bull.ops.cli.command import Output, command, existing_handle, options_of, queues_of
@@ -44,12 +44,12 @@ def _metrics(args: Namespace) -> Output:
     return None
 
 
-def _export(args: Namespace, options: Options, limit_s: float) -> Export:
+def _export(args: Namespace, options: ReadOptions, limit_s: float) -> Export:
     queues = tuple(args.queues or ["*"])
     return Export(options, queues, args.sample, args.window, args.names, limit_s, args.target_wait)
 
 
-def _hasty(args: Namespace) -> Options:
+def _hasty(args: Namespace) -> ReadOptions:
     """The connection arguments, with which a call does not outlast a scrape."""
     return options_of(args, retryMs=_RETRY_MS, callTimeoutMs=_CALL_TIMEOUT_MS)
 

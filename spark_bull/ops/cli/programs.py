@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import WRITE
+from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.handle.handle import open_handle
 from spark_bull.core.queue.shards.layout import queues_of
 from spark_bull.ops.cli.arguments import Argument, argument, comma_separated, duration, flag, repeated
@@ -45,7 +45,7 @@ def _dispatch(args: Namespace) -> Output:
     from spark_bull.spark.programs.dispatch import Source, dispatch
 
     source, options = Source(args.input, args.format, dict(args.read), args.query), _options(args)
-    parsed = parse_options(options, WRITE)
+    parsed = parse_options(options, WriteOptions)
     check_input(args.input, args.format, dict(args.conf))
     handles = queues_of(parsed, args.queue)
     with _session(args, args.queue) as spark:
@@ -56,7 +56,7 @@ def _replay(args: Namespace) -> Output:
     from spark_bull.spark.programs.replay import replay
 
     options = _options(args)
-    parsed = parse_options(options, WRITE)
+    parsed = parse_options(options, WriteOptions)
     check_input(args.input, args.format, dict(args.conf))
     handle = open_handle(parsed, args.queue)
     with _session(args, args.queue) as spark:

@@ -11,7 +11,6 @@ from spark_bull.core.keys import QueueKeys, shard
 from spark_bull.core.queue.monitor.find import exists
 from spark_bull.core.queue.shards.layout import forget_layout, read_layout, spread
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.ops.cli.command import Output, options_of
 from spark_bull.ops.cli.confirm import confirmed
 
@@ -55,7 +54,7 @@ def run_command(args: Namespace) -> Output:
 def _existing(args: Namespace, queue: str) -> list[str]:
     """The shards of a logical queue. Raises SparkBullError if none exists."""
     options = options_of(args)
-    names, connection, prefix = spread(options, [queue]), Connection(settings_of(options)), options["prefix"]
+    names, connection, prefix = spread(options, [queue]), Connection(options.redis), options.prefix
     if read_layout(connection, prefix, queue) or any(exists(connection, QueueKeys(name, prefix)) for name in names):
         return names
     raise SparkBullError(

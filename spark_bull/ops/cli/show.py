@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_bull.core.errors import JobMissing, OptionError
 from spark_bull.core.model.job_json import parsed
 from spark_bull.core.model.jobs import STATES, Job, WriteRecord
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.jobs.children import DEFAULT_DEPTH, DEFAULT_JOBS
 from spark_bull.core.queue.jobs.read import BY, counting, counts
 from spark_bull.core.queue.monitor.find import describing, find_queues, workers
 from spark_bull.core.queue.monitor.queue_filter import QueueFilter, selecting
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.core.store.steps import Steps, run_all
 from spark_bull.ops.cli.arguments import ID, QUEUES, argument, duration, flag
 from spark_bull.ops.cli.command import (
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
 
 def _queues(args: Namespace) -> Output:
     options = options_of(args)
-    connection = Connection(settings_of(options))
-    found = _selected(args, find_queues(connection, options["prefix"], args.glob))
+    connection = Connection(options.redis)
+    found = _selected(args, find_queues(connection, options.prefix, args.glob))
     return run_all(connection, [_row(options, one) for one in found])
 
 
@@ -58,11 +57,11 @@ def _selected(args: Namespace, queues: Sequence[str]) -> list[str]:
     def fits(queue: str) -> Steps[bool]:
         return (yield from selecting((yield from opening(options, queue)), wanted))
 
-    fit = run_all(Connection(settings_of(options)), [fits(queue) for queue in queues])
+    fit = run_all(Connection(options.redis), [fits(queue) for queue in queues])
     return [queue for queue, is_selected in zip(queues, fit, strict=True) if is_selected]
 
 
-def _row(options: Options, queue: str) -> Steps[dict[str, Any]]:
+def _row(options: ReadOptions, queue: str) -> Steps[dict[str, Any]]:
     handle = yield from opening(options, queue)
     summary, jobs = (yield from describing(handle)), (yield from counting(handle))
     return {"queue": queue, "protocol": handle.dialect.name, **asdict(summary), "jobs": sum(jobs.values())}

@@ -12,14 +12,13 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import PermissionDenied, SparkBullError
 from spark_bull.core.model.jobs import JobStats
 from spark_bull.core.model.slots import slots_for
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import Options
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import counting
 from spark_bull.core.queue.monitor.activity import COUNTED_STATES, observing, reading_metrics
 from spark_bull.core.queue.monitor.find import QueueSummary, describing, select_queues, workers_among
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.connection import Connection, ms_of
-from spark_bull.core.store.settings import settings_of
 from spark_bull.core.store.steps import Steps, run_together
 from spark_bull.ops.prometheus import families
 from spark_bull.ops.prometheus.families import Family, Sample
@@ -73,13 +72,13 @@ def collect(export: Export) -> list[Sample]:
     which there was no time, has one metric, which says so.
     """
     until_s = monotonic_s() + export.limit_s
-    connection = Connection(settings_of(export.options))
+    connection = Connection(export.options.redis)
     try:
         clients: Sequence[Mapping[str, str]] | None = connection.clients()
     except PermissionDenied as error:
         log.info("there is no metric of connected workers: %s", error)
         clients = None
-    queues = select_queues(connection, export.options["prefix"], export.queues)
+    queues = select_queues(connection, export.options.prefix, export.queues)
     samples: list[Sample] = []
     reads = [_samples(queue, export, clients) for queue in queues]
     results = run_together(connection, reads, until_s)

@@ -45,7 +45,7 @@ class Queues:
 
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings
-        self._prefix: str = settings.options["prefix"]
+        self._prefix: str = settings.options.prefix
         self.connection = settings.connection()
         self._names = Kept[list[str]]()
 

@@ -8,10 +8,9 @@ from typing import Final
 
 from spark_bull.core.errors import OptionError, check_encodable
 from spark_bull.core.options.arguments import ConnectionArguments
-from spark_bull.core.options.parse import Options, parse_arguments
-from spark_bull.core.options.table import QUEUE
+from spark_bull.core.options.parse import parse_arguments
+from spark_bull.core.options.table import Options, QueueOptions
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 
 READ_TOKEN_VARIABLE: Final = "SPARK_BULL_READ_TOKEN"
 WRITE_TOKEN_VARIABLE: Final = "SPARK_BULL_WRITE_TOKEN"
@@ -110,8 +109,8 @@ class WebSettings:
     @property
     def options(self) -> Options:
         """The same, parsed."""
-        return parse_arguments(self.arguments, QUEUE)
+        return parse_arguments(self.arguments, QueueOptions)
 
     def connection(self) -> Connection:
         """The connection to Redis. Raises OptionError for a wrong URL."""
-        return Connection(settings_of(self.options))
+        return Connection(self.options.redis)

@@ -16,14 +16,13 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.dialects.registry import found_dialect
 from spark_bull.core.errors import DialectError, QueueDamaged
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.collect.verbs import EVERYTHING, Horizon
 from spark_bull.core.queue.handle.handle import QueueHandle, handle_of
 from spark_bull.core.queue.monitor.find import is_glob, select_queues, warn_of_missing
 from spark_bull.core.queue.shards.layout import Spread, given_queues
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.run.services.damaged_queues import DamagedQueues
 from spark_bull.run.services.event_reader import EventReader
 from spark_bull.run.services.loss_check import LossCheck
@@ -46,12 +45,12 @@ class Collector:
     collection to the queues and finished jobs that existed when they were taken.
     """
 
-    def __init__(self, options: Options, reader: str, horizons: Mapping[str, Horizon] | None = None) -> None:
+    def __init__(self, options: CollectOptions, reader: str, horizons: Mapping[str, Horizon] | None = None) -> None:
         self._options = options
         self._spread = Spread(options, given_queues(options))
         self._reader = reader
         self._owner = f"spark-bull:results:{uuid4().hex}"
-        settings = settings_of(options)
+        settings = options.redis
         extra = dict(settings.extra) | {"client_name": self._owner}
         self._connection = Connection(replace(settings, extra=tuple(sorted(extra.items()))))
         self._found: dict[str, QueueCollector] = {}
@@ -61,7 +60,7 @@ class Collector:
         #: Whether the query may end with the next batch, so that a damaged queue is not waited for.
         self._may_end = horizons is not None
         self._damaged = DamagedQueues()
-        self._losses = LossCheck(strict=options["failOnDataLoss"], damaged=self._damaged)
+        self._losses = LossCheck(strict=options.fail_on_data_loss, damaged=self._damaged)
         self._has_looked = False
         self._refreshed_at = float("-inf")
         self._prefetch: Future[None] | None = None
@@ -138,7 +137,7 @@ class Collector:
         """Releases all entries before these positions."""
         for queue, position in done.items():
             if queue in self._open:
-                release = partial(self._open[queue].release, position, remove=self._options["removeOnRead"])
+                release = partial(self._open[queue].release, position, remove=self._options.remove_on_read)
                 self._attempt(queue, "release results", release)
 
     def newest(self) -> dict[str, int]:
@@ -157,7 +156,7 @@ class Collector:
         for queue, found in self._found.items():
             if queue not in self._open:
                 self._attempt(queue, "open its ledger", partial(self._open_ledger, found, done.get(queue)))
-            elif self._options["protocol"] == "auto":
+            elif self._options.protocol == "auto":
                 self._attempt(queue, "check its dialect", found.check_dialect)
         self._refreshed_at = monotonic_s()
 
@@ -169,7 +168,7 @@ class Collector:
         """The result of a step; None if the queue is damaged and the query goes on for long."""
         if self._may_end:
             return run()
-        return self._damaged.attempt(QueueKeys(queue, self._options["prefix"]), step, run)
+        return self._damaged.attempt(QueueKeys(queue, self._options.prefix), step, run)
 
     def close(self) -> None:
         """Stops the thread, waits for a read under way, and closes the connections. Not required before the exit."""
@@ -183,7 +182,7 @@ class Collector:
 
     def _find(self) -> None:
         """Adds collectors for the queues that exist: the named ones and those that match a glob."""
-        connection, prefix = self._connection, self._options["prefix"]
+        connection, prefix = self._connection, self._options.prefix
         selection = self._spread.names()
         if not self._has_looked and self._horizons is None:
             warn_of_missing(connection, prefix, [queue for queue in selection if not is_glob(queue)])
@@ -196,7 +195,7 @@ class Collector:
 
     def _handle(self, keys: QueueKeys, *, named: bool) -> QueueHandle | None:
         """Opens a queue. None if its dialect is not known yet, or if it matches a glob but has another dialect."""
-        find = partial(found_dialect, self._connection, keys, self._options["protocol"])
+        find = partial(found_dialect, self._connection, keys, self._options.protocol)
         try:
             dialect = self._attempt(keys.queue, "detect its dialect", find)
         except DialectError as error:
@@ -211,9 +210,9 @@ class Collector:
 
     def _collector(self, handle: QueueHandle) -> QueueCollector:
         options = self._options
-        ledger = ResultLedger(handle, self._reader, options["states"], options["lookbackMs"], self._owner)
+        ledger = ResultLedger(handle, self._reader, options.states, options.lookback_ms, self._owner)
         horizon = EVERYTHING if self._horizons is None else self._horizons[handle.keys.queue]
-        return QueueCollector(ledger, options["startingOffsets"], horizon, strict=options["failOnDataLoss"])
+        return QueueCollector(ledger, options.starting_offsets, horizon, strict=options.fail_on_data_loss)
 
 
 def shares(available: Mapping[str, int], limit: int) -> dict[str, int]:

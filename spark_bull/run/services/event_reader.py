@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from spark_bull.core.errors import QueueDamaged
-from spark_bull.core.store.settings import RedisSettings
+from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.run.services.damaged_queues import DamagedQueues
 from spark_bull.run.services.queue_collector import QueueCollector
 from spark_bull.run.services.service import Service

@@ -16,7 +16,7 @@ from spark_bull.core.errors import SparkBullError
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.options.arguments import ServiceArguments, with_options
 from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import SERVICE
+from spark_bull.core.options.table import ServiceOptions
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.core.short_errors import short_errors
@@ -67,7 +67,7 @@ class PromoterStats:
 
 
 @short_errors
-@with_options(ServiceArguments, SERVICE)
+@with_options(ServiceArguments, ServiceOptions)
 class Promoter(Service):
     """Promotes delayed jobs when they are due, in a background thread.
 
@@ -104,14 +104,14 @@ class Promoter(Service):
         **options: Unpack[ServiceArguments],
     ) -> None:
         super().__init__("promoter")
-        parsed = parse_arguments({"url": url, **options}, SERVICE)
+        parsed = parse_arguments({"url": url, **options}, ServiceOptions)
         self._queues = QueueSet(parsed, queues, works=True)
         self._rescue = rescue
         self._ageing = ageing_of(ageing)
         self._damaged = DamagedQueues()
         self._guarding = Guarding(guards, self._queues.requested, self._damaged)
-        self._check_ms: int = parsed["checkMs"]
-        self._max_stalled: int = parsed["maxStalled"]
+        self._check_ms: int = parsed.check_ms
+        self._max_stalled: int = parsed.max_stalled
         self._signal = Event()
         self._watched: list[QueueHandle] = []
         self._watches: list[Service] = []

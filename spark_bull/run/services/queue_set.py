@@ -11,13 +11,12 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.dialects.registry import found_dialect
 from spark_bull.core.errors import DialectError, OptionError, check_encodable
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import Sharded
 from spark_bull.core.queue.handle.handle import QueueHandle, handle_of
 from spark_bull.core.queue.handle.queue_registry import FORGET_MS, forget_gone
 from spark_bull.core.queue.monitor.find import select_queues
 from spark_bull.core.queue.shards.layout import Spread
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.run.services.damaged_queues import DamagedQueues
 
 log = logging.getLogger("spark_bull")
@@ -35,12 +34,12 @@ class QueueSet:
     another dialect than `protocol`, or cannot be worked, are skipped with a warning.
     """
 
-    def __init__(self, options: Options, queues: str | Iterable[str], *, works: bool = False) -> None:
+    def __init__(self, options: Sharded, queues: str | Iterable[str], *, works: bool = False) -> None:
         self._options, self._works = options, works
         self.requested = [queues] if isinstance(queues, str) else list(queues) or ["*"]
         check_encodable("queues", self.requested)
         self._spread = Spread(options, self.requested)
-        self._connection = Connection(settings_of(options))
+        self._connection = Connection(options.redis)
         self._handles: dict[str, QueueHandle] = {}
         self._skipped: set[str] = set()
         self._damaged = DamagedQueues()
@@ -52,10 +51,10 @@ class QueueSet:
         """Returns the existing queues. Raises ConnectionLost, or DialectError for a named queue of another dialect."""
         now = monotonic_s()
         if now >= self._globs_at:
-            self._names = select_queues(self._connection, self._options["prefix"], self._spread.names())
+            self._names = select_queues(self._connection, self._options.prefix, self._spread.names())
             self._globs_at = now + GLOB_S
         if now >= self._forget_at:
-            forget_gone(self._connection, self._options["prefix"])
+            forget_gone(self._connection, self._options.prefix)
             self._forget_at = now + FORGET_MS / 1000
         missing = [name for name in self._names if not self._is_known(name)]
         if missing and now >= self._missing_at:
@@ -73,9 +72,9 @@ class QueueSet:
         return name in self._handles or name in self._skipped
 
     def _open(self, name: str) -> None:
-        keys = QueueKeys(name, self._options["prefix"])
+        keys = QueueKeys(name, self._options.prefix)
         try:
-            find = partial(found_dialect, self._connection, keys, self._options["protocol"])
+            find = partial(found_dialect, self._connection, keys, self._options.protocol)
             dialect = self._damaged.attempt(keys, "detect its dialect", find)
             if dialect is None:
                 return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from spark_bull.core.options.arguments import ServiceArguments, with_options
 from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import SERVICE
+from spark_bull.core.options.table import ServiceOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import Rescued, rescue
 from spark_bull.core.short_errors import short_errors
@@ -24,7 +24,7 @@ log = logging.getLogger("spark_bull")
 
 
 @short_errors
-@with_options(ServiceArguments, SERVICE)
+@with_options(ServiceArguments, ServiceOptions)
 class Rescuer(Service):
     """Rescues stalled jobs in a background thread, as workers of the Node libraries do.
 
@@ -48,11 +48,11 @@ class Rescuer(Service):
         self, url: str | None = None, queues: str | Iterable[str] = (), **options: Unpack[ServiceArguments]
     ) -> None:
         super().__init__("rescuer")
-        parsed = parse_arguments({"url": url, **options}, SERVICE)
+        parsed = parse_arguments({"url": url, **options}, ServiceOptions)
         self._queues = QueueSet(parsed, queues, works=True)
         self._damaged = DamagedQueues()
-        self._check_ms: int = parsed["checkMs"]
-        self._max_stalled: int = parsed["maxStalled"]
+        self._check_ms: int = parsed.check_ms
+        self._max_stalled: int = parsed.max_stalled
 
     def round(self) -> None:
         """Checks each queue, then waits for `check_ms`."""

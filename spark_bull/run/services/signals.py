@@ -11,9 +11,9 @@ from threading import Event
 from typing import Final
 
 from spark_bull.core.errors import QueueDamaged
+from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.handle.handle import QueueHandle, by_hub
 from spark_bull.core.store.connection import BlockingConnection, Subscription
-from spark_bull.core.store.settings import RedisSettings
 from spark_bull.core.store.streams import StreamReader
 from spark_bull.run.claims.damage import RETRY_S
 from spark_bull.run.claims.job_signal import BLOCK_S

@@ -8,9 +8,8 @@ import pytest
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import WORK
+from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def redis() -> EmbeddedRedis:
       SparkBullError: if there is no server to start: `pip install 'spark-bull[local]'`.
     """
     server = _server().start()
-    Connection(settings_of(parse_arguments({"url": server.url}, WORK))).call("FLUSHALL", "SYNC")
+    Connection(parse_arguments({"url": server.url}, WorkOptions).redis).call("FLUSHALL", "SYNC")
     return server
 
 

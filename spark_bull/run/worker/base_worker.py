@@ -11,7 +11,7 @@ from uuid import uuid4
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import OptionError, QueueDamaged, SparkBullError
 from spark_bull.core.model.guards import Guard
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.cancel import request_cancel
 from spark_bull.core.short_errors import short_errors
@@ -97,7 +97,7 @@ class BaseWorker:
     def __init__(
         self,
         queues: Sequence[OpenedQueue],
-        options: Options,
+        options: WorkOptions,
         connection: Mapping[str, Any],
         guards: Guard | Iterable[Guard] = (),
     ) -> None:
@@ -110,17 +110,17 @@ class BaseWorker:
         self.id = uuid4().hex[:12]
         # A promoter looks for losses, too.
         self._service: Service = LossWatch(self.handles)
-        if options["promoter"]:
+        if options.promoter:
             self._service = Promoter(
                 queues=[handle.keys.queue for handle in self.handles],
-                events=options["events"],
-                max_stalled=options["maxStalled"],
-                check_ms=options["checkMs"],
+                events=options.events,
+                max_stalled=options.max_stalled,
+                check_ms=options.check_ms,
                 guards=guards,
                 **connection,
             )
-        self._progress = WorkerProgress(self) if options["progress"] is not False else None
-        self._forced_progress = bool(options["progress"])
+        self._progress = WorkerProgress(self) if options.progress is not False else None
+        self._forced_progress = bool(options.progress)
         self._state = "new"
         self._sample = (monotonic_s(), 0)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_bull.core.errors import OptionError, expected
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.options.arguments import LocalWorkerArguments, connection_of, with_options
-from spark_bull.core.options.table import WORK
+from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.short_errors import short_errors
 from spark_bull.core.tracing.tracer import MeterSource, TracerSource
 from spark_bull.run.job.outcome_policy import BackoffStrategy
@@ -62,7 +62,7 @@ def _pickled(function: Any) -> bytes:
 
 
 @short_errors
-@with_options(LocalWorkerArguments, WORK)
+@with_options(LocalWorkerArguments, WorkOptions)
 class LocalWorker(BaseWorker):
     """Processes the jobs of a queue in threads or processes of this program, without Spark, until it is stopped.
 
@@ -143,5 +143,5 @@ class LocalWorker(BaseWorker):
         worked = opened(parsed, worked_queues(queue, queues, weights, "loop"))
         super().__init__(worked, parsed, connection_of(options), guards)
         runner = function_runner(processor, parsed)
-        plan = plan_slots(self.id, worked, parsed, processing, runner, parsed["chunkSize"] or FUNCTION_CHUNK)
-        self._engine = LocalEngine(plan, parsed["slots"] or 1, processes=processes)
+        plan = plan_slots(self.id, worked, parsed, processing, runner, parsed.chunk_size or FUNCTION_CHUNK)
+        self._engine = LocalEngine(plan, parsed.slots if isinstance(parsed.slots, int) else 1, processes=processes)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from spark_bull.core.errors import ConnectionLost, OptionError
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.options.parse import REDIS_PREFIX, parse_arguments
-from spark_bull.core.options.table import WORK
+from spark_bull.core.options.table import WorkOptions
 from spark_bull.run.job.interrupts import Terminated, interrupted_once
 from spark_bull.run.slot.status import WorkerStatus
 from spark_bull.run.worker.base_worker import INTERRUPT_WITHIN_S, STOP_WITHIN_S, BaseWorker
@@ -91,11 +91,11 @@ def check(
     for argument, name in functions.given.items():
         _check_exists(argument, name, adds_files or bool(_SUBMITTED & os.environ.keys()))
     arguments = arguments_of({name: value for name, value in options.items() if name != "payload_schema"})
-    parsed = parse_arguments(arguments, WORK)
+    parsed = parse_arguments(arguments, WorkOptions)
     check_combinations(parsed)
     check_guards(parsed, guards)
-    checked_env(env or None, parsed["engine"])
-    for queue in opened(parsed, worked_queues(None, queues, weights, parsed["engine"])):
+    checked_env(env or None, parsed.engine)
+    for queue in opened(parsed, worked_queues(None, queues, weights, parsed.engine)):
         queue.handle.dialect.check_options(parsed)
 
 

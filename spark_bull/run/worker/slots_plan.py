@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings, default_worker
 from spark_bull.run.job.job_options import keep_rule
 from spark_bull.run.job.job_runner import Runner
@@ -21,7 +21,7 @@ FUNCTION_CHUNK: Final = 100
 def plan_slots(
     worker: str,
     queues: Sequence[OpenedQueue],
-    options: Options,
+    options: WorkOptions,
     processing: Processing,
     runner: Runner,
     chunk_size: int,
@@ -32,29 +32,29 @@ def plan_slots(
         handle = queue.handle
         settings = ClaimSettings(
             sender=worker,
-            lock_ms=options["lockMs"],
-            worker=options["workerName"] or default_worker(worker),
-            limiter=options["limiter"],
-            group=options["group"],
-            max_metrics=options["metricsMinutes"],
+            lock_ms=options.lock_ms,
+            worker=options.worker_name or default_worker(worker),
+            limiter=options.limiter,
+            group=options.group,
+            max_metrics=options.metrics_minutes,
             control=handle.keys.control(worker),
             counters=handle.keys.counters(worker),
         )
-        return SlotQueuePlan(handle, settings, queue.weight, start_limit(handle, options["maxStarted"]))
+        return SlotQueuePlan(handle, settings, queue.weight, start_limit(handle, options.max_started))
 
-    keep = keep_rule(options["removeOnComplete"]), keep_rule(options["removeOnFail"])
+    keep = keep_rule(options.remove_on_complete), keep_rule(options.remove_on_fail)
     return SlotPlan(
         tuple(map(queue_plan, queues)),
         worker,
         runner,
         chunk_size,
-        OutcomePolicy(*keep, processing.backoff_strategy, options["retry"]),
-        options["concurrency"],
-        min_chunk=options["minChunk"],
-        chunk_wait_ms=options["chunkWaitMs"],
+        OutcomePolicy(*keep, processing.backoff_strategy, options.retry or {}),
+        options.concurrency,
+        min_chunk=options.min_chunk,
+        chunk_wait_ms=options.chunk_wait_ms,
         tracer=processing.tracer,
         meter=processing.meter,
         setup=processing.setup,
         env=processing.env,
-        max_stalled=options["maxStalled"],
+        max_stalled=options.max_stalled,
     )

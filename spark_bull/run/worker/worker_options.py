@@ -10,9 +10,8 @@ from typing import Any, Final
 from spark_bull.core.errors import OptionError, expected
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.model.slots import SlotRange
-from spark_bull.core.options.parse import Options, parse_arguments
-from spark_bull.core.options.table import WORK
-from spark_bull.core.store.settings import resolved
+from spark_bull.core.options.parse import parse_arguments
+from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.tracing.tracer import MeterSource, TracerSource, check_sendable
 from spark_bull.run.job.job_tasks import is_coroutine_function
 from spark_bull.run.job.outcome_policy import BackoffStrategy
@@ -53,20 +52,20 @@ _UNSUPPORTED: Final[Mapping[str, Mapping[str, str]]] = {
 _PROMOTER_ARGUMENTS: Final = {"auto": ("checkMs",), "loop": ("checkMs",), "stream": ("checkMs", "maxStalled")}
 
 
-def worker_options(arguments: Mapping[str, Any], processor: Processor | Mapping[str, Processor]) -> Options:
+def worker_options(arguments: Mapping[str, Any], processor: Processor | Mapping[str, Processor]) -> WorkOptions:
     """Parses the arguments and resolves `engine`. Raises OptionError for an invalid argument or one without effect."""
-    options = resolved(parse_arguments(arguments, WORK))
+    options = parse_arguments(arguments, WorkOptions)
     engine = _engine_of(options, processor)
-    options = replace(options, values={**options.values, "engine": engine})
+    options = replace(options, engine=engine)
     check_combinations(options)
     if engine == "loop":
         _check_chunks(options, processor)
-    if engine == "stream" and options["timeoutMs"] and kinds_of(processor) != {"UDF"}:
+    if engine == "stream" and options.timeout_ms and kinds_of(processor) != {"UDF"}:
         raise OptionError(
             "`timeout_ms` has no effect here: engine='stream' cannot end a micro-batch of DataFrames; leave it out, or "
             "use engine='loop'"
         )
-    if options["extendTimeoutOnProgress"] and not _has_functions(engine, processor):
+    if options.extend_timeout_on_progress and not _has_functions(engine, processor):
         raise OptionError(
             "`extend_timeout_on_progress` has no effect on UDFs and functions of DataFrames, which report no progress: "
             "leave it out, or use a function of a job"
@@ -74,57 +73,57 @@ def worker_options(arguments: Mapping[str, Any], processor: Processor | Mapping[
     return options
 
 
-def _check_chunks(options: Options, processor: Processor | Mapping[str, Processor]) -> None:
+def _check_chunks(options: WorkOptions, processor: Processor | Mapping[str, Processor]) -> None:
     """Raises OptionError for sizes of chunks that the processors of the engine `loop` do not have."""
-    kinds, most = kinds_of(processor), options["maxJobsPerTrigger"]
+    kinds, most = kinds_of(processor), options.max_jobs_per_trigger
     if most is not None:
         name = options.spelled("maxJobsPerTrigger")
         if kinds != {"frames"}:
             raise OptionError(f"`{name}` has no effect here: it is for functions of DataFrames; set `chunk_size`")
-        if options["chunkSize"] is not None:
+        if options.chunk_size is not None:
             raise OptionError(f"expected one of `{name}` and `chunk_size`, which mean the same in slots, got both")
-        if options["minChunk"] > most:
-            raise OptionError(f"expected `min_chunk` to be at most `{name}` ({most}), got: {options['minChunk']}")
+        if options.min_chunk > most:
+            raise OptionError(f"expected `min_chunk` to be at most `{name}` ({most}), got: {options.min_chunk}")
     if "minChunk" in options.given and kinds == {"function"}:
         raise OptionError("`min_chunk` has no effect on functions of a job: leave it out, or use a UDF")
 
 
-def check_combinations(options: Options) -> None:
+def check_combinations(options: WorkOptions) -> None:
     """Raises OptionError for arguments that contradict each other with any processor; the engine may be `auto`."""
-    for name, why in _UNSUPPORTED.get(options["engine"], {}).items():
+    for name, why in _UNSUPPORTED.get(options.engine, {}).items():
         if name in options.given:
             raise OptionError(f"`{options.spelled(name)}` has no effect here: {why}")
-    for name in ("limiter", "group") if options["shards"] is not None else ():
-        if options[name] is not None:
+    for name in ("limiter", "group") if options.shards is not None else ():
+        if options.value(name) is not None:
             raise OptionError(
                 f"expected no `{name}` with `shards`: a limit holds within one shard, not over all; leave it out, or "
                 "use a queue without shards"
             )
-    is_elastic = isinstance(options["slots"], SlotRange)
-    if is_elastic and options["engine"] == "stream":
+    is_elastic = isinstance(options.slots, SlotRange)
+    if is_elastic and options.engine == "stream":
         raise OptionError("expected `slots` to be one number with engine='stream', got a range: use engine='loop'")
     if "targetWaitS" in options.given and not is_elastic:
         name = options.spelled("targetWaitS")
         raise OptionError(
             f"`{name}` has no effect without a range of `slots`, such as (1, 40): give both, or leave it out"
         )
-    if not options["promoter"]:
-        for name in _PROMOTER_ARGUMENTS[options["engine"]]:
+    if not options.promoter:
+        for name in _PROMOTER_ARGUMENTS[options.engine]:
             if name in options.given:
                 raise OptionError(
                     f"`{options.spelled(name)}` has no effect with promoter=False: leave it out, or pass it to the "
                     "Promoter of the queue"
                 )
-    most = options["chunkSize"]
-    if most is not None and options["minChunk"] > most:
-        raise OptionError(f"expected `min_chunk` to be at most `chunk_size` ({most}), got: {options['minChunk']}")
+    most = options.chunk_size
+    if most is not None and options.min_chunk > most:
+        raise OptionError(f"expected `min_chunk` to be at most `chunk_size` ({most}), got: {options.min_chunk}")
     if "chunkWaitMs" in options.given and "minChunk" not in options.given:
         raise OptionError("`chunk_wait_ms` has no effect without `min_chunk`: give both, or leave it out")
 
 
-def check_guards(options: Options, guards: Guard | Iterable[Guard]) -> None:
+def check_guards(options: WorkOptions, guards: Guard | Iterable[Guard]) -> None:
     """Raises OptionError for guards without a promoter."""
-    if guards and not options["promoter"]:
+    if guards and not options.promoter:
         raise OptionError(
             "`guards` has no effect with promoter=False: leave it out, or pass it to the Promoter of the queue"
         )
@@ -206,8 +205,8 @@ def checked_env(
     return dict(env)
 
 
-def _engine_of(options: Options, processor: Processor | Mapping[str, Processor]) -> str:
-    given = options["engine"]
+def _engine_of(options: WorkOptions, processor: Processor | Mapping[str, Processor]) -> str:
+    given = options.engine
     if isinstance(processor, Mapping):
         if given == "stream":
             raise OptionError(
@@ -217,7 +216,7 @@ def _engine_of(options: Options, processor: Processor | Mapping[str, Processor])
     if given != "auto":
         return str(given)
     # Only a query continues from a checkpoint.
-    return "stream" if options["checkpoint"] is not None and kind_of(processor) == "frames" else "loop"
+    return "stream" if options.checkpoint is not None and kind_of(processor) == "frames" else "loop"
 
 
 def _has_functions(engine: str, processor: Processor | Mapping[str, Processor]) -> bool:

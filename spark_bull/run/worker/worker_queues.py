@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from spark_bull.core.errors import OptionError, did_you_mean, expected
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.shards.layout import queues_of
 
@@ -48,9 +48,9 @@ class OpenedQueue(NamedTuple):
     weight: int
 
 
-def opened(options: Options, worked: Sequence[WorkedQueue]) -> list[OpenedQueue]:
+def opened(options: WorkOptions, worked: Sequence[WorkedQueue]) -> list[OpenedQueue]:
     """Opens queues; with the option `shards`, all shards of each, which are asked first in turns."""
-    turns = 0 if options["shards"] is None else 1
+    turns = 0 if options.shards is None else 1
     return [OpenedQueue(handle, one.weight or turns) for one in worked for handle in queues_of(options, one.name)]
 
 

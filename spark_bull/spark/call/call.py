@@ -16,7 +16,7 @@ from spark_bull.core.dialects.encode.codec import check_defaults, defaults_of
 from spark_bull.core.errors import OptionError, did_you_mean, expected
 from spark_bull.core.options.arguments import CallArguments, JobDefaults, with_options
 from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import QUEUE
+from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.queue.handle.handle import open_handle
 from spark_bull.spark.call.results import output_schema
 from spark_bull.spark.call.task import PARTITION, CallPlan
@@ -35,7 +35,7 @@ _OWN: Final = ("deduplication", "delivery", "remove_on_complete", "remove_on_fai
 _OWN_OPTS: Final = ("deduplication", "jobId", "parent", "removeOnComplete", "removeOnFail")
 
 
-@with_options(CallArguments, QUEUE)
+@with_options(CallArguments, QueueOptions)
 def call(
     df: DataFrame,
     queue: str,
@@ -125,7 +125,7 @@ def call_plan(
     _check_job(given)
     kind = return_schema if isinstance(return_schema, DataType) else parse_type("return_schema", return_schema)
     check_type("return_schema", kind)
-    parsed = parse_arguments({**options, **given}, QUEUE)
+    parsed = parse_arguments({**options, **given}, QueueOptions)
     handle = open_handle(parsed, queue)
     defaults = defaults_of(parsed)
     handle.dialect.check_work(queue)

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from spark_bull.core.errors import ConnectionLost, OptionError, ResultsLost
-from spark_bull.core.options.parse import Options, parse_options
-from spark_bull.core.options.table import EVENTS
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import EventsOptions
 from spark_bull.core.options.values import EARLIEST, LATEST
 from spark_bull.core.queue.events.event_log import BEGIN, Position, position_of, span_of, steps
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
@@ -21,7 +21,6 @@ from spark_bull.core.queue.monitor.find import is_glob
 from spark_bull.core.queue.shards.layout import selection_of
 from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import resolved, settings_of
 from spark_bull.run.services.damaged_queues import DamagedQueues
 from spark_bull.run.services.queue_set import QueueSet
 from spark_bull.spark.inspect.events import event_batches
@@ -49,13 +48,13 @@ class Events(InputPartition):
 
 def event_reader(raw: Mapping[str, str], schema: StructType) -> EventStreamReader:
     """Creates the reader of `readStream` with view=events. Raises OptionError, DialectError or ConnectionLost."""
-    options = resolved(parse_options(raw, EVENTS))
-    if not options["queue"]:
+    options = parse_options(raw, EventsOptions)
+    if not options.queue:
         raise OptionError(QUEUE_REQUIRED)
     columns = columns_of(schema, "events")
     names = selection_of(options)
     named = [name for name in names if not is_glob(name)]
-    Connection(settings_of(options)).check(options["prefix"], named, write=False)
+    Connection(options.redis).check(options.prefix, named, write=False)
     for name in named:
         open_handle(options, name).dialect.require("event-stream", "view=events")
     return EventStreamReader(options, schema, tuple(columns), names)
@@ -68,7 +67,7 @@ class EventStreamReader(LimitedReader):
     Spark asks for the initial offset again when batch 0 is repeated, and does not store it: `began` does.
     """
 
-    def __init__(self, options: Options, schema: StructType, columns: tuple[str, ...], names: list[str]) -> None:
+    def __init__(self, options: EventsOptions, schema: StructType, columns: tuple[str, ...], names: list[str]) -> None:
         self._options = options
         self.has_limit = "maxEventsPerTrigger" in options.given
         self._schema = schema
@@ -88,14 +87,14 @@ class EventStreamReader(LimitedReader):
         return _offset(began, began)
 
     def _start_of(self, handle: QueueHandle) -> Position:
-        starting, span = self._options["startingOffsets"], span_of(handle)
+        starting, span = self._options.starting_offsets, span_of(handle)
         if starting in (EARLIEST, LATEST):
             return span.last if starting == LATEST else span.before
         start = Position(f"{int(starting) - 1}-{_LAST_OF_MS}", None)
         return span.before if start.is_before(span.before) else start
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._options["maxEventsPerTrigger"])
+        return ReadMaxRows(self._options.max_events_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._targets = {handle.keys.queue: span_of(handle).last for handle in self._handles()}
@@ -118,7 +117,7 @@ class EventStreamReader(LimitedReader):
         except ConnectionLost as error:
             if may_end:
                 raise
-            log.warning("queue %s: could not look for events, retrying: %s", self._options["queue"], error)
+            log.warning("queue %s: could not look for events, retrying: %s", self._options.queue, error)
             return start
 
     def _end_of(self, handle: QueueHandle, after: Position, most: int | None) -> Position:
@@ -140,7 +139,7 @@ class EventStreamReader(LimitedReader):
         New events may have ids of those that are lost, if the clock of the new primary is behind.
         """
         what = f"queue {queue}: its events end at {last.id}, before {after.id}, which the query has read"
-        if self._options["failOnDataLoss"]:
+        if self._options.fail_on_data_loss:
             raise ResultsLost(
                 f"{what}: Redis was restored from an older state, or a replica that lagged has become the primary; "
                 "with failOnDataLoss=false the query continues with all events in Redis, and may deliver some again"
@@ -162,7 +161,7 @@ class EventStreamReader(LimitedReader):
 
     def _parts(self, handle: QueueHandle | None, after: Position, stop: Position) -> Iterable[Position]:
         """The ends of the parts that tasks read. handle: None for a queue that does not exist any more."""
-        size = self._options["rowsPerPartition"]
+        size = self._options.rows_per_partition
         span = None if handle is None else span_of(handle)
         if handle is None or span is None or span.length <= size:
             return [stop]
@@ -178,8 +177,8 @@ class EventStreamReader(LimitedReader):
             partition.stop,
             self._columns,
             to_arrow_schema(self._schema),
-            size=options["chunkSize"],
-            strict=options["failOnDataLoss"],
+            size=options.chunk_size,
+            strict=options.fail_on_data_loss,
         )
 
 

@@ -17,8 +17,8 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged, ResultsLost
-from spark_bull.core.options.parse import Options, parse_options
-from spark_bull.core.options.table import COLLECT
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.options.values import LATEST
 from spark_bull.core.queue.collect.result_ledger import STATES, ResultLedger
 from spark_bull.core.queue.collect.result_rows import ResultChunk
@@ -29,7 +29,6 @@ from spark_bull.core.queue.monitor.find import is_glob
 from spark_bull.core.queue.shards.layout import selection_of
 from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import resolved, settings_of
 from spark_bull.run.services.collector import Collector
 from spark_bull.spark.json.json_schema import INFER, TYPED_COLUMNS, is_inferred
 from spark_bull.spark.platform.arrow import to_arrow_schema
@@ -56,23 +55,23 @@ class Results(InputPartition):
         self.stop = stop
 
 
-def collect_options(raw: Mapping[str, str]) -> Options:
+def collect_options(raw: Mapping[str, str]) -> CollectOptions:
     """Parses the options of a collecting read. Raises OptionError for an invalid option, and if `queue` is missing."""
-    options = parse_options(raw, COLLECT)
-    if not options["queue"]:
+    options = parse_options(raw, CollectOptions)
+    if not options.queue:
         raise OptionError(QUEUE_REQUIRED)
-    for state in options["states"]:
+    for state in options.states:
         if state not in STATES:
             raise OptionError(
                 f"expected `states` of a stream to be some of {', '.join(STATES)}, got: {state!r}; use "
                 'spark.read.format("bull") for jobs in other states'
             )
     for name in TYPED_COLUMNS.values():
-        if is_inferred(options[name]):
+        if is_inferred(options.value(name)):
             raise OptionError(
                 f"expected `{name}` of a stream to be DDL, got {INFER!r}: the schema of a stream must stay the same"
             )
-    if options["startingOffsets"] == LATEST and not options["readerId"]:
+    if options.starting_offsets == LATEST and not options.reader_id:
         raise OptionError(
             "startingOffsets=latest requires the option `readerId`, a unique name of this query: the start position "
             "is stored under it, because Spark requests the initial offset more than once"
@@ -80,23 +79,23 @@ def collect_options(raw: Mapping[str, str]) -> Options:
     return options
 
 
-def check_servers(options: Options) -> list[str]:
+def check_servers(options: CollectOptions) -> list[str]:
     """Checks that the Redis of these options can be used; returns the queues in them that are named by no glob.
 
     Raises OptionError or ConnectionLost.
     """
     named = [queue for queue in selection_of(options) if not is_glob(queue)]
-    Connection(settings_of(options)).check(options["prefix"], named, write=True)
+    Connection(options.redis).check(options.prefix, named, write=True)
     return named
 
 
 def result_reader(raw: Mapping[str, str], schema: StructType) -> ResultReader:
     """Creates the reader of `readStream.format("bull")`. Raises OptionError, DialectError or ConnectionLost."""
-    options = resolved(collect_options(raw))
+    options = collect_options(raw)
     columns = columns_of(schema, "jobs")
     named = check_servers(options)
-    if options["writeId"] is not None:
-        find_written([open_handle(options, queue) for queue in named], options["writeId"])
+    if options.write_id is not None:
+        find_written([open_handle(options, queue) for queue in named], options.write_id)
     return ResultReader(options, schema, tuple(columns))
 
 
@@ -104,12 +103,12 @@ def result_reader(raw: Mapping[str, str], schema: StructType) -> ResultReader:
 class ResultReader(LimitedReader):
     """Offsets are {"queues": {queue: number of results taken}, "reader": name of the ledgers}."""
 
-    def __init__(self, options: Options, schema: StructType, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: CollectOptions, schema: StructType, columns: tuple[str, ...]) -> None:
         self._options = options
         self.has_limit = "maxJobsPerTrigger" in options.given
         self._schema = schema
         self._columns = columns
-        self._reader: str = options["readerId"] or uuid4().hex[:16]
+        self._reader: str = options.reader_id or uuid4().hex[:16]
         self._horizons: dict[str, Horizon] | None = None
         self._current: Collector | None = None
 
@@ -118,7 +117,7 @@ class ResultReader(LimitedReader):
         queues, reader = read_offset(
             offset, lambda o: ({queue: int(taken) for queue, taken in o["queues"].items()}, str(o["reader"]))
         )
-        check_reader(self._options["readerId"], reader)
+        check_reader(self._options.reader_id, reader)
         return queues, reader
 
     def _collector(self, reader: str) -> Collector:
@@ -131,7 +130,7 @@ class ResultReader(LimitedReader):
         return _offset(self._collector(self._reader).first_positions(), self._reader)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._options["maxJobsPerTrigger"])
+        return ReadMaxRows(self._options.max_jobs_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._horizons, self._current = self._collector(self._reader).horizons(), None
@@ -146,7 +145,7 @@ class ResultReader(LimitedReader):
         except ConnectionLost as error:
             if may_end:
                 raise
-            log.warning("queue %s: could not discover finished jobs, retrying: %s", self._options["queue"], error)
+            log.warning("queue %s: could not discover finished jobs, retrying: %s", self._options.queue, error)
             return start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -156,10 +155,10 @@ class ResultReader(LimitedReader):
         firsts = self._collector(reader).first_positions() if taken.keys() - begun.keys() else {}
         spans = {queue: (begun.get(queue, firsts.get(queue, 0)), stop) for queue, stop in taken.items()}
         rows = sum(stop - first for first, stop in spans.values())
-        most = self._options["rowsPerPartition"]
+        most = self._options.rows_per_partition
         fewest = 2 if most is None and rows >= TWO_TASKS_FROM else 1
         size = max(1, -(-rows // max(-(-rows // (most or ROWS_PER_TASK)), fewest)))
-        self._collector(reader).discover_ahead(taken, self._options["maxJobsPerTrigger"])
+        self._collector(reader).discover_ahead(taken, self._options.max_jobs_per_trigger)
         return [
             Results(queue, reader, position, min(position + size, stop))
             for queue, (first, stop) in spans.items()
@@ -172,16 +171,16 @@ class ResultReader(LimitedReader):
 
         assert isinstance(partition, Results)
         begin_task()
-        schema, strict = to_arrow_schema(self._schema), self._options["failOnDataLoss"]
+        schema, strict = to_arrow_schema(self._schema), self._options.fail_on_data_loss
         chunks = self._chunks(partition, fields_of(self._columns))
-        if self._options["writeId"] is not None:
-            ids = WrittenIds(open_handle(self._options, partition.queue), self._options["writeId"])
+        if self._options.write_id is not None:
+            ids = WrittenIds(open_handle(self._options, partition.queue), self._options.write_id)
             chunks = (chunk.only(ids.has) for chunk in chunks)
         yield from result_batches(partition.queue, chunks, self._columns, schema, strict=strict)
 
     def _chunks(self, partition: Results, fields: list[str]) -> Iterator[ResultChunk]:
         rows = ResultLedger(open_handle(self._options, partition.queue), partition.reader).rows(
-            fields, self._options["chunkSize"]
+            fields, self._options.chunk_size
         )
         position = partition.start
         while position < partition.stop:
@@ -190,7 +189,7 @@ class ResultReader(LimitedReader):
                 yield chunk
             else:
                 behind = partition.stop if behind <= position else min(behind, partition.stop)
-                _entries_lost(partition, position, behind, strict=self._options["failOnDataLoss"])
+                _entries_lost(partition, position, behind, strict=self._options.fail_on_data_loss)
             position = behind
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -200,7 +199,7 @@ class ResultReader(LimitedReader):
         except ConnectionLost as error:
             log.info(
                 "queue %s: could not release committed results, retrying with the next batch: %s",
-                self._options["queue"],
+                self._options.queue,
                 error,
             )
 

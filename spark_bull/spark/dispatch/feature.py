@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from spark_bull.core.dialects.encode.chunks import EncodedJobs
 from spark_bull.core.dialects.encode.flows import Flows
 from spark_bull.core.model.jobs import WriteRecord
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan
 from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.handle.handle import QueueHandle
@@ -32,7 +32,7 @@ Router: TypeAlias = Callable[[str, dict[str, list[Any]], Sequence[int]], Iterato
 class WriteRequest(NamedTuple):
     """What a user asks for. overwrite: mode("overwrite")."""
 
-    options: Options
+    options: WriteOptions
     schema: StructType
     rows: RowPlan
     overwrite: bool

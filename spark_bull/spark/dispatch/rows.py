@@ -32,7 +32,7 @@ from spark_bull.core.dialects.terms import (
     SPREAD_MS,
 )
 from spark_bull.core.errors import OptionError, did_you_mean
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.dispatch.graph import DEPENDS_ON
 from spark_bull.spark.json.json_text import to_json, to_json_arrays
 from spark_bull.spark.json.payload_check import PayloadCheck, payload_check
@@ -160,9 +160,9 @@ class RowPlan:
                 f"integer), got integers: add a prefix, for example concat('id-', {self.integer_ids})"
             )
 
-    def check_delivery(self, options: Options) -> None:
+    def check_delivery(self, options: WriteOptions) -> None:
         """Raises OptionError for jobs that may run at most once if a repeated task would add them again."""
-        if DELIVERY in self.columns and options[DELIVERY] == AT_LEAST_ONCE:
+        if DELIVERY in self.columns and options.delivery == AT_LEAST_ONCE:
             raise OptionError(
                 f"expected no column `{DELIVERY}` with the option `{DELIVERY}` {AT_LEAST_ONCE}: a repeated task would "
                 f"add a job of {AT_MOST_ONCE} twice; drop one of them"
@@ -205,7 +205,7 @@ class RowPlan:
         return to_json_arrays(arrays, fields, ignore_nulls=True).to_pylist()  # type: ignore[no-any-return]
 
 
-def plan_rows(schema: StructType, options: Options) -> RowPlan:
+def plan_rows(schema: StructType, options: WriteOptions) -> RowPlan:
     """Maps the columns of a DataFrame to settings of jobs, case-insensitively.
 
     With a column `data`, all other columns are settings. Otherwise the whole row is the payload, except for the columns
@@ -216,14 +216,14 @@ def plan_rows(schema: StructType, options: Options) -> RowPlan:
     """
     columns, payload = (_beside_data(schema, options), ()) if _has_data(schema) else _whole_row(schema, options)
     columns |= _id_column(schema, options, columns)
-    if options["queue"] is not None:
+    if options.queue is not None:
         columns.pop(QUEUE, None)
     elif QUEUE not in columns:
         raise _no_queue(schema, payload)
     unique_by = _unique_by(schema, options, columns)
-    sequence_by = _indexes(schema, SEQUENCE, options[SEQUENCE])
-    shard_by = _indexes(schema, SHARD, options[SHARD])
-    check = payload_check(options["payloadSchema"])
+    sequence_by = _indexes(schema, SEQUENCE, options.sequence_by)
+    shard_by = _indexes(schema, SHARD, options.shard_by)
+    check = payload_check(options.payload_schema)
     plan = RowPlan(columns, payload, unique_by, sequence_by, shard_by, check)
     return _plan(schema, plan)
 
@@ -260,14 +260,14 @@ def _has_data(schema: StructType) -> bool:
     return any(field.name.lower() == DATA for field in schema.fields)
 
 
-def _beside_data(schema: StructType, options: Options) -> dict[str, int]:
+def _beside_data(schema: StructType, options: WriteOptions) -> dict[str, int]:
     """Maps every column to `data` or a setting."""
-    if options["jobColumns"]:
+    if options.job_columns:
         raise OptionError(
             "option `jobColumns` is for a DataFrame without a column `data`: next to `data`, all columns are settings; "
             "leave the option out, or rename `data` if it is part of the payload"
         )
-    others = (*options["uniqueBy"], *options[SEQUENCE], *options[SHARD], options[_ID_COLUMN] or "")
+    others = (*options.unique_by, *options.sequence_by, *options.shard_by, options.job_id_column or "")
     return _data_and_settings(schema, [name.lower() for name in others])
 
 
@@ -277,9 +277,9 @@ def _data_and_settings(schema: StructType, others: Collection[str] = ()) -> dict
     return column_indexes(schema, _COLUMNS, advice, others)
 
 
-def _id_column(schema: StructType, options: Options, columns: Mapping[str, int]) -> dict[str, int]:
+def _id_column(schema: StructType, options: WriteOptions, columns: Mapping[str, int]) -> dict[str, int]:
     """Maps the column in `jobIdColumn` to the setting `jobId`."""
-    name = options[_ID_COLUMN]
+    name = options.job_id_column
     if name is None:
         return {}
     if "jobId" in columns:
@@ -301,9 +301,9 @@ def _indexes(schema: StructType, option: str, named: Sequence[str]) -> tuple[int
     return tuple(by_name[name.lower()] for name in named)
 
 
-def _unique_by(schema: StructType, options: Options, columns: Mapping[str, int]) -> tuple[int, ...]:
+def _unique_by(schema: StructType, options: WriteOptions, columns: Mapping[str, int]) -> tuple[int, ...]:
     """Returns the indexes of the columns in `uniqueBy`."""
-    named = _indexes(schema, "uniqueBy", options["uniqueBy"])
+    named = _indexes(schema, "uniqueBy", options.unique_by)
     if named and DEDUPLICATION in columns:
         raise OptionError(f"expected one of `uniqueBy` and a column `{DEDUPLICATION}`, got both: leave one out")
     if not named and DEDUPLICATION not in columns:
@@ -311,9 +311,9 @@ def _unique_by(schema: StructType, options: Options, columns: Mapping[str, int])
     return named
 
 
-def _check_ids(options: Options) -> None:
+def _check_ids(options: WriteOptions) -> None:
     """Raises OptionError for a rule of deduplication ids if no row has such an id."""
-    rule = options[DEDUPLICATION]
+    rule = options.deduplication
     if isinstance(rule, Mapping) and "id" not in rule:
         raise OptionError(
             f"expected deduplication ids, as option `{DEDUPLICATION}` is set: use `uniqueBy`, or a column "
@@ -321,9 +321,9 @@ def _check_ids(options: Options) -> None:
         )
 
 
-def _whole_row(schema: StructType, options: Options) -> tuple[dict[str, int], tuple[int, ...]]:
+def _whole_row(schema: StructType, options: WriteOptions) -> tuple[dict[str, int], tuple[int, ...]]:
     """Maps the columns in `jobColumns` to settings, and all others to the payload."""
-    settings = {setting: _COLUMNS[setting] for setting in map(_setting_of, options["jobColumns"])}
+    settings = {setting: _COLUMNS[setting] for setting in map(_setting_of, options.job_columns)}
     columns = column_indexes(schema, settings, ignored={name.lower() for name in schema.names})
     payload = tuple(index for index in range(len(schema)) if index not in columns.values())
     for missing in sorted(settings.keys() - columns.keys()):

@@ -15,10 +15,9 @@ from spark_bull.core.dialects.terms import PRIORITY
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import priority_queue
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import WRITE
+from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.manage import check_obliterate, obliterate
-from spark_bull.core.store.settings import resolved
 from spark_bull.spark.dispatch.commit import abort_write, commit_write
 from spark_bull.spark.dispatch.feature import WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.features.children import Children
@@ -63,7 +62,7 @@ def write_sink(
     """
     if overwrite and is_stream:
         raise OptionError('outputMode("complete") would replace the queue with every batch: use outputMode("append")')
-    options = resolved(parse_options(raw, WRITE))
+    options = parse_options(raw, WriteOptions)
     rows = plan_rows(schema, options)
     rows.check_delivery(options)
     started_on = check_write(options, is_stream=is_stream)
@@ -95,7 +94,7 @@ def _replaceable_queues(plan: WritePlan) -> list[QueueHandle]:
     """Returns the queue that mode("overwrite") replaces, or its shards. Raises OptionError, or QueueBusy if one has
     active jobs.
     """
-    if not plan.options["confirmObliterate"]:
+    if not plan.options.confirm_obliterate:
         raise OptionError(
             'mode("overwrite") deletes the queue with all its jobs: expected the option '
             '`confirmObliterate` to be true, got false; use mode("append") to add jobs'
@@ -103,7 +102,7 @@ def _replaceable_queues(plan: WritePlan) -> list[QueueHandle]:
     if plan.handle is None:
         raise OptionError('mode("overwrite") expects the option `queue`, got a column `queue`')
     if plan.handle.dialect.has("priority-queues") and (
-        PRIORITY in plan.rows.columns or plan.options[PRIORITY] is not None
+        PRIORITY in plan.rows.columns or plan.options.priority is not None
     ):
         raise OptionError(
             f'mode("overwrite") replaces one queue, but each `{PRIORITY}` of {plan.handle.dialect.name} is a queue: '

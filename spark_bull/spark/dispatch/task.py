@@ -63,7 +63,7 @@ class _Task:
             own, numbers = numbers[: part.num_rows], numbers[part.num_rows :]
             rows = self.plan.rows.rows(part, own)
             self.write.open(rows.get(QUEUE, ()))
-            routed: Iterator[QueueRows] = by_queue(rows, self.plan.options[QUEUE], own)
+            routed: Iterator[QueueRows] = by_queue(rows, self.plan.options.queue, own)
             for router in self.routers:
                 routed = chain.from_iterable(router(*queue_rows) for queue_rows in routed)
             parts = [*routed]
@@ -94,7 +94,7 @@ class _Task:
         flows = feature.flows(rows, children)
         for one in self.plan.features:
             one.check_flows(flows, rows)
-        size, length = options["chunkSize"], options["chunkBytes"]
+        size, length = options.chunk_size, options.chunk_bytes
         for chunk in flow_chunks(handle, flows, size, length, self.write.attempt.name):
             writer.part.flow_queues.update(chunk.queues)
             self._send(writer, chunk.jobs, chunk.packed, chunk)
@@ -102,7 +102,7 @@ class _Task:
     def _writer(self, queue: str) -> _QueueWriter:
         if queue not in self.writers:
             handle, options = self.write.handle(queue), self.plan.options
-            builder = ChunkBuilder(options["chunkSize"], options["chunkBytes"])
+            builder = ChunkBuilder(options.chunk_size, options.chunk_bytes)
             # With exactly-once delivery, the commit checks all queues together.
             was_committed = not self.plan.exactly_once and self.write.has_written(handle)
             part = self.write.attempt.part_of(handle)

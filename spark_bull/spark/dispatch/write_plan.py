@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.encode.codec import check_defaults, defaults_of
-from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY
-from spark_bull.core.options.table import ALL_EVENTS
+from spark_bull.core.dialects.terms import AT_LEAST_ONCE
+from spark_bull.core.options.table import ALL_EVENTS, WriteOptions
 from spark_bull.core.queue.dispatch.writes import Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.shards.layout import of_dialect
@@ -32,13 +32,14 @@ class WritePlan(StagedPlan[RowPlan]):
     replaces the queue, mode("overwrite").
     """
 
+    options: WriteOptions
     features: tuple[WriteFeature, ...]
     shards: Shards | None = None
     replaces: bool = False
 
     @property
     def exactly_once(self) -> bool:
-        return bool(self.options[DELIVERY] != AT_LEAST_ONCE)
+        return bool(self.options.delivery != AT_LEAST_ONCE)
 
     def opened(self) -> WritePlan:
         if self.shards is None:
@@ -75,8 +76,8 @@ class WritePlan(StagedPlan[RowPlan]):
         fields: dict[str, str | int] = {}
         for feature in self.features:
             fields |= feature.record(write)
-        if self.options["events"] != ALL_EVENTS:
-            fields["events"] = self.options["events"]
+        if self.options.events != ALL_EVENTS:
+            fields["events"] = self.options.events
         if self.replaces and self.exactly_once:
             fields["replace"] = 1
         return fields

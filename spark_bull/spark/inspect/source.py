@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from spark_bull.core.dialects.features import Feature
 from spark_bull.core.dialects.fields import FIELDS, JSON_COLUMNS
 from spark_bull.core.errors import OptionError
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.dispatch.written import find_written, read_written, written_ids
 from spark_bull.core.queue.dispatch.written_ends import WrittenEnds
 from spark_bull.core.queue.events.event_log import span_of
@@ -30,7 +30,6 @@ from spark_bull.core.queue.monitor.find import find_queues, is_glob, warn_of_mis
 from spark_bull.core.queue.shards.layout import selection_of
 from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import resolved, settings_of
 from spark_bull.core.store.steps import run_all
 from spark_bull.core.well_formed import well_formed_json
 from spark_bull.spark.inspect.events import event_batches
@@ -73,7 +72,7 @@ class ReadPlan:
     queues: the named queues, and those that matched the globs when the plan was created.
     """
 
-    options: Options
+    options: ReadOptions
     schema: StructType
     columns: tuple[str, ...]
     queues: tuple[str, ...]
@@ -85,7 +84,7 @@ class ReadPlan:
         if new_ones:
             found = matching(self.options, self.globs)
             queues = tuple(queue for queue in found if queue not in self.queues)
-        return run_all(Connection(settings_of(self.options)), [opening(self.options, queue) for queue in queues])
+        return run_all(Connection(self.options.redis), [opening(self.options, queue) for queue in queues])
 
 
 class OpenSlice(InputPartition):
@@ -101,31 +100,31 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
 
     Raises OptionError, DialectError or ConnectionLost before any task starts.
     """
-    options = resolved(read_options(raw))
-    columns = tuple(columns_of(schema, options["view"]))
+    options = read_options(raw)
+    columns = tuple(columns_of(schema, options.view))
     named, globs = names_and_globs(options)
-    Connection(settings_of(options)).check(options["prefix"], named, write=False)
-    feature = _FEATURES.get(options["view"])
+    Connection(options.redis).check(options.prefix, named, write=False)
+    feature = _FEATURES.get(options.view)
     if feature is not None:
         for queue in named:
             open_handle(options, queue).dialect.require(feature)
-    if options["writeId"] is not None and options["view"] != "jobs":
-        raise OptionError(f"expected `writeId` with view=jobs, got: view={options['view']}; leave it out")
-    warn_of_missing(Connection(settings_of(options)), options["prefix"], named)
+    if options.write_id is not None and options.view != "jobs":
+        raise OptionError(f"expected `writeId` with view=jobs, got: view={options.view}; leave it out")
+    warn_of_missing(Connection(options.redis), options.prefix, named)
     queues = tuple(dict.fromkeys([*named, *matching(options, globs)]))
     return ReadPlan(options, schema, columns, queues, globs)
 
 
-def names_and_globs(options: Options) -> tuple[list[str], tuple[str, ...]]:
+def names_and_globs(options: ReadOptions) -> tuple[list[str], tuple[str, ...]]:
     """Splits the option `queue` into names, those of shards included, and globs; without it, all queues."""
-    given = selection_of(options) if options["queue"] else ["*"]
+    given = selection_of(options) if options.queue else ["*"]
     return [one for one in given if not is_glob(one)], tuple(one for one in given if is_glob(one))
 
 
-def matching(options: Options, globs: tuple[str, ...]) -> list[str]:
+def matching(options: ReadOptions, globs: tuple[str, ...]) -> list[str]:
     """Returns the queues that match the globs now."""
-    connection = Connection(settings_of(options))
-    return [queue for glob in globs for queue in find_queues(connection, options["prefix"], glob)]
+    connection = Connection(options.redis)
+    return [queue for glob in globs for queue in find_queues(connection, options.prefix, glob)]
 
 
 def batch_reader(raw: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -148,19 +147,19 @@ class BatchReader(DataSourceReader):
         begin_task()
         plan = self._plan
         schema = to_arrow_schema(plan.schema)
-        feature = _FEATURES.get(plan.options["view"])
+        feature = _FEATURES.get(plan.options.view)
         # A queue of a dialect without the feature was found by a glob.
         queue_slices = (
             each for each in _queue_slices(plan, partition.part) if feature is None or each.handle.dialect.has(feature)
         )
-        if plan.options["view"] == "events":
+        if plan.options.view == "events":
             for each in queue_slices:
                 yield from _events(each.handle, plan, schema)
-        elif plan.options["view"] == "jobs":
+        elif plan.options.view == "jobs":
             raw = (batch for each in queue_slices for batch in _raw_batches(each, plan))
             yield from batches_of(raw, schema, _sizes())
         else:
-            rows = (row for each in queue_slices for row in ROWS[plan.options["view"]](each))
+            rows = (row for each in queue_slices for row in ROWS[plan.options.view](each))
             for gathered_rows in _gathered_rows(rows):
                 yield _batch_of_rows(gathered_rows, plan.columns, schema)
 
@@ -168,16 +167,16 @@ class BatchReader(DataSourceReader):
 def _events(handle: QueueHandle, plan: ReadPlan, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The events that are kept when the read begins."""
     span = span_of(handle)
-    size = plan.options["chunkSize"]
+    size = plan.options.chunk_size
     yield from event_batches(handle, span.before, span.last.id, plan.columns, schema, size=size, strict=False)
 
 
 def _slices(plan: ReadPlan) -> list[Slice]:
     """`numPartitions` slices, or a number that depends on the current number of jobs."""
-    if plan.options["view"] not in SLICED:
+    if plan.options.view not in SLICED:
         return [Slice()]
     jobs = _job_count(plan)
-    count = plan.options["numPartitions"] or max(1, min(MAX_PARTITIONS, -(-jobs // JOBS_PER_PARTITION)))
+    count = plan.options.num_partitions or max(1, min(MAX_PARTITIONS, -(-jobs // JOBS_PER_PARTITION)))
     return slices_of(jobs, len(plan.queues), count)
 
 
@@ -191,18 +190,18 @@ def slices_of(jobs: int, queues: int, count: int) -> list[Slice]:
 def _job_count(plan: ReadPlan) -> int:
     """The number of jobs that a read would find now. Raises OptionError for a write that has kept no ids."""
     options, handles = plan.options, plan.handles()
-    if options["writeId"] is not None and (written := find_written(handles, options["writeId"])).jobs:
+    if options.write_id is not None and (written := find_written(handles, options.write_id)).jobs:
         return written.jobs
-    if options["jobIds"]:
-        return len(options["jobIds"])
-    found = run_all(Connection(settings_of(options)), [counting(handle) for handle in handles])
+    if options.job_ids:
+        return len(options.job_ids)
+    found = run_all(Connection(options.redis), [counting(handle) for handle in handles])
     by_state = sum(map(Counter, found), Counter[str]())
-    if not options["states"]:
-        _advise_states(options["queue"], by_state)
-    return sum(jobs for state, jobs in by_state.items() if not options["states"] or state in options["states"])
+    if not options.states:
+        _advise_states(options.queue, by_state)
+    return sum(jobs for state, jobs in by_state.items() if not options.states or state in options.states)
 
 
-def _advise_states(queue: str, by_state: Mapping[str, int]) -> None:
+def _advise_states(queue: str | None, by_state: Mapping[str, int]) -> None:
     """Logs that a read of many jobs in several states takes them all from Redis, whatever is filtered afterwards."""
     jobs = sum(by_state.values())
     if jobs >= ADVISED_FROM and len(by_state) > 1:
@@ -228,15 +227,15 @@ def _queue_slices(plan: ReadPlan, part: Slice) -> Iterator[QueueSlice]:
 def _chunks(queue_slice: QueueSlice, plan: ReadPlan) -> Iterator[Chunk]:
     options, part = queue_slice.options, queue_slice.part
     columns = [name for name in plan.columns if name in FIELDS]
-    if options["writeId"] is not None:
-        since_ms = find_written(plan.handles(), options["writeId"]).since_ms
-        ends = WrittenEnds(queue_slice.handle, since_ms, strict=options["failOnDataLoss"])
-        written = written_ids(queue_slice.handle, options["writeId"], part)
-        return read_written(queue_slice.handle, written, options["states"], columns, options["chunkSize"], ends)
-    if options["jobIds"]:
-        ids = options["jobIds"][part.number :: part.of]
-        return read_ids(queue_slice.handle, ids, options["states"], columns, options["chunkSize"])
-    return read_jobs(queue_slice.handle, options["states"], columns, part, options["chunkSize"])
+    if options.write_id is not None:
+        since_ms = find_written(plan.handles(), options.write_id).since_ms
+        ends = WrittenEnds(queue_slice.handle, since_ms, strict=options.fail_on_data_loss)
+        written = written_ids(queue_slice.handle, options.write_id, part)
+        return read_written(queue_slice.handle, written, options.states, columns, options.chunk_size, ends)
+    if options.job_ids:
+        ids = options.job_ids[part.number :: part.of]
+        return read_ids(queue_slice.handle, ids, options.states, columns, options.chunk_size)
+    return read_jobs(queue_slice.handle, options.states, columns, part, options.chunk_size)
 
 
 def _raw_batches(queue_slice: QueueSlice, plan: ReadPlan) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spark_bull.core.model.job_json import in_camel_case
 from spark_bull.core.model.jobs import FlowNode, Percentiles
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.dispatch.writes import records
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.walk import Slice
@@ -32,12 +32,12 @@ class QueueSlice:
     """The slice of a queue that a task reads."""
 
     handle: QueueHandle
-    options: Options
+    options: ReadOptions
     part: Slice
 
 
 def count_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    handle, states = queue_slice.handle, queue_slice.options["states"]
+    handle, states = queue_slice.handle, queue_slice.options.states
     for state, jobs in counts(handle).items():
         if not states or state in states:
             yield {"queue": handle.keys.queue, "state": state, "jobs": jobs}
@@ -74,8 +74,8 @@ def dependency_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 def flow_rows(queue_slice: QueueSlice) -> Iterator[Row]:
     handle, options = queue_slice.handle, queue_slice.options
     for ids in _ids(queue_slice):
-        for root in ids if options["jobIds"] else roots_among(handle, ids):
-            found = read_flow(handle, root, options["maxDepth"], options["maxJobs"])
+        for root in ids if options.job_ids else roots_among(handle, ids):
+            found = read_flow(handle, root, options.max_depth, options.max_jobs)
             for node in found.walk() if found else ():
                 yield {"queue": handle.keys.queue, "id": root, **_flow_columns(node)}
 
@@ -105,11 +105,11 @@ def _flow_columns(node: FlowNode) -> Row:
 def _ids(queue_slice: QueueSlice) -> Iterator[list[str]]:
     """The ids of the jobs that the options choose, chunk by chunk."""
     options, handle = queue_slice.options, queue_slice.handle
-    if options["jobIds"]:
-        ids = options["jobIds"][queue_slice.part.number :: queue_slice.part.of]
-        chunks = read_ids(handle, ids, options["states"], (), options["chunkSize"])
+    if options.job_ids:
+        ids = options.job_ids[queue_slice.part.number :: queue_slice.part.of]
+        chunks = read_ids(handle, ids, options.states, (), options.chunk_size)
     else:
-        chunks = read_jobs(handle, options["states"], (), queue_slice.part, options["chunkSize"])
+        chunks = read_jobs(handle, options.states, (), queue_slice.part, options.chunk_size)
     for chunk in chunks:
         yield [job_id.decode("utf-8", "replace") for job_id in chunk.ids]
 
@@ -144,7 +144,7 @@ def worker_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 
 
 def metrics_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    handle, states = queue_slice.handle, queue_slice.options["states"]
+    handle, states = queue_slice.handle, queue_slice.options.states
     for state in COUNTED_STATES:
         if not states or state in states:
             found = read_metrics(handle, state)
@@ -153,7 +153,7 @@ def metrics_rows(queue_slice: QueueSlice) -> Iterator[Row]:
 
 
 def stats_rows(queue_slice: QueueSlice) -> Iterator[Row]:
-    for found in stats(queue_slice.handle, queue_slice.options["windowMs"]):
+    for found in stats(queue_slice.handle, queue_slice.options.window_ms):
         yield {
             "queue": found.queue,
             "name": found.name,

@@ -14,12 +14,11 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import IntegralType, StructType
 
 from spark_bull.core.errors import OptionError, SparkBullError, restated
-from spark_bull.core.options.parse import Options, parse_options
-from spark_bull.core.options.table import LIMITS
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import LimitsOptions
 from spark_bull.core.queue.handle.handle import open_handle
 from spark_bull.core.queue.manage.limits import change_groups, check_groups, checked_name, given_limits
 from spark_bull.core.queue.manage.verbs import GroupChange
-from spark_bull.core.store.settings import resolved
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import MS, TEXT, ColumnRule, column, column_indexes, column_values
 from spark_bull.spark.staging.sink import Sink, refuse_overwrite
@@ -32,7 +31,7 @@ _COLUMNS: Final[Mapping[str, ColumnRule]] = {"group": TEXT, "max": _JOBS, "durat
 class LimitsPlan:
     """Picklable. columns: their indexes."""
 
-    options: Options
+    options: LimitsOptions
     columns: Mapping[str, int]
 
 
@@ -49,7 +48,7 @@ def limits_sink(
     """Plans a write with mode=limits. Raises OptionError, DialectError or ConnectionLost before any task starts."""
     if overwrite:
         raise refuse_overwrite("mode=limits sets limits of the groups in its rows", is_stream=is_stream)
-    options = resolved(parse_options(raw, LIMITS))
+    options = parse_options(raw, LimitsOptions)
     columns = column_indexes(schema, _COLUMNS, " with mode=limits: drop it")
     if "group" not in columns:
         raise OptionError("expected a column `group` with mode=limits, got none: it names the group of jobs")
@@ -57,10 +56,10 @@ def limits_sink(
         raise OptionError("expected columns `max` and `duration` together with mode=limits, got one of them")
     if len(columns) == 1:
         raise OptionError("expected a column `concurrency`, or `max` and `duration`, with mode=limits, got none")
-    if options["queue"] is None:
+    if options.queue is None:
         raise OptionError("expected an option `queue` with mode=limits, got none")
-    handle = open_handle(options, options["queue"])
-    handle.connection.check(options["prefix"], [options["queue"]], write=True)
+    handle = open_handle(options, options.queue)
+    handle.connection.check(options.prefix, [options.queue], write=True)
     check_groups(handle)
     return Sink(LimitsPlan(options, columns), check_rows, set_limits)
 
@@ -103,4 +102,5 @@ def set_limits(plan: LimitsPlan, checked: Sequence[CheckedLimits]) -> None:
                 "defined"
             )
         seen.add(change.group)
-    change_groups(open_handle(plan.options, plan.options["queue"]), changes)
+    assert plan.options.queue is not None
+    change_groups(open_handle(plan.options, plan.options.queue), changes)

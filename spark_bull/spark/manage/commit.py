@@ -23,7 +23,7 @@ def commit_changes(plan: ManagePlan, written: Sequence[CommitMessage]) -> None:
 
     With `onMismatch=fail`, raises the error of the first job that can't be changed, before any is changed.
     """
-    fails, path = plan.options["onMismatch"] == "fail", plan.options["resultPath"]
+    fails, path = plan.options.on_mismatch == "fail", plan.options.result_path
     records: list[WriteRecord] = []
 
     def check(plans: Sequence[QueuePlan]) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType, IntegralType, StringType, StructType
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.changes import ACTIONS, action_of
 from spark_bull.core.errors import OptionError
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import ManageOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.schemas import SCHEMAS
@@ -67,19 +67,19 @@ class ChangeRows:
         return rows
 
 
-def plan_rows(schema: StructType, options: Options) -> ChangeRows:
+def plan_rows(schema: StructType, options: ManageOptions) -> ChangeRows:
     """Checks the columns of a DataFrame. Raises OptionError."""
     columns = column_indexes(schema, _COLUMNS, " with mode=manage: drop it", _IGNORED)
     check_json_types(schema, [columns[name] for name in _PAYLOADS if name in columns])
     if "id" not in columns:
         raise OptionError("expected a column `id` with mode=manage, got none: it names the job that is changed")
     for name in ("action", QUEUE):
-        if name not in columns and options[name] is None:
+        if name not in columns and options.value(name) is None:
             raise OptionError(f"expected an option `{name}`, or a column `{name}`, got neither")
-    _check_needs(columns, options["action"])
-    if options[QUEUE] is not None:
+    _check_needs(columns, options.action)
+    if options.queue is not None:
         columns.pop(QUEUE, None)
-    return ChangeRows(columns, options["action"])
+    return ChangeRows(columns, options.action)
 
 
 def _check_needs(columns: Mapping[str, int], action: str | None) -> None:
@@ -93,13 +93,14 @@ def _check_needs(columns: Mapping[str, int], action: str | None) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ManagePlan(StagedPlan[ChangeRows]):
+    options: ManageOptions
     adds = False
 
     def fields(self, handle: QueueHandle, parts: Sequence[TaskPart]) -> Fields:
         moved_to = sorted({queue for part in parts for queue in part.flow_queues})
-        keeps = {} if self.options["resultPath"] is None else {"outcomes": 1}
+        keeps = {} if self.options.result_path is None else {"outcomes": 1}
         return {"mode": "manage", "moves": json.dumps(moved_to), **keeps}
 
     def check_dialect(self, dialect: Dialect) -> None:
-        if self.options["action"] is not None:
-            action_of(dialect, self.options["action"])
+        if self.options.action is not None:
+            action_of(dialect, self.options.action)

@@ -10,7 +10,7 @@ from pyspark.sql.types import IntegralType, StringType, StructType, TimestampTyp
 
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.errors import OptionError
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import ScheduleOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import (
@@ -61,7 +61,7 @@ class ScheduleRows:
         return [{name: values[position] for name, values in columns.items()} for position in range(batch.num_rows)]
 
 
-def plan_rows(schema: StructType, options: Options) -> ScheduleRows:
+def plan_rows(schema: StructType, options: ScheduleOptions) -> ScheduleRows:
     """Checks the columns of a DataFrame. Raises OptionError."""
     columns = column_indexes(schema, _COLUMNS, " with mode=schedule: drop it, or move it into `data`")
     check_json_types(schema, [columns[name] for name in _JSON if name in columns])
@@ -69,7 +69,7 @@ def plan_rows(schema: StructType, options: Options) -> ScheduleRows:
         raise OptionError("expected a column `id` with mode=schedule, got none: it names the job scheduler")
     if "every" not in columns and "pattern" not in columns:
         raise OptionError("expected a column `every` (ms) or `pattern` (cron) with mode=schedule, got neither")
-    if options[QUEUE] is not None:
+    if options.queue is not None:
         columns.pop(QUEUE, None)
     elif QUEUE not in columns:
         raise OptionError("expected an option `queue`, or a column `queue`, got neither")
@@ -78,6 +78,8 @@ def plan_rows(schema: StructType, options: Options) -> ScheduleRows:
 
 @dataclass(frozen=True, kw_only=True)
 class SchedulePlan(StagedPlan[ScheduleRows]):
+    options: ScheduleOptions
+
     def fields(self, handle: QueueHandle, parts: Sequence[TaskPart]) -> Fields:
         return {"mode": "schedule"}
 

@@ -11,11 +11,10 @@ from pyspark.sql.types import StructType
 from spark_bull.core.dialects.base import Repeated
 from spark_bull.core.errors import OptionError, SparkBullError, restated
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import SCHEDULE
+from spark_bull.core.options.table import ScheduleOptions
 from spark_bull.core.queue.dispatch.writes import Identity
 from spark_bull.core.queue.schedule.schedulers import SCHEDULE_SIZE, SchedulerEncoder, encoder_of, packed_schedulers
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import resolved, settings_of
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.schedule.commit import commit_schedulers, twice
 from spark_bull.spark.schedule.plan import SchedulePlan, plan_rows
@@ -77,9 +76,9 @@ class _Task:
 
     def take(self, batch: pa.RecordBatch, numbers: range) -> None:
         # The first times of patterns count from here.
-        now = Connection(settings_of(self.plan.options)).now_ms()
+        now = Connection(self.plan.options.redis).now_ms()
         for number, row in zip(numbers, self.plan.rows.rows(batch, numbers), strict=True):
-            queue = row.pop(QUEUE, None) or self.plan.options[QUEUE]
+            queue = row.pop(QUEUE, None) or self.plan.options.queue
             if not queue:
                 raise OptionError(f"row {number}: expected `queue` to name a queue, got {queue!r}")
             try:
@@ -105,7 +104,7 @@ class _Task:
                 encoder_of(handle),
                 self.attempt.part_of(handle),
                 self.outbox,
-                min(options["chunkSize"], SCHEDULE_SIZE),
+                min(options.chunk_size, SCHEDULE_SIZE),
                 self.plan.has_written(handle, self.identity),
             )
         return self.stages[queue]
@@ -120,6 +119,6 @@ def schedule_sink(
     """Plans a write with mode=schedule. Raises the errors of `StagedPlan.planned`."""
     if overwrite:
         raise refuse_overwrite("mode=schedule adds and changes job schedulers", is_stream=is_stream)
-    options = resolved(parse_options(raw, SCHEDULE))
+    options = parse_options(raw, ScheduleOptions)
     plan = SchedulePlan.planned(options, plan_rows(schema, options), is_stream=is_stream)
     return Sink(plan, stage_schedulers, commit_schedulers, discard_stages)

@@ -16,7 +16,6 @@ from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, discard, 
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.replication import JOBS_ADDED, record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.core.store.steps import all_together, batches_together
 from spark_bull.spark.staging.messages import CommitMessage
 from spark_bull.spark.staging.plan import StagedPlan
@@ -136,7 +135,7 @@ def _check_losses(plan: StagedPlan[Any], identity: Identity | None, handles: Seq
     if not lost and plan.is_stream and plan.handle is not None and identity is not None:
         before = lost_batch(plan.handle, identity)
         lost = [] if before is None else [before]
-    report_losses(lost, strict=plan.options["failOnDataLoss"])
+    report_losses(lost, strict=plan.options.fail_on_data_loss)
 
 
 def _finish(write_id: str, plans: Sequence[QueuePlan], report: Callable[[WriteRecord], None]) -> None:
@@ -192,7 +191,7 @@ def _roll_all_forward(
 
 def discard_stages(plan: StagedPlan[Any], written: Sequence[CommitMessage]) -> bool:
     """Discards the staged chunks of a failed write. Returns False if this fails: then they expire (`stageTtlMs`)."""
-    connection = Connection(settings_of(plan.options))
+    connection = Connection(plan.options.redis)
     stages: dict[tuple[str, str], list[str]] = defaultdict(list)
     for message in written:
         for part in message.parts:
@@ -200,7 +199,7 @@ def discard_stages(plan: StagedPlan[Any], written: Sequence[CommitMessage]) -> b
                 stages[part.queue, message.write_id].append(part.stage)
     try:
         for (queue, write_id), staged in stages.items():
-            discard(connection, QueueKeys(queue, plan.options["prefix"]), write_id, staged)
+            discard(connection, QueueKeys(queue, plan.options.prefix), write_id, staged)
     except SparkBullError as error:
         log.warning("could not discard the staged chunks of a failed write, they expire later: %s", error)
         return False

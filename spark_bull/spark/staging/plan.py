@@ -12,13 +12,12 @@ from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.keys import shard
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import Staged
 from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, is_written, recover
 from spark_bull.core.queue.handle.admission import check_intake
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle, opening
 from spark_bull.core.queue.handle.replication import check_replicas, replica_terms_of
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.core.store.steps import run_all
 from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 
@@ -27,25 +26,25 @@ Fields: TypeAlias = Mapping[str, str | int]
 Plan = TypeVar("Plan", bound="StagedPlan[Any]")
 
 
-def check_write(options: Options, *, is_stream: bool) -> int:
+def check_write(options: Staged, *, is_stream: bool) -> int:
     """Returns the time of Redis, ms since 1970.
 
     Raises OptionError for options of a stream that give it an identity of its own, and if Redis can't be written to.
     """
-    if is_stream and options["txnAppId"] is not None:
+    if is_stream and options.txn_app_id is not None:
         raise OptionError("`txnAppId` is for batch writes: a stream is identified by its checkpoint; leave it out")
-    connection = Connection(settings_of(options))
-    queue = options["queue"]
-    if queue is not None and options.values.get("shards") is not None:
+    connection = Connection(options.redis)
+    queue = options.queue
+    if queue is not None and getattr(options, "shards", None) is not None:
         queue = shard(queue, 0)
-    connection.check(options["prefix"], [] if queue is None else [queue], write=True)
+    connection.check(options.prefix, [] if queue is None else [queue], write=True)
     return connection.now_ms()
 
 
-def primaries_of(options: Options) -> frozenset[str]:
+def primaries_of(options: Staged) -> frozenset[str]:
     """With `replicas`, the replication ids of Redis. Raises NotReplicated if a primary has too few replicas."""
     terms = replica_terms_of(options)
-    return check_replicas(Connection(settings_of(options)), terms, options["queue"] or "") if terms else frozenset()
+    return check_replicas(Connection(options.redis), terms, options.queue or "") if terms else frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +59,7 @@ class StagedPlan(Generic[R]):
     #: Whether it adds jobs or job schedulers.
     adds: ClassVar[bool] = True
 
-    options: Options
+    options: Staged
     rows: R
     is_stream: bool = False
     write_id: str = field(default_factory=lambda: uuid4().hex)
@@ -70,7 +69,7 @@ class StagedPlan(Generic[R]):
     primaries: frozenset[str] = frozenset()
 
     @classmethod
-    def planned(cls: type[Plan], options: Options, rows: R, *, is_stream: bool) -> Plan:
+    def planned(cls: type[Plan], options: Staged, rows: R, *, is_stream: bool) -> Plan:
         """Checks Redis and the queue of the option `queue`, and recovers its interrupted writes.
 
         Raises OptionError, DialectError, IntakeClosed, NotReplicated or ConnectionLost before any task starts.
@@ -81,7 +80,7 @@ class StagedPlan(Generic[R]):
 
     def opened(self: Plan) -> Plan:
         """The plan with the queue of the option `queue`, if there is one."""
-        queue, protocol = self.options["queue"], self.options["protocol"]
+        queue, protocol = self.options.queue, self.options.protocol
         if queue is not None:
             return self.for_queue(open_handle(self.options, queue))
         if protocol in DIALECTS:
@@ -117,8 +116,8 @@ class StagedPlan(Generic[R]):
     @property
     def identity(self) -> Identity | None:
         """The identity of a batch by `txnAppId` and `txnVersion`; None if not set. Only tasks know that of a stream."""
-        app_id = self.options["txnAppId"]
-        return None if app_id is None else Identity(app_id, self.options["txnVersion"])
+        app_id, version = self.options.txn_app_id, self.options.txn_version
+        return None if app_id is None or version is None else Identity(app_id, version)
 
     def identity_in(self, written: Sequence[CommitMessage]) -> Identity | None:
         """The identity of a write with these messages."""
@@ -142,9 +141,9 @@ class StagedPlan(Generic[R]):
 
     def handles_of(self, queues: Iterable[str]) -> dict[str, QueueHandle]:
         """Opens many queues in shared round trips. Raises OptionError for one without a hash tag in a cluster."""
-        own, connection = self.handle, Connection(settings_of(self.options))
+        own, connection = self.handle, Connection(self.options.redis)
         others = [queue for queue in queues if own is None or queue != own.keys.queue]
-        connection.check_tags(self.options["prefix"], others)
+        connection.check_tags(self.options.prefix, others)
         opened = run_all(connection, [opening(self.options, queue) for queue in others])
         for handle in opened:
             self.check_queue(handle)

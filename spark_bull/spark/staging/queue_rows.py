@@ -14,13 +14,15 @@ QUEUE: Final = "queue"
 QueueRows: TypeAlias = tuple[str, dict[str, list[Any]], Sequence[int]]
 
 
-def by_queue(rows: dict[str, list[Any]], queue: str, numbers: Sequence[int]) -> Iterator[QueueRows]:
+def by_queue(rows: dict[str, list[Any]], queue: str | None, numbers: Sequence[int]) -> Iterator[QueueRows]:
     """Splits rows, given by column, by their column `queue`, if they have one.
 
-    queue: the queue of rows without such a column. numbers: row numbers, for errors. Raises OptionError.
+    queue: the queue of rows without such a column; None: they have one. numbers: row numbers, for errors. Raises
+    OptionError.
     """
     queues = rows.pop(QUEUE, None)
     if queues is None:
+        assert queue is not None
         yield queue, rows, numbers
         return
     for name, number in zip(queues, numbers, strict=True):

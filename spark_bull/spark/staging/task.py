@@ -12,7 +12,6 @@ from spark_bull.core.errors import SparkBullError, restated
 from spark_bull.core.queue.dispatch.writes import Identity, StagedChunk, stage_chunks
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.staging.messages import CommitMessage, TaskPart
@@ -96,8 +95,8 @@ def run_task(
     """Runs an attempt; its rows are dropped if an earlier write of its identity was committed."""
     begin_task()
     attempt, identity = this_attempt(plan.write_id), this_batch() if plan.is_stream else plan.identity
-    connection = Connection(settings_of(plan.options))
-    started_on, outbox = connection.now_ms(), Outbox(connection, plan.options["stageTtlMs"])
+    connection = Connection(plan.options.redis)
+    started_on, outbox = connection.now_ms(), Outbox(connection, plan.options.stage_ttl_ms)
     if plan.replayed or (plan.handle is not None and plan.has_written(plan.handle, identity)):
         for _ in batches:
             pass

@@ -21,8 +21,8 @@ from pyspark.sql.types import StructType
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged
 from spark_bull.core.model.limits import GroupLimits, Limiter
-from spark_bull.core.options.parse import Options, parse_options
-from spark_bull.core.options.table import CLAIM
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import ClaimOptions
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings, default_worker
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.core.queue.jobs.read import counts
@@ -32,7 +32,6 @@ from spark_bull.core.queue.work.claim import limited_groups_ms, read_chunk, star
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger, Portion
 from spark_bull.core.queue.work.claimed_fields import ClaimedChunk
 from spark_bull.core.short_errors import short_errors
-from spark_bull.core.store.settings import resolved
 from spark_bull.run.claims.batch_size import BatchSize
 from spark_bull.run.claims.claimer import Claimer
 from spark_bull.run.claims.damage import Damage
@@ -64,10 +63,10 @@ class Claims(InputPartition):
         self.portions = list(portions)
 
 
-def claim_options(raw: Mapping[str, str]) -> Options:
+def claim_options(raw: Mapping[str, str]) -> ClaimOptions:
     """The options of a claiming read. Raises OptionError for an invalid one, and without exactly one queue."""
-    options = parse_options(raw, CLAIM)
-    if not options["queue"]:
+    options = parse_options(raw, ClaimOptions)
+    if not options.queue:
         raise OptionError("expected the option `queue` (one queue) with mode=claim, got none")
     return options
 
@@ -77,8 +76,9 @@ def claim_reader(raw: Mapping[str, str], schema: StructType = CLAIM_SCHEMA) -> C
 
     Raises OptionError or ConnectionLost.
     """
-    options = resolved(claim_options(raw))
-    handle = open_handle(options, options["queue"])
+    options = claim_options(raw)
+    assert options.queue
+    handle = open_handle(options, options.queue)
     handle.dialect.check_options(options)
     handle.dialect.check_work(handle.keys.queue)
     handle.connection.check(handle.keys.prefix, [handle.keys.queue], write=True)
@@ -89,24 +89,24 @@ def claim_reader(raw: Mapping[str, str], schema: StructType = CLAIM_SCHEMA) -> C
 class ClaimReader(LimitedReader):
     """Offsets are {"claimed": jobs claimed so far, "reader": name of the ledger}."""
 
-    def __init__(self, handle: QueueHandle, options: Options, schema: StructType) -> None:
+    def __init__(self, handle: QueueHandle, options: ClaimOptions, schema: StructType) -> None:
         self._handle = handle
         self._schema = to_arrow_schema(schema)
-        self._size = BatchSize(options["maxJobsPerTrigger"])
-        self._settled_in_batch: bool = options["settledInBatch"]
+        self._size = BatchSize(options.max_jobs_per_trigger)
+        self._settled_in_batch: bool = options.settled_in_batch
         #: Whether no job could be claimed for the last batch.
         self._was_idle = True
-        self._rows: int = options["rowsPerPartition"]
-        self._partitions: int | None = options["maxPartitions"]
+        self._rows: int = options.rows_per_partition
+        self._partitions: int | None = options.max_partitions
         #: One call claims a portion, and a portion is read by one task.
-        self._chunk_size: int = min(options["chunkSize"], options["rowsPerPartition"])
-        self._lock_ms: int = options["lockMs"]
-        self._worker: str = options["workerName"] or ""
-        self._limiter: Limiter | None = options["limiter"]
-        self._group: GroupLimits | None = options["group"]
+        self._chunk_size: int = min(options.chunk_size, options.rows_per_partition)
+        self._lock_ms: int = options.lock_ms
+        self._worker: str = options.worker_name or ""
+        self._limiter: Limiter | None = options.limiter
+        self._group: GroupLimits | None = options.group
         #: That of a Worker is another one at each start.
-        self._given_reader: str | None = None if options["settledInBatch"] else options["readerId"]
-        self._reader: str = options["readerId"] or uuid4().hex[:16]
+        self._given_reader: str | None = None if options.settled_in_batch else options.reader_id
+        self._reader: str = options.reader_id or uuid4().hex[:16]
         #: Number of jobs that an AvailableNow query may still claim; None: any number.
         self._left: int | None = None
         #: Whether a damaged queue is waited for, until it is repaired.

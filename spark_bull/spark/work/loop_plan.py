@@ -9,7 +9,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.job_runner import ANY_NAME, FunctionRunner, Runner
 from spark_bull.run.job.named_runner import NamedRunner
@@ -39,7 +39,7 @@ def plan_loop(
     spark: SparkSession,
     worker: str,
     queues: Sequence[OpenedQueue],
-    options: Options,
+    options: WorkOptions,
     processing: Processing,
     payload_schema: PayloadSchema,
 ) -> SlotPlan:
@@ -49,16 +49,16 @@ def plan_loop(
     return replace(plan, batch_bytes=_BATCH_BYTES if frame_runners(runner) else 0)
 
 
-def largest_chunk(options: Options, processor: Processor | Mapping[str, Processor]) -> int:
+def largest_chunk(options: WorkOptions, processor: Processor | Mapping[str, Processor]) -> int:
     """Returns the largest number of jobs per chunk of the engine `loop`; by default at least `min_chunk`."""
     kinds = kinds_of(processor)
     if kinds == {"frames"}:
-        default = _TIMED_CHUNK if options["timeoutMs"] else _FRAME_CHUNK
+        default = _TIMED_CHUNK if options.timeout_ms else _FRAME_CHUNK
     elif "frames" in kinds:
         default = _MIXED_CHUNK
     else:
         default = FUNCTION_CHUNK if kinds == {"function"} else _UDF_CHUNK
-    return int(options["maxJobsPerTrigger"] or options["chunkSize"] or max(default, options["minChunk"]))
+    return int(options.max_jobs_per_trigger or options.chunk_size or max(default, options.min_chunk))
 
 
 def _runner_of(
@@ -66,17 +66,17 @@ def _runner_of(
     handle: QueueHandle,
     processor: Processor | Mapping[str, Processor],
     payload_schema: PayloadSchema,
-    options: Options,
+    options: WorkOptions,
 ) -> Runner:
     """Returns the runner of the processors in a slot. Raises OptionError for what can't be one."""
     processors = by_name(processor)
     kinds = kinds_of(processors)
-    if "function" not in kinds and options["concurrency"] > 1:
+    if "function" not in kinds and options.concurrency > 1:
         what = "a UDF, which gets chunks: set `slots` or `chunk_size`"
         raise OptionError(f"`concurrency` has no effect on {what if kinds == {'UDF'} else _FRAMES_AT_ONCE}")
     check_processors(processor)
     _check_schema(payload_schema, processors)
-    on_driver, timeout_ms = "frames" in kinds, options["timeoutMs"]
+    on_driver, timeout_ms = "frames" in kinds, options.timeout_ms
     functions, batches = dict[str, Processor](), dict[str, Runner]()
     for name, one in processors.items():
         schema = payload_schema.get(name) if isinstance(payload_schema, Mapping) else payload_schema
@@ -90,8 +90,8 @@ def _runner_of(
     if not isinstance(processor, Mapping) and batches:
         return batches[ANY_NAME]
     given = functions if isinstance(processor, Mapping) else processor
-    of_jobs = FunctionRunner(given, timeout_ms, options["extendTimeoutOnProgress"], others=tuple(batches))
-    return NamedRunner(of_jobs, batches, options["concurrency"], not on_driver) if batches else of_jobs
+    of_jobs = FunctionRunner(given, timeout_ms, options.extend_timeout_on_progress, others=tuple(batches))
+    return NamedRunner(of_jobs, batches, options.concurrency, not on_driver) if batches else of_jobs
 
 
 def _in_queries(spark: SparkSession, handle: QueueHandle, runner: UdfRunner) -> FrameRunner:

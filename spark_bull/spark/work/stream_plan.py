@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_bull.core.errors import expected
-from spark_bull.core.options.parse import Options, as_options, as_texts
-from spark_bull.core.options.table import CLAIM, SETTLE
+from spark_bull.core.options.parse import as_options, as_texts
+from spark_bull.core.options.table import ClaimOptions, SettleOptions, WorkOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.tracing.tracer import TracerSource
 from spark_bull.run.claims.batch_size import LEAST
@@ -62,7 +62,7 @@ def plan_stream(
     worker: str,
     handle: QueueHandle,
     arguments: Mapping[str, Any],
-    options: Options,
+    options: WorkOptions,
     processing: Processing,
     payload_schema: PayloadSchema,
 ) -> StreamPlan:
@@ -71,13 +71,13 @@ def plan_stream(
     Raises OptionError for a processor that the query cannot call.
     """
     transform, payload = _transformation_of(processing.processor, payload_schema, options, handle)
-    slots = options["slots"] or parallelism(spark)
+    slots = options.slots if isinstance(options.slots, int) else parallelism(spark)
     # Batches are split into `slots` tasks unless they are small.
-    rows = -(-(options["maxJobsPerTrigger"] or LEAST) // slots)
+    rows = -(-(options.max_jobs_per_trigger or LEAST) // slots)
     reading = {
         "queue": handle.keys.queue,
         "readerId": worker,
-        "workerName": options["workerName"],
+        "workerName": options.worker_name,
         "rowsPerPartition": rows if "slots" in options.given else max(_MIN_ROWS, rows),
         "maxPartitions": slots,
         "settledInBatch": True,
@@ -87,13 +87,13 @@ def plan_stream(
     return StreamPlan(
         handle,
         worker,
-        as_options(arguments, CLAIM) | as_texts(reading),
-        as_options(arguments, SETTLE) | {"queue": handle.keys.queue},
+        as_options(arguments, ClaimOptions) | as_texts(reading),
+        as_options(arguments, SettleOptions) | {"queue": handle.keys.queue},
         transform,
         payload,
-        options["lockMs"],
+        options.lock_ms,
         processing.backoff_strategy,
-        options["checkpoint"],
+        options.checkpoint,
         processing.tracer,
     )
 
@@ -108,15 +108,15 @@ def _with_connection(arguments: Mapping[str, Any], handle: QueueHandle) -> dict[
 def _transformation_of(
     processor: Processor | Mapping[str, Processor],
     payload_schema: PayloadSchema,
-    options: Options,
+    options: WorkOptions,
     handle: QueueHandle,
 ) -> tuple[Transformation, StructType | None]:
     """Returns the transformation of the micro-batches and the schema of their payloads. Raises OptionError."""
     if isinstance(payload_schema, Mapping):
         raise expected("payload_schema", "one schema, as there is one processor", payload_schema)
     if is_udf(processor):
-        runner = udf_runner(processor, payload_schema, options["timeoutMs"])
-        return UdfTransformation(handle, runner, options["chunkSize"] or 0), None
+        runner = udf_runner(processor, payload_schema, options.timeout_ms)
+        return UdfTransformation(handle, runner, options.chunk_size or 0), None
     if not callable(processor):
         raise expected("processor", "a function DataFrame -> DataFrame, or a UDF", processor)
     return processor, frame_schema(payload_schema)

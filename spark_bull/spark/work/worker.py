@@ -12,7 +12,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.model.slots import SlotRange
 from spark_bull.core.options.arguments import WorkerArguments, connection_of, with_options
-from spark_bull.core.options.table import WORK
+from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.short_errors import short_errors
 from spark_bull.core.tracing.tracer import MeterSource, TracerSource
 from spark_bull.run.job.outcome_policy import BackoffStrategy
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @short_errors
-@with_options(WorkerArguments, WORK)
+@with_options(WorkerArguments, WorkOptions)
 class Worker(BaseWorker):
     """Processes the jobs of a queue on the executors until it is stopped.
 
@@ -102,7 +102,7 @@ class Worker(BaseWorker):
         if processor is None:
             raise OptionError("expected `processor`: a function of a job, functions by name, or a UDF; got none")
         parsed = worker_options(options, processor)
-        engine = parsed["engine"]
+        engine = parsed.engine
         processing = processing_of(
             engine,
             processor,
@@ -114,16 +114,16 @@ class Worker(BaseWorker):
         )
         worked = opened(parsed, worked_queues(queue, queues, weights, engine))
         super().__init__(worked, parsed, connection_of(options), guards)
-        if parsed["checkpoint"] is not None:
+        if parsed.checkpoint is not None:
             # The same checkpoint gives the same id, so this worker owns the jobs that an earlier program claimed.
-            self.id = sha256(f"{self.handle.keys.base}{parsed['checkpoint']}".encode()).hexdigest()[:12]
+            self.id = sha256(f"{self.handle.keys.base}{parsed.checkpoint}".encode()).hexdigest()[:12]
         if engine == "stream":
             query = plan_stream(spark, self.id, self.handle, options, parsed, processing, payload_schema)
             self._engine = StreamEngine(spark, query)
         else:
             plan = plan_loop(spark, self.id, worked, parsed, processing, payload_schema)
-            slots = parsed["slots"]
+            slots = parsed.slots
             if isinstance(slots, SlotRange):
-                self._engine = ElasticEngine(spark, plan, slots, parsed["targetWaitS"])
+                self._engine = ElasticEngine(spark, plan, slots, parsed.target_wait_s)
             else:
                 self._engine = LoopEngine(spark, plan, slots)

@@ -44,8 +44,7 @@ from spark_bull.core.dialects.terms import (
 )
 from spark_bull.core.errors import OptionError, SparkBullError, encodable, expected
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.options.parse import Options, spelled
-from spark_bull.core.options.table import QUEUE
+from spark_bull.core.options.table import QueueOptions, WriteOptions
 
 T = TypeVar("T")
 
@@ -69,7 +68,7 @@ _MOST_MS: Final = 2**53 - 1
 ROW_NAMES: Final = ("jobId", "delay", "runAt", "timestamp", EXPIRE_AFTER_MS, EXPIRE_AT, SPREAD_MS)
 NAMES: Final = ("data", "name", *ROW_NAMES, *OPTION_NAMES)
 #: The fields of a NewJob by these names.
-_FIELDS: Final = {name: spelled(name, QUEUE) for name in NAMES}
+_FIELDS: Final = {name: QueueOptions.spelled(name) for name in NAMES}
 _MARKS: Final = (*MARKS.values(), ID_MARK, PARENT_MARK)
 #: Properties that an option of the same name sets for all jobs.
 _NO_DEFAULT: Final = ("data", "jobId", "runAt", "timestamp", PARENT, DELIVERY, EXPIRE_AT)
@@ -78,13 +77,13 @@ DEFAULT_NAMES: Final = tuple(name for name in NAMES if name not in _NO_DEFAULT)
 _ALTERNATIVES: Final = (("delay", "runAt"), (EXPIRE_AFTER_MS, EXPIRE_AT))
 
 
-def defaults_of(options: Options) -> dict[str, Any]:
+def defaults_of(options: WriteOptions | QueueOptions) -> dict[str, Any]:
     """The defaults of all jobs that options set, as `encode` expects them."""
-    defaults = {name: options[name] for name in DEFAULT_NAMES if options[name] is not None}
-    if options[DELIVERY] == AT_MOST_ONCE:
+    defaults = {name: value for name in DEFAULT_NAMES if (value := options.value(name)) is not None}
+    if options.delivery == AT_MOST_ONCE:
         # The other values are about the write itself.
         defaults[DELIVERY] = AT_MOST_ONCE
-    return defaults | carrying(options.values.get("telemetry", ""))
+    return defaults | carrying(options.telemetry if isinstance(options, WriteOptions) else "")
 
 
 def carrying(context: str) -> dict[str, Any]:

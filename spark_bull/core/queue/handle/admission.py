@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import IntakeClosed, QueueFull
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import Adding
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Command
 
@@ -35,11 +35,11 @@ class LengthLimit(NamedTuple):
         return {"maxLength": self.max_length, "whenFull": self.when_full}
 
 
-def length_limit_of(options: Options) -> LengthLimit | None:
+def length_limit_of(options: Adding) -> LengthLimit | None:
     """The limit that a writer's options set; None: none."""
-    if options["maxLength"] is None:
+    if options.max_length is None:
         return None
-    return LengthLimit(options["maxLength"], options["whenFull"])
+    return LengthLimit(options.max_length, options.when_full)
 
 
 class RoomPauses:

@@ -15,14 +15,12 @@ from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.registry import DIALECTS, checked_dialect, dialect_of
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import SEGMENTS, QueueKeys, hash_tag, shard, shard_number
-from spark_bull.core.options.parse import Options
-from spark_bull.core.options.table import ALL_EVENTS
+from spark_bull.core.options.table import ALL_EVENTS, Eventful, Options
 from spark_bull.core.options.urls import urls_of
 from spark_bull.core.payloads.policy import PLAIN, Kind, PayloadPolicy, policy_of
 from spark_bull.core.queue.handle.queue_registry import note_queues
 from spark_bull.core.store.commands import RepeatedKeys
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.core.store.steps import Steps, groups_of, run
 
 log = logging.getLogger("spark_bull")
@@ -133,24 +131,24 @@ def open_handle(options: Options, queue: str) -> QueueHandle:
 
     Raises OptionError for a name that no queue can have, QueueDamaged if a damaged key hides the dialect.
     """
-    return run(Connection(settings_of(options)), opening(options, queue, guesses=False))
+    return run(Connection(options.redis), opening(options, queue, guesses=False))
 
 
 def opening(options: Options, queue: str, *, guesses: bool = True) -> Steps[QueueHandle]:
     """The steps of `open_handle`. guesses: see `dialect_of`."""
-    keys, settings = QueueKeys(queue, options["prefix"]), settings_of(options)
+    keys, settings = QueueKeys(queue, options.prefix), options.redis
     if shard_number(queue) is None and len(urls_of(settings.url)) > 1:
         raise OptionError(
             f"expected a shard, such as {shard(queue, 0)}, as `{options.spelled('shardUrls')}` has several servers, "
             f"got: {queue!r}; set `shards`"
         )
-    dialect = yield from dialect_of(keys, options["protocol"], guesses=guesses)
+    dialect = yield from dialect_of(keys, options.protocol, guesses=guesses)
     return handle_of(Connection(settings, keys.base), keys, dialect, options)
 
 
 def handle_of(connection: Connection, keys: QueueKeys, dialect: Dialect, options: Options) -> QueueHandle:
     """The handle of a queue whose dialect was found. A given version of BullMQ counts more than what keys show."""
-    version = options["bullmqVersion"]
+    version = options.bullmq_version
     if version != "auto":
         dialect = DIALECTS[dialect.name]
     elif dialect.older:
@@ -165,8 +163,7 @@ def _warn_of_older(keys: QueueKeys, shown: str) -> None:
 
 def events_of(options: Options) -> str:
     """The events that calls with these options write; see the option `events`."""
-    events: str = options.values.get("events", ALL_EVENTS)
-    return events
+    return options.events if isinstance(options, Eventful) else ALL_EVENTS
 
 
 def keys_of(handle: QueueHandle, queue: str, of: str, prefix: str | None = None) -> QueueKeys:

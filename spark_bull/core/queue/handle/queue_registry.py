@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from spark_bull.core.clock import epoch_ms, monotonic_s
 from spark_bull.core.errors import PermissionDenied, SparkBullError
 from spark_bull.core.keys import QUEUE_SIGNS, QueueKeys, queue_registry
+from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.store.connection import Command, Connection
-from spark_bull.core.store.settings import RedisSettings
 
 log = logging.getLogger("spark_bull")
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from spark_bull.core.errors import NotReplicated, RedisUnavailable, SparkBullError
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import Replicated
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.errors import code_of
 
@@ -27,11 +27,11 @@ class ReplicaTerms(NamedTuple):
     timeout_ms: int
 
 
-def replica_terms_of(options: Options) -> ReplicaTerms | None:
+def replica_terms_of(options: Replicated) -> ReplicaTerms | None:
     """The terms that a writer's options set; None: none."""
-    if options["replicas"] is None:
+    if options.replicas is None:
         return None
-    return ReplicaTerms(options["replicas"], options["replicaTimeoutMs"])
+    return ReplicaTerms(options.replicas, options.replica_timeout_ms)
 
 
 def check_replicas(connection: Connection, terms: ReplicaTerms, queue: str) -> frozenset[str]:

@@ -14,8 +14,7 @@ from spark_bull.core.dialects.encode.chunks import packed_map
 from spark_bull.core.errors import JobError, OptionError, WrongState
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import Change, Changed
-from spark_bull.core.options.parse import spelled
-from spark_bull.core.options.table import QUEUE
+from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.payloads.policy import Kind
 from spark_bull.core.queue.handle.handle import QueueHandle, keys_of, touched_keys
 from spark_bull.core.queue.jobs.objects import deleting_objects
@@ -120,7 +119,7 @@ def _made(handle: QueueHandle, changes: Sequence[Change], chunks: Sequence[Chang
 
 
 def _rows_of(changes: Sequence[Change]) -> dict[str, list[Any]]:
-    rows = {name: [*map(attrgetter(spelled(name, QUEUE)), changes)] for name in COLUMNS}
+    rows = {name: [*map(attrgetter(QueueOptions.spelled(name)), changes)] for name in COLUMNS}
     for name in ("data", "returnvalue"):
         rows[name] = [None if value is None else json_text(name, value) for value in rows[name]]
     return rows

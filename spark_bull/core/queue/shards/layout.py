@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import QueueKeys, shard
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import Options, Reading, Sharded, SparkOptions
 from spark_bull.core.options.urls import urls_of
 from spark_bull.core.options.values import AUTO
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle, opening
 from spark_bull.core.queue.monitor.find import is_glob
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.core.store.steps import run_all
+
+D = TypeVar("D", bound=Options)
 
 
 @dataclass(frozen=True)
@@ -79,66 +80,66 @@ def read_layout(connection: Connection, prefix: str, queue: str) -> ShardLayout 
     return layout_of(connection.call("HGETALL", _first(prefix, queue)["shard_layout"]), queue)
 
 
-def found_layout(options: Options, queue: str) -> ShardLayout | None:
+def found_layout(options: Sharded, queue: str) -> ShardLayout | None:
     """As `read_layout`. Raises OptionError if it is not the layout of the options, or if there is none for `auto`."""
     _check_servers(options, queue)
-    layout = read_layout(Connection(settings_of(options)), options["prefix"], queue)
+    layout = read_layout(Connection(options.redis), options.prefix, queue)
     if layout is not None:
         _check(layout, options)
-    elif options["shards"] == AUTO:
+    elif options.shards == AUTO:
         raise OptionError(
             f"expected queue {queue} to have shards, as {options.spelled('shards')}={AUTO} says, found no key of "
-            f"{shard(queue, 0)} that says how many (prefix {options['prefix']}): give their number"
+            f"{shard(queue, 0)} that says how many (prefix {options.prefix}): give their number"
         )
     return layout
 
 
-def declared_layout(options: Options, queue: str) -> tuple[ShardLayout, QueueHandle]:
+def declared_layout(options: Sharded, queue: str) -> tuple[ShardLayout, QueueHandle]:
     """The layout of a queue, which is stored if there is none, and shard 0. Raises OptionError as `found_layout`."""
     layout = found_layout(options, queue)
     if layout is not None:
         return layout, open_handle(of_dialect(options, layout), shard(queue, 0))
     handle = open_handle(options, shard(queue, 0))
-    args = {"count": options["shards"], "dialect": handle.dialect.name, "servers": _servers(options)}
+    args = {"count": options.shards, "dialect": handle.dialect.name, "servers": _servers(options)}
     reply = handle.connection.script("shards/declare", {"shard_layout": handle.keys["shard_layout"]}, args)
     layout = layout_of(reply, queue)
     assert layout is not None
     _check(layout, options)
     for number, server in enumerate(_several(options)):
-        server.call("SET", QueueKeys(queue, options["prefix"])["shard_server"], number, "NX")
+        server.call("SET", QueueKeys(queue, options.prefix)["shard_server"], number, "NX")
     _check_servers(options, queue)
     return layout, handle
 
 
 def forget_layout(options: Options, queue: str) -> bool:
     """Removes the layout of a queue that was obliterated; returns whether nothing uses it."""
-    connection, keys = Connection(settings_of(options)), _first(options["prefix"], queue)
+    connection, keys = Connection(options.redis), _first(options.prefix, queue)
     names = {"shard_layout": keys["shard_layout"], "open_writes": keys["open_writes"]}
     is_gone = bool(connection.script("shards/forget", names))
     for server in _several(options) if is_gone else ():
-        server.call("DEL", QueueKeys(queue, options["prefix"])["shard_server"])
+        server.call("DEL", QueueKeys(queue, options.prefix)["shard_server"])
     return is_gone
 
 
-def queues_of(options: Options, queue: str) -> list[QueueHandle]:
+def queues_of(options: Sharded, queue: str) -> list[QueueHandle]:
     """Opens a queue; with the option `shards`, all of its shards that may have jobs. Raises OptionError."""
-    if options["shards"] is None:
+    if options.shards is None:
         return [open_handle(options, queue)]
     layout, _ = declared_layout(options, queue)
     own = of_dialect(options, layout)
-    return run_all(Connection(settings_of(options)), [opening(own, name) for name in layout.all_names])
+    return run_all(Connection(options.redis), [opening(own, name) for name in layout.all_names])
 
 
-def of_dialect(options: Options, layout: ShardLayout) -> Options:
+def of_dialect(options: D, layout: ShardLayout) -> D:
     """The options with the dialect of the shards, some of which may not exist yet."""
-    if options["protocol"] != AUTO:
+    if options.protocol != AUTO:
         return options
-    return replace(options, values={**options.values, "protocol": layout.dialect})
+    return replace(options, protocol=layout.dialect)
 
 
-def spread(options: Options, queues: Iterable[str]) -> list[str]:
+def spread(options: Sharded, queues: Iterable[str]) -> list[str]:
     """The queues that names and globs mean: with the option `shards`, all shards of each. Raises OptionError."""
-    if options["shards"] is None:
+    if options.shards is None:
         return list(queues)
     found = []
     for queue in queues:
@@ -148,18 +149,18 @@ def spread(options: Options, queues: Iterable[str]) -> list[str]:
                 "option out, as a glob can match the shards"
             )
         layout = found_layout(options, queue)
-        found += layout.all_names if layout else shard_names(queue, options["shards"])
+        found += layout.all_names if layout else shard_names(queue, int(options.shards))
     return found
 
 
-def selection_of(options: Options) -> list[str]:
+def selection_of(options: Reading) -> list[str]:
     """The names and globs in the option `queue`; those of shards as `spread` has them."""
     return spread(options, given_queues(options))
 
 
-def given_queues(options: Options) -> list[str]:
+def given_queues(options: SparkOptions) -> list[str]:
     """The names and globs in the option `queue`; by default the glob of all queues."""
-    return [part.strip() for part in (options["queue"] or "*").split(",") if part.strip()]
+    return [part.strip() for part in (options.queue or "*").split(",") if part.strip()]
 
 
 class Spread:
@@ -167,22 +168,22 @@ class Spread:
     that has no shards yet is left out.
     """
 
-    def __init__(self, options: Options, queues: Iterable[str]) -> None:
+    def __init__(self, options: Sharded, queues: Iterable[str]) -> None:
         self._options, self._queues = options, [*queues]
         self._is_checked = False
 
     def names(self) -> list[str]:
         """Raises OptionError the first time, or ConnectionLost."""
         options = self._options
-        if options["shards"] is None:
+        if options.shards is None:
             return self._queues
-        connection, found = Connection(settings_of(options)), []
-        layouts = {queue: read_layout(connection, options["prefix"], queue) for queue in self._queues}
+        connection, found = Connection(options.redis), []
+        layouts = {queue: read_layout(connection, options.prefix, queue) for queue in self._queues}
         if not self._is_checked:
-            spread(options, [queue for queue in self._queues if layouts[queue] or options["shards"] != AUTO])
+            spread(options, [queue for queue in self._queues if layouts[queue] or options.shards != AUTO])
             self._is_checked = True
         for queue, layout in layouts.items():
-            known = 0 if options["shards"] == AUTO else options["shards"]
+            known = 0 if options.shards == AUTO else int(options.shards)
             found += layout.all_names if layout else shard_names(queue, known)
         return found
 
@@ -190,7 +191,7 @@ class Spread:
 def _check_servers(options: Options, queue: str) -> None:
     """Raises OptionError if several servers are not in the order in which they got their shards."""
     for number, server in enumerate(_several(options)):
-        was = server.call("GET", QueueKeys(queue, options["prefix"])["shard_server"])
+        was = server.call("GET", QueueKeys(queue, options.prefix)["shard_server"])
         if was is not None and int(was) != number:
             raise OptionError(
                 f"expected the servers in `{options.spelled('shardUrls')}` in the same order as before, but number "
@@ -200,16 +201,16 @@ def _check_servers(options: Options, queue: str) -> None:
 
 def _several(options: Options) -> list[Connection]:
     """The servers that share shards; none if there is one."""
-    return Connection(settings_of(options)).primaries() if _servers(options) > 1 else []
+    return Connection(options.redis).primaries() if _servers(options) > 1 else []
 
 
-def _check(layout: ShardLayout, options: Options) -> None:
-    if options["protocol"] not in (AUTO, layout.dialect):
+def _check(layout: ShardLayout, options: Sharded) -> None:
+    if options.protocol not in (AUTO, layout.dialect):
         raise OptionError(
             f"expected `protocol` to be {layout.dialect}, the dialect of the shards of queue {layout.queue}, got: "
-            f"{options['protocol']}"
+            f"{options.protocol}"
         )
-    given, option = options["shards"], options.spelled("shards")
+    given, option = options.shards, options.spelled("shards")
     if given not in (AUTO, layout.count, layout.next):
         next_one = f", and is to have {layout.next}" if layout.next else ""
         raise OptionError(
@@ -224,7 +225,7 @@ def _check(layout: ShardLayout, options: Options) -> None:
 
 
 def _servers(options: Options) -> int:
-    return len(urls_of(settings_of(options).url))
+    return len(urls_of(options.redis.url))
 
 
 def _first(prefix: str, queue: str) -> QueueKeys:

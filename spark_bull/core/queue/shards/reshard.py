@@ -20,13 +20,12 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.keys import QueueKeys, shard
 from spark_bull.core.model.jobs import ENDED
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import Sharded
 from spark_bull.core.queue.dispatch.writes import advance_all
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import count_commands
 from spark_bull.core.queue.shards.layout import ShardLayout, declared_layout, layout_of, of_dialect, read_layout
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.core.store.steps import run_all
 
 log = logging.getLogger("spark_bull")
@@ -49,14 +48,14 @@ class Draining:
         return ", ".join([*parts, *([f"unfinished writes: {self.writes}"] if self.writes else [])]) or "nothing"
 
 
-def reshard(options: Options, queue: str, shards: int, progress: Callable[[Draining], None]) -> ShardLayout:
+def reshard(options: Sharded, queue: str, shards: int, progress: Callable[[Draining], None]) -> ShardLayout:
     """Changes the number of shards, and waits until that is done; calls progress(what the shards still have).
 
     With the present number of shards, it gives up a change that has begun. Raises OptionError if the queue has no
     shards, SparkBullError if it is being changed to another number.
     """
-    connection = Connection(settings_of(options))
-    key = QueueKeys(shard(queue, 0), options["prefix"])["shard_layout"]
+    connection = Connection(options.redis)
+    key = QueueKeys(shard(queue, 0), options.prefix)["shard_layout"]
     layout = layout_of(connection.script("shards/begin", {"shard_layout": key}, {"next": shards}), queue)
     if layout is None:
         raise OptionError(
@@ -75,7 +74,7 @@ def reshard(options: Options, queue: str, shards: int, progress: Callable[[Drain
     return now
 
 
-def settled_layout(options: Options, queue: str) -> tuple[ShardLayout, QueueHandle]:
+def settled_layout(options: Sharded, queue: str) -> tuple[ShardLayout, QueueHandle]:
     """The layout of a queue for a write, and shard 0; waits until a change of its shards is done."""
     layout, handle = declared_layout(options, queue)
     if layout.next is None:
@@ -101,9 +100,9 @@ def settled_layout(options: Options, queue: str) -> tuple[ShardLayout, QueueHand
     return declared_layout(options, queue)
 
 
-def _settle(options: Options, layout: ShardLayout, progress: Callable[[Draining], None]) -> ShardLayout:
+def _settle(options: Sharded, layout: ShardLayout, progress: Callable[[Draining], None]) -> ShardLayout:
     """Waits until no change of the shards is under way, and finishes it when the present ones are drained."""
-    connection, keys = Connection(settings_of(options)), QueueKeys(shard(layout.queue, 0), options["prefix"])
+    connection, keys = Connection(options.redis), QueueKeys(shard(layout.queue, 0), options.prefix)
     now: ShardLayout | None = layout
     while now is not None and now.next is not None:
         left = _left(of_dialect(options, now), now)
@@ -113,15 +112,15 @@ def _settle(options: Options, layout: ShardLayout, progress: Callable[[Draining]
         else:
             names = {"shard_layout": keys["shard_layout"], "open_writes": keys["open_writes"]}
             connection.script("shards/switch", names, {"writes": now.writes, "epoch": now.epoch})
-        now = read_layout(connection, options["prefix"], layout.queue)
+        now = read_layout(connection, options.prefix, layout.queue)
     if now is None:
         raise SparkBullError(f"expected queue {layout.queue} to have shards, but their number is gone from Redis")
     return now
 
 
-def _left(options: Options, layout: ShardLayout) -> Draining:
+def _left(options: Sharded, layout: ShardLayout) -> Draining:
     """What the present shards have; unfinished writes are advanced."""
-    handles = run_all(Connection(settings_of(options)), [opening(options, name) for name in layout.names])
+    handles = run_all(Connection(options.redis), [opening(options, name) for name in layout.names])
     jobs: Counter[str] = Counter()
     writes = 0
     for handle in handles:

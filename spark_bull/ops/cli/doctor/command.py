@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.monitor.find import exists
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.ops.cli.arguments import YES, argument, flag
 from spark_bull.ops.cli.command import Ended, Output, command, options_of
 from spark_bull.ops.cli.confirm import confirm
@@ -47,10 +46,10 @@ def _doctor(args: Namespace) -> Output:
     return Ended(rows if args.json else summary, max(_STATUS[level] for level in levels))
 
 
-def _existing(options: Options, shards: Sequence[str]) -> list[str]:
+def _existing(options: ReadOptions, shards: Sequence[str]) -> list[str]:
     """Those of some shards that exist: one without jobs may be to come."""
-    connection = Connection(settings_of(options))
-    return [name for name in shards if exists(connection, QueueKeys(name, options["prefix"]))]
+    connection = Connection(options.redis)
+    return [name for name in shards if exists(connection, QueueKeys(name, options.prefix))]
 
 
 def _row(finding: Finding) -> dict[str, Any]:

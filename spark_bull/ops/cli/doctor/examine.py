@@ -8,11 +8,10 @@ from functools import partial
 from typing import Final
 
 from spark_bull.core.errors import ConnectionLost, OptionError, PermissionDenied, RedisUnavailable, SparkBullError
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.core.queue.monitor.find import exists, select_queues
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.ops.cli.doctor import machine, queues, server
 from spark_bull.ops.cli.doctor.finding import Finding, problem, unchecked
 from spark_bull.ops.cli.doctor.leftovers import leftovers
@@ -50,12 +49,12 @@ QUEUE: Final = {
 
 
 def examine(
-    options: Options, names: Sequence[str], verbs: Sequence[str], *, removes_orphans: bool = False
+    options: ReadOptions, names: Sequence[str], verbs: Sequence[str], *, removes_orphans: bool = False
 ) -> Iterator[Finding]:
     """Yields the findings one by one. names: names or globs of queues. Without Redis, those of this machine remain."""
     for check, of_machine in MACHINE.items():
         yield from _results(check, None, of_machine)
-    connection = Connection(settings_of(options))
+    connection = Connection(options.redis)
     try:
         try:
             nodes = connection.primaries()
@@ -64,10 +63,10 @@ def examine(
             yield replace(problem(str(error), advice), check="rights")
             return
         for node in nodes:
-            for finding in _of_server(Server(node, node.server_info(), options["prefix"]), verbs):
+            for finding in _of_server(Server(node, node.server_info(), options.prefix), verbs):
                 yield finding if len(nodes) == 1 else replace(finding, found=f"{node.where}: {finding.found}")
         handles = []
-        for queue in select_queues(connection, options["prefix"], names):
+        for queue in select_queues(connection, options.prefix, names):
             try:
                 handles.append(_opened(options, queue))
             except SparkBullError as error:
@@ -111,9 +110,9 @@ def _results(check: str, queue: str | None, run: Callable[[], Iterable[Finding]]
     yield from (replace(finding, check=check, queue=queue) for finding in found)
 
 
-def _opened(options: Options, queue: str) -> QueueHandle:
+def _opened(options: ReadOptions, queue: str) -> QueueHandle:
     """Raises SparkBullError if the queue does not exist, or has another dialect."""
     handle = open_handle(options, queue)
     if not exists(handle.connection, handle.keys):
-        raise SparkBullError(f"no such queue: {queue} (prefix {options['prefix']})")
+        raise SparkBullError(f"no such queue: {queue} (prefix {options.prefix})")
     return handle

@@ -58,7 +58,7 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
         "where": request.app.state.queues.connection.settings.where,
         "version": VERSION,
         "session": session_of(request),
-        "prefix": settings.options["prefix"],
+        "prefix": settings.options.prefix,
         "notice": notice,
         "events_url": None,
     }

@@ -14,7 +14,6 @@ from spark_bull.spark.dispatch.feature import Plan, TaskRows, WholeWrite, WriteF
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
 from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 from spark_bull.spark.staging.plan import Fields
-from spark_bull.spark.staging.queue_rows import QUEUE
 
 #: What a write of jobs that depend on each other can't have, and why.
 _REFUSED: Final = {
@@ -39,23 +38,23 @@ class DependsOn(WriteFeature):
 
     @classmethod
     def planned(cls, request: WriteRequest) -> DependsOn | None:
-        options, rows, on_failure = request.options, request.rows, request.options["onFailure"]
+        options, rows, on_failure = request.options, request.rows, request.options.on_failure
         if DEPENDS_ON not in rows.columns:
-            if on_failure is not None and not rows.sequence_by and options["onFinish"] is None:
+            if on_failure is not None and not rows.sequence_by and options.on_finish is None:
                 raise OptionError(
                     f"expected `onFinish`, `sequenceBy` or a column `{DEPENDS_ON}` with `onFailure`, got none: leave "
                     "`onFailure` out"
                 )
             return None
-        if options[DELIVERY] == AT_LEAST_ONCE:
+        if options.delivery == AT_LEAST_ONCE:
             raise OptionError(
                 f"expected `{DELIVERY}` to be exactly-once with a column `{DEPENDS_ON}`, got {AT_LEAST_ONCE}: no job "
                 "may run before all are added"
             )
-        if options[QUEUE] is None:
+        if options.queue is None:
             raise OptionError(f"expected an option `queue` with a column `{DEPENDS_ON}`, got a column: use one queue")
         for name, reason in _REFUSED.items():
-            if name in rows.columns or options.values.get(name):
+            if name in rows.columns or options.value(name):
                 raise OptionError(f"expected one of `{DEPENDS_ON}` and `{name}`, got both: {reason}")
         if "jobId" not in rows.columns:
             raise OptionError(f"expected a column `jobId`, or `jobIdColumn`, with a column `{DEPENDS_ON}`, got none")
@@ -94,7 +93,7 @@ class DependsOn(WriteFeature):
             check_new(handle, graph)
         option = ON_FAILURE[self.on_failure]
         flag = FAILURE_FLAGS[option] if option else None
-        staged = stage_graph(handle, plan.write_id_in(written), graph, flag, plan.options["stageTtlMs"])
+        staged = stage_graph(handle, plan.write_id_in(written), graph, flag, plan.options.stage_ttl_ms)
         part = TaskPart(queue=handle.keys.queue, dialect=handle.dialect.name, stage=staged.stage, chunks=staged.chunks)
         return [*written, replace(written[0], parts=(part,))]
 

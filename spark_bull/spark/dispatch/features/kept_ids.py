@@ -12,7 +12,7 @@ from spark_bull.spark.staging.plan import Fields
 class KeptIds(WriteFeature):
     @classmethod
     def planned(cls, request: WriteRequest) -> KeptIds | None:
-        return cls() if request.options["keepIds"] else None
+        return cls() if request.options.keep_ids else None
 
     def adding(self, task: TaskWrite) -> AddTerms:
         return {"write_id": task.plan.write_id}

@@ -14,7 +14,7 @@ from spark_bull.core.dialects.encode.flows import Flows
 from spark_bull.core.dialects.terms import PARENT
 from spark_bull.core.errors import OptionError, did_you_mean, expected
 from spark_bull.core.keys import QueueKeys, hash_tag
-from spark_bull.core.options.parse import Options
+from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.dispatch.callbacks import Callback, CallbackJob, callback_id, drop_callback, open_callback
 from spark_bull.core.queue.dispatch.writes import Identity, read_record
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
@@ -33,7 +33,7 @@ from spark_bull.spark.staging.plan import Fields
 log = logging.getLogger("spark_bull")
 
 _MEMBERS: Final = ("queue", "name", "data", "opts")
-#: Options of the Node library that a callback can't have, and why.
+#: WriteOptions of the Node library that a callback can't have, and why.
 _REFUSED_OPTS: Final = {
     "jobId": "the id is made from the id of the write, as a write has one callback",
     PARENT: "a callback is no child",
@@ -55,15 +55,15 @@ class OnFinish(WriteFeature):
     @classmethod
     def planned(cls, request: WriteRequest) -> OnFinish | None:
         options, rows = request.options, request.rows
-        if options["onFinish"] is None:
+        if options.on_finish is None:
             return None
-        if rows.unique_by or DEDUPLICATION in rows.columns or options[DEDUPLICATION] is not None:
+        if rows.unique_by or DEDUPLICATION in rows.columns or options.deduplication is not None:
             raise OptionError(
                 "expected one of `onFinish` and deduplication ids, got both: a child can't be deduplicated"
             )
         if PARENT in rows.columns:
             raise OptionError(f"expected one of `onFinish` and a column `{PARENT}`, got both: a job has one parent")
-        return cls(*_job_of(options["onFinish"], options), options["onFailure"] or "wait", options["queue"])
+        return cls(*_job_of(options.on_finish, options), options.on_failure or "wait", options.queue)
 
     def _callback(self, write_id: str, identity: Identity | None, queues: Iterable[str] | None = None) -> Callback:
         """The callback of a write with exactly-once delivery to these queues, or, with None, of another write."""
@@ -149,12 +149,12 @@ class OnFinish(WriteFeature):
             )
 
 
-def _job_of(given: Mapping[str, Any], options: Options) -> tuple[QueueHandle, CallbackJob]:
+def _job_of(given: Mapping[str, Any], options: WriteOptions) -> tuple[QueueHandle, CallbackJob]:
     """Reads the option. Raises OptionError for a wrong member, DialectError if the queue is not of BullMQ."""
     for member in given:
         if member not in _MEMBERS:
             raise OptionError(f"unknown member `{member}` of `onFinish`{did_you_mean(member, _MEMBERS)}")
-    queue = given.get("queue", options["queue"])
+    queue = given.get("queue", options.queue)
     if not isinstance(queue, str) or not queue:
         raise expected("onFinish.queue", "the name of a queue", queue)
     name, opts = given.get("name"), given.get("opts", {})

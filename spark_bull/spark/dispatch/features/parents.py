@@ -22,7 +22,7 @@ class Parents(WriteFeature):
 
     @classmethod
     def planned(cls, request: WriteRequest) -> Parents:
-        return cls(request.options["onFinish"] is None)
+        return cls(request.options.on_finish is None)
 
     def encode(self, jobs: EncodedJobs, rows: TaskRows) -> EncodedJobs:
         if jobs.parent_id is None:

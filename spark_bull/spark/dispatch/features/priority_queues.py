@@ -21,7 +21,7 @@ _DEFAULT = "normal"
 class PriorityQueues(WriteFeature):
     @classmethod
     def planned(cls, request: WriteRequest) -> PriorityQueues | None:
-        return cls() if PRIORITY in request.rows.columns or request.options[PRIORITY] is not None else None
+        return cls() if PRIORITY in request.rows.columns or request.options.priority is not None else None
 
     def router(self, task: TaskWrite) -> Router:
         default = task.defaults.get(PRIORITY)

@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_bull.core.dialects.deduplication import DEDUPLICATION
 from spark_bull.core.dialects.encode.chunks import EncodedJobs, collapsed, listed
-from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY, FAILURE_FLAGS, ON_FAILURE, PARENT
+from spark_bull.core.dialects.terms import AT_LEAST_ONCE, FAILURE_FLAGS, ON_FAILURE, PARENT
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.dispatch.feature import TaskRows, WriteFeature, WriteRequest
@@ -35,17 +35,17 @@ class Sequences(WriteFeature):
         options, rows = request.options, request.rows
         if not rows.sequence_by:
             return None
-        if options[DELIVERY] == AT_LEAST_ONCE:
+        if options.delivery == AT_LEAST_ONCE:
             raise OptionError(
                 f"expected `delivery` to be exactly-once with `sequenceBy`, got {AT_LEAST_ONCE}: tasks that add jobs "
                 "at the same time, or again, do not keep the order of the rows"
             )
         for name, reason in _REFUSED.items():
-            if name in rows.columns or options.values.get(name) is not None:
+            if name in rows.columns or options.value(name) is not None:
                 raise OptionError(f"expected one of `sequenceBy` and `{name}`, got both: {reason}")
         if rows.unique_by:
             raise OptionError(f"expected one of `sequenceBy` and `uniqueBy`, got both: {_REFUSED[DEDUPLICATION]}")
-        return cls(options["onFailure"] or "ignore")
+        return cls(options.on_failure or "ignore")
 
     def check(self, handle: QueueHandle) -> None:
         handle.dialect.require("flows", "`sequenceBy`")

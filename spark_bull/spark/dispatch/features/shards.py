@@ -45,14 +45,14 @@ class Shards(WriteFeature):
     @classmethod
     def planned(cls, request: WriteRequest) -> Shards | None:
         options, rows = request.options, request.rows
-        if options["shards"] is None:
+        if options.shards is None:
             return None
-        if options["queue"] is None:
+        if options.queue is None:
             raise OptionError(
                 "expected the option `queue` with `shards`, got a column `queue`: write once for each queue"
             )
         for name, reason in _REFUSED.items():
-            if name in rows.columns or options.values.get(name) is not None:
+            if name in rows.columns or options.value(name) is not None:
                 raise OptionError(f"expected no `{name}` with `shards`: {reason}; leave it out")
         for name, columns in (("sequenceBy", rows.sequence_by), ("uniqueBy", rows.unique_by)):
             if columns and rows.shard_by not in ((), columns):
@@ -60,12 +60,12 @@ class Shards(WriteFeature):
                     f"expected `shardBy` to list the columns of `{name}`, got others: jobs with the same key have to "
                     "be in one shard; leave `shardBy` out"
                 )
-        if not rows.shard_by and (DEDUPLICATION in rows.columns or "id" in (options[DEDUPLICATION] or {})):
+        if not rows.shard_by and (DEDUPLICATION in rows.columns or "id" in (options.deduplication or {})):
             raise OptionError(
                 f"expected `shardBy` with `shards` and `{DEDUPLICATION}`, got none: jobs with the same deduplication "
                 "id have to be in one shard; use `uniqueBy`, or name a column"
             )
-        return cls(*settled_layout(options, options["queue"]), bool(rows.shard_by or rows.unique_by))
+        return cls(*settled_layout(options, options.queue), bool(rows.shard_by or rows.unique_by))
 
     def router(self, task: TaskWrite) -> Router:
         return ShardRouter(self.layout, task.attempt.partition).split
@@ -86,7 +86,7 @@ class Shards(WriteFeature):
 
     def recover(self, plan: Plan) -> None:
         """Finishes interrupted writes to all shards: a repeated write may have no rows for some of them."""
-        keys = [QueueKeys(name, plan.options["prefix"]) for name in self.layout.all_names]
+        keys = [QueueKeys(name, plan.options.prefix) for name in self.layout.all_names]
         unfinished = self.first.connection.pipeline([("EXISTS", one["open_writes"]) for one in keys])
         names = [one.queue for one, found in zip(keys, unfinished, strict=True) if found]
         all_together([*plan.handles_of(names).values()], recover)

@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import RawJson
-from spark_bull.core.options.parse import Options
-from spark_bull.core.options.table import SETTLE
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import SettleOptions
 from spark_bull.run.job.ending import Stated
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.work.settle.plan import OUTCOMES, SETTLED_COLUMNS, THEN, SettlePlan, plan_columns
@@ -61,7 +61,7 @@ def checked_frame(result: object) -> DataFrame:
 
 
 def _plan(queue: str, schema: StructType) -> SettlePlan:
-    return plan_columns(Options({"queue": queue}, frozenset(), {}, SETTLE), schema)
+    return plan_columns(parse_options({"queue": queue}, SettleOptions), schema)
 
 
 def _outcome(row: Row, invalid: str | None) -> Stated | RawJson:

@@ -11,10 +11,9 @@ from typing import Final, TypeVar
 from pyspark.sql.types import ArrayType, BooleanType, DataType, StringType, StructType, TimestampType
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.options.parse import Options, parse_options
-from spark_bull.core.options.table import SETTLE
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
-from spark_bull.core.store.settings import resolved
 from spark_bull.run.claims.job_signal import retry_until_connected
 from spark_bull.run.job.job_options import keep_rule
 from spark_bull.run.job.outcome_policy import BackoffStrategy, OutcomePolicy
@@ -64,7 +63,7 @@ class SettlePlan:
     follow_ups: how to read the column `then`; None if it is absent.
     """
 
-    options: Options
+    options: SettleOptions
     columns: Mapping[str, int]
     is_text: bool
     strategy: BackoffStrategy | None = None
@@ -74,12 +73,12 @@ class SettlePlan:
     @cached_property
     def policy(self) -> OutcomePolicy:
         """What holds for jobs that say nothing themselves."""
-        keep_completed, keep_failed = (keep_rule(self.options[name]) for name in ("removeOnComplete", "removeOnFail"))
-        return OutcomePolicy(keep_completed=keep_completed, keep_failed=keep_failed, strategy=self.strategy)
+        keep = keep_rule(self.options.remove_on_complete), keep_rule(self.options.remove_on_fail)
+        return OutcomePolicy(*keep, strategy=self.strategy)
 
     def handles(self) -> dict[str, QueueHandle]:
         """The opened queue of the option `queue`; empty when rows have a column `queue`."""
-        queue = self.options["queue"]
+        queue = self.options.queue
         return {} if queue is None else {queue: open_handle(self.options, queue)}
 
     def ask(self, ask: Callable[[], T]) -> T:
@@ -93,9 +92,9 @@ def _warn(what: str, why: object) -> None:
 
 def plan_settle(raw: Mapping[str, str], schema: StructType, strategy: BackoffStrategy | None = None) -> SettlePlan:
     """Checks options, columns and the connection, before any task starts. Raises OptionError or ConnectionLost."""
-    plan = plan_columns(resolved(parse_options(raw, SETTLE)), schema, strategy)
+    plan = plan_columns(parse_options(raw, SettleOptions), schema, strategy)
     options = plan.options
-    if options["queue"] is None and "queue" not in plan.columns:
+    if options.queue is None and "queue" not in plan.columns:
         raise OptionError("expected an option `queue`, or a column `queue`, got neither")
     for handle in plan.handles().values():
         handle.dialect.check_options(options)
@@ -104,7 +103,7 @@ def plan_settle(raw: Mapping[str, str], schema: StructType, strategy: BackoffStr
     return plan
 
 
-def plan_columns(options: Options, schema: StructType, strategy: BackoffStrategy | None = None) -> SettlePlan:
+def plan_columns(options: SettleOptions, schema: StructType, strategy: BackoffStrategy | None = None) -> SettlePlan:
     """Checks the columns only. Raises OptionError."""
     columns = _columns_of(schema)
     is_text = "returnvalue" in columns and isinstance(schema[columns["returnvalue"]].dataType, StringType)

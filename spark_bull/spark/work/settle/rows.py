@@ -68,7 +68,7 @@ def all_completed(plan: SettlePlan, batch: pa.RecordBatch) -> Completed | None:
     required = [columns[name] for name in ("id", "token", QUEUE) if name in columns]
     if any(column.null_count < batch.num_rows for column in exceptions) or any(c.null_count for c in required):
         return None
-    queues = {plan.options["queue"]} if plan.options["queue"] else set(columns[QUEUE].to_pylist())
+    queues = {plan.options.queue} if plan.options.queue else set(columns[QUEUE].to_pylist())
     ids, texts, values = columns["id"].to_pylist(), columns["token"].to_pylist(), _values(plan, batch)
     tokens = {text: read_settle_token(text) for text in set(texts)}
     readers = {token.reader for token in tokens.values()}
@@ -89,7 +89,7 @@ def by_queue_and_reader(plan: SettlePlan, batch: pa.RecordBatch) -> dict[tuple[s
     def column(name: str, default: Any) -> Sequence[Any]:
         return columns[name].to_pylist() if name in columns else [default] * count
 
-    queues = [plan.options["queue"]] * count if plan.options["queue"] else column("queue", None)
+    queues = [plan.options.queue] * count if plan.options.queue else column("queue", None)
     ids, settle_tokens = column("id", None), column("token", None)
     if None in queues or None in ids or None in settle_tokens:
         raise OptionError("expected `id`, `token` and `queue` of every row with mode=settle, got NULL in one")

@@ -54,7 +54,7 @@ class Settled(WriterCommitMessage):
 def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
     """Settles the rows of one task attempt, a chunk at a time."""
     begin_task()
-    size, counts, handles = int(plan.options["chunkSize"]), Counter[Outcome](), plan.ask(plan.handles)
+    size, counts, handles = int(plan.options.chunk_size), Counter[Outcome](), plan.ask(plan.handles)
     failures = Failures()
     for batch in batches:
         for start in range(0, batch.num_rows, size):
@@ -176,7 +176,7 @@ class _Chunk:
         return counts
 
     def _work(self, outcomes: Outcomes) -> Claim:
-        claim_settings = ClaimSettings(f"settle:{uuid4().hex}", max_metrics=self.plan.options["metricsMinutes"])
+        claim_settings = ClaimSettings(f"settle:{uuid4().hex}", max_metrics=self.plan.options.metrics_minutes)
         call = uuid4().hex
         claim = self.plan.ask(lambda: work(self.handle, claim_settings, outcomes, 0, call=call))
         self.failures.add(self.handle.keys.queue, outcomes)

@@ -16,26 +16,20 @@ from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.jobs import STATES
 from spark_bull.core.model.limits import Limiter
-from spark_bull.core.options.parse import (
-    SPARK_OPTIONS,
-    as_options,
-    as_texts,
-    parse_arguments,
-    parse_options,
-    spelled,
-)
+from spark_bull.core.options.parse import SPARK_OPTIONS, as_options, as_texts, parse_arguments, parse_options
 from spark_bull.core.options.table import (
-    CLAIM,
-    COLLECT,
-    MANAGE,
-    PYTHON_SCOPES,
-    QUEUE,
-    READ,
-    SCHEDULE,
-    SETTLE,
-    TABLE,
-    WORK,
-    WRITE,
+    SCOPES,
+    ClaimOptions,
+    CollectOptions,
+    ManageOptions,
+    Options,
+    QueueOptions,
+    ReadOptions,
+    ScheduleOptions,
+    SettleOptions,
+    WorkOptions,
+    WriteOptions,
+    options_in,
 )
 from tests.support.bad_input import each_number, texts, tried, values
 
@@ -62,7 +56,7 @@ SECRET = "hunter2"
     ],
 )
 def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
-    parsed = parse_options({name: text}, WRITE)[name]
+    parsed = parse_options({name: text}, WriteOptions).value(name)
     assert parsed == value
     assert type(parsed) is type(value)
 
@@ -81,7 +75,7 @@ def test_a_text_becomes_a_value(name: str, text: str, value: Any) -> None:
     ],
 )
 def test_a_stream_starts_at_an_end_or_a_time(text: str, start: str) -> None:
-    assert parse_options({"startingOffsets": text}, COLLECT)["startingOffsets"] == start
+    assert parse_options({"startingOffsets": text}, CollectOptions).starting_offsets == start
 
 
 @pytest.mark.parametrize(
@@ -107,28 +101,30 @@ def test_a_stream_starts_at_an_end_or_a_time(text: str, start: str) -> None:
 )
 def test_a_bad_value_is_refused_with_what_was_expected_and_what_came(name: str, text: str, expectation: str) -> None:
     with pytest.raises(OptionError, match=re.escape(f"expected `{name}` to be {expectation}")) as error:
-        parse_options({name: text}, WRITE)
+        parse_options({name: text}, WriteOptions)
     assert repr(text) in str(error.value)
 
 
 def test_lists_of_names_are_split_at_commas() -> None:
-    options = parse_options({"jobIds": " a, b,,c ", "states": "wait,failed"}, READ)
-    assert options["jobIds"] == ("a", "b", "c")
-    assert options["states"] == ("wait", "failed")
+    options = parse_options({"jobIds": " a, b,,c ", "states": "wait,failed"}, ReadOptions)
+    assert options.job_ids == ("a", "b", "c")
+    assert options.states == ("wait", "failed")
 
 
 def test_a_misspelt_choice_is_refused_with_the_nearest_one() -> None:
-    assert parse_options({"states": ",".join(STATES)}, READ)["states"] == STATES
+    assert parse_options({"states": ",".join(STATES)}, ReadOptions).states == STATES
     with pytest.raises(OptionError, match=r"completed, failed, got: 'complete' \(did you mean `completed`\?\)"):
-        parse_options({"states": "wait,complete"}, READ)
+        parse_options({"states": "wait,complete"}, ReadOptions)
     with pytest.raises(OptionError, match=r"metrics.*, got: 'metric' \(did you mean `metrics`\?\)"):
-        parse_options({"view": "metric"}, READ)
+        parse_options({"view": "metric"}, ReadOptions)
 
 
 def test_names_are_matched_without_regard_to_case() -> None:
     for spell in (str.lower, str.upper, str):
-        options = parse_options({spell("chunkSize"): "7", spell("txnAppId"): "A", spell("txnVersion"): "1"}, WRITE)
-        assert (options["chunkSize"], options["txnAppId"], options["txnVersion"]) == (7, "A", 1)
+        options = parse_options(
+            {spell("chunkSize"): "7", spell("txnAppId"): "A", spell("txnVersion"): "1"}, WriteOptions
+        )
+        assert (options.chunk_size, options.txn_app_id, options.txn_version) == (7, "A", 1)
 
 
 @pytest.mark.parametrize(
@@ -144,31 +140,31 @@ def test_names_are_matched_without_regard_to_case() -> None:
 def test_an_unknown_option_is_refused_with_the_nearest_one_of_its_scope(name: str, near: str) -> None:
     advice = rf" \(did you mean `{near}`\?\)" if near else "$"
     with pytest.raises(OptionError, match=f"^unknown option `{name}`{advice}"):
-        parse_options({name: "x"}, WRITE)
+        parse_options({name: "x"}, WriteOptions)
 
 
 @pytest.mark.parametrize(
     ("name", "scope", "message"),
     [
-        ("view", WRITE, "is for reads, not for writes"),
-        ("delivery", READ, "is for writes, not for reads"),
-        ("states", WORK, "is for reads, not for a Worker"),
+        ("view", WriteOptions, "is for reads, not for writes"),
+        ("delivery", ReadOptions, "is for writes, not for reads"),
+        ("states", WorkOptions, "is for reads, not for a Worker"),
         *(
-            (name, scope, f"is for writes, not for writes with mode={scope}")
+            (name, scope, f"is for writes, not for {scope.title}")
             for name, scope in (
-                ("maxLength", SCHEDULE),
-                ("whenFull", MANAGE),
-                ("onFinish", SCHEDULE),
-                ("expireAfterMs", MANAGE),
+                ("maxLength", ScheduleOptions),
+                ("whenFull", ManageOptions),
+                ("onFinish", ScheduleOptions),
+                ("expireAfterMs", ManageOptions),
             )
         ),
         *(
-            ("shards", scope, rf".*with mode={scope}: give the name of one shard, such as mail\{{0\}}, as `queue`$")
-            for scope in (SCHEDULE, MANAGE, SETTLE, CLAIM)
+            ("shards", scope, rf".*not for {scope.title}: give the name of one shard, such as mail\{{0\}}, as `queue`$")
+            for scope in (ScheduleOptions, ManageOptions, SettleOptions, ClaimOptions)
         ),
     ],
 )
-def test_an_option_of_another_scope_is_refused(name: str, scope: str, message: str) -> None:
+def test_an_option_of_another_scope_is_refused(name: str, scope: type[Options], message: str) -> None:
     with pytest.raises(OptionError, match=f"option `{name}` {message}"):
         parse_options({name: "7"}, scope)
 
@@ -178,7 +174,7 @@ def test_a_retention_rule_may_be_a_value_or_a_text() -> None:
     rules = (False, False, True, 7, 7, -1, {"age": 60, "count": 5}, {"age": 60})
     for name, spelt in (("removeOnComplete", "remove_on_complete"), ("removeOnFail", "remove_on_fail")):
         for value, rule in zip(given, rules, strict=True):
-            parsed = parse_options(as_texts({spelt: value}), WORK)[name]
+            parsed = parse_options(as_texts({spelt: value}), WorkOptions).value(name)
             assert (parsed, type(parsed)) == (rule, type(rule))
 
 
@@ -206,7 +202,7 @@ def test_an_invalid_rule_number_or_limiter_is_refused() -> None:
     for (name, expected), given_values in wrong.items():
         for value in given_values:
             with pytest.raises(OptionError, match=f"expected `{name}` to be {expected}"):
-                parse_options(as_texts({name: value}), WORK)
+                parse_options(as_texts({name: value}), WorkOptions)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +210,7 @@ def test_an_invalid_rule_number_or_limiter_is_refused() -> None:
 )
 def test_a_limiter_may_limit_groups_or_keep_jobs_waiting(more: dict[str, Any], kept: dict[str, Any]) -> None:
     value = {"max": 3, "duration": 50} | more
-    limiter = parse_options(as_texts({"limiter": value}), WORK)["limiter"]
+    limiter = parse_options(as_texts({"limiter": value}), WorkOptions).limiter
     assert limiter == Limiter(3, 50, **kept)
     assert limiter.given == value
 
@@ -222,9 +218,9 @@ def test_a_limiter_may_limit_groups_or_keep_jobs_waiting(more: dict[str, Any], k
 def test_a_limiter_excludes_others() -> None:
     value = {"max": 3, "duration": 50, "groupKey": "tenant"}
     with pytest.raises(OptionError, match="expected one of `group` and a `limiter` with `groupKey`"):
-        parse_options(as_texts({"limiter": value, "group": {"by": "tenant", "concurrency": 1}}), WORK)
+        parse_options(as_texts({"limiter": value, "group": {"by": "tenant", "concurrency": 1}}), WorkOptions)
     with pytest.raises(OptionError, match="expected one of `groupKey` and `bounceBack` in `limiter`, got both"):
-        parse_options(as_texts({"limiter": value | {"bounceBack": True}}), WORK)
+        parse_options(as_texts({"limiter": value | {"bounceBack": True}}), WorkOptions)
 
 
 @pytest.mark.parametrize(
@@ -235,14 +231,14 @@ def test_a_limiter_excludes_others() -> None:
     ],
 )
 def test_a_limiter_is_refused_where_it_does_not_exist(more: dict[str, Any], said: str) -> None:
-    options = parse_options(as_texts({"limiter": {"max": 3, "duration": 50} | more}), CLAIM)
+    options = parse_options(as_texts({"limiter": {"max": 3, "duration": 50} | more}), ClaimOptions)
     DIALECTS["bull"].check_options(options)
     for name in ("bull-1", "bullmq"):
         with pytest.raises(DialectError, match=said):
             DIALECTS[name].check_options(options)
 
 
-@pytest.mark.parametrize("scope", [QUEUE, WORK])
+@pytest.mark.parametrize("scope", [QueueOptions, WorkOptions])
 def test_python_accepts_only_the_snake_case_name_of_an_option(scope: str) -> None:
     with pytest.raises(OptionError, match=r"^unknown option `chunkSize` \(did you mean `chunk_size`\?\)$"):
         parse_arguments({"chunkSize": 1}, scope)
@@ -250,29 +246,26 @@ def test_python_accepts_only_the_snake_case_name_of_an_option(scope: str) -> Non
         parse_arguments({"chunk_size": "bad"}, scope)
 
 
-def test_option_names_are_unique_and_documented_and_those_of_python_in_snake_case() -> None:
-    names = [(row.name.lower(), scope) for row in TABLE for scope in row.scopes]
-    assert len(set(names)) == len(names)
-    assert all(row.doc and row.scopes for row in TABLE)
-    assert not SPARK_OPTIONS & {name for name, _ in names}
-    python = [spelled(row.name, scope) for row in TABLE for scope in row.scopes if scope in PYTHON_SCOPES]
-    assert python
-    assert all(re.fullmatch("[a-z_]+", name) for name in python)
+def test_options_are_documented_and_those_of_python_in_snake_case() -> None:
+    for scope in SCOPES:
+        assert all(row.doc for row in options_in(scope).values())
+        assert not SPARK_OPTIONS & options_in(scope).keys()
+        assert all(re.fullmatch("[a-z_]+", name) for name in options_in(scope) if scope.in_python)
 
 
 def test_arguments_become_options_of_a_data_source() -> None:
     arguments = {"retry_ms": 5, "url": None, "limiter": {"max": 1, "duration": 2}, "redis": {"client_name": "me"}}
-    assert as_options({**arguments, "engine": "stream"}, CLAIM) == {
+    assert as_options({**arguments, "engine": "stream"}, ClaimOptions) == {
         "retryMs": "5",
         "limiter": '{"max": 1, "duration": 2}',
         "redis.client_name": "me",
     }
-    assert parse_arguments(arguments, WORK).redis == {"client_name": "me"}
+    assert parse_arguments(arguments, WorkOptions).redis.extra == (("client_name", "me"),)
 
 
 def test_options_that_spark_adds_are_ignored() -> None:
     added = dict.fromkeys((*SPARK_OPTIONS, "checkpointLocation"), "x")
-    for scope in (WRITE, READ):
+    for scope in (WriteOptions, ReadOptions):
         assert parse_options({**added, "queue": "q"}, scope).given == {"queue"}
 
 
@@ -289,27 +282,25 @@ def test_options_that_spark_adds_are_ignored() -> None:
 )
 def test_options_that_do_not_go_together_are_refused(raw: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse_options(raw, WRITE)
+        parse_options(raw, WriteOptions)
 
 
 def test_settings_of_redis_py_pass_through() -> None:
-    options = parse_options({"redis.Socket_Keepalive": "true", "redis.client_name": "Me"}, WRITE)
-    assert options.redis == {"socket_keepalive": "true", "client_name": "Me"}
+    options = parse_options({"redis.Socket_Keepalive": "true", "redis.client_name": "Me"}, WriteOptions)
+    assert options.redis.extra == (("client_name", "Me"), ("socket_keepalive", "true"))
 
 
 def test_a_setting_with_an_option_of_its_own_does_not_pass_through() -> None:
     for name in ("redis.password", "redis.host", "redis.decode_responses"):
         with pytest.raises(OptionError, match=f"`{name}` cannot be passed to redis-py"):
-            parse_options({name: SECRET}, WRITE)
+            parse_options({name: SECRET}, WriteOptions)
 
 
 def test_missing_options_have_their_defaults() -> None:
-    for scope in (WRITE, READ):
+    for scope in (WriteOptions, ReadOptions):
         options = parse_options({}, scope)
         assert options.given == frozenset()
-        for row in TABLE:
-            if scope in row.scopes:
-                assert options[row.name] == row.scope_defaults.get(scope, row.default)
+        assert all(options.value(row.name) == row.default for row in options_in(scope).values())
 
 
 def test_no_error_shows_a_secret() -> None:
@@ -318,38 +309,38 @@ def test_no_error_shows_a_secret() -> None:
     raws += [{"url": f"redis://me:{SECRET}@h"} | more for more in ({"shardUrls": "redis://x"}, {"nonsense": "x"})]
     for raw in (*raws, {"url": f"http://me:{SECRET}@h"}, {"password": SECRET, "chunkSize": "no"}):
         with pytest.raises(OptionError) as error:
-            parse_options(raw, WRITE)
+            parse_options(raw, WriteOptions)
         assert SECRET not in str(error.value)
 
 
 def test_the_repr_of_options_contains_no_secret() -> None:
     raw = {"url": f"redis://me:{SECRET}@h", "password": SECRET, "queue": "mail", "redis.ssl_password": SECRET}
-    options = parse_options(raw, WRITE)
+    options = parse_options(raw, WriteOptions)
     assert repr(options) == "Options({'queue': 'mail'})"
     again = pickle.loads(pickle.dumps(options))
     assert SECRET not in repr(again)
-    assert (again["password"], again.redis) == (SECRET, {"ssl_password": SECRET})
+    assert (again.redis.password, again.redis.extra) == (SECRET, (("ssl_password", SECRET),))
 
 
 #: Each option in each of its scopes.
-ROWS = [(row.name, scope) for row in TABLE for scope in row.scopes]
-OF_SPARK = [row for row in ROWS if row[1] not in PYTHON_SCOPES]
-OF_PYTHON = [row for row in ROWS if row[1] in PYTHON_SCOPES]
+ROWS = [(row.name, scope) for scope in SCOPES for row in options_in(scope).values()]
+OF_SPARK = [row for row in ROWS if not row[1].in_python]
+OF_PYTHON = [row for row in ROWS if row[1].in_python]
 
 #: Nested more deeply than Python parses.
 DEEP = "[" * 2_000
 
-Rows = list[tuple[str, str]]
-Parse = Callable[[Mapping[str, Any], str], object]
+Rows = list[tuple[str, type[Options]]]
+Parse = Callable[[Mapping[str, Any], type[Options]], object]
 
 
-def is_refused(parse: Parse, name: str, scope: str, value: Any) -> bool:
-    own, refusal = spelled(name, scope), ""
+def is_refused(parse: Parse, name: str, scope: type[Options], value: Any) -> bool:
+    own, refusal = scope.spelled(name), ""
     try:
         parse({own: value}, scope)
     except OptionError as error:
         refusal = str(error) or "nothing"
-    assert not refusal or f"`{own}`" in refusal, f"{own} in {scope} = {value!r}: {refusal}"
+    assert not refusal or f"`{own}`" in refusal, f"{own} in {scope.__name__} = {value!r}: {refusal}"
     return bool(refusal)
 
 
@@ -385,8 +376,8 @@ def test_an_argument_takes_a_value_or_refuses_it_by_its_name(cases: int) -> None
 @each_number
 def test_options_together_are_taken_or_refused(cases: int) -> None:
     @tried(cases)
-    @given(st.sampled_from(sorted({scope for _, scope in OF_SPARK})), st.data())
-    def send(scope: str, data: st.DataObject) -> None:
+    @given(st.sampled_from([scope for scope in SCOPES if not scope.in_python]), st.data())
+    def send(scope: type[Options], data: st.DataObject) -> None:
         names = st.sampled_from([name for name, its in OF_SPARK if its == scope]) | texts()
         options = data.draw(st.dictionaries(names, texts(), max_size=6))
         with suppress(OptionError):

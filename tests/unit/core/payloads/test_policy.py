@@ -22,7 +22,7 @@ from spark_bull.core.errors import OptionError, PayloadNotStored, PayloadUnreada
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.key_sources import KeySource
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import READ, WRITE
+from spark_bull.core.options.table import ReadOptions, WriteOptions
 from spark_bull.core.payloads.objects import found_in
 from spark_bull.core.payloads.policy import PLAIN, PayloadPolicy, policy_of
 
@@ -258,22 +258,22 @@ def test_options_are_checked_together_and_show_no_secrets(key: KeySource) -> Non
         "offloadAbove": "64kb",
         "queue": "q",
     }
-    options = parse_options(given, WRITE)
+    options = parse_options(given, WriteOptions)
     policy = policy_of(options)
     assert policy == PayloadPolicy((key,), "memory://user:pw@x", 64_000)
     assert "pw" not in repr(options) + repr(policy)
     policy.kept(MAIL, "data", "{}", "1")
     assert b"k" * 32 not in pickle.dumps(policy)
     with pytest.raises(OptionError, match="expected `offloadTo` with `offloadAbove`, got none"):
-        parse_options({"offloadAbove": "1"}, WRITE)
+        parse_options({"offloadAbove": "1"}, WriteOptions)
     with pytest.raises(
         OptionError, match="expected `offloadAbove` to be a number of bytes, such as 65536, 64kb or 1mb"
     ):
-        parse_options({"offloadAbove": "64 apples"}, WRITE)
+        parse_options({"offloadAbove": "64 apples"}, WriteOptions)
     with pytest.raises(OptionError, match="option `offloadAbove` is for writes, not for reads"):
-        parse_options({"offloadAbove": "1"}, READ)
+        parse_options({"offloadAbove": "1"}, ReadOptions)
     with pytest.raises(OptionError, match="a path or URL that fsspec knows, got one of 'ftpp'") as found:
-        policy_of(parse_options({"offloadTo": "ftpp://user:pw@x"}, READ))
+        policy_of(parse_options({"offloadTo": "ftpp://user:pw@x"}, ReadOptions))
     assert "pw" not in str(found.value)
 
 
@@ -294,4 +294,4 @@ def test_a_missing_package_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, package, None)
     why = f"expected the package {package} for `{next(iter(given))}`, found none .*: pip install 'spark-bull.{extra}.'"
     with pytest.raises(OptionError, match=why):
-        policy_of(parse_options(given, READ))
+        policy_of(parse_options(given, ReadOptions))

@@ -18,12 +18,12 @@ from redis.connection import Connection as RedisConnection
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost, OptionError
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import WRITE
+from spark_bull.core.options.redis_settings import RedisSettings
+from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.store.commands import CallStart, RepeatedKeys, packed_command
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.scripts import load
-from spark_bull.core.store.settings import RedisSettings, resolved, settings_of
 from spark_bull.ops.cli import main
 from tests.support.network import new_listener
 from tests.support.redis_servers import become_cluster
@@ -33,7 +33,7 @@ SECRET = "hunter2"
 
 
 def settings(**options: str) -> RedisSettings:
-    return settings_of(parse_options(options, WRITE))
+    return parse_options(options, WriteOptions).redis
 
 
 @pytest.fixture(autouse=True)
@@ -57,16 +57,15 @@ def test_the_password_of_the_environment_has_the_lowest_precedence(monkeypatch: 
     assert settings(password="other").password == "other"
 
 
-def test_resolved_options_are_independent_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parsed_options_are_independent_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     given = [
-        parse_options(options, WRITE)
+        parse_options(options, WriteOptions)
         for options in ({"shardUrls": "redis://h,redis://i"}, {"url": "redis://h"}, {}, {"password": "mine"})
     ]
-    ours = [(settings_of(options), resolved(options)) for options in given]
+    before = [options.redis for options in given]
     monkeypatch.setenv("SPARK_BULL_URL", "redis://elsewhere")
     monkeypatch.setenv("SPARK_BULL_PASSWORD", SECRET)
-    for here, sent in ours:
-        assert settings_of(pickle.loads(pickle.dumps(sent))) == here
+    assert [pickle.loads(pickle.dumps(options)).redis for options in given] == before
 
 
 def test_the_option_overrides_the_password_of_the_url(own_redis: Callable[..., EmbeddedRedis]) -> None:

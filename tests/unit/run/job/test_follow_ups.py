@@ -18,11 +18,10 @@ from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, ClaimedJob
 from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import QUEUE
+from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.queue.dispatch.follow_ups import MAX_SIZE
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.run.job.bisection import run_bisected
 from spark_bull.run.job.job_runner import Result
 from spark_bull.run.job.job_tasks import JobTasks
@@ -32,7 +31,7 @@ from tests.support.wait import PATIENCE_S, wait_until
 
 def running(protocol: str = "bullmq", queue: str = "q", prefix: str = "bull") -> RunningJob:
     """A job of a queue in a Redis that does not exist."""
-    settings = settings_of(parse_arguments({"url": "redis://localhost:1", "retry_ms": 0}, QUEUE))
+    settings = parse_arguments({"url": "redis://localhost:1", "retry_ms": 0}, QueueOptions).redis
     handle = QueueHandle(Connection(settings), QueueKeys(queue, prefix), DIALECTS[protocol])
     return RunningJob(ClaimedJob("7"), handle)
 

@@ -30,7 +30,7 @@ from spark_bull.core.errors import (
 from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.model.outcomes import ClaimedJob, Delayed, Failed, Outcomes, Rested, Retried
 from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import WORK
+from spark_bull.core.options.table import WorkOptions
 from spark_bull.run.job.ending import Ending, Stated, outcome_of
 from spark_bull.run.job.failure import failure
 from spark_bull.run.job.job_options import job_options, keep_of, keep_rule
@@ -295,7 +295,7 @@ def test_a_rule_overrides_the_attempts_of_the_job_unless_it_runs_at_most_once() 
 )
 def test_wrong_rules_are_refused(wrong: object) -> None:
     with pytest.raises(OptionError, match="expected `retry` to be names of error classes with numbers of attempts"):
-        parse_arguments({"retry": wrong}, WORK)
+        parse_arguments({"retry": wrong}, WorkOptions)
 
 
 @pytest.mark.parametrize(("opts", "rows"), [('{"kl": 3}', 3), ('{"keepLogs": 2}', 2), ("{}", 0)])

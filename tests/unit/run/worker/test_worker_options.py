@@ -39,12 +39,12 @@ def udf(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
 
 def test_the_engine_is_loop_unless_it_is_named() -> None:
     for processor in (of_a_job, of_frames, udf):
-        assert worker_options({"engine": "auto"}, processor)["engine"] == "loop"
-        assert worker_options({"engine": "stream"}, processor)["engine"] == "stream"
+        assert worker_options({"engine": "auto"}, processor).engine == "loop"
+        assert worker_options({"engine": "stream"}, processor).engine == "stream"
 
 
 def test_a_checkpoint_of_dataframes_means_the_engine_stream() -> None:
-    assert worker_options({"checkpoint": "/data"}, of_frames)["engine"] == "stream"
+    assert worker_options({"checkpoint": "/data"}, of_frames).engine == "stream"
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_an_argument_that_would_have_no_effect_is_refused(
 def test_slots_may_be_a_range() -> None:
     for slots in ((1, 40), [1, 40], "1-40", "[1, 40]"):
         options = worker_options({"slots": slots, "target_wait_s": "0.5"}, of_a_job)
-        assert (options["slots"], options["targetWaitS"]) == (SlotRange(1, 40), 0.5)
-    assert worker_options({"slots": (0, 1)}, of_a_job)["targetWaitS"] == 30
-    assert type(worker_options({"slots": "8"}, of_a_job)["slots"]) is int
+        assert (options.slots, options.target_wait_s) == (SlotRange(1, 40), 0.5)
+    assert worker_options({"slots": (0, 1)}, of_a_job).target_wait_s == 30
+    assert type(worker_options({"slots": "8"}, of_a_job).slots) is int
 
 
 @pytest.mark.parametrize(

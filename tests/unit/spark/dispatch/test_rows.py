@@ -14,7 +14,7 @@ from spark_bull.core.dialects.encode.codec import NAMES
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import WRITE
+from spark_bull.core.options.table import WriteOptions
 from spark_bull.spark.dispatch import rows as rows_module
 from spark_bull.spark.dispatch.rows import RowPlan, plan_rows
 from spark_bull.spark.platform.arrow import to_arrow_schema
@@ -32,7 +32,7 @@ def struct(**columns: DataType) -> StructType:
 
 
 def plan(schema: StructType, **options: str) -> RowPlan:
-    return plan_rows(schema, parse_options({"queue": "q", **options}, WRITE))
+    return plan_rows(schema, parse_options({"queue": "q", **options}, WriteOptions))
 
 
 def read(schema: StructType, values: list[tuple[Any, ...]], **options: str) -> dict[str, list[Any]]:
@@ -186,7 +186,7 @@ def test_integers_in_the_column_with_ids_are_refused_for_bullmq() -> None:
 
 def test_the_error_about_a_missing_queue_mentions_catalog_tables() -> None:
     with pytest.raises(OptionError, match=r"expected an option `queue`, or a column `queue`.*TEMPORARY VIEW"):
-        plan_rows(struct(data=STRING), parse_options({}, WRITE))
+        plan_rows(struct(data=STRING), parse_options({}, WriteOptions))
 
 
 @pytest.mark.parametrize(
@@ -215,13 +215,13 @@ def test_job_columns_that_can_not_be_settings_are_refused(schema: StructType, na
 def test_a_column_queue_is_used_if_job_columns_lists_it() -> None:
     schema = struct(n=INT, queue=STRING)
     with pytest.raises(OptionError, match=r"without a column `data` the column `queue` is part of the payload"):
-        plan_rows(schema, parse_options({}, WRITE))
-    named = plan_rows(schema, parse_options({"jobColumns": "queue"}, WRITE))
+        plan_rows(schema, parse_options({}, WriteOptions))
+    named = plan_rows(schema, parse_options({"jobColumns": "queue"}, WriteOptions))
     assert (named.columns, named.payload) == ({"queue": 1}, (0,))
     # The option overrides the column.
     beside = struct(data=STRING, queue=STRING)
     assert "queue" not in plan(beside).columns
-    assert "queue" in plan_rows(beside, parse_options({}, WRITE)).columns
+    assert "queue" in plan_rows(beside, parse_options({}, WriteOptions)).columns
     overruled = plan(schema, jobColumns="queue")
     assert (overruled.columns, overruled.payload) == ({}, (0,))
 

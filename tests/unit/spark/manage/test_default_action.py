@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import MANAGE
+from spark_bull.core.options.table import ManageOptions
 from spark_bull.spark.manage.plan import plan_rows
 
 
@@ -21,6 +21,6 @@ def batch(**columns: list[str | None]) -> Any:
 
 
 def test_the_option_of_a_change_stands_in_for_a_null() -> None:
-    options = parse_options({"queue": "q", "mode": "manage", "action": "retry"}, MANAGE)
+    options = parse_options({"queue": "q", "mode": "manage", "action": "retry"}, ManageOptions)
     rows = plan_rows(schema("id", "action"), options).rows(batch(id=["1", "2"], action=["remove", None]), (0, 1))
     assert rows == {"id": ["1", "2"], "action": ["remove", "retry"]}

@@ -10,7 +10,7 @@ import pytest
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import Changed
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import MANAGE
+from spark_bull.core.options.table import ManageOptions
 from spark_bull.spark.manage.result_file import check_path, write_outcomes
 
 
@@ -36,7 +36,7 @@ def test_an_error_shows_no_keys_of_a_uri(path: str) -> None:
         check_path(path)
     assert "s3cr3t" not in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert "s3cr3t" not in repr(parse_options({"resultPath": path}, MANAGE))
+    assert "s3cr3t" not in repr(parse_options({"resultPath": path}, ManageOptions))
 
 
 def test_an_empty_path_and_a_file_are_refused(tmp_path: Path) -> None:

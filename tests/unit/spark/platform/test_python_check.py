@@ -18,7 +18,7 @@ from pyspark import SparkContext
 
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import SETTLE
+from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.spark.collect.stream import ResultReader, Results
 from spark_bull.spark.dispatch.task import write_task
@@ -127,7 +127,7 @@ class Frozen(Exception):
         lambda: next(BatchReader.__new__(BatchReader).read(OpenSlice(Slice()))),
         lambda: next(ResultReader.__new__(ResultReader).read(Results("q", "reader", 0, 1))),
         lambda: next(ClaimReader.__new__(ClaimReader).read(Claims("reader", 0, 1))),
-        lambda: settle_task(SettlePlan(parse_options({}, SETTLE), columns={}, is_text=False), iter(())),
+        lambda: settle_task(SettlePlan(parse_options({}, SettleOptions), columns={}, is_text=False), iter(())),
         lambda: write_task(cast(WritePlan, None), iter(())),
     ],
     ids=["inspect", "collect", "claim", "settle", "dispatch"],

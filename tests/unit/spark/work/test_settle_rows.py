@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
-from spark_bull.core.options.parse import Options
-from spark_bull.core.options.table import SETTLE
+from spark_bull.core.options.parse import as_texts, parse_options
+from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.work.claim_ledger import new_lock_token
 from spark_bull.run.job.ending import Ending
 from spark_bull.spark.platform.arrow import to_arrow_schema
@@ -31,12 +31,12 @@ USUAL = [
 
 
 def plan_of(queue: str | None) -> SettlePlan:
-    return plan_columns(Options({"queue": queue}, frozenset(), {}, SETTLE), SCHEMA)
+    return plan_columns(parse_options(as_texts({"queue": queue}), SettleOptions), SCHEMA)
 
 
 def test_each_outcome_has_its_own_rule_for_what_is_kept() -> None:
-    rules = {"removeOnComplete": 1, "removeOnFail": 2}
-    policy = plan_columns(Options({"queue": "q", **rules}, frozenset(), {}, SETTLE), SCHEMA).policy
+    rules = {"removeOnComplete": "1", "removeOnFail": "2"}
+    policy = plan_columns(parse_options({"queue": "q", **rules}, SettleOptions), SCHEMA).policy
     assert (policy.keep_completed, policy.keep_failed) == ({"count": 1}, {"count": 2})
 
 
@@ -81,7 +81,7 @@ def test_a_job_is_delayed_until_the_second_of_two_equal_hours() -> None:
     kind = pa.timestamp("us", "America/New_York")
     row = pa.record_batch([pa.array([text]) for text in ("q", "1", f"{ONE}#plain")], ["queue", "id", "token"])
     batch = row.append_column("runAt", pa.array([moment * 1000 + 999], pa.int64()).view(kind))
-    plan = plan_columns(Options({"queue": None}, frozenset(), {}, SETTLE), schema)
+    plan = plan_columns(parse_options({}, SettleOptions), schema)
     (((found,),),) = [by_queue_and_reader(plan, batch).values()]
     assert found.postponed == Ending("delayed until", moment)
 

@@ -14,10 +14,9 @@ import pytest
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import QUEUE
+from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.settings import settings_of
 from spark_bull.run.job import outcome_policy
 from spark_bull.spark.work import udf_transform
 from spark_bull.spark.work.udf_iterator import UdfIterator
@@ -244,7 +243,7 @@ def test_outcomes(
     for module in (udf_transform, outcome_policy):
         monkeypatch.setattr(module, "MAX_RETURNVALUE", longest)
     handle = QueueHandle(
-        Connection(settings_of(parse_arguments({}, QUEUE))), QueueKeys("q", "bull"), DIALECTS[protocol]
+        Connection(parse_arguments({}, QueueOptions).redis), QueueKeys("q", "bull"), DIALECTS[protocol]
     )
     transformation = UdfTransformation(handle, UdfRunner(function, "pandas", PAYLOAD, returns), chunk_size)
     together = outcomes_of(transformation)
