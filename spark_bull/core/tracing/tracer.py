@@ -21,7 +21,7 @@ def spans_of(tracer: TracerSource) -> Spans | None:
     """Returns what makes the spans; None for None and False. Raises OptionError."""
     if tracer is None or tracer is False:
         return None
-    otel = _imported("otel")
+    otel = _otel()
     spans: Spans = otel.Spans(_made("tracer", tracer, otel.Tracer, otel.global_tracer))
     return spans
 
@@ -30,7 +30,7 @@ def meter_of(meter: MeterSource) -> JobMeter | None:
     """Returns what records the metrics; None for None and False. Raises OptionError."""
     if meter is None or meter is False:
         return None
-    otel = _imported("meter")
+    otel = _otel()
     provider = _made("meter", meter, otel.MeterProvider, otel.get_meter_provider)
     made: JobMeter = otel.JobMeter(provider, is_own=meter is not True and provider is not meter)
     return made
@@ -39,9 +39,9 @@ def meter_of(meter: MeterSource) -> JobMeter | None:
 def check_sendable(tracer: TracerSource, meter: MeterSource = None) -> None:
     """Raises OptionError for an argument that cannot be used in another process, or without OpenTelemetry."""
     if tracer is not None and tracer is not False:
-        _check_sendable("tracer", tracer, _imported("otel").Tracer)
+        _check_sendable("tracer", tracer, _otel().Tracer)
     if meter is not None and meter is not False:
-        _check_sendable("meter", meter, _imported("meter").MeterProvider)
+        _check_sendable("meter", meter, _otel().MeterProvider)
 
 
 def _made(name: str, given: Any, kind: type, global_one: Callable[[], Any]) -> Any:
@@ -76,14 +76,14 @@ def current_trace() -> str:
     Raises:
       OptionError: without the package opentelemetry-api.
     """
-    text: str = _imported("otel").current_context()
+    text: str = _otel().current_context()
     return text or "{}"
 
 
-def _imported(module: str) -> Any:
-    """A module that needs OpenTelemetry, which is optional and takes time to import. Raises OptionError."""
+def _otel() -> Any:
+    """The module that needs OpenTelemetry, which is optional and takes time to import. Raises OptionError."""
     try:
-        return import_module(f"spark_bull.core.tracing.{module}")
+        return import_module("spark_bull.core.tracing.otel")
     except ModuleNotFoundError as error:
         raise OptionError(
             f"expected the package opentelemetry-api for traces and metrics, found none ({error.name}): "
