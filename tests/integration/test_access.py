@@ -18,10 +18,9 @@ from spark_bull.core.queue.dispatch.writes import roll_forward
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.monitor.find import describe, find_queues
 from spark_bull.core.queue.work.claim import work
-from spark_bull.ops.cli.doctor.examine import QUEUE, SERVER
+from spark_bull.ops.cli.doctor.command import QUEUE, SERVER
 from spark_bull.ops.cli.doctor.leftovers import leftovers
-from spark_bull.ops.cli.doctor.rights import rights
-from spark_bull.ops.cli.doctor.server import Server
+from spark_bull.ops.cli.doctor.server import Server, rights
 from spark_bull.ops.prometheus.collect import Export
 from spark_bull.ops.prometheus.collect import collect as collect_metrics
 from spark_bull.run.services.collector import Collector

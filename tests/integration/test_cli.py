@@ -26,11 +26,11 @@ from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.time_text import duration, relative, utc
 from spark_bull.ops.cli import main
-from spark_bull.ops.cli.before_spark import check_input
+from spark_bull.ops.cli.arguments import milliseconds, seconds, trigger_interval
 from spark_bull.ops.cli.commands import NAMES
 from spark_bull.ops.cli.main import parser
+from spark_bull.ops.cli.programs import check_input
 from spark_bull.ops.cli.tables import as_table
-from spark_bull.ops.cli.times import milliseconds, seconds, trigger_interval
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.commands import Shown, in_terminal
 from tests.support.groups import add

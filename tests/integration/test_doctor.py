@@ -31,9 +31,8 @@ from spark_bull.ops.cli import main
 from spark_bull.ops.cli.doctor import queues, server
 from spark_bull.ops.cli.doctor.finding import Finding
 from spark_bull.ops.cli.doctor.leftovers import leftovers
-from spark_bull.ops.cli.doctor.payloads import payloads
-from spark_bull.ops.cli.doctor.rights import VERBS, rights
-from spark_bull.ops.cli.doctor.server import Server
+from spark_bull.ops.cli.doctor.queues import payloads
+from spark_bull.ops.cli.doctor.server import VERBS, Server, rights
 from spark_bull.run.services.collector import Collector
 from spark_bull.run.testing.process_all import process_all
 from tests.support.redis_servers import PASSWORD, STATES, USER, rules
@@ -460,7 +459,7 @@ def test_a_queue_without_jobs_and_a_server_without_the_setting_are_no_faults(
         queue.handle.connection.call("SET", queue.handle.keys.job("7"), "damaged")
         queue.handle.connection.call("LPUSH", queue.handle.keys["paused"], "7", "gone")
         assert only(payloads(queue.handle), "ok").found.startswith("1 of 1 job that were looked at")
-        monkeypatch.setattr("spark_bull.ops.cli.doctor.payloads.config", lambda connection, pattern: {})
+        monkeypatch.setattr("spark_bull.ops.cli.doctor.queues.config", lambda connection, pattern: {})
         assert "knows no hash-max-listpack-value" in only(payloads(queue.handle), "unchecked").found
 
 
@@ -621,7 +620,7 @@ def test_names_of_queues_can_not_change_the_terminal(
 def test_the_exit_status_is_that_of_the_worst_finding(
     own_redis: OwnRedis, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("spark_bull.ops.cli.doctor.examine.MACHINE", {})
+    monkeypatch.setattr("spark_bull.ops.cli.doctor.command.MACHINE", {})
     redis = own_redis({"appendonly": "yes"})
     assert doctor(capsys, redis.url, "bull")[0] == 0
     BullQueue("mail", url=redis.url).pause()

@@ -28,8 +28,8 @@ from spark_bull.ops.cli import show
 from spark_bull.ops.cli.main import main
 from spark_bull.ops.prometheus.collect import Export, collect
 from spark_bull.ops.prometheus.families import ADDED_RATE, READABLE, Sample
-from spark_bull.ops.web import queue_access, scans
-from spark_bull.ops.web.page import all_jobs
+from spark_bull.ops.web import queue_access
+from spark_bull.ops.web.page import jobs
 from spark_bull.spark.inspect.source import batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.wait import wait_until
@@ -41,7 +41,7 @@ from tests.support.work_bench import DIALECTS
 def no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, a request reads all queues of its page."""
     monkeypatch.setattr(queue_access, "READING_S", inf)
-    monkeypatch.setattr(all_jobs, "READING_S", inf)
+    monkeypatch.setattr(jobs, "READING_S", inf)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_what_reads_many_queues_takes_few_round_trips(
     round_trips: Callable[[Callable[[], object]], int],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scans, "LEAST_S", 3_600.0)
+    monkeypatch.setattr(queue_access, "LEAST_S", 3_600.0)
 
     def of_server(path: str, count: int) -> int:
         with serving(url=redis_url, prefix=prefix, queues=tuple(names[:count])) as web:

@@ -27,8 +27,8 @@ from spark_bull.core.queue.handle.report import add_log
 from spark_bull.core.queue.work.claim import work
 from spark_bull.ops.prometheus.collect import Export, collect
 from spark_bull.ops.prometheus.families import READABLE
-from spark_bull.ops.web import scans, settings
-from spark_bull.ops.web.event_streams import MAX_STREAMS
+from spark_bull.ops.web import queue_access, settings
+from spark_bull.ops.web.api.events import MAX_STREAMS
 from spark_bull.run.slot.failures import Failures
 from spark_bull.run.slot.slot_stats import SlotReport, SlotStats
 from tests.support.groups import add
@@ -658,7 +658,7 @@ def test_scans_of_a_large_database_take_a_small_part_of_the_time(
 ) -> None:
     known, times = web.server.app.state.queues, iter(range(0, 10_000, 3))
     # A scan takes 3 s by this clock.
-    monkeypatch.setattr(scans, "monotonic_s", lambda: next(times))
+    monkeypatch.setattr(queue_access, "monotonic_s", lambda: next(times))
     queue.add(1)
     assert known.names() == ["mail"]
     BullQueue("late", url=redis_url, prefix=prefix, protocol="bullmq").add(1)

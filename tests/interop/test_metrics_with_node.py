@@ -13,7 +13,7 @@ from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.prometheus.collect import Export, collect
-from spark_bull.ops.prometheus.text import as_text
+from spark_bull.ops.prometheus.families import as_text
 from tests.support.node import NodePeer, Peer, each_peer_of
 
 pytestmark = pytest.mark.interop

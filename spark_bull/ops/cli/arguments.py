@@ -2,12 +2,44 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, ArgumentTypeError
-from collections.abc import Mapping
+import re
+from argparse import SUPPRESS, ArgumentTypeError, Namespace
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn
 
+from spark_bull.core.model.guards import Guard
 from spark_bull.core.options.values import priority
-from spark_bull.ops.cli.times import milliseconds
+from spark_bull.core.time_text import milliseconds_of
+
+#: An interval of Spark, such as `1 minute 30 seconds`.
+_INTERVAL: Final = re.compile(
+    r"(interval\s+)?(\d+\s+(microsecond|millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE
+)
+
+
+def milliseconds(text: str, default_unit: str = "ms") -> int:
+    """Parses `1d`, `2h`, `5m`, `30s` or `500ms` for argparse; returns ms. default_unit: that of a bare number."""
+    ms = milliseconds_of(text, default_unit)
+    if ms is None:
+        raise ArgumentTypeError(f"expected a duration such as 500ms, 30s, 5m, 2h or 1d, got: {text!r}")
+    return ms
+
+
+def seconds(text: str) -> float:
+    """Parses a duration for argparse; returns s, which is also the unit of a bare number."""
+    return milliseconds(text, "s") / 1_000
+
+
+def positive_seconds(text: str) -> float:
+    """The same as `seconds`, for a duration that is not 0."""
+    if not (found := seconds(text)):
+        raise ArgumentTypeError(f"expected a duration of 1ms or more, got: {text!r}")
+    return found
+
+
+def trigger_interval(text: str) -> str:
+    """Parses a duration, or an interval of Spark, for argparse; returns an interval of Spark."""
+    return text if _INTERVAL.fullmatch(text.strip()) else f"{milliseconds(text)} milliseconds"
 
 
 class Argument(NamedTuple):
@@ -75,3 +107,16 @@ IDS: Final = argument("ids", metavar="id", nargs="*", help="ids of jobs")
 GROUP: Final = argument("--group", metavar="NAME", help="only for this group of jobs, see Worker(group=...)")
 QUEUES: Final = argument("queues", metavar="queue", nargs="+", help="names or globs of queues")
 YES: Final = flag("--yes", "do not ask for confirmation")
+
+
+GUARDING: Final = (
+    repeated(
+        "--guard", "CONDITION", 'pause a queue while its jobs fail: "failedRate > 0.2 over 1m", "failed > 50 over 5m"'
+    ),
+    duration("--resume-after", "time until a guard resumes the queue (default: 5m)", type=seconds, default=300.0),
+)
+
+
+def guards_of(args: Namespace, queues: Iterable[str]) -> list[Guard]:
+    """The guards of a command for queues, names or globs. Raises OptionError."""
+    return [Guard(queue, condition, args.resume_after) for queue in queues for condition in args.guard]

@@ -1,22 +1,29 @@
-"""The type of a command, and functions that open the queues in its arguments."""
+"""The type of a command, and what several do: open queues, ask for confirmation, end on a signal."""
 
 from __future__ import annotations
 
+import signal
+import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from spark_bull.core.errors import SparkBullError
+from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.options.parse import as_texts, parse_options
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.core.queue.monitor.find import exists, is_glob, matches, select_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli.arguments import Argument
+from spark_bull.ops.cli.tables import one_line
+from spark_bull.run.job.interrupts import Terminated
 
 if TYPE_CHECKING:
     from spark_bull.core.queue.bull_queue import BullQueue
+
 
 #: The output of a command: rows, the properties of one object, or lines.
 Output = Any
@@ -99,3 +106,53 @@ def options_of(args: Namespace, **further: Any) -> ReadOptions:
     """Returns the connection arguments, and further ones, as options of the data source."""
     given = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "queue": "*", "shards": args.shards}
     return parse_options(as_texts(given | {"scanKeys": not args.no_scan} | further), ReadOptions)
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """What a command deletes, once the user has typed `answer`: `delete` does it, and returns the output."""
+
+    what: str
+    delete: Callable[[], Any]
+    answer: str = "yes"
+
+
+def confirmed(args: Namespace, outputs: Sequence[Any]) -> list[Any]:
+    """The outputs of a command, each of one queue. Deletions are confirmed at once, then made. Raises OptionError."""
+    deletions = [output for output in outputs if isinstance(output, Deletion)]
+    if deletions:
+        what = "; ".join(dict.fromkeys(deletion.what for deletion in deletions))
+        confirm(args, f"this deletes {what}", deletions[0].answer)
+    return [output.delete() if isinstance(output, Deletion) else output for output in outputs]
+
+
+def confirm(args: Namespace, consequence: str, answer: str) -> None:
+    """Asks the user to type `answer`, unless `--yes` is set.
+
+    Raises OptionError without a terminal, or if the user types something else.
+    """
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise OptionError(f"{consequence}: expected a terminal to ask for confirmation, got none; use --yes to confirm")
+    # Standard output may be redirected.
+    print(f"{one_line(consequence)}. Type {one_line(answer)} to continue: ", file=sys.stderr, end="", flush=True)
+    if sys.stdin.readline().strip() != answer:
+        raise OptionError("not confirmed, nothing was changed")
+
+
+@contextmanager
+def until_interrupted() -> Iterator[None]:
+    """Lets SIGINT and SIGTERM end what runs within: the regular way to stop it."""
+    sigterm_as_sigint()
+    with suppress(KeyboardInterrupt):
+        yield
+
+
+def sigterm_as_sigint() -> None:
+    """Makes SIGTERM raise KeyboardInterrupt, as SIGINT does."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, interrupt)

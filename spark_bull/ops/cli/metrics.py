@@ -11,13 +11,19 @@ from typing import Final
 from spark_bull.core.errors import OptionError
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.monitor.find import is_glob
-from spark_bull.ops.cli.arguments import OF_LISTEN, argument, duration, host_and_port, repeated
-from spark_bull.ops.cli.command import Output, command, existing_handle, options_of, queues_of
-from spark_bull.ops.cli.interrupt import until_interrupted
-from spark_bull.ops.cli.times import milliseconds, positive_seconds
+from spark_bull.ops.cli.arguments import (
+    OF_LISTEN,
+    argument,
+    duration,
+    host_and_port,
+    milliseconds,
+    positive_seconds,
+    repeated,
+)
+from spark_bull.ops.cli.command import Output, command, existing_handle, options_of, queues_of, until_interrupted
 from spark_bull.ops.prometheus.collect import TARGET_WAIT_S, Export, collect
+from spark_bull.ops.prometheus.families import as_text
 from spark_bull.ops.prometheus.server import MetricsServer
-from spark_bull.ops.prometheus.text import as_text
 
 #: Names that samples have themselves.
 _OWN_LABELS: Final = frozenset({"queue", "state", "name", "percentile"})

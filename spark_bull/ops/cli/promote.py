@@ -9,10 +9,8 @@ from typing import Final
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import shard
-from spark_bull.ops.cli.arguments import argument, duration, flag, priority_or_name
-from spark_bull.ops.cli.command import Output, command, existing_queue
-from spark_bull.ops.cli.guards import GUARDING, guards_of
-from spark_bull.ops.cli.interrupt import until_interrupted
+from spark_bull.ops.cli.arguments import GUARDING, argument, duration, flag, guards_of, priority_or_name
+from spark_bull.ops.cli.command import Output, command, existing_queue, until_interrupted
 from spark_bull.run.services.promoter import Promoter, PromoterStats
 
 #: Interval at which changed counters are printed.

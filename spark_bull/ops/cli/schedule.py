@@ -10,10 +10,8 @@ from spark_bull.core.model.job_json import parsed
 from spark_bull.core.options.values import instant, json_object
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.cli.add import json_argument
-from spark_bull.ops.cli.arguments import YES, argument, duration
-from spark_bull.ops.cli.command import Output, command, existing_queue, name_of, open_queue
-from spark_bull.ops.cli.confirm import Deletion
-from spark_bull.ops.cli.times import milliseconds
+from spark_bull.ops.cli.arguments import YES, argument, duration, milliseconds
+from spark_bull.ops.cli.command import Deletion, Output, command, existing_queue, name_of, open_queue
 
 
 def _interval(text: str) -> int | str:

@@ -10,8 +10,7 @@ from typing import Final
 
 from spark_bull.core.errors import OptionError
 from spark_bull.ops.cli.arguments import OF_LISTEN, argument, flag, host_and_port, repeated
-from spark_bull.ops.cli.command import command
-from spark_bull.ops.cli.interrupt import until_interrupted
+from spark_bull.ops.cli.command import command, until_interrupted
 
 _EXTRA: Final = ("fastapi", "uvicorn", "jinja2")
 

@@ -11,8 +11,7 @@ from spark_bull.core.keys import QueueKeys, shard
 from spark_bull.core.queue.monitor.find import exists
 from spark_bull.core.queue.shards.layout import forget_layout, read_layout, spread
 from spark_bull.core.store.connection import Connection
-from spark_bull.ops.cli.command import Output, options_of
-from spark_bull.ops.cli.confirm import confirmed
+from spark_bull.ops.cli.command import Output, confirmed, options_of
 
 #: Commands that run for each shard.
 EACH: Final = frozenset(

@@ -19,7 +19,7 @@ from spark_bull.core.queue.monitor.find import describing, find_queues, workers
 from spark_bull.core.queue.monitor.queue_filter import QueueFilter, selecting
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import Steps, run_all
-from spark_bull.ops.cli.arguments import ID, QUEUES, argument, duration, flag
+from spark_bull.ops.cli.arguments import ID, QUEUES, argument, duration, flag, seconds
 from spark_bull.ops.cli.command import (
     Output,
     check_exists,
@@ -30,7 +30,6 @@ from spark_bull.ops.cli.command import (
     options_of,
     queues_of,
 )
-from spark_bull.ops.cli.times import seconds
 
 if TYPE_CHECKING:
     from spark_bull.core.queue.bull_queue import BullQueue

@@ -1,8 +1,8 @@
-"""The metrics: those of BullMQ's exportPrometheusMetrics, by its names and descriptions, and metrics of ours."""
+"""The metrics: BullMQ's, by its names and descriptions, and our own; and their text, as BullMQ writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -56,3 +56,26 @@ FAMILIES: Final = (
     *(READABLE, ADDED, PAUSED, INTAKE_OPEN, OVERDUE, OVERDUE_LAG, WORKERS, OPEN_WRITES),
     *(OLDEST, WANTED_SLOTS, ADDED_RATE, FINISHED_RATE, JOBS_BY_NAME, WAIT, RUN),
 )
+
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPED: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+
+
+def as_text(samples: Iterable[Sample], labels: Mapping[str, str] | None = None) -> str:
+    """The samples, ordered by metric, without a final newline. labels: further ones of all samples."""
+    by_family: dict[str, list[str]] = {family.name: [] for family in FAMILIES}
+    for sample in samples:
+        by_family[sample.family.name].append(_line(sample, labels or {}))
+    lines = []
+    for family in FAMILIES:
+        if by_family[family.name]:
+            lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.kind}"]
+            lines += by_family[family.name]
+    return "\n".join(lines)
+
+
+def _line(sample: Sample, labels: Mapping[str, str]) -> str:
+    named = {**sample.labels, **labels}
+    texts = ", ".join(f'{name}="{value.translate(_ESCAPED)}"' for name, value in named.items())
+    return f"{sample.family.name}{{{texts}}} {sample.value}"

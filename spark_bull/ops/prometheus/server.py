@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Final
 
 from spark_bull.core.errors import SparkBullError
-from spark_bull.ops.prometheus.text import CONTENT_TYPE
+from spark_bull.ops.prometheus.families import CONTENT_TYPE
 
 PATH: Final = "/metrics"
 _PLAIN: Final = "text/plain; charset=utf-8"

@@ -1,4 +1,4 @@
-"""The queues that a server shows: those that its settings select, opened for a request."""
+"""The queues that a server shows, opened for a request; and what is found by scanning all keys, which is kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from math import inf
-from typing import Annotated, Final, Generic, TypeVar
+from threading import Lock
+from typing import Annotated, Final, Generic, NamedTuple, TypeVar
 
 from fastapi import Depends, Path, Request
 
@@ -16,14 +17,42 @@ from spark_bull.core.keys import QueueKeys
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import counting
-from spark_bull.core.queue.monitor.find import exists, find_queues, is_glob
+from spark_bull.core.queue.monitor.find import Ledger, exists, find_queues, is_glob, ledgers, workers_of_spark
 from spark_bull.core.store.steps import TOGETHER, Steps, run_together
 from spark_bull.ops.web.guard import unescaped
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.scans import Kept
 from spark_bull.ops.web.settings import WebSettings
 
 T = TypeVar("T")
+#: The shortest time that it is kept, s, and how many times as long as the scan has taken: Redis scans for a twentieth
+#: of the time at most.
+LEAST_S: Final = 15.0
+_TIMES: Final = 20
+
+
+class Kept(Generic[T]):
+    """What a scan finds: some seconds old at most, or longer in a large database. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._until_s = -inf
+
+    def get(self, scan: Callable[[], T]) -> T:
+        """What was kept, else what `scan` finds."""
+        with self._lock:
+            started = monotonic_s()
+            if started > self._until_s:
+                self._found = scan()
+                ended = monotonic_s()
+                self._until_s = ended + max(LEAST_S, _TIMES * (ended - started))
+            return self._found
+
+    def forget(self) -> None:
+        """Scans again for the next call."""
+        with self._lock:
+            self._until_s = -inf
+
+
 #: For how long one request reads queues, s.
 READING_S: Final = 2.0
 
@@ -134,3 +163,40 @@ ExistingQueue = Annotated[BullQueue, Depends(existing_queue)]
 
 def _missing(name: str) -> Problem:
     return Problem(404, f"expected a queue of this server, found none: {name[:200]}; GET /api/queues lists all")
+
+
+#: Of how many queues they are kept.
+_QUEUES: Final = 100
+
+
+class Readers(NamedTuple):
+    """The ids of the workers of Spark of a queue, and the ledgers of the queries that read its results."""
+
+    workers: Sequence[str]
+    ledgers: Sequence[Ledger]
+
+
+class KnownReaders:
+    """The workers and ledgers of queues. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._found: dict[str, Kept[Readers]] = {}
+
+    def of(self, queue: BullQueue) -> Readers:
+        """Those of a queue."""
+        handle = queue.handle
+        with self._lock:
+            if queue.name not in self._found and len(self._found) >= _QUEUES:
+                del self._found[next(iter(self._found))]
+            kept = self._found.setdefault(queue.name, Kept())
+        return kept.get(lambda: Readers(workers_of_spark(handle), ledgers(handle)))
+
+
+def readers_of(request: Request) -> KnownReaders:
+    """Dependency: the KnownReaders of the application that got a request."""
+    known: KnownReaders = request.app.state.readers
+    return known
+
+
+AllReaders = Annotated[KnownReaders, Depends(readers_of)]

@@ -1,4 +1,4 @@
-"""Runs the application with uvicorn."""
+"""The application, the API and the page, and the server that runs it with uvicorn."""
 
 from __future__ import annotations
 
@@ -7,10 +7,73 @@ from collections.abc import Callable
 from typing import Final
 
 import uvicorn
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.responses import PlainTextResponse
 
 from spark_bull.core.errors import OptionError
-from spark_bull.ops.web.app import create_app
+from spark_bull.core.version import VERSION
+from spark_bull.ops.web.access import Access, authorize
+from spark_bull.ops.web.api import activity, changes, events, jobs, queues
+from spark_bull.ops.web.api.description import known_parameters
+from spark_bull.ops.web.api.description import router as description
+from spark_bull.ops.web.api.events import StreamSlots
+from spark_bull.ops.web.guard import Guard
+from spark_bull.ops.web.page.login import error_page
+from spark_bull.ops.web.page.routes import add_page
+from spark_bull.ops.web.problems import ALIVE, READY, handle_errors
+from spark_bull.ops.web.queue_access import AllQueues, KnownReaders, Queues
 from spark_bull.ops.web.settings import WebSettings
+
+probes: Final = APIRouter(include_in_schema=False)
+
+
+@probes.get(ALIVE)
+async def alive() -> PlainTextResponse:
+    """Whether the server runs; nothing about Redis, as a restart of the server would not help."""
+    return PlainTextResponse("ok\n")
+
+
+@probes.get(READY)
+def ready(queues: AllQueues) -> PlainTextResponse:
+    """Whether queues can be read. Raises ConnectionLost, also for a cluster that is down but answers PING."""
+    queues.check_readable()
+    return PlainTextResponse("ok\n")
+
+
+def create_app(settings: WebSettings) -> FastAPI:
+    """Creates the application. Redis is reached with the first request.
+
+    Parameters:
+      settings: the settings.
+
+    Returns:
+      An ASGI application.
+
+    Raises:
+      OptionError: for a wrong URL of Redis.
+    """
+    app = FastAPI(
+        title="spark_bull",
+        version=VERSION,
+        description="Queues of Bull and BullMQ. Times are ms since 1970, durations ms, unless a name says otherwise.",
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.settings = settings
+    app.state.access = Access(settings)
+    app.state.queues = Queues(settings)
+    app.state.streams = StreamSlots()
+    app.state.readers = KnownReaders()
+    handle_errors(app, error_page)
+    for router in (probes, description):
+        app.include_router(router)
+    for router in (queues.router, jobs.router, changes.router, activity.router, activity.groups_router, events.router):
+        app.include_router(router, prefix="/api", dependencies=[Depends(authorize), Depends(known_parameters)])
+    add_page(app)
+    app.add_middleware(Guard, settings=settings)
+    return app
+
 
 #: Seconds for which a stop waits for requests, s.
 _GRACE_S: Final = 5

@@ -1,4 +1,4 @@
-"""Dataclasses as documents: how answers write them, and how OpenAPI describes them."""
+"""Dataclasses and values from Redis as JSON documents: how answers write them, and how OpenAPI describes them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Final, get_type_hints
 
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, create_model
 from pydantic_core import CoreSchema
 
@@ -73,3 +74,10 @@ class Shown:
 def _in_json(text: str) -> str:
     """What a docstring says of a field, for its property: JSON text is parsed there, and None is null."""
     return " ".join(text.split()).partition(", JSON text")[0].replace("None", "null")
+
+
+class Json(JSONResponse):
+    """A response in ASCII: unpaired surrogates, which UTF-8 has no form for, stay escaped."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")

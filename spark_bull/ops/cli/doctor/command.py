@@ -1,24 +1,127 @@
-"""`spark-bull doctor`: prints what the checks find, and repairs."""
+"""`spark-bull doctor`: runs all checks, prints what they find, and repairs."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
-from spark_bull.core.errors import OptionError
+from spark_bull.core.errors import ConnectionLost, OptionError, PermissionDenied, RedisUnavailable, SparkBullError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.table import ReadOptions
-from spark_bull.core.queue.monitor.find import exists
+from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
+from spark_bull.core.queue.monitor.find import exists, select_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli.arguments import YES, argument, flag
-from spark_bull.ops.cli.command import Ended, Output, command, options_of
-from spark_bull.ops.cli.confirm import confirm
-from spark_bull.ops.cli.doctor.examine import examine
-from spark_bull.ops.cli.doctor.finding import Finding, Level
-from spark_bull.ops.cli.doctor.rights import VERBS
+from spark_bull.ops.cli.command import Ended, Output, command, confirm, options_of
+from spark_bull.ops.cli.doctor import machine, queues, server
+from spark_bull.ops.cli.doctor.finding import Finding, Level, problem, unchecked
+from spark_bull.ops.cli.doctor.leftovers import leftovers
+from spark_bull.ops.cli.doctor.queues import payloads
+from spark_bull.ops.cli.doctor.server import VERBS, Server, rights
 from spark_bull.ops.cli.tables import one_line
+
+#: The checks, by their names in the report. Those of a queue come once per queue.
+MACHINE: Final = {
+    "java": machine.java,
+    "python": machine.python,
+    "packages": machine.packages,
+    "pyspark": machine.compiled_pyspark,
+}
+SERVER: Final = {
+    "version": server.server_version,
+    "persistence": server.persistence,
+    "eviction": server.eviction,
+    "memory": server.memory,
+    "replication": server.replication,
+    "clock": server.clock,
+}
+_WITHOUT_INFO: Final = frozenset({"clock"})
+QUEUE: Final = {
+    "dialect": queues.dialect,
+    "state": queues.state,
+    "writes": queues.writes,
+    "stalled": queues.stalled,
+    "overdue": queues.overdue,
+    "schedulers": queues.schedulers,
+    "events": queues.events,
+    "damaged": queues.damaged,
+    "payloads": payloads,
+}
+
+
+def examine(
+    options: ReadOptions, names: Sequence[str], verbs: Sequence[str], *, removes_orphans: bool = False
+) -> Iterator[Finding]:
+    """Yields the findings one by one. names: names or globs of queues. Without Redis, those of this machine remain."""
+    for check, of_machine in MACHINE.items():
+        yield from _results(check, None, of_machine)
+    connection = Connection(options.redis)
+    try:
+        try:
+            nodes = connection.primaries()
+        except PermissionDenied as error:
+            advice = "ACL SETUSER … with the commands of `cluster` in docs/access.md"
+            yield replace(problem(str(error), advice), check="rights")
+            return
+        for node in nodes:
+            for finding in _of_server(Server(node, node.server_info(), options.prefix), verbs):
+                yield finding if len(nodes) == 1 else replace(finding, found=f"{node.where}: {finding.found}")
+        handles = []
+        for queue in select_queues(connection, options.prefix, names):
+            try:
+                handles.append(_opened(options, queue))
+            except SparkBullError as error:
+                if isinstance(error, ConnectionLost):
+                    raise
+                yield replace(problem(str(error), "spark-bull queues"), check="dialect", queue=queue)
+        for handle in handles:
+            for check, of_queue in QUEUE.items():
+                yield from _results(check, handle.keys.queue, partial(of_queue, handle))
+        yield from leftovers(handles, removes=removes_orphans)
+    except PermissionDenied as error:
+        yield replace(unchecked(str(error)), check="queues")
+    except OptionError as error:
+        yield replace(problem(str(error), "name the queues: spark-bull doctor QUEUE …"), check="queues")
+    except ConnectionLost as error:
+        is_down = isinstance(error, RedisUnavailable)
+        advice = "start Redis, check its log, or give another --url" if is_down else ""
+        yield replace(problem(str(error), advice), check="redis")
+
+
+def _of_server(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
+    """The findings about one server."""
+    for check, of_server in SERVER.items():
+        if server.info or check in _WITHOUT_INFO:
+            yield from _results(check, None, partial(of_server, server))
+        else:
+            yield replace(unchecked("INFO is denied to this user"), check=check)
+    yield from _results("rights", None, partial(rights, server, verbs))
+
+
+def _results(check: str, queue: str | None, run: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    found: list[Finding] = []
+    try:
+        found += run()
+    except PermissionDenied as error:
+        found.append(unchecked(str(error)))
+    except ConnectionLost:
+        raise
+    except SparkBullError as error:
+        found.append(problem(str(error), "see docs/troubleshooting.md"))
+    yield from (replace(finding, check=check, queue=queue) for finding in found)
+
+
+def _opened(options: ReadOptions, queue: str) -> QueueHandle:
+    """Raises SparkBullError if the queue does not exist, or has another dialect."""
+    handle = open_handle(options, queue)
+    if not exists(handle.connection, handle.keys):
+        raise SparkBullError(f"no such queue: {queue} (prefix {options.prefix})")
+    return handle
+
 
 #: Exit status by the worst finding.
 _STATUS: Final[dict[Level, int]] = {"ok": 0, "unchecked": 0, "warning": 1, "problem": 2}

@@ -1,15 +1,19 @@
-"""What is done with a queue: writes, ledgers, workers with their slots, job schedulers."""
+"""What a queue has besides jobs: writes, ledgers, workers with their slots, job schedulers, groups."""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 
+from spark_bull.core.queue.manage.limits import read_groups
 from spark_bull.core.queue.monitor.find import workers
 from spark_bull.ops.web.documents import (
     AddedDocument,
+    GroupList,
     LedgerList,
+    LimitsPut,
     NextDocument,
     SchedulerList,
     SchedulerPut,
@@ -17,11 +21,9 @@ from spark_bull.ops.web.documents import (
     WriteList,
 )
 from spark_bull.ops.web.guard import unescaped
-from spark_bull.ops.web.json_output import Json
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.queue_access import ExistingQueue
-from spark_bull.ops.web.readers import AllReaders
-from spark_bull.ops.web.shown import document
+from spark_bull.ops.web.queue_access import AllReaders, ExistingQueue
+from spark_bull.ops.web.shown import Json, document
 from spark_bull.run.slot.status import latest, slots_of
 
 router = APIRouter(tags=["activity"])
@@ -89,3 +91,44 @@ def remove_scheduler(queue: ExistingQueue, scheduler: SchedulerId) -> None:
     """Removes a job scheduler and its next job."""
     if not queue.remove_scheduler(unescaped(scheduler)):
         raise Problem(404, f"expected a job scheduler {unescaped(scheduler)[:200]} in queue {queue.name}, found none")
+
+
+groups_router = APIRouter(tags=["groups"])
+
+_GROUP: Final = "/queues/{queue}/groups/{group}"
+GroupName = Annotated[str, Path(description="name of the group", min_length=1, max_length=10_000)]
+
+
+@groups_router.get("/queues/{queue}/groups", response_model=GroupList)
+def list_groups(
+    queue: ExistingQueue,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="maximum number of groups")] = 100,
+    after: Annotated[str | None, Query(max_length=10_000, description="`next` of the page before")] = None,
+) -> Json:
+    """Lists the groups of jobs of the queue that workers of Spark have met, in an order of no meaning."""
+    found = list(islice(read_groups(queue.handle, after), limit + 1))
+    return Json({"groups": document(found[:limit]), "next": found[limit - 1].group if len(found) > limit else None})
+
+
+@groups_router.put(f"{_GROUP}/limits", status_code=204)
+def set_group_limit(queue: ExistingQueue, group: GroupName, given: LimitsPut) -> None:
+    """Sets limits of a group of jobs, for workers of Spark."""
+    queue.set_group_limit(unescaped(group), **dict(given))
+
+
+@groups_router.delete(f"{_GROUP}/limits", status_code=204)
+def remove_group_limit(queue: ExistingQueue, group: GroupName) -> None:
+    """Removes the limits of a group of jobs, which has those of the workers then."""
+    queue.remove_group_limit(unescaped(group))
+
+
+@groups_router.post(f"{_GROUP}/pause", status_code=204)
+def pause_group(queue: ExistingQueue, group: GroupName) -> None:
+    """Keeps workers of Spark from starting jobs of a group; its active jobs continue."""
+    queue.pause_group(unescaped(group))
+
+
+@groups_router.post(f"{_GROUP}/resume", status_code=204)
+def resume_group(queue: ExistingQueue, group: GroupName) -> None:
+    """Lets workers start jobs of a group again."""
+    queue.resume_group(unescaped(group))

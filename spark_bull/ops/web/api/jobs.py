@@ -28,10 +28,9 @@ from spark_bull.ops.web.documents import (
     State,
 )
 from spark_bull.ops.web.guard import unescaped
-from spark_bull.ops.web.json_output import Json
 from spark_bull.ops.web.problems import MANY, ONE
 from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, QueueName, Queues
-from spark_bull.ops.web.shown import document, json_value
+from spark_bull.ops.web.shown import Json, document, json_value
 
 router = APIRouter(tags=["jobs"])
 

@@ -29,10 +29,9 @@ from spark_bull.ops.web.documents import (
     TrimDocument,
     TrimmedDocument,
 )
-from spark_bull.ops.web.json_output import Json
 from spark_bull.ops.web.problems import Problem
 from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, QueuePart
-from spark_bull.ops.web.shown import document
+from spark_bull.ops.web.shown import Json, document
 
 router = APIRouter(tags=["queues"])
 

@@ -15,8 +15,7 @@ from spark_bull.ops.web.access import Authorized
 from spark_bull.ops.web.page import links
 from spark_bull.ops.web.page.queues import TABS, head_of
 from spark_bull.ops.web.page.rendering import render
-from spark_bull.ops.web.queue_access import ExistingQueue
-from spark_bull.ops.web.readers import readers_of
+from spark_bull.ops.web.queue_access import ExistingQueue, readers_of
 from spark_bull.run.slot.status import latest, slots_of
 
 #: Jobs read of each state for statistics, and rows of statistics.

@@ -1,10 +1,12 @@
-"""Renders templates: what all of them get, and how they show numbers and times."""
+"""Renders templates: what all of them get, and how they show numbers, times, payloads and other texts."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 from fastapi import Request
@@ -13,12 +15,50 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 from markupsafe import Markup, escape
 
 from spark_bull.core.clock import epoch_ms
+from spark_bull.core.model.job_json import json_or_text
 from spark_bull.core.queue.jobs.portions import time_of
 from spark_bull.core.time_text import duration, relative
 from spark_bull.core.version import VERSION
 from spark_bull.ops.web.access import Role, access_of
 from spark_bull.ops.web.page import links
-from spark_bull.ops.web.page.payloads import preview
+
+#: Maximum characters of a text on the page of a job, and in a list of jobs.
+SHOWN: Final = 4_000
+PREVIEW: Final = 200
+#: Longer JSON is not laid out: it would take long.
+_LAID_OUT: Final = 1_000_000
+
+
+class Cut(NamedTuple):
+    """The beginning of a text. `total`: length of the whole; `left`: characters that are not shown."""
+
+    shown: str
+    total: int
+    left: int
+
+
+def cut(text: str | None, most: int = SHOWN) -> Cut:
+    whole = text or ""
+    return Cut(whole[:most], len(whole), max(0, len(whole) - most))
+
+
+def laid_out(text: str | None) -> str:
+    """JSON with a line per value; another text as it is. None is ""."""
+    if text is None or len(text) > _LAID_OUT:
+        return text or ""
+    value = json_or_text(text)
+    return value if isinstance(value, str) and value == text else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def traces(stacktrace: Sequence[str]) -> str:
+    """Stack traces, the last one first."""
+    return "\n\n".join(reversed(stacktrace))
+
+
+def preview(text: str) -> str:
+    """The beginning of a text, for a list."""
+    return text[:PREVIEW] + ("…" if len(text) > PREVIEW else "")
+
 
 #: Cookie with the result of the last form, shown once by the page that follows.
 _NOTICE: Final = "spark_bull_notice"

@@ -16,8 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from spark_bull.core.model.jobs import JobStats
 from spark_bull.ops.prometheus.collect import wanted_slots_of
-from spark_bull.ops.prometheus.families import FAMILIES, JOB_COUNT, RUN, Sample
-from spark_bull.ops.prometheus.text import as_text
+from spark_bull.ops.prometheus.families import FAMILIES, JOB_COUNT, RUN, Sample, as_text
 
 DASHBOARD: dict[str, Any] = json.loads(
     (Path(__file__).parents[4] / "conf" / "grafana-dashboard.json").read_text("utf-8")
