@@ -134,7 +134,7 @@ def test_a_write_that_was_planned_before_is_added_before_the_change_or_refused(r
             for queue in queues(raw, 2):
                 queue.drain()
 
-    with pytest.raises(OptionError, match="to be 2, as queue mail has so many shards, got: 4"):
+    with pytest.raises(OptionError, match="to be 2, as queue mail has as many shards, got: 4"):
         opened("4")
     layout = reshard(options_of(raw), "mail", 4, progress)
     assert lefts[0] == "1 wait"
@@ -143,7 +143,7 @@ def test_a_write_that_was_planned_before_is_added_before_the_change_or_refused(r
         late.commit()
     late.abort()
     assert sum(waiting(raw, 4)) == 0
-    with pytest.raises(OptionError, match="expected `shards` to be 4, as queue mail has so many shards, got: 2"):
+    with pytest.raises(OptionError, match="expected `shards` to be 4, as queue mail has as many shards, got: 2"):
         staged(raw, [], "2")
     staged(raw, [("c", 2)], "4").commit()
     assert sum(waiting(raw, 4)) == 1

@@ -408,10 +408,10 @@ def bytes_of(found: Finding) -> tuple[int, int]:
 def test_a_longer_limit_is_advised_with_what_jobs_would_take(own_redis: OwnRedis, protocol: str) -> None:
     short, long = own_redis({COMPACT_SETTING: "64"}), own_redis()
     found = payloads_on(short, protocol, [200] * 5)
-    assert found.found.startswith("10 of 10 jobs that were looked at have a field over 64 bytes: they take ")
+    assert found.found.startswith("10 of 10 sampled jobs have a field over 64 bytes: they take ")
     assert found.advice.startswith(f"redis-cli CONFIG SET {COMPACT_SETTING} 1024, and the same in redis.conf")
     now, then = bytes_of(found)
-    assert payloads_on(long, protocol, [200] * 5).found.startswith("10 of 10 jobs")
+    assert payloads_on(long, protocol, [200] * 5).found.startswith("10 of 10 sampled jobs")
     measured = [
         client.memory_usage(key)
         for client in [Redis.from_url(long.url)]
@@ -433,9 +433,9 @@ def test_no_other_limit_is_advised_where_it_would_save_little(own_redis: OwnRedi
     ):
         found = payloads_on(own_redis({COMPACT_SETTING: limit}), "bullmq", sizes)
         assert not found.advice
-        assert found.found.startswith(f"{compact} of {2 * len(sizes)} jobs that were looked at have no field over ")
+        assert found.found.startswith(f"{compact} of {2 * len(sizes)} sampled jobs have no field over ")
     of_few_fields = own_redis({COMPACT_SETTING: "64", "hash-max-ziplist-entries": "3"})
-    assert payloads_on(of_few_fields, "bullmq", [200]).found.startswith("0 of 2 jobs that were looked at")
+    assert payloads_on(of_few_fields, "bullmq", [200]).found.startswith("0 of 2 sampled jobs")
 
 
 def test_payloads_are_not_read_and_nothing_is_written(own_redis: OwnRedis) -> None:
@@ -458,7 +458,7 @@ def test_a_queue_without_jobs_and_a_server_without_the_setting_are_no_faults(
         queue.add({})
         queue.handle.connection.call("SET", queue.handle.keys.job("7"), "damaged")
         queue.handle.connection.call("LPUSH", queue.handle.keys["paused"], "7", "gone")
-        assert only(payloads(queue.handle), "ok").found.startswith("1 of 1 job that were looked at")
+        assert only(payloads(queue.handle), "ok").found.startswith("1 of 1 sampled job")
         monkeypatch.setattr("spark_bull.ops.cli.doctor.queues.config", lambda connection, pattern: {})
         assert "knows no hash-max-listpack-value" in only(payloads(queue.handle), "unchecked").found
 

@@ -33,9 +33,7 @@ def test_a_read_names_the_queues_that_do_not_exist(
         schema = SCHEMAS[more.get("view", "jobs")]
         batch_reader(options(redis_url, prefix, "mail,meil,m*", **more), schema)
         where = queue.handle.connection.settings.where
-    assert said() == [
-        f"queue meil does not exist at Redis {where} with prefix={prefix}: nothing is read of it until it does"
-    ]
+    assert said() == [f"queue meil not found at Redis {where} with prefix={prefix}: no jobs are read until it exists"]
 
 
 def test_a_read_of_many_jobs_in_several_states_says_that_an_option_reads_less(
@@ -70,7 +68,7 @@ def test_a_collecting_query_says_once_that_its_queue_does_not_exist(
     for _ in range(3):
         start = reader.latestOffset(start, reader.getDefaultReadLimit())
     [line] = said()
-    assert line.startswith("queue mail does not exist at Redis ")
+    assert line.startswith("queue mail not found at Redis ")
     reader._collector(start["reader"]).close()
 
 

@@ -140,7 +140,7 @@ def test_what_shards_can_not_keep_is_refused(bull: Bull, own_redis: Callable[...
     bull.write(numbered(bull), shards=SHARDS)
     rows = numbered(bull)
     for options, said in (
-        ({"shards": 8}, "expected `shards` to be 4, as queue q has so many shards, got: 8; `spark-bull reshard q"),
+        ({"shards": 8}, "expected `shards` to be 4, as queue q has as many shards, got: 8; `spark-bull reshard q"),
         ({"shards": SHARDS, "priority": 3}, "expected no `priority` with `shards`: workers take the jobs of each"),
         ({"shards": SHARDS, "maxLength": 3}, "expected no `maxLength` with `shards`: each shard has its own length"),
         ({"shards": SHARDS, "sequenceBy": "key", "shardBy": "n"}, "expected `shardBy` to list the columns of `seq"),

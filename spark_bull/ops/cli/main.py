@@ -133,6 +133,6 @@ def _add_common(parser: ArgumentParser, defaults: Mapping[str, Any]) -> None:
         "--no-scan",
         action="store_true",
         default=defaults["no_scan"],
-        help="find queues by the registry of those that spark_bull has written or worked, not by a scan of all keys",
+        help="list only queues that spark_bull has used; skips the scan of all keys",
     )
     parser.add_argument("--json", action="store_true", default=defaults["json"], help="print JSON")

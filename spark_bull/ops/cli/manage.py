@@ -312,7 +312,7 @@ def _reshard(args: Namespace) -> Output:
 
 RESHARD: Final = command(
     "reshard",
-    "change the number of shards of a queue, once its shards have no unfinished jobs; new writes wait until then",
+    "change the number of shards of a queue: waits until all shards are empty, blocks new writes meanwhile",
     "reshard mail --shards 16",
     _reshard,
 )

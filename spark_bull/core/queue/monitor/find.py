@@ -116,7 +116,7 @@ def warn_of_missing(connection: Connection, prefix: str, queues: Iterable[str]) 
     for queue in queues:
         if not exists(connection, QueueKeys(queue, prefix)):
             log.warning(
-                "queue %s does not exist at Redis %s with prefix=%s: nothing is read of it until it does",
+                "queue %s not found at Redis %s with prefix=%s: no jobs are read until it exists",
                 queue,
                 connection.settings.where,
                 prefix,

@@ -214,7 +214,7 @@ def _check(layout: ShardLayout, options: Sharded) -> None:
     if given not in (AUTO, layout.count, layout.next):
         next_one = f", and is to have {layout.next}" if layout.next else ""
         raise OptionError(
-            f"expected `{option}` to be {layout.count}, as queue {layout.queue} has so many shards{next_one}, got: "
+            f"expected `{option}` to be {layout.count}, as queue {layout.queue} has as many shards{next_one}, got: "
             f"{given}; `spark-bull reshard {layout.queue} --shards {given}` changes it"
         )
     if layout.servers != _servers(options):

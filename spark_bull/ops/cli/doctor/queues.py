@@ -240,7 +240,7 @@ def payloads(handle: QueueHandle) -> Iterator[Finding]:
         return
     now, entries = int(settings[name]), int(settings[name.replace("value", "entries")])
     gain = [job for job in jobs if now < job.longest <= COMPACT_UP_TO and job.fields <= entries]
-    sampled = f"of {number_of(len(jobs), 'job')} that were looked at"
+    sampled = f"of {number_of(len(jobs), 'sampled job')}"
     if len(gain) < _WORTH * len(jobs):
         compact = sum(job.longest <= now and job.fields <= entries for job in jobs)
         yield ok(f"{compact} {sampled} have no field over {now:,} bytes, so that Redis keeps them compactly")
