@@ -42,7 +42,7 @@ def message_of(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """Returns the formatted trace, without the frames of this package that precede those of the processor."""
+    """Returns the formatted trace, without the frames of this package that precede the processor's."""
     return _text_of(lambda: _trace(error), error, MAX_TRACE)
 
 

@@ -1,7 +1,7 @@
 """The only file that spells a Redis key.
 
-A queue's keys start with `<prefix>:<queue>:` (called `base`). Names are those of the Node
-libraries, with `_` for `-`. Private keys are `<base>spark:<kind>[:<id>]`: they have several
+A queue's keys start with `<prefix>:<queue>:` (called `base`). Names are the Node
+libraries' names, with `_` for `-`. Private keys are `<base>spark:<kind>[:<id>]`: they have several
 segments because BullMQ's `removeOrphanedJobs` deletes unknown keys of a single segment.
 """
 
@@ -210,7 +210,7 @@ class QueueKeys:
         return self.pending("call")
 
     def call_parent_id(self, caller: str, number: int) -> str:
-        """Id of a parent of the calls of a caller: `job` gives its key, and `children_values`, … those of results."""
+        """Id of a parent of a caller's calls: `job` gives its key, and `children_values`, … the keys of results."""
         return f"spark:call:{encodable('caller', caller)}:{number}"
 
     def guard(self, guard_id: str) -> str:
@@ -234,8 +234,8 @@ class QueueKeys:
         return f"{self.base}spark:counters:{worker}"
 
     def claims(self, reader: str) -> str:
-        """ZSET of the claims of a claiming query, packed as (token of the locks, ids of the jobs), without those of
-        committed batches. Scores: number of jobs claimed up to then.
+        """ZSET of the claims of a claiming query, packed as (token of the locks, ids of the jobs), without the
+        claims of committed batches. Scores: number of jobs claimed up to then.
         """
         return f"{self.base}spark:claims:{reader}"
 
@@ -250,7 +250,7 @@ class QueueKeys:
     def results(self, reader: str) -> dict[str, str]:
         """The keys of a reader of results, by their names in scripts.
 
-        `ledger`: LIST of finished jobs, oldest first, without those of committed batches; `track`: HASH with the
+        `ledger`: LIST of finished jobs, oldest first, without the jobs of committed batches; `track`: HASH with the
         reader's positions; `seen_<state>`: ZSET (bull-1: SET) of jobs that a later scan can meet again;
         `slices_<state>`: HASH time slice -> its number of jobs at the last scan; `delivered_early`: HASH of jobs found
         by a scan before their events (BullMQ) were read.

@@ -65,7 +65,7 @@ def duration(ms: int, parts: int = 2) -> str:
 
 
 def milliseconds_of(text: str, default_unit: str = "ms") -> int | None:
-    """Parses `1d`, `2h`, `5m`, `30s` or `500ms`; None: it is no duration. default_unit: that of a bare number."""
+    """Parses `1d`, `2h`, `5m`, `30s` or `500ms`; None: the text is no duration. default_unit: of a bare number."""
     match = _DURATION.fullmatch(text.strip())
     ms = float(match[1]) * UNITS[match[2] or default_unit] if match else inf
     return None if ms == inf else round(ms)

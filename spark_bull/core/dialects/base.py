@@ -45,7 +45,7 @@ UNSUPPORTED_OPTIONS: Final = {
     "rateLimiterKey": "leave it out",
 }
 
-#: States whose names in the methods of the Node libraries differ from those of their keys.
+#: States whose names in the methods of the Node libraries differ from the names of their keys.
 _NAMES_OF_NODE: Final = {"wait": "waiting"}
 
 #: Verbs that are the same in all dialects; their scripts are in lua/job.
@@ -252,7 +252,7 @@ class Dialect(ABC):
         return False
 
     def job_ids_of(self, member: str) -> str:
-        """The start of the ids of a scheduler's jobs; their times follow. member: that of the scheduler in the ZSET."""
+        """The start of the ids of a scheduler's jobs; their times follow. member: of the scheduler, in the ZSET."""
         raise NotImplementedError
 
     def check_options(self, options: Options) -> None:
@@ -324,7 +324,7 @@ class Dialect(ABC):
     def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
         """The argument of the script `advance` for the next job of the job scheduler that a claimed job may belong to.
 
-        None when the scheduler has ended, or there is none. version: that of the library in the queue's `meta`. Raises
+        None when the scheduler has ended, or there is none. version: of the library, in the queue's `meta`. Raises
         PatternError for a job scheduler that can't be read.
         """
         return None

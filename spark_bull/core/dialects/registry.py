@@ -39,8 +39,8 @@ _LEADING: Final = {
 def dialect_of(keys: QueueKeys, protocol: str, *, guesses: bool) -> Steps[Dialect]:
     """The dialect `protocol`, or for `auto` the detected one.
 
-    For a queue that does not exist yet, `auto` is bullmq, which is logged. guesses: whether the dialect of a queue that
-    a damaged key hides is that of most queues, as for a look at many queues; otherwise it is an error.
+    For a queue that does not exist yet, `auto` is bullmq, which is logged. guesses: whether a queue whose dialect a
+    damaged key hides counts as one of the most usual dialect, as for a look at many queues; otherwise it is an error.
 
     Raises DialectError when the queue's keys can't belong to the given dialect, QueueDamaged for a damaged key.
     """

@@ -136,7 +136,7 @@ EXPIRE_AT: Final = "expireAt"
 DELIVERY: Final = "delivery"
 LOCK_MS: Final = "lockMs"
 SPREAD_MS: Final = "spreadMs"
-#: What makes the delays by `spreadMs` of one write, or one call, differ from those of others.
+#: What makes the delays by `spreadMs` of one write, or one call, differ from the delays of others.
 SPREAD_SEED: Final = "spreadSeed"
 
 AT_LEAST_ONCE: Final = "at-least-once"
@@ -155,7 +155,7 @@ class Expiry(NamedTuple):
 
 
 def take_expiry(row: dict[str, Any]) -> Expiry:
-    """Takes the properties out of those of a row, whose other properties are checked. Raises OptionError."""
+    """Removes `expireAfterMs` and `expireAt` from a row and returns them. Raises OptionError."""
     after, at = row.pop(EXPIRE_AFTER_MS, None), row.pop(EXPIRE_AT, None)
     if after is not None and at is not None:
         raise OptionError(f"expected one of `{EXPIRE_AFTER_MS}` and `{EXPIRE_AT}`, got both: leave one out")

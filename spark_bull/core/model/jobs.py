@@ -83,7 +83,7 @@ class NewJob:
       spread_ms: the job is delayed by a time up to this one, ms, in addition to its delay; jobs that
         are added together get different times.
       delivery: `at-most-once`: the job never runs twice, and fails if its worker dies; default: `at-least-once`.
-      lock_ms: duration of the job's lock, ms, instead of that of the worker. Workers of Node ignore it.
+      lock_ms: duration of the job's lock, ms, instead of the worker's. Workers of Node ignore it.
     """
 
     data: Any
@@ -117,7 +117,7 @@ class FlowJob(NewJob):
     has the parameters of NewJob, and these:
 
     Parameters:
-      queue: name of the job's queue; default: that of its parent, and for the first job that of the BullQueue.
+      queue: name of the job's queue; default: its parent's queue, and for the first job the BullQueue's.
       on_failure: what becomes of the parent when this job fails: `wait` (the default: it waits on), `fail` (it fails),
         `continue` (it starts at once), `ignore` or `remove` (it no longer waits for this job).
       children: the jobs for which this one waits.
@@ -444,7 +444,7 @@ class Added:
     """The result of adding jobs.
 
     Parameters:
-      ids: ids of the jobs, in the order given; for a deduplicated one, that of the job that has its deduplication id.
+      ids: ids of the jobs, in the order given; for a deduplicated one, the id of the job that was there first.
       added: number of jobs that were added.
       duplicates: number of jobs that were not added because their id existed.
       deduplicated: number of jobs that were not added because their deduplication id was taken.
@@ -474,7 +474,7 @@ class Scheduler:
       next: when its next job is due.
       every: interval of its jobs; None for one with a pattern.
       pattern: cron pattern; None for one with an interval.
-      tz: name of the time zone of the pattern; None: that of the machine on which the next time is computed.
+      tz: name of the time zone of the pattern; None: the zone of the machine on which the next time is computed.
       limit: maximum number of jobs; BullMQ only.
       offset: by how much its times are shifted from multiples of the interval; BullMQ only.
       start_date: no job runs before; BullMQ only.

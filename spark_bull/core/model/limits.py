@@ -35,7 +35,7 @@ class GroupLimits:
 
 @dataclass(frozen=True)
 class Group:
-    """A group of jobs of a queue. None: it has no such limit of its own, that of the workers holds.
+    """A group of jobs of a queue. None: the group has no such limit of its own, the workers' limit holds.
 
     Parameters:
       queue: name of the queue.

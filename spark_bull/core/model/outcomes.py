@@ -96,10 +96,10 @@ class Outcomes:
 
     `token`: the token of the jobs' locks; `tokens`: another one, by the id of a job that was claimed with it. Completed
     jobs have a return value (JSON text) and a rule for how many completed jobs to keep. `returned`: jobs that their
-    processors gave back; with `limited_ms` > 0 the queue is rate limited for that time. `counted_returns`: those of
-    `returned` that limit nothing; Node counts no returns, so those by a rate limit are not counted. `unstarted`: jobs
-    that go back in their order, as if they had not been claimed. `waiting_for_children`: jobs that run again when their
-    children have ended. `follow_ups`: of all jobs; the ones for another outcome than that of their job are not sent.
+    processors gave back; with `limited_ms` > 0 the queue is rate limited for that time. `counted_returns`: the jobs
+    of `returned` that limit nothing; Node counts no returns, so those by a rate limit are not counted. `unstarted`:
+    jobs that go back in their order, as if they had not been claimed. `waiting_for_children`: jobs that run again when
+    their children have ended. `follow_ups`: of all jobs; the ones for another outcome than their job's are not sent.
     `failed_after`: for each failed job, how many had completed before. `size`: number of characters of the texts.
     """
 

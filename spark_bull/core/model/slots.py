@@ -18,7 +18,7 @@ LOOKS: Final = 15
 _FULL: Final = 0.9
 #: Slots that were busy at least if attempts have ended since the last look, although no slot is busy now.
 _SOME: Final = 0.1
-#: Once so many attempts were measured, older ones count for less: their weight is multiplied by this at each look.
+#: From this number of attempts on, older ones count for less: their weight is multiplied by this at each look.
 _ENOUGH: Final = 20
 _KEEP: Final = 0.9
 
@@ -89,7 +89,7 @@ class SlotRate:
         self._ended = self._busy_s = 0.0
 
     def add(self, ended: int, busy_s: float) -> None:
-        """Adds that slots have ended so many attempts while they were busy for so long, in total, s."""
+        """Adds the attempts that slots have ended, and the time for which they were busy, in total, s."""
         keep = _KEEP if self._ended > _ENOUGH else 1.0
         self._ended = keep * self._ended + ended
         self._busy_s = keep * self._busy_s + busy_s

@@ -45,9 +45,9 @@ class RedisSettings:
 def redis_settings(options: Mapping[str, Any], extra: Mapping[str, str]) -> RedisSettings:
     """Returns the settings by options, by their names in Python, and further ones of redis-py.
 
-    The URL is `url` or `shard_urls`, else $SPARK_BULL_URL, else localhost. The password is that of the option, else
-    that in the URL, else $SPARK_BULL_PASSWORD. Other processes, such as executors, may not have these variables. Raises
-    OptionError for a bad value of a variable.
+    The URL is `url` or `shard_urls`, else $SPARK_BULL_URL, else localhost. The password comes from the option, else
+    from the URL, else from $SPARK_BULL_PASSWORD. Other processes, such as executors, may not have these variables.
+    Raises OptionError for a bad value of a variable.
     """
     given = options["shard_urls"] or options["url"] or os.environ.get(URL_VARIABLE)
     url, password, pairs = given or _DEFAULT_URL, options["password"], options["address_map"]

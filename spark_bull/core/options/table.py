@@ -331,7 +331,7 @@ class Adding(Chunked, Storing, Eventful, Replicated):
     )
     lock_ms: int | None = option(
         values.integer(300),
-        "default for a column of this name: duration of the lock of a job, ms, instead of that of its worker; workers "
+        "default for a column of this name: duration of the lock of a job, ms, instead of its worker's; workers "
         "of Node ignore it",
     )
     opts: dict[str, Any] | None = option(values.json_object, "other options of the Node library, JSON, merged last")
@@ -514,7 +514,7 @@ class WriteOptions(Adding, Staged, Sharded, PayloadTyped):
     on_finish: dict[str, Any] | None = option(
         values.json_object,
         "a job that runs once, when all jobs of the write have ended: JSON with name, data, opts and queue (by default "
-        "that of the write); BullMQ only",
+        "the write's); BullMQ only",
         shown="none",
     )
     sequence_by: tuple[str, ...] = option(
@@ -688,7 +688,7 @@ class WorkOptions(Claiming, Settling, Rescuing):
     )
     target_wait_s: float = option(
         values.positive,
-        "with a range of `slots`: there are so many slots that jobs which wait now start within this time, s",
+        "with a range of `slots`: there are enough slots for waiting jobs to start within this time, s",
         30.0,
     )
     concurrency: int = option(

@@ -21,7 +21,7 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 MAX_SHARDS: Final = 1_024
 
-#: Units of sizes, as those of the command.
+#: Units of sizes, as in the command.
 _UNITS: Final = {"b": 1, "kb": 1_000, "mb": 1_000_000, "gb": 1_000_000_000}
 
 #: Host and port; None: any port, or the same one.

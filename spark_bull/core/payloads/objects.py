@@ -46,7 +46,7 @@ def _write_remote(system: AbstractFileSystem, base: str, whole: str, content: by
     try:
         system.pipe_file(whole, content)
     except FileNotFoundError:
-        # A file system with folders has that of the queue now. One without them lacks the bucket, which is not made.
+        # A file system with folders has the queue's folder now. One without lacks the bucket, which is not made.
         if not system.isdir(base):
             raise
         system.makedirs(system._parent(whole), exist_ok=True)

@@ -153,7 +153,7 @@ class BullQueue:
           properties: the properties of NewJob.
 
         Returns:
-          The job's id; that of the job that has its deduplication id, if the job is deduplicated; "" if it is dropped,
+          The job's id; the id of the job that was there first, if the job is deduplicated; "" if it is dropped,
           as the queue is full.
 
         Raises:
@@ -376,7 +376,7 @@ class BullQueue:
         return read_metrics(self.handle, state, start, end)
 
     def stats(self, *, window_ms: int = WINDOW_MS, sample: int = SAMPLE) -> list[JobStats]:
-        """Computes waiting and run times, rates and numbers of the jobs of the queue, and of those of each name.
+        """Computes waiting and run times, rates and numbers of jobs: one entry for the queue, then one per job name.
 
         At most `sample` jobs of each state are read, at equal distances, in calls that keep Redis free. Times are of
         finished jobs that are still kept, and numbers by name are estimated from the jobs that were read. The rates of
@@ -771,7 +771,7 @@ class BullQueue:
         limits.set_group_limit(self.handle, group, concurrency=concurrency, max=max, duration_ms=duration_ms)
 
     def remove_group_limit(self, group: str, *, concurrency: bool = True, rate: bool = True) -> None:
-        """Removes limits of one group of jobs, which has those of the workers then.
+        """Removes limits of one group of jobs: then the workers' limits hold.
 
         Parameters:
           group: name of the group.
@@ -1184,10 +1184,10 @@ class BullQueue:
         Parameters:
           scheduler_id: id of the job scheduler; one that exists is changed. Without ':' in Bull.
           every: interval, ms or a duration of ISO 8601 such as PT15M; instead of `pattern`. The first job of BullMQ
-            runs at once unless `start_date` or `offset` is given, that of Bull at the next multiple of the interval.
+            runs at once unless `start_date` or `offset` is given, Bull's at the next multiple of the interval.
           pattern: cron pattern of 5 fields, or 6 with seconds first; instead of `every`.
-          tz: time zone of the pattern, such as Europe/Berlin; default: that of the machine that computes the next time.
-          name: name of the jobs; default: that of the queue, else the id (BullMQ).
+          tz: time zone of the pattern, such as Europe/Berlin; default: the zone where the next time is computed.
+          name: name of the jobs; default: the queue's default, else the id (BullMQ).
           data: payload of the jobs: anything JSON can hold, or RawJson; default: {}.
           limit: maximum number of jobs.
           offset: by how much the times are shifted from multiples of `every`, as `every`; BullMQ only.

@@ -127,7 +127,7 @@ class RetryingClient:
             raise self._ours(error, what) from error
 
     def _ours(self, error: redis.RedisError | UnicodeEncodeError, what: str) -> SparkBullError:
-        """Translates an error. Raises that of a text that cannot be encoded."""
+        """Translates an error. Raises OptionError for a text that cannot be encoded."""
         if isinstance(error, UnicodeEncodeError):
             check_encodable(f"{what} of Redis", error.object)
             raise error

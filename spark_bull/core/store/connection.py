@@ -36,8 +36,8 @@ class Connection:
     """Sends commands, pipelines and scripts to one Redis, which may be a cluster, or several servers that share shards.
     Cheap to create; picklable.
 
-    With several servers, a call goes to that of its first key. home: where calls without a key go, such as TIME: to the
-    server of this key; None: to any server. A Node gets all calls.
+    With several servers, a call goes to the server of its first key. home: where calls without a key go, such as TIME:
+    to the server of this key; None: to any server. A Node gets all calls.
     """
 
     def __init__(self, settings: RedisSettings, home: Place = None) -> None:
@@ -54,7 +54,7 @@ class Connection:
 
     @property
     def where(self) -> str:
-        """The address, without secrets: that of a node, if this is one."""
+        """The address, without secrets: the node's, if this is one."""
         return without_secrets(self.home.url) if isinstance(self.home, Node) else self.settings.where
 
     @property

@@ -37,7 +37,7 @@ _OTHER_ADDRESS: Final = (62, 64)
 
 
 def check_files(arguments: Mapping[str, Any]) -> None:
-    """Raises OptionError for a file of certificates or keys that cannot be read. arguments: those of redis-py."""
+    """Raises OptionError for a file of certificates or keys that cannot be read. arguments: of redis-py."""
     for name in _FILES:
         path = arguments.get(name)
         if path is not None and not os.access(path, os.R_OK):
@@ -124,7 +124,7 @@ _UNKNOWN_COMMAND: Final = re.compile(
 
 
 def code_of(error: BaseException) -> str:
-    """Returns the code of an error reply, including that of an error in a script; '' if there is none."""
+    """Returns the code of an error reply, also of an error in a script; '' if there is none."""
     if known := _CODE_OF.get(type(error)):
         return known
     found = _CODE.match(str(error)) if isinstance(error, exceptions.ResponseError) else None

@@ -69,7 +69,7 @@ class Includes:
         return self._names[self._places[file, name], name]
 
     def renamed(self, code: Code, file: LuaFile, numbers: Mapping[str, Mapping[str, int]]) -> str:
-        """What Redis gets for code of a file. numbers: those of keys and arguments."""
+        """What Redis gets for code of a file. numbers: of keys and arguments."""
         names = {used: self.name_of(of, used) for used, of in _used(file, code)}
         for table, of in numbers.items():
             for used in code.keys if table == "key" else code.args:
@@ -100,7 +100,7 @@ class Includes:
 
     @cached_property
     def _names(self) -> Mapping[tuple[str, str], str]:
-        """What Redis gets for the included definitions: those of a file have numbers in a row."""
+        """What Redis gets for the included definitions: definitions of a file have numbers in a row."""
         included = [(place, name) for place, names in self._included.items() for name in names]
         return {one: f"lib[{number}]" for number, one in enumerate(included, 1)}
 

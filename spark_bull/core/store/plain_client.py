@@ -35,7 +35,7 @@ else:
 log = logging.getLogger("spark_bull")
 
 CONNECT_TIMEOUT_S: Final = 5.0
-#: Settings `redis.sentinel_…` are those of the connections to Sentinels.
+#: Settings `redis.sentinel_…` are for the connections to Sentinels.
 _OF_SENTINELS: Final = "sentinel_"
 
 

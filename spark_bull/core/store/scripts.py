@@ -9,7 +9,7 @@ A script starts with its contract, in comment lines:
     -- @include lib: once jobs(is_job)  what files of a folder in lua/ define: `once` of once.lua, `is_job` of jobs.lua
 
 The loader binds the names: the body reads `key.wait` and `arg.now`, never KEYS[1]. It finds both in the code of the
-script and its includes (`keys.wait` or `args.base` where they are those of another queue). `@args` and `@keys` name the
+script and its includes (`keys.wait` or `args.base` where they belong to another queue). `@args` and `@keys` name the
 others: optional keys (`name?`), a last one that takes all that remain (`name...`), and keys looked up by a variable.
 
 A file that others include has definitions of one subject: `local function push` or `local LIMITS = {…}` at the start of
@@ -223,7 +223,7 @@ def key_types(folder: str, read: Read) -> dict[str, str]:
 
 
 def _script_file(name: str, verb: str, read: Read) -> tuple[str, LuaFile]:
-    """The dialect's own file, else that of all dialects, with its path."""
+    """The dialect's own file, else the file for all dialects, with its path."""
     try:
         return name, lua_file(read(f"{name}.lua"))
     except ScriptError as missing:

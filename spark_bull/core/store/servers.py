@@ -252,7 +252,7 @@ class Servers:
                 one.close()
 
     def _why_unknown(self, sentinels: Sequence[redis.Redis], service: str) -> Exception:
-        """The error for a primary that no Sentinel names: that of a Sentinel, if none answers."""
+        """The error for a primary that no Sentinel names: a Sentinel's own error, if none answers."""
         try:
             known = next(_answers(sentinels, _watched))
         except redis.RedisError as error:
@@ -340,7 +340,7 @@ def _watched(client: redis.Redis) -> list[tuple[str, str]]:
 
 
 def _sentinel_error(client: redis.Redis, settings: RedisSettings) -> ConnectionLost:
-    """The error for the address of a Sentinel in place of that of Redis."""
+    """The error for the address of a Sentinel in place of a Redis server's."""
     host = settings.where.partition("://")[2].partition("/")[0]
     known = [f"redis+sentinel://{host}/{name} ({address})" for name, address in _watched(client)]
     return ConnectionLost(

@@ -188,7 +188,7 @@ class JobSpan:
             self._run("setting the status", lambda span: span.set_status(status))
 
     def carried(self) -> str:
-        """Returns the context for jobs that are added within the span: that of the current span, else of this one."""
+        """Returns the context for jobs that are added within the span: of the current span, else of this one."""
         if get_current_span().get_span_context().is_valid or self._span is None:
             return self._calls.run(_INJECTING, _injected) or ""
         context = set_span_in_context(self._span)

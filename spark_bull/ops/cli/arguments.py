@@ -18,7 +18,7 @@ _INTERVAL: Final = re.compile(
 
 
 def milliseconds(text: str, default_unit: str = "ms") -> int:
-    """Parses `1d`, `2h`, `5m`, `30s` or `500ms` for argparse; returns ms. default_unit: that of a bare number."""
+    """Parses `1d`, `2h`, `5m`, `30s` or `500ms` for argparse; returns ms. default_unit: of a bare number."""
     ms = milliseconds_of(text, default_unit)
     if ms is None:
         raise ArgumentTypeError(f"expected a duration such as 500ms, 30s, 5m, 2h or 1d, got: {text!r}")

@@ -20,7 +20,7 @@ from spark_bull.ops.cli.add import json_argument
 from spark_bull.ops.cli.arguments import IDS, YES, Argument, argument, duration, flag, priority_or_name
 from spark_bull.ops.cli.command import Deletion, Output, command, existing_queue
 
-#: Columns of the condition: those of jobs as DataFrames.
+#: Columns of the condition: the columns of jobs as DataFrames.
 _COLUMNS: Final = ("id", "state", *FIELDS)
 
 
@@ -29,7 +29,7 @@ def selection(
 ) -> tuple[Argument, ...]:
     """The arguments that select jobs.
 
-    default: state of the jobs; None: that of the caller. defaults: how the help describes it.
+    default: state of the jobs; None: the caller's. defaults: how the help describes it.
     """
     return (
         IDS,

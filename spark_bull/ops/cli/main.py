@@ -29,7 +29,7 @@ _COMMON: Final = {"url": None, "prefix": None, "protocol": None, "shards": None,
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit status: 0, or that of the command, or 1 with one line on standard error.
+    """Runs a command; returns the exit status: 0, or the command's, or 1 with one line on standard error.
 
     Invalid usage exits with 2.
     """

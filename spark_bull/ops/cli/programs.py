@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 #: Formats of Spark that read files; others may have names of tables as paths.
 _OF_FILES: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
-#: Variables of programs whose Spark runs already: spark-submit has started it, or it is that of Spark Connect.
+#: Variables of programs whose Spark runs already: spark-submit has started it, or Spark Connect has.
 _RUNS: Final = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"}
-#: Variables whose files may name another file system than that of this machine.
+#: Variables whose files may name another file system than this machine's.
 _CONFIGURES: Final = {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME"}
 
 
@@ -315,7 +315,7 @@ PROGRAMS: Final = (
         repeated(
             "--retry",
             "ERROR=NUMBER",
-            "maximum attempts after an error of this class, instead of those of the job; may be repeated",
+            "maximum attempts after an error of this class, instead of the job's own; may be repeated",
             type=_number_of("error"),
         ),
         *GUARDING,

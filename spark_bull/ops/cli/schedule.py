@@ -78,7 +78,7 @@ SCHEDULE: Final = (
             metavar="CRON",
             help="cron pattern of 5 fields, or 6 with seconds first, in place of --every",
         ),
-        argument("--tz", metavar="ZONE", help="time zone of the pattern (default: that of this machine)"),
+        argument("--tz", metavar="ZONE", help="time zone of the pattern (default: the zone of this machine)"),
         argument("--name", help="name of the jobs"),
         argument("--data", metavar="JSON", help="payload of the jobs (default: {})"),
         argument("--limit", type=int, help="maximum number of jobs"),

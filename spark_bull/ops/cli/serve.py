@@ -91,7 +91,7 @@ SERVE: Final = command(
     repeated(
         "--host-name",
         "NAME",
-        "other name of the server in requests, such as that of a reverse proxy; may be repeated",
+        "other name of the server in requests, such as a reverse proxy's; may be repeated",
     ),
     of_queue=False,
 )

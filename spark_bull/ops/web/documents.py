@@ -276,7 +276,7 @@ class QueuedJobDocument(NewJobDocument):
 
 
 class AddedDocument(BaseModel):
-    """Jobs that were added. `ids`: in the order given; of a deduplicated job, that of the job which has its id."""
+    """Jobs that were added. `ids`: in the order given; for a deduplicated job, the id of the job that was first."""
 
     ids: list[str] = Field(examples=[["42"]])
     added: int = Field(examples=[1])

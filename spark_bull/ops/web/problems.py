@@ -104,7 +104,7 @@ def problem_of(error: SparkBullError) -> Problem:
 
 
 def handle_errors(app: FastAPI, error_page: Callable[[Request, Problem], Response]) -> None:
-    """Answers all errors of an application: those of the API with problem documents, those of the page with a page."""
+    """Answers all errors of an application: in the API with problem documents, on the page with a page."""
 
     def answer(request: Request, problem: Problem) -> Response:
         path = request.url.path

@@ -184,7 +184,7 @@ class KnownReaders:
         self._found: dict[str, Kept[Readers]] = {}
 
     def of(self, queue: BullQueue) -> Readers:
-        """Those of a queue."""
+        """The readers of a queue."""
         handle = queue.handle
         with self._lock:
             if queue.name not in self._found and len(self._found) >= _QUEUES:

@@ -38,7 +38,7 @@ class WebSettings:
       read_token: token for reading; None: on a loopback address, anyone can read.
       write_token: token for reading and writing; None: nobody can write.
       read_only: whether nobody can write, not even with the write token.
-      host_names: other names in the header Host that the server accepts, such as that of a reverse proxy.
+      host_names: other names in the header Host that the server accepts, such as a reverse proxy's.
 
     Raises:
       OptionError: for a token that is too short, equal tokens, and an address other than loopback without tokens.

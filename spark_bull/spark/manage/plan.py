@@ -51,7 +51,7 @@ _PAYLOADS: Final = ("data", "returnvalue")
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Indexes of the columns. action: that of rows without one."""
+    """Indexes of the columns. action: of rows without one."""
 
     columns: Mapping[str, int]
     action: str | None

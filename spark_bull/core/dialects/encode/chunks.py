@@ -45,7 +45,7 @@ class Shapes(NamedTuple):
 def shapes_of(columns: Mapping[str, Sequence[Any]], delay: int) -> Shapes | None:
     """The shapes of rows that have these properties; None if they have to be encoded one by one.
 
-    columns: lists of equal length, not empty; None means not given. delay: that of rows without one, ms.
+    columns: lists of equal length, not empty; None means not given. delay: for rows without one, ms.
     """
     parts: list[Sequence[Hashable]] = []
     for name, column in columns.items():

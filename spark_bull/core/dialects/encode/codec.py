@@ -162,7 +162,7 @@ class _Encoded:
     own: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def column(self, value_of: Callable[[_EncodedRow], T | None], name: str = "") -> Column[T]:
-        """The values of a property. name: that of the property, if rows of a shape differ in it."""
+        """The values of a property. name: of the property, if rows of a shape differ in it."""
         shared = collapsed([value_of(row) for row in self.rows])
         if isinstance(shared, list) and self.of_row is not None:
             shared = [shared[index] for index in self.of_row]

@@ -48,7 +48,7 @@ class NewScheduler:
         return self.every is not None and self.every < SHORTEST_MS
 
     def repeat(self, pattern_name: str = "pattern") -> dict[str, Any]:
-        """The option `repeat` of its first job. pattern_name: that of the pattern in the Node library."""
+        """The option `repeat` of its first job. pattern_name: name of the pattern in the Node library."""
         given = {
             "every": self.every,
             pattern_name: self.pattern,

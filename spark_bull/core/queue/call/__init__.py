@@ -1,1 +1,1 @@
-"""Calls: jobs whose outcomes are kept in private parents, so that whoever added them gets each outcome once."""
+"""Calls: jobs whose outcomes are kept in private parents, so that the caller that added them gets each outcome once."""

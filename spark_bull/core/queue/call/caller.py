@@ -154,7 +154,7 @@ class Caller:
         return pack(jobs)
 
     def outcomes(self, calls: Sequence[Call]) -> dict[str, Outcome]:
-        """The outcomes of those of some calls that have ended, by id."""
+        """The outcomes of the calls that have ended, by id."""
         if self._keeps and self._has_parents:
             # Parents know outcomes before they are gathered: a job that ends after a look is left to the next one.
             ended = self._outcomes(calls)
@@ -205,7 +205,7 @@ class Caller:
         return [count and max(0, count + 1 - next(left)) for count in pending]
 
     def removed(self, calls: Sequence[Call]) -> list[Call]:
-        """Those of some calls that are neither pending nor ended: someone has removed their jobs."""
+        """The calls that are neither pending nor ended: someone has removed their jobs."""
         # A job enters the outcomes as it leaves the pending ones, so these are read first.
         pending = self._pending(calls)
         others = [call for call in calls if call.job_id not in pending]

@@ -19,7 +19,7 @@ log = logging.getLogger("spark_bull")
 
 Self = TypeVar("Self", bound="Lease")
 
-#: A look reads at most so many of the oldest calls of each parent, and if these are too few, so many others in turn.
+#: A look reads at most this number of the oldest calls of each parent, and if these are too few, others in turn.
 _OLDEST: Final = 64
 _OTHERS: Final = 8
 #: Pauses between two looks, s: longer after a look that has found less than an eighth of the calls, shorter after one
@@ -138,7 +138,7 @@ class Flight:
         return self._added_again(pending)
 
     def _added_again(self, calls: Sequence[Call]) -> list[Ended]:
-        """Adds those of the calls that are neither pending nor ended; returns those that have ended."""
+        """Adds the calls that are neither pending nor ended; returns the calls that have ended."""
         added, ended = 0, []
         for start, stop in chunks([call.text for call in calls]):
             number, known = self._caller.add(calls[start:stop])
@@ -148,7 +148,7 @@ class Flight:
         return ended
 
     def _taken(self, calls: Sequence[Call], outcomes: dict[str, Outcome]) -> list[Ended]:
-        """Those of some calls that have outcomes; they are no longer in flight."""
+        """The calls that have outcomes; they are no longer in flight."""
         ended = [Ended(call, outcomes[call.job_id]) for call in calls if call.job_id in outcomes]
         for call, _ in ended:
             del self._calls[call.parent][call.job_id]

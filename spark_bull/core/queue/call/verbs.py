@@ -9,7 +9,7 @@ import msgpack
 
 from spark_bull.core.queue.handle.handle import REMOVE_SIZE, QueueHandle
 
-#: Calls of one script that ends or gathers them: to end so many takes Redis 2 ms.
+#: Calls of one script that ends or gathers them: to end 100 takes Redis 2 ms.
 CHUNK: Final = 100
 #: Calls of one script that adds them.
 ADDED: Final = 250

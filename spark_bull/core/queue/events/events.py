@@ -153,7 +153,7 @@ class QueueEvents(Iterator[QueueEvent]):
     It begins when it is created, not with the first read. One thread reads; any thread may call `close`.
 
     Parameters:
-      handles: the queues; those of one dialect are read with one connection.
+      handles: the queues; queues of one dialect are read with one connection.
       start: as in `BullQueue.events`.
       timeout_s: as in `BullQueue.events`.
       stop: as in `BullQueue.events`.
@@ -191,7 +191,7 @@ class QueueEvents(Iterator[QueueEvent]):
         return self._waiting.popleft()
 
     def read(self, timeout_s: float | None = None) -> list[QueueEvent]:
-        """Waits for an event, and returns all that have arrived, those of one queue in order.
+        """Waits for an event, and returns all that have arrived, in order within a queue.
 
         Parameters:
           timeout_s: maximum time to wait, s; 0 does not wait; None waits until `close` or `stop`.

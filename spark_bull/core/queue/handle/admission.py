@@ -133,7 +133,7 @@ def check_intake(handle: QueueHandle) -> None:
 
 
 class Refusal(NamedTuple):
-    """Nothing was added: the queue accepts no jobs (`closed`), or is `full`. length: that of a full queue."""
+    """Nothing was added: the queue accepts no jobs (`closed`), or is `full`. length: of a full queue."""
 
     reason: str
     length: int = 0

@@ -117,7 +117,7 @@ def _named(keys: QueueKeys) -> dict[str, Any]:
 
 @lru_cache(maxsize=1_024)
 def _repeated(keys: QueueKeys, own: tuple[tuple[str, Any], ...]) -> RepeatedKeys:
-    """The keys of a queue and those of a call."""
+    """The keys of a queue and of a call."""
     return RepeatedKeys(_named(keys) | dict(own))
 
 
@@ -167,10 +167,10 @@ def events_of(options: Options) -> str:
 
 
 def keys_of(handle: QueueHandle, queue: str, of: str, prefix: str | None = None) -> QueueKeys:
-    """The keys of the queue of `of`, such as "a follow-up". prefix: that of its keys; None: that of `handle`.
+    """The keys of the queue of `of`, such as "a follow-up". prefix: of its keys; None: as in `handle`.
 
-    Raises OptionError for a queue that no script can reach together with that of `handle`, and DialectError for one of
-    another dialect.
+    Raises OptionError for a queue that no script can reach together with the queue of `handle`, and DialectError for
+    one of another dialect.
     """
     there = QueueKeys(queue, prefix or handle.keys.prefix)
     return handle.keys if there == handle.keys else _checked(handle, there, of)

@@ -1,7 +1,7 @@
 """Reads fields of jobs by their ids, many jobs per round trip.
 
-This takes a third of the CPU of Redis that a script takes, and other clients' commands run between those of two jobs.
-Each job is read in one step, but not together with its state.
+This takes a third of the CPU of Redis that a script takes, and other clients' commands run between the commands of two
+jobs. Each job is read in one step, but not together with its state.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The verbs of one job, and of events, for all rooms: one function for each script, with its name.
 
-The modules `verbs` of the rooms have those of the other scripts in `lua/<dialect>/` and `lua/job/`. The contract at the
-head of a script says what it does; the functions give it types. Every verb handles at most one chunk, and has the same
-effect when its call is repeated after a lost reply: by its effect, or by a stored reply (a receipt), in which case the
-caller names the call, or `run_once` does.
+The modules `verbs` of the rooms have the functions of the other scripts in `lua/<dialect>/` and `lua/job/`. The
+contract at the head of a script says what it does; the functions give it types. Every verb handles at most one chunk,
+and has the same effect when its call is repeated after a lost reply: by its effect, or by a stored reply (a receipt),
+in which case the caller names the call, or `run_once` does.
 """
 
 from __future__ import annotations

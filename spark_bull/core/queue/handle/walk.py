@@ -16,7 +16,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.job_fields import Columns, JobFields
 from spark_bull.core.store.connection import Command
 
-#: Maximum number of ids that one command reads, for those of a slice or of a list.
+#: Maximum number of ids that one command reads, of a slice or of a list.
 MAX_IDS: Final = 5_000
 #: Places that a job of a list may have been shifted by while its fields were read; beyond them it counts as moved.
 SHIFT: Final = 250

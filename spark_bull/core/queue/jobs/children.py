@@ -34,7 +34,7 @@ def values_of(handle: QueueHandle, job_id: str, limit: int = MAX_CHILDREN) -> di
 
 def named(keys: QueueKeys, child: str) -> tuple[str, str]:
     """The queue and id of a child. The name of a queue has no ':', an id can have some. The name has the prefix in
-    front if it is another one than that of `keys`.
+    front if the prefix is not the one of `keys`.
     """
     prefix = f"{keys.prefix}:"
     if child.startswith(prefix):
@@ -190,7 +190,7 @@ def read_flow(
 
 
 def roots_among(handle: QueueHandle, job_ids: Sequence[str]) -> list[str]:
-    """Those of some jobs that have children and no parent."""
+    """The jobs that have children and no parent."""
     commands: list[Command] = [("HGET", handle.keys.job(job_id), "parentKey") for job_id in job_ids]
     parents, counts = handle.connection.pipeline(commands), child_counts(handle, job_ids)
     return [
@@ -261,5 +261,5 @@ def _tree(
 
 
 def _name(root: QueueKeys, keys: QueueKeys) -> str:
-    """The name of a queue, with the prefix in front if it is another one than that of the first job."""
+    """The name of a queue, with the prefix in front if the first job has another one."""
     return keys.queue if keys.prefix == root.prefix else f"{keys.prefix}:{keys.queue}"

@@ -18,8 +18,8 @@ _LOOKS: Final = 5
 
 @contextmanager
 def deleting_objects(handle: QueueHandle, ids: Callable[[], Iterable[bytes]]) -> Iterator[None]:
-    """Deletes the objects of those of some jobs that are gone after the block, but no result of a child: its parent has
-    a copy of the text that names the object.
+    """After the block, deletes the stored objects of the jobs that the block removed. Keeps a child's result: its
+    parent refers to the same object.
 
     ids: of the jobs that may be removed; called before the block, unless nothing is stored elsewhere.
     """

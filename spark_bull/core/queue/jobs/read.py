@@ -61,7 +61,7 @@ class Chunk:
         return Chunk(chosen(self.ids), chosen(self.states), chosen(self.run_at), values)
 
     def updated(self, other: Chunk) -> Chunk:
-        """These jobs, with those of `other` in place of the ones with the same ids."""
+        """These jobs, with the jobs of `other` in place of the ones with the same ids."""
         places = {job_id: place for place, job_id in enumerate(other.ids)}
         at = [places.get(job_id) for job_id in self.ids]
 

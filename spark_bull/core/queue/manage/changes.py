@@ -23,7 +23,7 @@ from spark_bull.core.queue.manage.manage import job_error
 from spark_bull.core.queue.manage.verbs import JobReply
 
 _BATCH: Final = 10_000
-#: The texts of a change that are kept as those of jobs.
+#: The texts of a change that are kept as texts of jobs are.
 _KINDS: Final[Mapping[str, Kind]] = {"data": "data", "value": "returnvalue"}
 
 
@@ -46,7 +46,7 @@ def change_chunks(
 
     def base_of(queue: str) -> str:
         if queue == handle.keys.queue:
-            raise OptionError(f"expected `to` to be another queue, got that of the job: {queue!r}")
+            raise OptionError(f"expected `to` to be another queue, got the job's own: {queue!r}")
         return keys_of(handle, queue, "a moved job").base
 
     part: list[dict[str, Any]] = []

@@ -85,7 +85,7 @@ class OrphanSearch:
 def remove_all_orphans(handle: QueueHandle, limit: int = 0) -> int:
     """Finds the orphaned jobs of a queue, and removes at most `limit` of them (0: all); returns their number.
 
-    Scans all keys of the database twice: the name of the queue may be the beginning of that of another one.
+    Scans all keys of the database twice: the name of the queue may be the beginning of another queue's name.
     """
     check_count("limit", limit)
     own, search = handle.keys.queue.encode(), OrphanSearch(handle)
@@ -118,7 +118,7 @@ def remove_remnants(handle: QueueHandle, job_ids: Iterable[bytes]) -> int:
 
 
 def _may_be_job(suffix: bytes) -> bool:
-    """Whether a key can be a job. Ids with ':' can also be keys of another queue, except those of schedulers' jobs."""
+    """Whether a key can be a job. Ids with ':' can also be keys of another queue, except ids of schedulers' jobs."""
     return suffix not in _NO_JOBS and (b":" not in suffix or suffix.startswith(SCHEDULED.encode()))
 
 

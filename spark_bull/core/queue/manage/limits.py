@@ -83,7 +83,7 @@ def rate_limit(handle: QueueHandle, duration_ms: int) -> None:
     handle.dialect.require("queue-limits")
     _check_positive("duration_ms", duration_ms)
     keys = handle.keys
-    # The first key is for workers with a limiter, also those of Node, the second one for all workers of Spark.
+    # The first key is for workers with a limiter, also Node's, the second one for all workers of Spark.
     handle.connection.pipeline(
         [
             ("SET", keys["limiter"], _EXHAUSTED, "PX", duration_ms),
@@ -127,7 +127,7 @@ def set_group_limit(
 
 
 def remove_group_limit(handle: QueueHandle, group: str, *, concurrency: bool = True, rate: bool = True) -> None:
-    """Removes limits of a group, which has those of the workers then. Raises OptionError."""
+    """Removes limits of a group: then the workers' limits hold. Raises OptionError."""
     removed = [*(["concurrency"] if concurrency else []), *(_RATE if rate else [])]
     change_groups(handle, [GroupChange(group, {}, removed)])
 

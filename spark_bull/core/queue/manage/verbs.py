@@ -87,7 +87,7 @@ def remove(handle: QueueHandle, job_id: str, keys: JobKeys, *, with_children: bo
 
 
 class ManageReply(NamedTuple):
-    """`first`: number of the first row that was not processed. `outcomes`: those of the rows before it."""
+    """`first`: number of the first row that was not processed. `outcomes`: of the rows before it."""
 
     first: int
     outcomes: list[str]
@@ -133,7 +133,7 @@ def remove_unprocessed_children(handle: QueueHandle, job_id: str, position: byte
 
 
 def remove_orphans(handle: QueueHandle, job_ids: Sequence[bytes], states: Sequence[str], *, window: int) -> int:
-    """Removes those of some jobs that are in no state, given the keys of all states; returns their number.
+    """Of the given jobs, removes each that is in no state, given the keys of all states; returns their number.
 
     window: number of entries that are searched at both ends of each list.
     """
@@ -166,7 +166,7 @@ def clean(
 ) -> CleanReply:
     """Removes jobs of a state that ended, started or were added by `before`, ms since 1970; see clean.lua.
 
-    finished: whether the state is that of finished jobs. removed: number of jobs that earlier calls have removed.
+    finished: whether the state is for finished jobs. removed: number of jobs that earlier calls have removed.
     """
     args = {"before": before, "finished": int(finished), "state": state, "removed": removed, "limit": limit}
     key = handle.keys[sweep.store.key]

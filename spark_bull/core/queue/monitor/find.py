@@ -189,7 +189,7 @@ def workers_among(clients: Iterable[Mapping[str, str]], keys: QueueKeys) -> list
 def scan_keys(connection: Connection, prefix: str, queues: Container[bytes]) -> Iterator[Mapping[bytes, list[bytes]]]:
     """All keys of queues with this prefix, in parts: queue -> what follows its name in its keys, without the ':'.
 
-    A key belongs to the longest of the names that it may start with; those of other queues are left out. A part may
+    A key belongs to the longest of the names that it may start with; keys of other queues are left out. A part may
     repeat keys of another one.
     """
     for keys in scan(connection, pattern_of(prefix)):

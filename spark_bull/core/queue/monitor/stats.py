@@ -187,7 +187,7 @@ class _Tally:
 
 
 def stats(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE) -> list[JobStats]:
-    """The statistics of all jobs, then of those of each name. At most `sample` jobs of each state are read.
+    """Statistics: one entry for the whole queue, then one per job name. At most `sample` jobs of each state are read.
 
     window_ms: period of the finished jobs whose times count, and of the rates. Raises OptionError.
     """

@@ -1,1 +1,1 @@
-"""Job schedulers: single ones, and those of a write."""
+"""Job schedulers: single ones, and the schedulers of a write."""

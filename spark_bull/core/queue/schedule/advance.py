@@ -59,7 +59,7 @@ def advance(
 
 
 def version_of(handle: QueueHandle) -> str:
-    """Returns the given version of BullMQ, else that of the queue's meta, such as `bullmq:6.7.0`, or ''."""
+    """Returns the given version of BullMQ, else the version in the queue's meta, such as `bullmq:6.7.0`, or ''."""
     if handle.bullmq_version != "auto":
         return handle.bullmq_version
     version = handle.connection.call("HGET", handle.keys["meta"], "version")
@@ -77,7 +77,7 @@ def _next_job(handle: QueueHandle, job: ClaimedJob, now: int, version: str) -> N
 #: Why a job scheduler was not advanced, by the reply of the script.
 _FAILURES: Final = {
     "unknown": "neither the job nor its scheduler has a pattern or an interval",
-    "damaged": "the scheduler's key, or that of all job schedulers, is of a wrong type",
+    "damaged": "the scheduler's key, or the key of all job schedulers, is of a wrong type",
 }
 
 

@@ -212,7 +212,7 @@ def _may_have_own_id(member: str) -> bool:
 
 
 def _next_id(handle: QueueHandle, member: str, next_ms: int) -> str:
-    """The id of the next job. That of an older repeatable job of BullMQ is found among the unfinished jobs."""
+    """The id of the next job. For an older repeatable job of BullMQ, it is found among the unfinished jobs."""
     by_member = f"{handle.dialect.job_ids_of(member)}{next_ms}"
     if not handle.dialect.is_older(member, ()):
         return by_member

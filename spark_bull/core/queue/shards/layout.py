@@ -29,7 +29,7 @@ class ShardLayout:
 
     most: the highest number that it has had, or is to have; jobs may be in any of them. next: the number that it gets
     when its shards are drained; None: no change is under way. writes: number of registered writes. servers: number of
-    servers that share the shards. dialect: that of all shards.
+    servers that share the shards. dialect: of all shards.
     """
 
     queue: str
@@ -154,7 +154,7 @@ def spread(options: Sharded, queues: Iterable[str]) -> list[str]:
 
 
 def selection_of(options: Reading) -> list[str]:
-    """The names and globs in the option `queue`; those of shards as `spread` has them."""
+    """The names and globs in the option `queue`; names of shards as `spread` has them."""
     return spread(options, given_queues(options))
 
 

@@ -1,8 +1,9 @@
 """Changes the number of shards of a logical queue while it is in use.
 
 The order of jobs with one key is kept: the jobs of the present shards have ended before any goes to the next ones. So a
-change that has begun waits until the present shards have no unfinished jobs, and so do new writes. Whoever waits can
-finish the change. A write that was planned before is added to the present shards, or, after the change, refused.
+change that has begun waits until the present shards have no unfinished jobs, and so do new writes. Any process that
+waits can finish the change. A write that was planned before is added to the present shards, or, after the change,
+refused.
 """
 
 from __future__ import annotations

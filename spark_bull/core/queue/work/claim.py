@@ -255,7 +255,7 @@ def _look(handle: QueueHandle) -> list[str]:
 def start_chunk(handle: QueueHandle, token: str, chunk: ClaimedChunk) -> ClaimedChunk:
     """Returns the jobs of a claim that start now, or have started before. Repeated calls return the same ones.
 
-    Sends nothing for jobs that can't expire. token: that of their locks. Raises ConnectionLost.
+    Sends nothing for jobs that can't expire. token: of their locks. Raises ConnectionLost.
     """
     times = listed(chunk.columns[handle.dialect.claim_fields["expire_at"]], len(chunk.ids))
     may_expire = [job_id for job_id, time in zip(chunk.ids, times, strict=True) if time]

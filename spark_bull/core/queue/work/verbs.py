@@ -205,7 +205,7 @@ class GuardReply(NamedTuple):
 
 
 def guard(handle: QueueHandle, guard: Guard, *, now: int | None = None) -> GuardReply:
-    """Looks at the queue for a guard; pauses or resumes it if that is due. now: ms since 1970; None: that of Redis."""
+    """Pauses the queue if the guard fires, resumes it after the pause. now: ms since 1970; None: Redis' time."""
     condition = guard.condition
     args = {
         "measure": condition.measure,

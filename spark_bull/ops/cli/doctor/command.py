@@ -24,7 +24,7 @@ from spark_bull.ops.cli.doctor.queues import payloads
 from spark_bull.ops.cli.doctor.server import VERBS, Server, rights
 from spark_bull.ops.cli.tables import one_line
 
-#: The checks, by their names in the report. Those of a queue come once per queue.
+#: The checks, by their names in the report. Checks of a queue come once per queue.
 MACHINE: Final = {
     "java": machine.java,
     "python": machine.python,
@@ -56,7 +56,7 @@ QUEUE: Final = {
 def examine(
     options: ReadOptions, names: Sequence[str], verbs: Sequence[str], *, removes_orphans: bool = False
 ) -> Iterator[Finding]:
-    """Yields the findings one by one. names: names or globs of queues. Without Redis, those of this machine remain."""
+    """Yields the findings one by one. names: names or globs of queues. Without Redis, only of this machine."""
     for check, of_machine in MACHINE.items():
         yield from _results(check, None, of_machine)
     connection = Connection(options.redis)
@@ -150,7 +150,7 @@ def _doctor(args: Namespace) -> Output:
 
 
 def _existing(options: ReadOptions, shards: Sequence[str]) -> list[str]:
-    """Those of some shards that exist: one without jobs may be to come."""
+    """The shards that exist: one without jobs may be to come."""
     connection = Connection(options.redis)
     return [name for name in shards if exists(connection, QueueKeys(name, options.prefix))]
 

@@ -28,7 +28,7 @@ def leftovers(handles: Sequence[QueueHandle], *, removes: bool) -> Iterator[Find
     connection, prefix = handles[0].connection, handles[0].keys.prefix
     searches = {handle.keys.queue.encode(): OrphanSearch(handle) for handle in handles}
     readers: dict[bytes, set[tuple[bytes, bytes]]] = defaultdict(set)
-    # All queues, since the name of one may be the beginning of that of another.
+    # All queues, since the name of one may be the beginning of another name.
     names = {queue.encode() for queue in scan_queues(connection, prefix)} | searches.keys()
     for part in scan_keys(connection, prefix, names):
         for queue in part.keys() & searches.keys():

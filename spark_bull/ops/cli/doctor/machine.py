@@ -23,7 +23,7 @@ PACKAGES: Final = ("pyspark", "pandas", "pyarrow", "redis")
 #: Makes the Python processes of Spark import the compiled PySpark; see docs/howto/production.md.
 COMPILED_PYSPARK: Final = "compiled_pyspark.pth"
 _TIMEOUT_S: Final = 30.0
-#: Prints the version of a Python, then those of the packages that it lacks.
+#: Prints the version of a Python, then the packages that it lacks.
 _SCRIPT: Final = (
     "import sys; from importlib.util import find_spec; "
     "print('%d.%d' % sys.version_info[:2], *[name for name in sys.argv[1:] if not find_spec(name)])"
@@ -70,7 +70,7 @@ def python() -> Iterator[Finding]:
         return
     found, *missing = _output(path, "-c", _SCRIPT, *PACKAGES, "msgpack", stdout_only=True).split() or [""]
     if found != own:
-        yield wrong(f"{of_spark}, which is Python {found or '?'}: expected {own}, that of the driver", advice)
+        yield wrong(f"{of_spark}, which is Python {found or '?'}: expected {own} as on the driver", advice)
     elif missing:
         yield wrong(f"{of_spark}, which lacks {', '.join(missing)}", advice)
     else:

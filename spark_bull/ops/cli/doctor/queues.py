@@ -212,7 +212,7 @@ def damaged(handle: QueueHandle) -> Iterator[Finding]:
 _OF_STATE: Final = 20
 #: The least part of the jobs for which a longer limit is worth a change of the server's settings.
 _WORTH: Final = 0.1
-#: Bytes that a compact hash takes beside its texts, those of its key and of each name and value.
+#: Bytes that a compact hash takes beside its texts: for its key, and for each name and value.
 _OF_HASH, _OF_TEXT = 60, 2
 
 

@@ -121,7 +121,7 @@ def replication(server: Server) -> Iterator[Finding]:
 
 
 def clock(server: Server, now_ms: Callable[[], float] = epoch_ms) -> Iterator[Finding]:
-    """The difference between the clock of this machine and that of Redis, corrected by half the round trip."""
+    """The difference between the clocks of this machine and of Redis, corrected by half the round trip."""
     samples = []
     for _ in range(_SAMPLES):
         before = now_ms()

@@ -118,7 +118,7 @@ def set_group_limit(queue: ExistingQueue, group: GroupName, given: LimitsPut) ->
 
 @groups_router.delete(f"{_GROUP}/limits", status_code=204)
 def remove_group_limit(queue: ExistingQueue, group: GroupName) -> None:
-    """Removes the limits of a group of jobs, which has those of the workers then."""
+    """Removes the limits of a group of jobs: then the workers' limits hold."""
     queue.remove_group_limit(unescaped(group))
 
 

@@ -92,7 +92,7 @@ def list_queues(
     """Lists queues with their numbers of jobs. A new queue appears after 15 s, or longer.
 
     A page ends after about 2 s, also with fewer queues than asked for: go on until `next` is null. With filters, a page
-    has those of the next `limit` queues that fit.
+    has the fitting ones of the next `limit` queues.
     """
 
     def summary_if_selected(handle: QueueHandle) -> Steps[dict[str, Any] | None]:

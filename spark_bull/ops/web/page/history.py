@@ -18,7 +18,7 @@ from spark_bull.core.threads import DaemonThread
 
 log = logging.getLogger("spark_bull")
 
-#: Time between two samples, s, and number of samples that are kept: those of one hour.
+#: Time between two samples, s, and number of samples that are kept: an hour.
 PERIOD_S: Final = 5.0
 KEPT: Final = 720
 #: Maximum number of queues that are sampled.
@@ -107,7 +107,7 @@ def history_of(request: Request) -> History:
 
 Chart = dict[str, Any]
 
-#: Without the completed jobs: there are so many that the other lines would be flat.
+#: Without the completed jobs, beside whose number the other lines would be flat.
 _SHOWN_STATES: Final = tuple(state for state in STATES if state != "completed")
 #: Minutes of the chart of rates.
 MINUTES: Final = 120

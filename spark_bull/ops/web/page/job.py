@@ -41,7 +41,7 @@ _STATES: Final = {"processed": "completed", "failed": "failed", "ignored": "fail
 
 @dataclass(frozen=True)
 class Box:
-    """A job in the graph. state: that of the job, or what its parent knows of it; left: children not shown."""
+    """A job in the graph. state: of the job, or what its parent knows; left: children not shown."""
 
     queue: str
     id: str

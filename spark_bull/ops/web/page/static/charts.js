@@ -3,7 +3,7 @@ const HEIGHT = 190;
 const charts = new Map();
 
 function color(name) {
-  // A custom property has no colour of its own scheme; that of an element has.
+  // Only the colour of an element is resolved by its colour scheme, not a custom property.
   const probe = document.createElement("span");
   probe.style.color = `var(--${name})`;
   document.body.append(probe);
@@ -35,7 +35,7 @@ function legend(show) {
 }
 
 function labels(plot) {
-  // The first one is that of the times.
+  // The first label is for the times.
   return [...plot.root.querySelectorAll(".u-legend .u-label")].slice(1);
 }
 

@@ -1,4 +1,4 @@
-// Replaces parts of the page by those of a new document, and keeps what the user has opened or focused.
+// Replaces parts of the page by the same parts of a new document, and keeps what the user has opened or focused.
 import { updateCharts } from "./charts.js";
 import { updateTimes } from "./times.js";
 

@@ -1,4 +1,4 @@
-// Keeps relative times, such as `5 min ago`, up to date. They are those of the server, whose clock counts.
+// Keeps relative times, such as `5 min ago`, up to date. The server's clock counts.
 const UNITS = [["d", 86_400_000], ["h", 3_600_000], ["min", 60_000], ["s", 1_000]];
 const ahead = Number(document.documentElement.dataset.now) - Date.now();
 
