@@ -1,4 +1,4 @@
-"""The fixed schemas of reads: one per `view`, and that of claimed jobs.
+"""The fixed schemas of reads: one per `view`, and the schema of claimed jobs.
 
 Columns of jobs have Bull's own names; payloads are JSON text, times are TIMESTAMP. All columns are nullable, so that
 users may specify any subset of a schema, in any order.
@@ -233,7 +233,7 @@ CLAIM_SCHEMA: Final = _table(
 
 
 def check_claimed_columns(schema: StructType) -> None:
-    """Raises OptionError unless all columns are those of claimed jobs."""
+    """Raises OptionError unless all are columns of claimed jobs."""
     known = {field.name: field.dataType for field in CLAIM_SCHEMA}
     wrong = [
         f"{field.name} {field.dataType.simpleString()}" for field in schema if known.get(field.name) != field.dataType
@@ -300,7 +300,7 @@ def mode_of(raw: Mapping[str, str]) -> str | None:
 def columns_of(schema: StructType, view: str) -> list[str]:
     """Returns the view's column names for a schema specified by the user, in the user's order.
 
-    Raises OptionError for an unknown column, or a type other than that of the view.
+    Raises OptionError for an unknown column, or a type other than the view's.
     """
     known = {field.name.lower(): field for field in SCHEMAS[view]}
     names = []

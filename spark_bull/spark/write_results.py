@@ -35,7 +35,7 @@ def write_results(
     Parameters:
       spark: the session.
       write_id: id of the write, as in `view=writes`.
-      queue: names of the queues of the write, comma separated; of a write of flows, also those of the children.
+      queue: names of the queues of the write, comma separated; of a write of flows, also the queues of the children.
       timeout_s: how long to wait until all jobs have ended, s; default: not at all.
       stream: whether to return a streaming DataFrame: a row for each job when it has ended. After a wait, a query with
         the trigger `availableNow` has all of them, and ends.

@@ -20,7 +20,7 @@ from spark_bull.spark.platform.lazy_arrow import pa
 RESULT: Final = "result"
 #: The columns beside RESULT.
 _OTHERS: Final = {"error": StringType(), "jobId": StringType()}
-#: Those of details.
+#: The columns of details.
 _DETAILS: Final = {"attemptsMade": IntegerType(), "durationMs": LongType()}
 
 

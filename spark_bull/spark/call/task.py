@@ -29,7 +29,7 @@ from spark_bull.spark.staging.task import this_attempt, this_batch
 
 #: The last column of the rows of a task: the partition that they were in before the call.
 PARTITION: Final = "__spark_bull_partition"
-#: A task gives so many rows at once, or fewer after this time, s.
+#: Rows that a task gives at once, or fewer after this time, s.
 _MOST_ROWS: Final = 1_000
 _EMIT_S: Final = 0.2
 
@@ -38,7 +38,7 @@ _EMIT_S: Final = 0.2
 class CallPlan:
     """What each task of a call does. Picklable.
 
-    columns: those of the rows, and those of the outcomes. call_id: identifies the call, in all actions. shared_id: the
+    columns: of the rows, and of the outcomes. call_id: identifies the call, in all actions. shared_id: the
     same in each program that makes this call, for streams. result: type of the results. defaults: properties of all
     jobs, as `encode` takes them.
     """
@@ -125,7 +125,7 @@ class Task:
             self._ended += self._flight.add(texts[start:stop], numbers[start:stop])
 
     def _look_until(self, most: int) -> Iterator[pa.RecordBatch]:
-        """Looks for outcomes until at most so many calls have none; gives rows from time to time."""
+        """Looks for outcomes until at most `most` calls have none; gives rows from time to time."""
         while len(self._flight) > most:
             self._ended += self._flight.look()
             if len(self._ended) >= _MOST_ROWS or (self._ended and monotonic_s() >= self._emit_at):

@@ -61,7 +61,7 @@ _FEATURES: Final[Mapping[str, Feature]] = {
     "metrics": "metrics",
     "events": "event-stream",
 }
-#: Rows per Arrow batch, at most in views other than jobs, at least in that of jobs, which begins with smaller ones.
+#: Rows per Arrow batch, at most in views other than `jobs`, at least in `jobs`, which begins with smaller ones.
 BATCH_ROWS: Final = 8_000
 
 
@@ -116,7 +116,7 @@ def plan_read(raw: Mapping[str, str], schema: StructType) -> ReadPlan:
 
 
 def names_and_globs(options: ReadOptions) -> tuple[list[str], tuple[str, ...]]:
-    """Splits the option `queue` into names, those of shards included, and globs; without it, all queues."""
+    """Splits the option `queue` into names, with the names of shards, and globs; without it, all queues."""
     given = selection_of(options) if options.queue else ["*"]
     return [one for one in given if not is_glob(one)], tuple(one for one in given if is_glob(one))
 

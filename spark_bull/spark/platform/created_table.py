@@ -1,8 +1,8 @@
 """Writes for which Spark creates a table: `saveAsTable`, `writeTo(…).create()`, `CREATE TABLE … AS SELECT`.
 
 Spark does not pass the options of a table to a data source that is written in Python, so nothing could read the table.
-On the driver, the data source is called as for `save()`. A task sees that the write is an execution within that of the
-command which creates the table, and which drops it when the write fails.
+On the driver, the data source is called as for `save()`. A task sees that the write is an execution within another
+one: the command that creates the table, and drops it when the write fails.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tags of the Spark jobs that a thread starts, by which any other thread can cancel them.
 
-In a session that is not one of Spark Connect, a tag of the session is known to its own thread only; that of the
-SparkContext is not.
+In a session that is not one of Spark Connect, only its own thread knows a tag of the session; all threads know
+a tag of the SparkContext.
 """
 
 from __future__ import annotations

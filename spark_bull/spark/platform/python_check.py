@@ -19,7 +19,7 @@ VARIABLE: Final = "PYSPARK_PYTHON"
 
 #: Packages that cannot be sent with --py-files.
 REQUIRED: Final = ("msgpack", "pandas", "pyarrow", "redis")
-#: Prints those of the modules in its arguments that are not found.
+#: Prints the modules in its arguments that are not found.
 _SCRIPT: Final = (
     "import sys; from importlib.util import find_spec; print(*[m for m in sys.argv[1:] if not find_spec(m)])"
 )

@@ -53,7 +53,7 @@ def _wrapped(udf: UserDefinedFunction) -> Any:
 
 
 def raising_sendable(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function so that its errors, and those of an iterator it returns, can be sent by Spark."""
+    """Wraps a function so that Spark can send its errors, and the errors of an iterator it returns."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -17,4 +17,4 @@ else:
         from pyspark.sql.datasource import DataSourceStreamWriter
 
         class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
-            """PySpark 4.0 passes Arrow data to each DataSourceArrowWriter, also to those of streams."""
+            """PySpark 4.0 passes Arrow data to each DataSourceArrowWriter, also of streams."""
