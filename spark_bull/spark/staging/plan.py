@@ -35,7 +35,7 @@ def check_write(options: Staged, *, is_stream: bool) -> int:
         raise OptionError("`txnAppId` is for batch writes: a stream is identified by its checkpoint; leave it out")
     connection = Connection(options.redis)
     queue = options.queue
-    if queue is not None and getattr(options, "shards", None) is not None:
+    if queue is not None and options.value("shards") is not None:
         queue = shard(queue, 0)
     connection.check(options.prefix, [] if queue is None else [queue], write=True)
     return connection.now_ms()
