@@ -108,7 +108,7 @@ class ResultReader(LimitedReader):
         self.has_limit = "maxJobsPerTrigger" in options.given
         self._schema = schema
         self._columns = columns
-        self._reader: str = options.reader_id or uuid4().hex[:16]
+        self._reader = options.reader_id or uuid4().hex[:16]
         self._horizons: dict[str, Horizon] | None = None
         self._current: Collector | None = None
 

@@ -39,7 +39,7 @@ class WritePlan(StagedPlan[RowPlan]):
 
     @property
     def exactly_once(self) -> bool:
-        return bool(self.options.delivery != AT_LEAST_ONCE)
+        return self.options.delivery != AT_LEAST_ONCE
 
     def opened(self) -> WritePlan:
         if self.shards is None:

@@ -20,7 +20,6 @@ from pyspark.sql.types import StructType
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged
-from spark_bull.core.model.limits import GroupLimits, Limiter
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ClaimOptions
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings, default_worker
@@ -93,20 +92,20 @@ class ClaimReader(LimitedReader):
         self._handle = handle
         self._schema = to_arrow_schema(schema)
         self._size = BatchSize(options.max_jobs_per_trigger)
-        self._settled_in_batch: bool = options.settled_in_batch
+        self._settled_in_batch = options.settled_in_batch
         #: Whether no job could be claimed for the last batch.
         self._was_idle = True
-        self._rows: int = options.rows_per_partition
-        self._partitions: int | None = options.max_partitions
+        self._rows = options.rows_per_partition
+        self._partitions = options.max_partitions
         #: One call claims a portion, and a portion is read by one task.
         self._chunk_size: int = min(options.chunk_size, options.rows_per_partition)
-        self._lock_ms: int = options.lock_ms
-        self._worker: str = options.worker_name or ""
-        self._limiter: Limiter | None = options.limiter
-        self._group: GroupLimits | None = options.group
+        self._lock_ms = options.lock_ms
+        self._worker = options.worker_name or ""
+        self._limiter = options.limiter
+        self._group = options.group
         #: That of a Worker is another one at each start.
         self._given_reader: str | None = None if options.settled_in_batch else options.reader_id
-        self._reader: str = options.reader_id or uuid4().hex[:16]
+        self._reader = options.reader_id or uuid4().hex[:16]
         #: Number of jobs that an AvailableNow query may still claim; None: any number.
         self._left: int | None = None
         #: Whether a damaged queue is waited for, until it is repaired.

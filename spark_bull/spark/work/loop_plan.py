@@ -58,7 +58,7 @@ def largest_chunk(options: WorkOptions, processor: Processor | Mapping[str, Proc
         default = _MIXED_CHUNK
     else:
         default = FUNCTION_CHUNK if kinds == {"function"} else _UDF_CHUNK
-    return int(options.max_jobs_per_trigger or options.chunk_size or max(default, options.min_chunk))
+    return options.max_jobs_per_trigger or options.chunk_size or max(default, options.min_chunk)
 
 
 def _runner_of(
