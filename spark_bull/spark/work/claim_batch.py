@@ -11,6 +11,7 @@ from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.encode.chunks import converted, listed
 from spark_bull.core.dialects.fields import CLAIMED_FIELDS, JSON_COLUMNS
 from spark_bull.core.errors import PayloadUnreadable
+from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claimed_fields import ClaimedChunk
 from spark_bull.core.well_formed import well_formed_json
@@ -59,16 +60,21 @@ def _read(chunk: ClaimedChunk, dialect: Dialect, schema: pa.Schema) -> ClaimedCh
 
 
 def frame_table(jobs: Sequence[RunningJob]) -> pa.Table:
-    """Jobs of one queue that a slot runs as a table of CLAIM_SCHEMA."""
-    arrays = {name: _array(name, [_value(job, source) for job in jobs], len(jobs)) for name, source in _SOURCES.items()}
-    arrays["queue"] = pa.array([job.queue for job in jobs], pa.string())
-    arrays["id"] = pa.array([job.id for job in jobs], pa.string())
-    arrays["token"] = pa.array([job.token for job in jobs], pa.string())
+    """Jobs of one claim that a slot runs as a table of CLAIM_SCHEMA."""
+    first, count = jobs[0], len(jobs)
+    made = dict(zip(ClaimedJob._fields, zip(*(job.claimed for job in jobs), strict=True), strict=True))
+    if not first.handle.payloads.is_plain:
+        made["data"] = tuple(job.data_text for job in jobs)
+    arrays = {name: _array(name, _collapsed(made[source]), count) for name, source in _SOURCES.items()}
+    arrays["queue"] = pa.repeat(pa.scalar(first.queue), count)
+    arrays["id"] = pa.array(made["id"], pa.string())
+    arrays["token"] = pa.repeat(pa.scalar(first.token), count)
     return pa.Table.from_arrays([arrays[field.name] for field in _ARROW], schema=_ARROW)
 
 
-def _value(job: RunningJob, source: str) -> Any:
-    return job.data_text if source == "data" else getattr(job.claimed, source)
+def _collapsed(values: tuple[Any, ...]) -> Any:
+    """The values as a column: one value if all are equal."""
+    return values[0] if values.count(values[0]) == len(values) else [*values]
 
 
 def _opened(handle: QueueHandle, ids: Sequence[str], made: Mapping[str, Any]) -> dict[str, Any]:

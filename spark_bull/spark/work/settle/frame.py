@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import RawJson
@@ -14,8 +13,8 @@ from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SettleOptions
 from spark_bull.run.job.ending import Stated
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.spark.work.settle.plan import OUTCOMES, SETTLED_COLUMNS, THEN, SettlePlan, plan_columns
-from spark_bull.spark.work.settle.rows import Row, by_queue_and_reader, read_follow_ups
+from spark_bull.spark.work.settle.plan import OUTCOMES, SETTLED_COLUMNS, THEN, plan_columns
+from spark_bull.spark.work.settle.rows import Row, by_queue_and_reader, completed_columns, read_follow_ups
 
 _REQUIRED: Final = frozenset({"id", "token"})
 
@@ -29,9 +28,14 @@ def outcomes_of(jobs: Sequence[RunningJob], result: object) -> dict[str, Stated 
     frame = checked_frame(result)
     frame = frame.select(*[name for name in SETTLED_COLUMNS if name in frame.columns])
     handle = jobs[0].handle
-    plan = _plan(handle.keys.queue, frame.schema)
+    plan = plan_columns(parse_options({"queue": handle.keys.queue}, SettleOptions), frame.schema)
     by_claim, found = {(job.id, job.token): job for job in jobs}, dict[str, Stated | RawJson]()
     for batch in frame.toArrow().combine_chunks().to_batches():
+        completed = completed_columns(plan, batch)
+        if completed is not None:
+            outcomes = zip(*completed, strict=True)
+            found.update((job_id, RawJson(value)) for job_id, token, value in outcomes if (job_id, token) in by_claim)
+            continue
         for rows in by_queue_and_reader(plan, batch).values():
             # Of several rows for a job, the last one counts, as in the sink.
             known = list({(row.id, row.token): row for row in rows if (row.id, row.token) in by_claim}.values())
@@ -58,10 +62,6 @@ def checked_frame(result: object) -> DataFrame:
             + ", ".join(result.columns)
         )
     return result
-
-
-def _plan(queue: str, schema: StructType) -> SettlePlan:
-    return plan_columns(parse_options({"queue": queue}, SettleOptions), schema)
 
 
 def _outcome(row: Row, invalid: str | None) -> Stated | RawJson:

@@ -58,24 +58,33 @@ class Completed(NamedTuple):
         ]
 
 
-def all_completed(plan: SettlePlan, batch: pa.RecordBatch) -> Completed | None:
-    """The rows if each of them completes another job of one queue and one query, whose options say nothing of that.
+def completed_columns(plan: SettlePlan, batch: pa.RecordBatch) -> tuple[list[str], list[str], list[str]] | None:
+    """The columns `id` and `token`, and the values, of rows that complete a job each; None for other rows.
 
-    Takes a fraction of the time that rows take one by one. None for other rows.
+    Takes a fraction of the time that rows take one by one.
     """
     columns = {name: batch.column(index) for name, index in plan.columns.items()}
     exceptions = (columns[name] for name in ("error", *POSTPONING, THEN) if name in columns)
     required = [columns[name] for name in ("id", "token", QUEUE) if name in columns]
     if any(column.null_count < batch.num_rows for column in exceptions) or any(c.null_count for c in required):
         return None
-    queues = {plan.options.queue} if plan.options.queue else set(columns[QUEUE].to_pylist())
-    ids, texts, values = columns["id"].to_pylist(), columns["token"].to_pylist(), _values(plan, batch)
+    ids, values = columns["id"].to_pylist(), _values(plan, batch)
+    if len(set(ids)) < len(ids) or (plan.is_text and not all(map(is_json, set(values)))):
+        return None
+    return ids, columns["token"].to_pylist(), values
+
+
+def all_completed(plan: SettlePlan, batch: pa.RecordBatch) -> Completed | None:
+    """The rows if each of them completes another job of one queue and one query, whose options say nothing of that."""
+    found = completed_columns(plan, batch)
+    if found is None:
+        return None
+    ids, texts, values = found
+    given = plan.options.queue
+    queues = {given} if given else set(batch.column(plan.columns[QUEUE]).to_pylist())
     tokens = {text: read_settle_token(text) for text in set(texts)}
     readers = {token.reader for token in tokens.values()}
-    is_usual = len(queues) == len(readers) == 1 and len(set(ids)) == len(ids)
-    if not is_usual or not all(token.is_plain for token in tokens.values()):
-        return None
-    if plan.is_text and not all(map(is_json, set(values))):
+    if not len(queues) == len(readers) == 1 or not all(token.is_plain for token in tokens.values()):
         return None
     (queue,), (reader,) = queues, readers
     return Completed(queue, reader, ids, [tokens[text].lock_token for text in texts], values)
