@@ -20,8 +20,7 @@ from spark_bull.spark.platform.job_tags import add_tag
 from spark_bull.spark.platform.python_check import ensure_python
 from spark_bull.spark.work.frame_runner import WrongFrame, frame_runners
 from spark_bull.spark.work.reach_watch import ReachWatch
-from spark_bull.spark.work.tagged_slots import TaggedSlots
-from spark_bull.spark.work.task_slots import TaskSlots
+from spark_bull.spark.work.task_slots import TaggedSlots, TaskSlots
 
 log = logging.getLogger("spark_bull")
 

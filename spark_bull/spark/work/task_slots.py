@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import SparkSession
 
 from spark_bull.core.error_text import trace_of
 from spark_bull.run.slot.slot import run_slot
 from spark_bull.run.slot.slot_control import SlotControl
 from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.slot_state import SetupFailed
-from spark_bull.run.worker.slot_group import SetupOfSlotFailed
+from spark_bull.run.worker.slot_group import SetupOfSlotFailed, SlotGroup
 from spark_bull.spark.platform.cores import is_remote
-from spark_bull.spark.platform.job_tags import add_tag
+from spark_bull.spark.platform.job_tags import add_tag, cancel_tagged
 from spark_bull.spark.platform.python_worker import begin_task
-from spark_bull.spark.work.tagged_slots import TaggedSlots
+from spark_bull.spark.platform.spark_errors import first_line
 
 #: For how long the tries of a task together wait for Redis.
 REACH_MS: Final = 20_000
@@ -74,6 +75,23 @@ def _tries() -> int:
     """How often Spark has tried this task."""
     context = TaskContext.get()
     return 1 if context is None else context.attemptNumber() + 1
+
+
+class TaggedSlots(SlotGroup):
+    """A group of slots whose Spark jobs have a tag of their own, by which `interrupt` cancels them."""
+
+    def __init__(
+        self, spark: SparkSession, plan: SlotPlan, numbers: range, tag: str, on_error: Callable[[], None]
+    ) -> None:
+        super().__init__(plan, numbers, on_error)
+        self._spark = spark
+        self.tag = tag
+
+    def interrupt(self) -> None:
+        cancel_tagged(self._spark, self.tag)
+
+    def _cause(self, error: Exception) -> str:
+        return super()._cause(error) if isinstance(error, SetupFailed) else first_line(error)
 
 
 class TaskSlots(TaggedSlots):
