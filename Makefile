@@ -118,7 +118,6 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.latency
 	$(RUN) -m benchmarks.engines
 	$(RUN) -m benchmarks.floor
-	$(RUN) -m benchmarks.floor_work
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.calling
 
 walks: $(PYTHON_STAMP) ## Count the files of the package that one row, one job and one result pass

@@ -4,7 +4,7 @@
 
 --against: a checkout of the other version. The workers of all sides are started first, each on a server of its own; in
 each round, one after the other gets jobs, so that all are measured at about the same speed of the machine. Prints
-medians, and those of the ratios within a round, and writes them to benchmarks/results/engines.json. See
+medians, and medians of the ratios within a round, and writes them to benchmarks/results/engines.json. See
 benchmarks/README.md.
 """
 
@@ -20,9 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.clocked import cpu_of_process
 from benchmarks.filling import passing, plain
-from benchmarks.probes import cpu_of, pinged
+from benchmarks.probes import cpu_of, cpu_of_process, pinged
 from benchmarks.report import at_least, at_most, show_verdicts, write_results
 from benchmarks.trials import Server, check_all_completed, fresh_server, resume_and_wait, wait_until
 from benchmarks.workers import PEERS, QUEUE, Peer, peer_process
@@ -49,7 +48,7 @@ class Kind(NamedTuple):
 
 
 STREAM: Final = "stream, function of DataFrames"
-#: The slots of `loop` are those of the benchmark `process`.
+#: The slots of `loop` are the same as in the benchmark `process`.
 KINDS: Final = {
     STREAM: Kind("stream", "frame", (), 2.0),
     "stream, UDF": Kind("stream", "udf", (), 2.0),

@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks.calls import CHUNK, PAYLOAD, add_staged, chunks_of, stage
-from benchmarks.clocked import cpu_of_process
 from benchmarks.filling import queue_at
+from benchmarks.probes import cpu_of_process
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
 from benchmarks.stock import stock_redis
 from spark_bull.core.embedded import redis_server

@@ -20,7 +20,6 @@ from benchmarks.calling import verdicts as calling_verdicts
 from benchmarks.command import medians
 from benchmarks.dispatch import Measured, verdicts
 from benchmarks.floor import SIDES
-from benchmarks.floor_work import PAIRS
 from benchmarks.report import Verdict, percentile
 from benchmarks.stock import stock_redis
 from benchmarks.trials import (
@@ -94,22 +93,6 @@ def test_a_write_and_its_bare_commands_add_the_same_jobs(name: str) -> None:
         fields = server.client.hgetall(f"{BASE}500")
         assert {*fields} == {b"name", b"data", b"opts", b"timestamp", b"delay", b"priority"}
         assert len(fields[b"data"]) > 150
-
-
-@pytest.mark.rest
-@pytest.mark.parametrize("name", PAIRS)
-def test_the_scripts_of_a_worker_and_their_bare_commands_settle_the_same_jobs(name: str) -> None:
-    fields, events = [], []
-    for side in PAIRS[name]:
-        with fresh_server() as server:
-            side(server.queue.handle, 400)()
-            assert server.queue.counts()["completed"] == 400
-            fields.append({*server.client.hgetall(f"{BASE}400")})
-            events.append(server.client.xlen(f"{BASE}events"))
-            assert not server.client.exists(f"{BASE}active", f"{BASE}wait", f"{BASE}400:lock")
-    assert fields[0] == fields[1]
-    # The event `drained` at the end.
-    assert events[0] - events[1] == ("events" not in name)
 
 
 def test_servers_have_the_settings_of_redis_which_the_peers_have_too() -> None:
