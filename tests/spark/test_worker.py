@@ -428,7 +428,7 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ({"processor": {"send": udf, "*": 7}, "payload_schema": PEOPLE}, r"`processor\['\*'\]` to be a processor"),
         (
             {"processor": {"send": udf, "*": print}, "payload_schema": {"send": PEOPLE, "*": PEOPLE}},
-            r"`payload_schema` to be those of UDFs and functions of DataFrames in `processor` \(send\), got: \*",
+            r"`payload_schema` to name UDFs and functions of DataFrames in `processor` \(send\), got: \*",
         ),
         ({"processor": {"send": udf}, "payload_schema": PEOPLE, "concurrency": 2}, "`concurrency` has no effect"),
         ({"processor": udf, "payload_schema": PEOPLE, "concurrency": 2}, "`concurrency` has no effect on a UDF"),

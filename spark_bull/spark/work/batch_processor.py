@@ -47,7 +47,7 @@ class _Claimed(NamedTuple):
 class BatchProcessor:
     """The function of `foreachBatch`. Picklable: with Spark Connect, it runs in a process of the server.
 
-    stopping: set when the worker stops, in this process only. That of a server ends with the query.
+    stopping: set when the worker stops, in this process only. A process of the server ends with the query.
     """
 
     def __init__(self, plan: StreamPlan, stopping: Event | None = None) -> None:
@@ -153,7 +153,7 @@ class BatchProcessor:
         return counts
 
     def _pending(self, claimed: Sequence[_Claimed]) -> list[_Claimed]:
-        """The unsettled jobs: those whose lock is still that of their claim."""
+        """The unsettled jobs: their locks are still the ones of their claim."""
         by_token: dict[str, list[_Claimed]] = {}
         for job in claimed:
             by_token.setdefault(read_settle_token(job.token).lock_token, []).append(job)

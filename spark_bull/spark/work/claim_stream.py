@@ -103,7 +103,7 @@ class ClaimReader(LimitedReader):
         self._worker = options.worker_name or ""
         self._limiter = options.limiter
         self._group = options.group
-        #: That of a Worker is another one at each start.
+        #: A Worker gives another one at each start.
         self._given_reader: str | None = None if options.settled_in_batch else options.reader_id
         self._reader = options.reader_id or uuid4().hex[:16]
         #: Number of jobs that an AvailableNow query may still claim; None: any number.
@@ -223,7 +223,7 @@ class ClaimReader(LimitedReader):
     def _full_ms(self, claimer: Claimer) -> int:
         """How long to wait until other workers may hold less of the queue's concurrency.
 
-        0 if all active jobs are those of the query: it settles none of them while it waits.
+        0 if all active jobs belong to the query: it settles none of them while it waits.
         """
         concurrency, waiting = describe(self._handle).concurrency, lag_of(self._handle)
         active = counts(self._handle)["active"]

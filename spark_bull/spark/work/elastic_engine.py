@@ -43,7 +43,7 @@ class ElasticEngine(LoopEngine):
         self._range = limits
         self._scale = SlotScale(target_wait_s)
         self._is_dynamic = spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
-        #: Tasks that Spark runs at the same time under Spark Connect, which tells them once.
+        #: Under Spark Connect: the parallelism at the start; Connect does not report later changes.
         self._remote_tasks = 0
         self._past_restarts = 0
         #: Numbers of slots that were cancelled. Their Python process may outlive them: it must still read that it is to
@@ -142,7 +142,7 @@ class ElasticEngine(LoopEngine):
         )
 
     def _of_dead(self, held: int, working: Sequence[Slot], reports: Sequence[Slot]) -> int:
-        """How many jobs that the worker holds by its counters were those of processes that have died.
+        """How many of the jobs that the worker holds by its counters belonged to processes that have died.
 
         They show when no slot has a job. A report may be a second old, so that the smallest number is right.
         """
@@ -173,7 +173,7 @@ class ElasticEngine(LoopEngine):
             self._slots = len(self._groups)
 
     def _end_slots(self, groups: Sequence[SlotGroup], number: int, reports: Sequence[Slot]) -> None:
-        """Requests so many of these slots to stop."""
+        """Requests this number of these slots to stop."""
         by_number = {group.numbers.start: group for group in groups}
         for first in first_to_end(list(by_number), running_of(groups, reports))[: max(0, number)]:
             by_number[first].request_stop()
@@ -196,7 +196,7 @@ class ElasticEngine(LoopEngine):
 def first_to_end(numbers: Sequence[int], reports: Sequence[Slot]) -> list[int]:
     """Orders slots, those first that are to end first: without a job, and on executors with few slots, one by one.
 
-    reports: those of the slots that run.
+    reports: of the slots that run.
     """
     by_number = {report["slot"]: report for report in reports}
     slots = Counter(report["executor"] for report in reports)

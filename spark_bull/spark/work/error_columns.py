@@ -25,7 +25,7 @@ ERROR_SCHEMA: Final = StructType(
 
 
 def error_columns(error: BaseException, reason: str = "", stack: str = "") -> dict[str, Any]:
-    """Returns the columns of ERROR_SCHEMA for an error. reason, stack: texts to store; default: those of the error."""
+    """Returns the columns of ERROR_SCHEMA for an error. reason, stack: texts to store; default: the error's."""
     ending = outcome_of(error)
     if ending.kind == "returned":
         return {"rateLimit": ending.ms}

@@ -51,7 +51,7 @@ class WrongFrame(Abandoned):
 
 @dataclass(eq=False)
 class _Call:
-    """A call of the function. tag: that of its Spark jobs. is_late: whether it has exceeded its time."""
+    """A call of the function. tag: of its Spark jobs. is_late: whether it has exceeded its time."""
 
     jobs: Sequence[RunningJob]
     tag: str = field(default_factory=lambda: f"spark_bull-{uuid4().hex}")
@@ -162,7 +162,7 @@ class FrameRunner(Runner):
 
 
 def frame_runners(runner: Runner) -> list[FrameRunner]:
-    """The runners of DataFrames among those of a slot, which then runs on the driver."""
+    """The runners of DataFrames of a slot, which then runs on the driver."""
     runners = runner.batches.values() if isinstance(runner, NamedRunner) else (runner,)
     return [one for one in runners if isinstance(one, FrameRunner)]
 

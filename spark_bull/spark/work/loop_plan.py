@@ -95,7 +95,7 @@ def _runner_of(
 
 
 def _in_queries(spark: SparkSession, handle: QueueHandle, runner: UdfRunner) -> FrameRunner:
-    """Runs a UDF in the tasks of queries, as the slot is on the driver. The timeout is that of its calls."""
+    """Runs a UDF in the tasks of queries, as the slot is on the driver. The timeout counts for its calls."""
     udf = UdfTransformation(handle, runner)
     return FrameRunner(spark, lambda jobs: jobs.select(*INPUT).mapInArrow(udf, OUTPUT), None, 0)
 
@@ -110,6 +110,6 @@ def _check_schema(schema: PayloadSchema, processors: Mapping[str, Processor]) ->
         )
     if isinstance(schema, Mapping) and (others := schema.keys() - batched):
         raise OptionError(
-            f"expected the names in `payload_schema` to be those of UDFs and functions of DataFrames in `processor` "
+            f"expected `payload_schema` to name UDFs and functions of DataFrames in `processor` "
             f"({', '.join(sorted(batched))}), got: {', '.join(sorted(map(str, others)))}"
         )

@@ -159,7 +159,7 @@ class StreamEngine:
             log.warning("worker %s: could not stop its query: %s", self._plan.reader, first_line(error))
 
     def _return_unsettled(self) -> None:
-        """Returns claimed jobs without an outcome to the queue: those of the interrupted batch and those claimed ahead.
+        """Returns claimed jobs without an outcome to the queue: of the interrupted batch, or claimed ahead.
 
         Jobs claimed ahead have not started an attempt. A query that continues from the checkpoint leaves all of them
         out: they are claimed again.

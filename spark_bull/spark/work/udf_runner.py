@@ -292,7 +292,7 @@ def _columns_of(frame: pd.DataFrame, kind: pa.DataType) -> list[pa.Array] | None
         pairs = zip(columns, kind, strict=True)
         return [pa.array(column.to_numpy(), field.type, from_pandas=True) for column, field in pairs]
     except (pa.ArrowException, TypeError, ValueError, ArithmeticError):
-        # Its single values, which are those of Python, may be converted all the same.
+        # Its single values, which are Python's, may be converted all the same.
         return None
 
 
@@ -344,7 +344,7 @@ def _as_pandas(column: pa.Array) -> pd.Series[Any] | pd.DataFrame:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Whether the values of a type are those of NumPy, or texts."""
+    """Whether the values of a type are NumPy's, or texts."""
     types = pa.types
     return bool(types.is_floating(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_string(kind))
 

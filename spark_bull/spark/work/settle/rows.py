@@ -23,7 +23,7 @@ from spark_bull.spark.work.tokens import read_settle_token
 
 
 class Row(NamedTuple):
-    """The outcome of one job. `position`: its row in the slice. `token`: that of the job's lock. `is_plain`: see
+    """The outcome of one job. `position`: its row in the slice. `token`: of the job's lock. `is_plain`: see
     SettleToken. `value` is JSON text.
     """
 
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """The outcomes of jobs of one queue that have completed, by columns. `tokens`: those of their locks."""
+    """The outcomes of jobs of one queue that have completed, by columns. `tokens`: of their locks."""
 
     queue: str
     reader: str
@@ -181,7 +181,7 @@ def without_repeats(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 @dataclass(frozen=True)
 class FollowUps:
-    """Follow-ups by the ids of the settled jobs, and why those of other jobs are invalid."""
+    """Follow-ups by the ids of the settled jobs, and why the follow-ups of other jobs are invalid."""
 
     valid: dict[str, list[FollowUp]]
     errors: dict[str, str]

@@ -80,7 +80,7 @@ def _handle_of(plan: SettlePlan, handles: dict[str, QueueHandle], queue: str) ->
 
 @dataclass(frozen=True)
 class _Chunk:
-    """Settles rows of different jobs of one queue, claimed by one reader. failures: those of the task."""
+    """Settles rows of different jobs of one queue, claimed by one reader. failures: of the task."""
 
     plan: SettlePlan
     handle: QueueHandle
