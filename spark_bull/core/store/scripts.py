@@ -14,7 +14,8 @@ others: optional keys (`name?`), a last one that takes all that remain (`name...
 
 A file that others include has definitions of one subject: `local function push` or `local LIMITS = {…}` at the start of
 a line, never nil. A script gets those that it uses, and what they use. A file has neither a variable nor a field in a
-constructor with a name that it includes, but may include its own name, for which a dialect has another definition.
+constructor with a name that it includes. It may include a name of its own: for the definition that the dialect has, or
+to have it made only when it is first used, see below.
 
 The script `bullmq/add` is `verbs/add.lua` unless there is a `bullmq/add.lua`. In an include, `{dialect}` is the folder
 of the dialect whose script is loaded, or the nearest one around it whose file has the definition: what
@@ -24,8 +25,8 @@ a file that differs between dialects only in what it includes serves all of them
 Redis gets the code without comments and blank lines, and some names as numbers, as each call would have to make tables
 and functions for them. `key` is KEYS, so `key.wait` is `key[3]`, also where `key` has the keys of another queue. If the
 code has `key[name]`, keys have their names, too; no other variable, and no argument, is looked up by a name, and no
-table that a file makes with names can stand for `key` or `arg`. What a file includes is `lib[7]`: the definitions of a
-file are made when one of them is first used, as most calls of a script use few of its functions, and to make one takes
+table that a file makes with names can stand for `key` or `arg`. What a file includes is `lib[7]`: it is made when it is
+first used, with what it uses in its file, as most calls of a script use few of its functions, and to make one takes
 about as long as to call it. `located` finds the file and the line of an error.
 
 A script of a dialect with a file `lib/key_types.lua` first checks that its keys have these types, or else calls

@@ -122,7 +122,7 @@ end
 -- Lets groups rest whose jobs have asked for it, `outcomes.rested`: {id, ms}. These jobs are added to the returned ones;
 -- jobs in no group to the delayed ones. `left`: {job id -> group} of the jobs that have left their groups.
 local function rest_groups(key, arg, outcomes, left, now)
-  for _, job in ipairs(outcomes.rested or {}) do
+  for _, job in ipairs(outcomes.rested) do
     local group, rests_until = left[job.id], now + job.ms
     if group then
       local own, settings = group_own.of(key, group), redis.call('GET', key.group_settings)
@@ -130,10 +130,8 @@ local function rest_groups(key, arg, outcomes, left, now)
       own.name = own.name or settings and group_name.of_job(cmsgpack.unpack(settings).path, arg.base .. job.id) or nil
       group_own.save(key, group, own)
       group_checks.plan_next(key, group, now)
-      outcomes.returned = outcomes.returned or {}
       table.insert(outcomes.returned, job.id)
     else
-      outcomes.delayed = outcomes.delayed or {}
       table.insert(outcomes.delayed, {id = job.id, ['until'] = rests_until})
     end
   end

@@ -1,4 +1,5 @@
 -- Numbers, times and lists.
+-- @include lib: numbers(finite_number)
 
 -- The number in a field of a hash or an option, which others may have written; nil for none, NaN, and what no double
 -- holds exactly.

@@ -1,22 +1,22 @@
 -- The outcomes of jobs that a worker settles.
--- @include lib: chunk(only_rows) damaged(lose_damaged) other_queues(args_at keys_at)
+-- @include lib: chunk(only_rows) damaged(lose_damaged) group_room(refill_groups rest_groups)
+-- @include lib: other_queues(args_at keys_at) release_owned
 -- @include {dialect}/lib: add_jobs settle_jobs
 
+local KINDS = {'failed', 'retried', 'delayed', 'rested', 'returned', 'unstarted', 'waiting_for_children'}
+
 -- The completed jobs of outcomes as lists {ids, keys, values, keeps}, with `value` instead of `values` if they all have
--- the same. `others`: the ids of jobs with another outcome; `all`: the ids of all jobs.
+-- the same. `others`: the ids of jobs with another outcome; `all`: the ids of all jobs. Each kind of outcomes has a list
+-- then.
 local function outcome_columns(base, outcomes)
   local ids, keys, others = outcomes.ids or {}, {}, {}
   for i = 1, #ids do
     keys[i] = base .. ids[i]
   end
-  for _, group in ipairs({'failed', 'retried', 'delayed', 'rested'}) do
-    for _, job in ipairs(outcomes[group] or {}) do
-      others[#others + 1] = job.id
-    end
-  end
-  for _, group in ipairs({'returned', 'unstarted', 'waiting_for_children'}) do
-    for _, id in ipairs(outcomes[group] or {}) do
-      others[#others + 1] = id
+  for _, kind in ipairs(KINDS) do
+    outcomes[kind] = outcomes[kind] or {}
+    for _, job in ipairs(outcomes[kind]) do
+      others[#others + 1] = type(job) == 'table' and job.id or job
     end
   end
   local jobs = {
@@ -42,18 +42,50 @@ local function outcome_columns(base, outcomes)
   return jobs
 end
 
--- The settled jobs (of the set `mine`) that wait again.
-local function waiting_again(outcomes, mine)
-  local ids = {}
-  for _, job in ipairs(outcomes.retried or {}) do
+-- Takes jobs from their worker; `ids` and `barred`: see release_owned. Returns what the steps share that settle them:
+-- `mine`, the set of the jobs that are settled, `lost`, {id, reason} of the others, `left`, the groups that jobs have
+-- left, job id -> group, and the number of jobs that have completed and failed. `jobs`: see outcome_columns.
+local function new_settling(key, arg, outcomes, now, jobs, ids, barred)
+  local mine, lost, left = release_owned(key, arg.base, outcomes, ids, barred)
+  rest_groups(key, arg, outcomes, left, now)
+  return {
+    key = key,
+    arg = arg,
+    base = arg.base,
+    now = now,
+    outcomes = outcomes,
+    jobs = jobs,
+    mine = mine,
+    lost = lost,
+    left = left,
+    completed = 0,
+    failed = 0,
+  }
+end
+
+-- Refills the groups that jobs have left; some of these jobs wait again.
+local function refill_left_groups(settling)
+  local ids, mine = {}, settling.mine
+  for _, job in ipairs(settling.outcomes.retried) do
     ids[#ids + 1] = mine[job.id] and job.delay <= 0 and job.id or nil
   end
   for _, kind in ipairs({'returned', 'unstarted'}) do
-    for _, id in ipairs(outcomes[kind] or {}) do
+    for _, id in ipairs(settling.outcomes[kind]) do
       ids[#ids + 1] = mine[id] and id or nil
     end
   end
-  return ids
+  refill_groups(settling.key, settling.arg, settling.now, settling.left, ids)
+end
+
+-- Limits the queue for all workers of Spark if a settled job was given back for that. Returns for how long, ms, else nil.
+local function limit_queue(settling)
+  local limited_ms = settling.outcomes.limited_ms or 0
+  for _, id in ipairs(limited_ms > 0 and settling.outcomes.returned or {}) do
+    if settling.mine[id] then
+      redis.call('SET', settling.key.rate_limited, '1', 'PX', limited_ms)
+      return limited_ms
+    end
+  end
 end
 
 -- Removes jobs that were deleted while they ran from the set `mine`, and adds them to `lost`: writing an outcome would
@@ -76,29 +108,21 @@ local function drop_missing(base, ids, mine, lost)
   end
 end
 
--- How long the jobs that are given back limit the queue, ms; 0 if all of these outcomes were rejected. `mine`: the
--- settled jobs.
-local function limited_by(outcomes, mine)
-  for _, id in ipairs(outcomes.returned or {}) do
-    if mine[id] then
-      return outcomes.limited_ms or 0
-    end
+-- Runs step(...), which settles one job and writes to its hash first. Returns whether the job is one of `mine`, and the
+-- step succeeded: a job whose key is no longer a hash is set aside instead, and added to `lost`.
+local function settle_alone(settling, job_id, step, ...)
+  if not settling.mine[job_id] then
+    return false
   end
-  return 0
-end
-
--- Runs step(...), which settles one job and writes to its hash first. Returns whether it succeeded: a job whose key is
--- no longer a hash is set aside instead, and added to `lost`.
-local function settle_alone(key, base, job_id, lost, step, ...)
   local done, why = pcall(step, ...)
   if done then
     return true
   end
-  local kind = redis.call('TYPE', base .. job_id).ok
+  local kind = redis.call('TYPE', settling.base .. job_id).ok
   if kind == 'hash' or kind == 'none' then
     error(why, 0)
   end
-  lose_damaged(key, job_id, kind, lost)
+  lose_damaged(settling.key, job_id, kind, settling.lost)
   return false
 end
 

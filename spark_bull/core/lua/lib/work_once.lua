@@ -1,5 +1,5 @@
 -- One call of a worker: it settles jobs and claims others.
--- @include lib: jobs(job_row) numbers(time_ms)
+-- @include lib: jobs(job_row) numbers(time_ms) work_once(claim_rows collapsed count_work)
 -- @include {dialect}/lib: claim_jobs(CLAIM_FIELDS claim_next)
 
 -- The values of these fields of each job, false for a field that it lacks.

@@ -113,7 +113,7 @@ def test_a_script_gets_the_definitions_that_it_uses_and_what_they_use_in_the_ord
     }
     made = assemble("a", reader(files))
     assert made.keys == ()
-    assert made_in(made.source) == ["last, first"]
+    assert made_in(made.source) == ["first, last"]
     parts = ["LIMIT, MOST = 1, 2", "function first", "function last"]
     assert [made.source.count(part) for part in parts] == [1, 1, 1]
     assert sorted(parts, key=made.source.index) == parts

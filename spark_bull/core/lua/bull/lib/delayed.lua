@@ -11,11 +11,11 @@ local function delay_job(key, job_id, eta)
   return text
 end
 
--- Delays those jobs {id, until (ms)} that are in the set `mine`.
-local function delay_jobs(key, delayed, mine, now)
-  for _, job in ipairs(delayed) do
-    if mine[job.id] then
-      delay_job(key, job.id, math.max(job['until'], now))
+-- Delays the settled jobs that a worker delays: {id, until (ms)}.
+local function delay_jobs(settling)
+  for _, job in ipairs(settling.outcomes.delayed) do
+    if settling.mine[job.id] then
+      delay_job(settling.key, job.id, math.max(job['until'], settling.now))
     end
   end
 end

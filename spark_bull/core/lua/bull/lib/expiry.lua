@@ -97,15 +97,13 @@ end
 
 -- Lets jobs that have started and wait again never expire: Bull counts no starts without a failure, so that they may
 -- look as if they had not started, once they are claimed again.
-local function forget_expiry(base, outcomes, mine)
-  for _, job in ipairs(outcomes.delayed or {}) do
-    if mine[job.id] then
-      redis.pcall('HDEL', base .. job.id, 'expireAt')
-    end
-  end
-  for _, id in ipairs(outcomes.returned or {}) do
-    if mine[id] then
-      redis.pcall('HDEL', base .. id, 'expireAt')
+local function forget_expiry(settling)
+  for _, kind in ipairs({'delayed', 'returned'}) do
+    for _, job in ipairs(settling.outcomes[kind]) do
+      local id = type(job) == 'table' and job.id or job
+      if settling.mine[id] then
+        redis.pcall('HDEL', settling.base .. id, 'expireAt')
+      end
     end
   end
 end

@@ -1,7 +1,7 @@
 -- Jobs end, or return to the queue.
 -- @include lib: expiry(expire_again) finished(count_finished finished_set) group_queue(group_places)
--- @include lib: group_room(refill_groups rest_groups) numbers(priority_of)
--- @include lib: outcomes(drop_missing limited_by outcome_columns settle_alone waiting_again) release_owned
+-- @include lib: numbers(priority_of)
+-- @include lib: outcomes(drop_missing limit_queue new_settling outcome_columns refill_left_groups settle_alone)
 -- @include lib: stalls(count_returns count_up) waiting(JOBS_BEFORE)
 -- @include bull/lib: deduplication(free_debounce) delayed(delay_jobs) events(publish) expiry(forget_expiry)
 -- @include bull/lib: finished(finished_of) json(json_text) waiting(priority_inserts waiting_list)
@@ -15,16 +15,40 @@ end
 
 -- Deletes the field that a claim has set from jobs without an attempt or a stall before: Bull does not count starts.
 -- The counter of stalls is 1,000,000 at first if the job may run at most once.
-local function undo_starts(key, base, ids, mine)
-  for _, id in ipairs(ids) do
-    if mine[id] then
+local function undo_starts(settling)
+  local base = settling.base
+  for _, id in ipairs(settling.outcomes.unstarted) do
+    if settling.mine[id] then
       local row = redis.pcall('HMGET', base .. id, 'attemptsMade', 'stalledCounter')
       if not row.err and (tonumber(row[1]) or 0) == 0 and (tonumber(row[2]) or 0) % 1000000 == 0 then
         redis.call('HDEL', base .. id, STARTED_FIELD)
-        expire_again(key, base .. id, id)
+        expire_again(settling.key, base .. id, id)
       end
     end
   end
+end
+
+-- Settles outcomes of claimed jobs; see outcomes.py. Returns what the steps share, see new_settling. `steps`: those that
+-- differ between versions of Bull, {complete, fail, retry, give_back}.
+local function settle_in_order(key, arg, outcomes, now, steps)
+  -- The jobs leave their worker.
+  local jobs = outcome_columns(arg.base, outcomes)
+  local settling = new_settling(key, arg, outcomes, now, jobs, jobs.all, {})
+  drop_missing(arg.base, jobs.all, settling.mine, settling.lost)
+  -- They end, or come to another state.
+  steps.complete(settling)
+  steps.fail(settling)
+  steps.retry(settling)
+  forget_expiry(settling)
+  delay_jobs(settling)
+  undo_starts(settling)
+  steps.give_back(settling, outcomes.unstarted)
+  count_returns(arg.base, outcomes.counted_returns or {}, settling.mine)
+  steps.give_back(settling, outcomes.returned)
+  -- Not in `limiter`: Node delays its jobs by the excess of that counter.
+  limit_queue(settling)
+  refill_left_groups(settling)
+  return settling
 end
 
 -- Moves a job to its finished state by its keep rule, and publishes `event`. `finished`: see finished_set.by_rule;
@@ -40,14 +64,45 @@ local function finish_bull(arg, event, finished, job_id, field, text, keep)
   publish(arg, event, finished.state, '{"jobId":' .. json_text(job_id) .. ',"val":' .. json_text(text) .. '}')
 end
 
-local function retry_jobs(key, base, retried, mine, lost, left, now)
+local function complete_jobs(settling)
+  local base, jobs = settling.base, settling.jobs
+  local finished = finished_set.by_rule(finished_of(base, settling.key.completed, settling.now))
+
+  local function complete(i, id)
+    free_debounce(base, id)
+    finish_bull(settling.arg, 'completed', finished, id, 'returnvalue', jobs.value or jobs.values[i], jobs.keeps[i])
+  end
+
+  for i, id in ipairs(jobs.ids) do
+    if settle_alone(settling, id, complete, i, id) then
+      settling.completed = settling.completed + 1
+    end
+  end
+  finished.flush()
+end
+
+local function fail_jobs(settling)
+  local base = settling.base
+  local finished = finished_set.by_rule(finished_of(base, settling.key.failed, settling.now))
+  for _, job in ipairs(settling.outcomes.failed) do
+    if settle_alone(settling, job.id, save_attempt, base .. job.id, job) then
+      free_debounce(base, job.id)
+      finish_bull(settling.arg, 'failed', finished, job.id, 'failedReason', job.reason, job.keep)
+      settling.failed = settling.failed + 1
+    end
+  end
+  finished.flush()
+end
+
+local function retry_jobs(settling)
+  local key, base = settling.key, settling.base
   local call, target, prioritized, near = redis.call, waiting_list(key), {}, {}
-  for _, job in ipairs(retried) do
-    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
+  for _, job in ipairs(settling.outcomes.retried) do
+    if settle_alone(settling, job.id, save_attempt, base .. job.id, job) then
       local priority = priority_of(base .. job.id)
       if job.delay > 0 then
-        delay_job(key, job.id, now + job.delay)
-      elseif group_places.comes_near(key, left, job.id) and not job.lifo then
+        delay_job(key, job.id, settling.now + job.delay)
+      elseif group_places.comes_near(key, settling.left, job.id) and not job.lifo then
         near[#near + 1] = {id = job.id, priority = priority > 0 and priority or math.huge}
       elseif priority > 0 then
         prioritized[#prioritized + 1] = {id = job.id, priority = priority}
@@ -61,65 +116,21 @@ local function retry_jobs(key, base, retried, mine, lost, left, now)
 end
 
 -- Jobs that are given back become the next ones of their priority, in their old order.
-local function return_jobs(key, base, returned, mine)
+local function return_jobs(settling, returned)
   local jobs = {}
   for _, id in ipairs(returned) do
-    if mine[id] then
-      local priority = priority_of(base .. id)
+    if settling.mine[id] then
+      local priority = priority_of(settling.base .. id)
       jobs[#jobs + 1] = {id = id, priority = priority > 0 and priority or math.huge}
     end
   end
-  priority_inserts.near(key, waiting_list(key), jobs, 0)
+  priority_inserts.near(settling.key, waiting_list(settling.key), jobs, 0)
 end
 
--- Jobs that were claimed but not started become what they were before.
-local function put_back(key, base, unstarted, mine)
-  undo_starts(key, base, unstarted, mine)
-  return_jobs(key, base, unstarted, mine)
-end
-
--- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects.
+-- Returns what work_once expects.
 local function settle_jobs(key, arg, outcomes, now)
-  local base = arg.base
-  local jobs = outcome_columns(base, outcomes)
-  local mine, lost, left = release_owned(key, base, outcomes, jobs.all, {})
-  rest_groups(key, arg, outcomes, left, now)
-  drop_missing(base, jobs.all, mine, lost)
-  local completed, failed = 0, 0
-  local all_completed = finished_set.by_rule(finished_of(base, key.completed, now))
-  local all_failed = finished_set.by_rule(finished_of(base, key.failed, now))
-  local function complete(i)
-    local id = jobs.ids[i]
-    free_debounce(base, id)
-    finish_bull(arg, 'completed', all_completed, id, 'returnvalue', jobs.value or jobs.values[i], jobs.keeps[i])
-  end
-
-  for i, id in ipairs(jobs.ids) do
-    if mine[id] and settle_alone(key, base, id, lost, complete, i) then
-      completed = completed + 1
-    end
-  end
-  all_completed.flush()
-  for _, job in ipairs(outcomes.failed or {}) do
-    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
-      free_debounce(base, job.id)
-      finish_bull(arg, 'failed', all_failed, job.id, 'failedReason', job.reason, job.keep)
-      failed = failed + 1
-    end
-  end
-  all_failed.flush()
-  retry_jobs(key, base, outcomes.retried or {}, mine, lost, left, now)
-  forget_expiry(base, outcomes, mine)
-  delay_jobs(key, outcomes.delayed or {}, mine, now)
-  put_back(key, base, outcomes.unstarted or {}, mine)
-  count_returns(base, outcomes.counted_returns or {}, mine)
-  return_jobs(key, base, outcomes.returned or {}, mine)
-  local limited_ms = limited_by(outcomes, mine)
-  if limited_ms > 0 then
-    -- Not in `limiter`: Node delays its jobs by the excess of that counter.
-    redis.call('SET', key.rate_limited, '1', 'PX', limited_ms)
-  end
-  refill_groups(key, arg, now, left, waiting_again(outcomes, mine))
-  count_finished(key, arg, completed, failed, now)
-  return {mine = mine, lost = lost, may_drain = next(mine) ~= nil}
+  local steps = {complete = complete_jobs, fail = fail_jobs, retry = retry_jobs, give_back = return_jobs}
+  local settling = settle_in_order(key, arg, outcomes, now, steps)
+  count_finished(key, arg, settling.completed, settling.failed, now)
+  return {mine = settling.mine, lost = settling.lost, may_drain = next(settling.mine) ~= nil}
 end

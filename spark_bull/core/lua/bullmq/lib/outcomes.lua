@@ -5,11 +5,12 @@
 -- HLEN alone tells.
 local FIELDS_OF_STARTED_JOBS = 9
 
--- The fields atm, parentKey and deid of each completed job of the set `mine`, true if it has none of them; false for
--- another job. `worker`: the name under which they were claimed. Jobs that were deleted while they ran leave `mine`,
--- those whose key is no longer a hash are set aside; both are added to `lost`.
-local function rows_to_settle(key, worker, jobs, mine, lost)
-  local ids, keys, rows, count_of, is_named = jobs.ids, jobs.keys, {}, redis.pcall, (worker or '') ~= ''
+-- The fields atm, parentKey and deid of each of these jobs, true if it has none of them; false for one that is not
+-- settled. Jobs that were deleted while they ran leave `mine`, those whose key is no longer a hash are set aside; both
+-- are added to `lost`.
+local function rows_to_settle(settling, jobs)
+  local ids, keys, rows, mine = jobs.ids, jobs.keys, {}, settling.mine
+  local count_of, is_named = redis.pcall, (settling.outcomes.worker or '') ~= ''
   for i = 1, #ids do
     local id = ids[i]
     if not mine[id] then
@@ -19,14 +20,12 @@ local function rows_to_settle(key, worker, jobs, mine, lost)
     else
       -- Each claim sets the last field: nearly all jobs that exist have it.
       local row, kind = job_row(keys[i], 'atm', 'parentKey', 'deid', 'processedOn')
-      rows[i] = false
+      rows[i] = row or false
       if row and not row[4] and redis.call('EXISTS', keys[i]) == 0 then
-        mine[id] = nil
-        lost[#lost + 1] = {id, 'missing'}
-      elseif row then
-        rows[i] = row
-      else
-        lose_damaged(key, id, kind, lost)
+        rows[i], mine[id] = false, nil
+        settling.lost[#settling.lost + 1] = {id, 'missing'}
+      elseif not row then
+        lose_damaged(settling.key, id, kind, settling.lost)
       end
     end
   end

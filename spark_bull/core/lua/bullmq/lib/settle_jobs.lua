@@ -1,8 +1,7 @@
 -- @include lib: events(is_written) expiry(expire_again) finished(count_finished finished_set)
--- @include lib: group_queue(group_places) group_room(refill_groups rest_groups) json(options_of)
--- @include lib: numbers(number_texts priority_of set_of whole_number)
--- @include lib: outcomes(drop_missing limited_by outcome_columns settle_alone waiting_again) release_owned
--- @include lib: stalls(count_returns count_up)
+-- @include lib: group_queue(group_places) json(options_of) numbers(number_texts priority_of set_of whole_number)
+-- @include lib: outcomes(drop_missing limit_queue new_settling outcome_columns refill_left_groups settle_alone)
+-- @include lib: release_owned stalls(count_returns count_up)
 -- @include bullmq/lib: deduplication(free_and_requeue) delayed(delay_job) events(emit emit_trimmed event_limit)
 -- @include bullmq/lib: finished(finished_of) outcomes(rows_to_settle)
 -- @include bullmq/lib: parents(allow_wrongtype family leave_parent unlink_job wait_for_children)
@@ -53,7 +52,8 @@ end
 
 -- Completes the jobs at the positions first..last. The parent is read again, as a job can get it while it is active.
 -- `rows`: see rows_to_settle.
-local function complete_jobs(key, arg, jobs, rows, first, last, now)
+local function complete_jobs(settling, rows, first, last)
+  local key, arg, jobs, now = settling.key, settling.arg, settling.jobs, settling.now
   local call, text, count = redis.call, number_texts(), 0
   local ids, keys, value, values, keeps = jobs.ids, jobs.keys, jobs.value, jobs.values, jobs.keeps
   local events, is_told = key.events, is_written(arg, 'completed')
@@ -88,23 +88,23 @@ local function complete_jobs(key, arg, jobs, rows, first, last, now)
     end
   end
   finished.flush()
-  return count
+  settling.completed = settling.completed + count
 end
 
 -- Stores a failed attempt in the job's hash. Returns whether it could be written.
-local function save_attempt(key, base, job, lost)
-  return settle_alone(key, base, job.id, lost, redis.call, 'HSET', base .. job.id, 'failedReason', job.reason,
+local function save_attempt(settling, job)
+  return settle_alone(settling, job.id, redis.call, 'HSET', settling.base .. job.id, 'failedReason', job.reason,
     'stacktrace', job.stack)
 end
 
 -- Fails the jobs at the positions first..last.
-local function fail_jobs(key, arg, failed, mine, lost, first, last, now)
-  local call, base, finished_on = redis.call, arg.base, string.format('%.0f', now)
-  local finished, count = finished_of(key, arg, key.failed, now), 0
+local function fail_jobs(settling, first, last)
+  local key, arg, now = settling.key, settling.arg, settling.now
+  local call, finished, finished_on = redis.call, finished_of(key, arg, key.failed, now), string.format('%.0f', now)
   for i = first, last do
-    local job = failed[i]
-    if mine[job.id] and save_attempt(key, base, job, lost) then
-      local job_key = base .. job.id
+    local job = settling.outcomes.failed[i]
+    if save_attempt(settling, job) then
+      local job_key = settling.base .. job.id
       local fields = call('HMGET', job_key, 'parentKey', 'parent', 'deid')
       if fields[3] then
         allow_wrongtype(free_and_requeue, key, arg, job.id, fields[3], now)
@@ -120,14 +120,13 @@ local function fail_jobs(key, arg, failed, mine, lost, first, last, now)
         call('HDEL', job_key, 'defa')
         finished_set.add(finished, {job.id}, job.keep or finished_set.NO_RULE)
       end
-      count = count + 1
+      settling.failed = settling.failed + 1
       emit(key, arg, 'failed', 'jobId', job.id, 'failedReason', job.reason, 'prev', 'active')
       if made >= job.attempts then
         emit(key, arg, 'retries-exhausted', 'jobId', job.id, 'attemptsMade', made)
       end
     end
   end
-  return count
 end
 
 local function without(ids, places)
@@ -140,61 +139,57 @@ local function without(ids, places)
   return rest
 end
 
-local function merge(into, others)
-  for name, value in pairs(others) do
-    into[name] = value
+-- Takes a parent from its worker, once its children that are settled by this call have ended; returns its row.
+local function take_parent(settling, place)
+  local one = {ids = {settling.jobs.ids[place]}, keys = {settling.jobs.keys[place]}}
+  local barred = {[one.ids[1]] = barred_by_children(one.keys[1])}
+  local mine, lost, left = release_owned(settling.key, settling.base, settling.outcomes, one.ids, barred)
+  for id in pairs(mine) do
+    settling.mine[id], settling.left[id] = true, left[id]
   end
+  settling.lost[#settling.lost + 1] = lost[1]
+  return rows_to_settle(settling, one)[1]
 end
 
 -- Completes and fails jobs. Jobs that ended before a parent are settled before it: the parent may be able to complete
--- then. `parents`: see parents_in. `mine`, `lost` and `left` have the other jobs; the parents are added. Returns how
--- many jobs have completed, and how many have failed.
-local function finish_jobs(key, arg, outcomes, jobs, parents, rows, mine, lost, left, now)
-  local failed, after = outcomes.failed or {}, outcomes.failed_after or {}
-  local next_completed, next_failed, completed, failures = 1, 1, 0, 0
+-- then. `parents`: see parents_in.
+local function finish_jobs(settling, parents)
+  local jobs, failed, after = settling.jobs, settling.outcomes.failed, settling.outcomes.failed_after or {}
+  local rows, next_completed, next_failed = rows_to_settle(settling, jobs), 1, 1
 
   local function finish_until(last)
-    completed = completed + complete_jobs(key, arg, jobs, rows, next_completed, last, now)
+    complete_jobs(settling, rows, next_completed, last)
     local last_failed = next_failed - 1
     while last_failed < #failed and (after[last_failed + 1] or 0) <= last do
       last_failed = last_failed + 1
     end
-    failures = failures + fail_jobs(key, arg, failed, mine, lost, next_failed, last_failed, now)
+    fail_jobs(settling, next_failed, last_failed)
     next_completed, next_failed = last + 1, last_failed + 1
   end
 
   for _, place in ipairs(parents) do
     finish_until(place - 1)
-    local one = {ids = {jobs.ids[place]}, keys = {jobs.keys[place]}}
-    local barred = {[one.ids[1]] = barred_by_children(one.keys[1])}
-    local its_mine, its_lost, its_left = release_owned(key, arg.base, outcomes, one.ids, barred)
-    rows[place] = rows_to_settle(key, outcomes.worker, one, its_mine, its_lost)[1]
-    merge(mine, its_mine)
-    merge(left, its_left)
-    for _, reason in ipairs(its_lost) do
-      lost[#lost + 1] = reason
-    end
+    rows[place] = take_parent(settling, place)
   end
   finish_until(#jobs.ids)
-  return completed, failures
 end
 
 -- As in Node, up to 1,000 delayed jobs that are due are promoted before a job is retried at once.
-local function retry_jobs(key, arg, retried, mine, lost, left, now)
-  local call, is_promoted = redis.call, false
-  for _, job in ipairs(retried) do
-    if mine[job.id] and save_attempt(key, arg.base, job, lost) then
-      local job_key = arg.base .. job.id
+local function retry_jobs(settling)
+  local key, arg, is_promoted = settling.key, settling.arg, false
+  for _, job in ipairs(settling.outcomes.retried) do
+    if save_attempt(settling, job) then
+      local job_key = settling.base .. job.id
       count_up(job_key, 'atm')
       if job.delay > 0 then
-        call('HSET', job_key, 'delay', job.delay)
-        delay_job(key, job.id, now + job.delay)
+        redis.call('HSET', job_key, 'delay', job.delay)
+        delay_job(key, job.id, settling.now + job.delay)
       else
         if not is_promoted then
-          promote_due_jobs(key, arg, now, 1000)
+          promote_due_jobs(key, arg, settling.now, 1000)
           is_promoted = true
         end
-        if not job.lifo and group_places.comes_near(key, left, job.id) then
+        if not job.lifo and group_places.comes_near(key, settling.left, job.id) then
           enqueue_near(key, arg, {job.id})
         else
           local priority = priority_of(job_key)
@@ -206,29 +201,12 @@ local function retry_jobs(key, arg, retried, mine, lost, left, now)
   end
 end
 
-local function delay_jobs(key, arg, delayed, mine, lost, now)
-  for _, job in ipairs(delayed) do
-    local eta = math.max(job['until'], now)
-    if mine[job.id] and settle_alone(key, arg.base, job.id, lost, redis.call, 'HSET', arg.base .. job.id, 'delay',
-      string.format('%.0f', eta - now)) then
-      delay_job(key, job.id, eta)
-    end
-  end
-end
-
--- Jobs that their processors give back go to the same places as in Node.
-local function return_jobs(key, arg, returned, mine)
-  local call = redis.call
-  for i = #returned, 1, -1 do
-    local id = returned[i]
-    if mine[id] then
-      local priority = priority_of(arg.base .. id)
-      if priority > 0 then
-        call('ZADD', key.prioritized, priority_score(priority, 0), id)
-      else
-        enqueue_job(key, arg.bullmq_version, id, 0, 'RPUSH')
-      end
-      emit_trimmed(key, arg, 'waiting', 'jobId', id, 'prev', 'active')
+local function delay_jobs(settling)
+  for _, job in ipairs(settling.outcomes.delayed) do
+    local eta = math.max(job['until'], settling.now)
+    local delay = string.format('%.0f', eta - settling.now)
+    if settle_alone(settling, job.id, redis.call, 'HSET', settling.base .. job.id, 'delay', delay) then
+      delay_job(settling.key, job.id, eta)
     end
   end
 end
@@ -242,11 +220,11 @@ local function undo_start(key, job_key, id)
 end
 
 -- Jobs that were claimed but not started become the next ones, in their old order.
-local function put_back(key, arg, unstarted, mine, lost)
-  local plain, groups = {}, {}
-  for _, id in ipairs(unstarted) do
-    local job_key = arg.base .. id
-    if mine[id] and settle_alone(key, arg.base, id, lost, undo_start, key, job_key, id) then
+local function put_back(settling)
+  local key, arg, plain, groups = settling.key, settling.arg, {}, {}
+  for _, id in ipairs(settling.outcomes.unstarted) do
+    local job_key = settling.base .. id
+    if settle_alone(settling, id, undo_start, key, job_key, id) then
       local priority = priority_of(job_key)
       local group = priority > 0 and (groups[priority] or {}) or plain
       group[#group + 1] = id
@@ -264,11 +242,28 @@ local function put_back(key, arg, unstarted, mine, lost)
   end
 end
 
+-- Jobs that their processors give back go to the same places as in Node.
+local function return_jobs(settling)
+  local key, arg, returned = settling.key, settling.arg, settling.outcomes.returned
+  for i = #returned, 1, -1 do
+    local id = returned[i]
+    if settling.mine[id] then
+      local priority = priority_of(settling.base .. id)
+      if priority > 0 then
+        redis.call('ZADD', key.prioritized, priority_score(priority, 0), id)
+      else
+        enqueue_job(key, arg.bullmq_version, id, 0, 'RPUSH')
+      end
+      emit_trimmed(key, arg, 'waiting', 'jobId', id, 'prev', 'active')
+    end
+  end
+end
+
 -- Whether some of the jobs have not ended.
-local function goes_on(outcomes, mine)
+local function goes_on(settling)
   for _, kind in ipairs({'retried', 'delayed', 'unstarted', 'returned', 'waiting_for_children'}) do
-    for _, job in ipairs(outcomes[kind] or {}) do
-      if mine[type(job) == 'table' and job.id or job] then
+    for _, job in ipairs(settling.outcomes[kind]) do
+      if settling.mine[type(job) == 'table' and job.id or job] then
         return true
       end
     end
@@ -279,33 +274,32 @@ end
 -- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects. As if the jobs were settled one by
 -- one in this order, the queue can have drained only if the last one has ended.
 local function settle_jobs(key, arg, outcomes, now)
-  local jobs, waiting = outcome_columns(arg.base, outcomes), outcomes.waiting_for_children or {}
-  local parents, barred = parents_in(jobs), barred_from_waiting(arg.base, waiting)
-  local others = #parents == 0 and jobs.all or without(jobs.all, parents)
-  local mine, lost, left = release_owned(key, arg.base, outcomes, others, barred)
-  rest_groups(key, arg, outcomes, left, now)
-  local rows = rows_to_settle(key, outcomes.worker, jobs, mine, lost)
+  -- The jobs leave their worker; parents do so once the jobs before them have ended.
+  local jobs = outcome_columns(arg.base, outcomes)
+  local parents, barred = parents_in(jobs), barred_from_waiting(arg.base, outcomes.waiting_for_children)
+  local ids = #parents == 0 and jobs.all or without(jobs.all, parents)
+  local settling = new_settling(key, arg, outcomes, now, jobs, ids, barred)
+  local mine, lost = settling.mine, settling.lost
   drop_missing(arg.base, jobs.others, mine, lost)
   if next(mine) then
     redis.call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
   end
-  local completed, failed = finish_jobs(key, arg, outcomes, jobs, parents, rows, mine, lost, left, now)
-  retry_jobs(key, arg, outcomes.retried or {}, mine, lost, left, now)
-  delay_jobs(key, arg, outcomes.delayed or {}, mine, lost, now)
-  put_back(key, arg, outcomes.unstarted or {}, mine, lost)
-  outcomes.returned = outcomes.returned or {}
+  -- They end, or come to another state.
+  finish_jobs(settling, parents)
+  retry_jobs(settling)
+  delay_jobs(settling)
+  put_back(settling)
   count_returns(arg.base, outcomes.counted_returns or {}, mine)
-  for _, id in ipairs(wait_for_children(key, arg, waiting, mine, now)) do
+  for _, id in ipairs(wait_for_children(key, arg, outcomes.waiting_for_children, mine, now)) do
     table.insert(outcomes.returned, id)
   end
-  return_jobs(key, arg, outcomes.returned, mine)
-  local limited_ms = limited_by(outcomes, mine)
-  if limited_ms > 0 then
-    -- The first key is for Node workers with a limiter, the second one for all workers of Spark.
+  return_jobs(settling)
+  local limited_ms = limit_queue(settling)
+  if limited_ms then
+    -- For Node workers with a limiter.
     redis.call('SET', key.limiter, '9007199254740991', 'PX', limited_ms)
-    redis.call('SET', key.rate_limited, '1', 'PX', limited_ms)
   end
-  refill_groups(key, arg, now, left, waiting_again(outcomes, mine))
-  count_finished(key, arg, completed, failed, now)
-  return {mine = mine, lost = lost, may_drain = completed + failed > 0 and not goes_on(outcomes, mine)}
+  refill_left_groups(settling)
+  count_finished(key, arg, settling.completed, settling.failed, now)
+  return {mine = mine, lost = lost, may_drain = settling.completed + settling.failed > 0 and not goes_on(settling)}
 end

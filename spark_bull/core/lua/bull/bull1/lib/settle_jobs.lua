@@ -1,16 +1,13 @@
--- @include lib: group_queue(group_places) group_room(refill_groups rest_groups)
--- @include lib: outcomes(drop_missing limited_by outcome_columns settle_alone waiting_again) release_owned
--- @include lib: stalls(count_returns) waiting(insert_near)
+-- @include lib: group_queue(group_places) outcomes(settle_alone) waiting(insert_near)
 -- @include bull/bull1/lib: events(announce)
--- @include bull/lib: delayed(delay_job delay_jobs) expiry(forget_expiry) json(json_text)
--- @include bull/lib: settle_jobs(save_attempt undo_starts) waiting(waiting_list)
+-- @include bull/lib: delayed(delay_job) json(json_text) settle_jobs(save_attempt settle_in_order) waiting(waiting_list)
 
-local function complete_jobs(key, arg, jobs, mine, lost)
-  local call, done = redis.call, {}
+local function complete_jobs(settling)
+  local call, jobs, done = redis.call, settling.jobs, {}
   for i, id in ipairs(jobs.ids) do
-    local job_key, value, keep = arg.base .. id, jobs.value or jobs.values[i], jobs.keeps[i]
-    if mine[id] and settle_alone(key, arg.base, id, lost, call, 'HSET', job_key, 'returnvalue', value) then
-      announce(arg, 'completed', id, value == '' and 'null' or value)
+    local job_key, value, keep = settling.base .. id, jobs.value or jobs.values[i], jobs.keeps[i]
+    if settle_alone(settling, id, call, 'HSET', job_key, 'returnvalue', value) then
+      announce(settling.arg, 'completed', id, value == '' and 'null' or value)
       if keep and keep.count == 0 then
         call('UNLINK', job_key, job_key .. ':logs')
       else
@@ -19,60 +16,56 @@ local function complete_jobs(key, arg, jobs, mine, lost)
     end
   end
   if #done > 0 then
-    call('SADD', key.completed, unpack(done))
+    call('SADD', settling.key.completed, unpack(done))
   end
 end
 
--- Bull 1 publishes each attempt that has failed, also one that is followed by another.
-local function announce_failed(arg, job)
-  announce(arg, 'failed', job.id, '{"message":' .. json_text(job.reason) .. '}')
+-- Stores a failed attempt, and returns whether that succeeded. Bull 1 publishes each of them, also one that is followed
+-- by another.
+local function fail_attempt(settling, job)
+  local is_saved = settle_alone(settling, job.id, save_attempt, settling.base .. job.id, job)
+  if is_saved then
+    announce(settling.arg, 'failed', job.id, '{"message":' .. json_text(job.reason) .. '}')
+  end
+  return is_saved
+end
+
+local function fail_jobs(settling)
+  for _, job in ipairs(settling.outcomes.failed) do
+    if fail_attempt(settling, job) then
+      redis.call('SADD', settling.key.failed, job.id)
+    end
+  end
+end
+
+local function retry_jobs(settling)
+  local key = settling.key
+  local target = waiting_list(key)
+  for _, job in ipairs(settling.outcomes.retried) do
+    if fail_attempt(settling, job) then
+      if job.delay > 0 then
+        delay_job(key, job.id, settling.now + job.delay)
+      elseif group_places.comes_near(key, settling.left, job.id) and not job.lifo then
+        insert_near(target, {job.id})
+      else
+        redis.call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
+      end
+    end
+  end
 end
 
 -- Jobs that are given back become the next ones, in their old order.
-local function return_jobs(target, returned, mine)
+local function return_jobs(settling, returned)
   for i = #returned, 1, -1 do
-    if mine[returned[i]] then
-      redis.call('RPUSH', target, returned[i])
+    if settling.mine[returned[i]] then
+      redis.call('RPUSH', waiting_list(settling.key), returned[i])
     end
   end
 end
 
--- Settles outcomes of claimed jobs; see outcomes.py. Returns what work_once expects: Bull 1 publishes no "drained".
+-- Returns what work_once expects: Bull 1 publishes no "drained".
 local function settle_jobs(key, arg, outcomes, now)
-  local call, base, target = redis.call, arg.base, waiting_list(key)
-  local jobs = outcome_columns(base, outcomes)
-  local mine, lost, left = release_owned(key, base, outcomes, jobs.all, {})
-  rest_groups(key, arg, outcomes, left, now)
-  drop_missing(base, jobs.all, mine, lost)
-  complete_jobs(key, arg, jobs, mine, lost)
-  for _, job in ipairs(outcomes.failed or {}) do
-    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
-      call('SADD', key.failed, job.id)
-      announce_failed(arg, job)
-    end
-  end
-  for _, job in ipairs(outcomes.retried or {}) do
-    if mine[job.id] and settle_alone(key, base, job.id, lost, save_attempt, base .. job.id, job) then
-      if job.delay > 0 then
-        delay_job(key, job.id, now + job.delay)
-      elseif group_places.comes_near(key, left, job.id) and not job.lifo then
-        insert_near(target, {job.id})
-      else
-        call(job.lifo and 'RPUSH' or 'LPUSH', target, job.id)
-      end
-      announce_failed(arg, job)
-    end
-  end
-  forget_expiry(base, outcomes, mine)
-  delay_jobs(key, outcomes.delayed or {}, mine, now)
-  undo_starts(key, base, outcomes.unstarted or {}, mine)
-  return_jobs(target, outcomes.unstarted or {}, mine)
-  count_returns(base, outcomes.counted_returns or {}, mine)
-  return_jobs(target, outcomes.returned or {}, mine)
-  local limited_ms = limited_by(outcomes, mine)
-  if limited_ms > 0 then
-    call('SET', key.rate_limited, '1', 'PX', limited_ms)
-  end
-  refill_groups(key, arg, now, left, waiting_again(outcomes, mine))
-  return {mine = mine, lost = lost, may_drain = false}
+  local steps = {complete = complete_jobs, fail = fail_jobs, retry = retry_jobs, give_back = return_jobs}
+  local settling = settle_in_order(key, arg, outcomes, now, steps)
+  return {mine = settling.mine, lost = settling.lost, may_drain = false}
 end
