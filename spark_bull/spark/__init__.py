@@ -2,6 +2,6 @@
 
 import pyspark
 
-from spark_bull.spark.platform.pyspark_version import check_pyspark
+from spark_bull.spark.platform.requirements import check_pyspark
 
 check_pyspark(pyspark.__version__)

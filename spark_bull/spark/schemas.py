@@ -28,9 +28,8 @@ from spark_bull.core.errors import OptionError, did_you_mean
 from spark_bull.core.options.parse import REDIS_PREFIX, is_spark_option, parse_options, scopes_of, unknown_option
 from spark_bull.core.options.table import CollectOptions, EventsOptions, Options, ReadOptions
 from spark_bull.core.options.values import choose_mode
-from spark_bull.spark.json.ddl import ddl_of
-from spark_bull.spark.json.json_schema import TYPED_COLUMNS, is_inferred
 from spark_bull.spark.json.json_values import check_type
+from spark_bull.spark.json.types import TYPED_COLUMNS, ddl_of, is_inferred
 
 NO_TABLES: Final = (
     "Spark does not pass the OPTIONS of a table of the catalog to data sources in Python; "

@@ -33,7 +33,7 @@ from spark_bull.spark.dispatch.commit import commit_write
 from spark_bull.spark.dispatch.sink import write_sink
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
-from spark_bull.spark.json.ddl import parse_type
+from spark_bull.spark.json.types import parse_type
 from spark_bull.spark.staging.commit import discard_stages
 from spark_bull.spark.staging.messages import CommitMessage
 from spark_bull.spark.staging.task import Attempt

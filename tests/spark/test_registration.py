@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import spark_bull
 from spark_bull import BullQueue, Worker
-from spark_bull.spark.platform.python_check import VARIABLE
+from spark_bull.spark.platform.requirements import VARIABLE
 from tests.spark.conftest import Bull
 from tests.support.wait import PATIENCE_S, wait_until
 

@@ -94,7 +94,7 @@ def _session(args: Namespace, queue: str) -> Iterator[SparkSession]:
 
 
 def _dispatch(args: Namespace) -> Output:
-    from spark_bull.spark.programs.dispatch import Source, dispatch
+    from spark_bull.spark.programs.commands import Source, dispatch
 
     source, options = Source(args.input, args.format, dict(args.read), args.query), _options(args)
     parsed = parse_options(options, WriteOptions)
@@ -105,7 +105,7 @@ def _dispatch(args: Namespace) -> Output:
 
 
 def _replay(args: Namespace) -> Output:
-    from spark_bull.spark.programs.replay import replay
+    from spark_bull.spark.programs.commands import replay
 
     options = _options(args)
     parsed = parse_options(options, WriteOptions)
@@ -130,7 +130,7 @@ def _work(args: Namespace) -> Output:
     if args.processes:
         raise OptionError("`--processes` has no effect without --local: Spark's tasks have processes of their own")
 
-    from spark_bull.spark.programs.work import spark_worker
+    from spark_bull.spark.programs.commands import spark_worker
 
     with _session(args, ", ".join(args.queue)) as spark:
         worker = spark_worker(spark, args.queue, functions, options, weights=weights, env=env, guards=guards)
@@ -166,7 +166,7 @@ def _local_worker(
 
 def _collect(args: Namespace) -> Output:
     from spark_bull.spark.collect.stream import check_servers, collect_options
-    from spark_bull.spark.programs.collect import Table, collect
+    from spark_bull.spark.programs.commands import Table, collect
 
     table, every = Table(args.output, args.format, args.checkpoint), None if args.once else args.trigger
     options = _options(args) | {"queue": args.queue}
@@ -180,7 +180,7 @@ def _collect(args: Namespace) -> Output:
 
 
 def _report(args: Namespace) -> Output:
-    from spark_bull.spark.programs.report import report
+    from spark_bull.spark.programs.commands import report
     from spark_bull.spark.schemas import read_options
 
     options = _options(args) | {"queue": args.queue}

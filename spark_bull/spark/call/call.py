@@ -18,12 +18,11 @@ from spark_bull.core.options.arguments import CallArguments, JobDefaults, with_o
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.queue.handle.handle import open_handle
-from spark_bull.spark.call.results import output_schema
-from spark_bull.spark.call.task import PARTITION, CallPlan
+from spark_bull.spark.call.task import PARTITION, CallPlan, output_schema
 from spark_bull.spark.dispatch.rows import call_rows
-from spark_bull.spark.json.ddl import parse_type
 from spark_bull.spark.json.json_values import check_type
-from spark_bull.spark.platform.python_check import ensure_python
+from spark_bull.spark.json.types import parse_type
+from spark_bull.spark.platform.requirements import ensure_python
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -25,9 +25,8 @@ from spark_bull.run.services.damaged_queues import DamagedQueues
 from spark_bull.run.services.queue_set import QueueSet
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.offsets import read_offset
 from spark_bull.spark.platform.python_worker import begin_task
-from spark_bull.spark.platform.streams import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
+from spark_bull.spark.platform.streams import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows, read_offset
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 
 log = logging.getLogger("spark_bull")

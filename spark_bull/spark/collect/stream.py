@@ -30,11 +30,17 @@ from spark_bull.core.queue.shards.layout import selection_of
 from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.connection import Connection
 from spark_bull.run.services.collector import Collector
-from spark_bull.spark.json.json_schema import INFER, TYPED_COLUMNS, is_inferred
+from spark_bull.spark.json.types import INFER, TYPED_COLUMNS, is_inferred
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.offsets import check_reader, read_offset
 from spark_bull.spark.platform.python_worker import begin_task
-from spark_bull.spark.platform.streams import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
+from spark_bull.spark.platform.streams import (
+    FirstBatch,
+    LimitedReader,
+    ReadLimit,
+    ReadMaxRows,
+    check_reader,
+    read_offset,
+)
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 
 log = logging.getLogger("spark_bull")

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ from spark_bull.core.well_formed import well_formed_json
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.json.job_columns import FIRST_MS, LAST_MS, batches_of, raw_batch
+from spark_bull.spark.json.types import TYPED_COLUMNS, inferred
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.schemas import columns_of, read_options
@@ -289,3 +291,26 @@ def _arrow_value(name: str, value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_integer(kind):
         return value if abs(value) < 2 ** (kind.bit_width - 1) else None
     return value
+
+
+#: Number of jobs in a sample, from each queue.
+SAMPLE: Final = 1_000
+
+
+def inferred_type(options: ReadOptions, column: str) -> str:
+    """Infers the type of `data` or `returnvalue` from the first jobs of each queue, in SQL. Raises OptionError."""
+    options = options
+    names, globs = names_and_globs(options)
+    queues = dict.fromkeys([*names, *matching(options, globs)])
+    found = inferred(chain.from_iterable(_texts(options, queue, column) for queue in queues))
+    if found is None:
+        raise OptionError(
+            f"expected jobs to infer `{TYPED_COLUMNS[column]}` from, got none with `{column}`: give the type as DDL"
+        )
+    return found
+
+
+def _texts(options: ReadOptions, queue: str, column: str) -> Iterator[bytes]:
+    chunks = read_jobs(open_handle(options, queue), options.states, [column])
+    raws = (raw for chunk in chunks for raw in chunk.column(column) if raw is not None)
+    return islice(raws, SAMPLE)

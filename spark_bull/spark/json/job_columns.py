@@ -22,9 +22,9 @@ from spark_bull.core.dialects.fields import (
     traces_of,
 )
 from spark_bull.core.well_formed import well_formed_json
-from spark_bull.spark.json.json_schema import TYPED_COLUMNS
 from spark_bull.spark.json.json_text import is_text, memory_of
 from spark_bull.spark.json.json_values import values_of
+from spark_bull.spark.json.types import TYPED_COLUMNS
 from spark_bull.spark.platform.lazy_arrow import pc
 
 #: The first and the last ms of the years 1 to 9999, which Python's timestamps have, and so Spark's in Python.

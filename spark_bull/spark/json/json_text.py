@@ -14,8 +14,8 @@ from typing import Any, Final, NoReturn
 
 from spark_bull.core.errors import OptionError
 from spark_bull.spark.json.times import date_text, date_texts, time_text, time_texts
+from spark_bull.spark.platform.arrow import variant_encoder
 from spark_bull.spark.platform.lazy_arrow import pa, pc, pj
-from spark_bull.spark.platform.variants import variant_encoder
 
 #: Maximum characters of invalid text in an error.
 MAX_SHOWN: Final = 200

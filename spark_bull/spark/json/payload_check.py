@@ -22,10 +22,9 @@ from pyspark.sql.types import (
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.well_formed import well_formed
-from spark_bull.spark.json.ddl import parse_type
-from spark_bull.spark.json.json_schema import is_inferred
 from spark_bull.spark.json.json_text import MAX_SHOWN
 from spark_bull.spark.json.json_values import WrongPayload, payload_array
+from spark_bull.spark.json.types import is_inferred, parse_type
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.platform.lazy_arrow import pa
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_bull.spark.platform.python_check import ensure_python
+from spark_bull.spark.platform.requirements import ensure_python
 
 log = logging.getLogger("spark_bull")
 

@@ -13,9 +13,13 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.short_errors import short_errors
-from spark_bull.spark.platform.created_table import refuse_created_table
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from spark_bull.spark.platform.writers import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+    refuse_created_table,
+)
 
 P = TypeVar("P")
 W = TypeVar("W", bound=WriterCommitMessage)

@@ -21,8 +21,7 @@ from spark_bull.run.claims.job_signal import retry_until_connected
 from spark_bull.run.job.bisection import Abandoned, run_bisected
 from spark_bull.run.job.forks import in_this_process
 from spark_bull.run.slot.failure_log import FailureLog
-from spark_bull.spark.platform.spark_errors import first_line, python_trace
-from spark_bull.spark.platform.udf_errors import sendable_errors
+from spark_bull.spark.platform.spark_errors import first_line, python_trace, sendable_errors
 from spark_bull.spark.work.error_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.work.payload_column import invalid_payloads, parsed_payloads
 from spark_bull.spark.work.settle.frame import checked_frame

@@ -37,9 +37,16 @@ from spark_bull.run.claims.damage import Damage
 from spark_bull.run.claims.job_signal import BLOCK_S, retry_until_connected
 from spark_bull.run.slot.status import lag_of
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.offsets import check_reader, read_offset
 from spark_bull.spark.platform.python_worker import begin_task
-from spark_bull.spark.platform.streams import PASSES_START, FirstBatch, LimitedReader, ReadLimit, ReadMaxRows
+from spark_bull.spark.platform.streams import (
+    PASSES_START,
+    FirstBatch,
+    LimitedReader,
+    ReadLimit,
+    ReadMaxRows,
+    check_reader,
+    read_offset,
+)
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.spark.work.claim_batch import claim_batch
 

@@ -20,7 +20,7 @@ from spark_bull.run.slot.slot_stats import report_name
 from spark_bull.run.slot.status import Slot, counters_of, damage_in, lag_in
 from spark_bull.run.worker.slot_engine import running_of
 from spark_bull.run.worker.slot_group import SlotGroup
-from spark_bull.spark.platform.cores import is_remote, parallelism, tasks_at_once
+from spark_bull.spark.platform.jvm import is_remote, parallelism, tasks_at_once
 from spark_bull.spark.platform.spark_errors import first_line
 from spark_bull.spark.work.loop_engine import LOOK_S, LoopEngine
 

@@ -32,9 +32,8 @@ from spark_bull.run.job.job_options import runs_at_most_once
 from spark_bull.run.job.job_runner import JobExpired, Result, Runner
 from spark_bull.run.job.named_runner import NamedRunner
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.spark.platform.job_tags import add_tag, cancel_tagged, remove_tag
-from spark_bull.spark.platform.spark_errors import first_line, python_trace
-from spark_bull.spark.platform.udf_errors import sendable_errors
+from spark_bull.spark.platform.jvm import add_tag, cancel_tagged, remove_tag
+from spark_bull.spark.platform.spark_errors import first_line, python_trace, sendable_errors
 from spark_bull.spark.work.claim_batch import NOT_ONCE, frame_table
 from spark_bull.spark.work.payload_column import invalid_payloads, parsed_payloads
 from spark_bull.spark.work.settle.frame import outcomes_of

@@ -15,9 +15,8 @@ from spark_bull.run.slot.status import Slot
 from spark_bull.run.worker.picklable import OPEN_INSIDE, check_picklable_plan
 from spark_bull.run.worker.slot_engine import SlotEngine
 from spark_bull.run.worker.slot_group import SlotGroup, ThreadSlot
-from spark_bull.spark.platform.cores import is_remote, parallelism, tasks_at_once
-from spark_bull.spark.platform.job_tags import add_tag
-from spark_bull.spark.platform.python_check import ensure_python
+from spark_bull.spark.platform.jvm import add_tag, is_remote, parallelism, tasks_at_once
+from spark_bull.spark.platform.requirements import ensure_python
 from spark_bull.spark.work.frame_runner import WrongFrame, frame_runners
 from spark_bull.spark.work.reach_watch import ReachWatch
 from spark_bull.spark.work.task_slots import TaggedSlots, TaskSlots

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_bull.core.clock import epoch_ms, monotonic_s
 from spark_bull.core.errors import WorkerFailed
 from spark_bull.run.slot.status import Slot
-from spark_bull.spark.platform.task_states import TaskState, task_states
+from spark_bull.spark.platform.jvm import TaskState, task_states
 from spark_bull.spark.work.task_slots import TaggedSlots
 
 log = logging.getLogger("spark_bull")

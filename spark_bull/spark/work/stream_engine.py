@@ -24,9 +24,9 @@ from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.core.threads import DaemonThread
 from spark_bull.run.worker.picklable import OPEN_INSIDE, check_picklable
 from spark_bull.spark.platform.checkpoint_files import plain_checkpoint_files
-from spark_bull.spark.platform.cores import is_remote
-from spark_bull.spark.platform.python_check import ensure_python
+from spark_bull.spark.platform.jvm import is_remote
 from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import ensure_python
 from spark_bull.spark.platform.spark_errors import first_line, reason_line
 from spark_bull.spark.provider import register
 from spark_bull.spark.work.batch_processor import BatchProcessor, extend_locked

@@ -18,7 +18,7 @@ from spark_bull.run.claims.batch_size import LEAST
 from spark_bull.run.job.outcome_policy import BackoffStrategy
 from spark_bull.run.worker.kinds import Processor, is_udf
 from spark_bull.run.worker.worker_options import Processing
-from spark_bull.spark.platform.cores import is_remote, parallelism
+from spark_bull.spark.platform.jvm import is_remote, parallelism
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.spark.work.udf_runner import PayloadSchema, frame_schema, udf_runner
 from spark_bull.spark.work.udf_transform import INPUT, UdfTransformation

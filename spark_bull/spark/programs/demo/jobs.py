@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from spark_bull.spark.programs.commands import Source
+from spark_bull.spark.programs.commands import dispatch as add_jobs
 from spark_bull.spark.programs.demo.flights import JOBS
 from spark_bull.spark.programs.demo.place import QUEUE, Place
 from spark_bull.spark.programs.demo.shown import Measured, announce
-from spark_bull.spark.programs.dispatch import Source
-from spark_bull.spark.programs.dispatch import dispatch as add_jobs
 
 
 def dispatch(spark: SparkSession, table: Path, place: Place) -> Measured:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 from pyspark.sql import SparkSession
 
-from spark_bull.spark.programs.collect import Table, results, start
+from spark_bull.spark.programs.commands import Table, results, start
 from spark_bull.spark.programs.demo.flights import JOBS
 from spark_bull.spark.programs.demo.picture import draw
 from spark_bull.spark.programs.demo.place import Place

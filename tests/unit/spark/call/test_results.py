@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, String
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.call.caller import Call, Details, Outcome
 from spark_bull.core.queue.call.flight import Ended
-from spark_bull.spark.call.results import output_schema, parsed, with_outcomes
+from spark_bull.spark.call.task import output_schema, parsed, with_outcomes
 
 FAILED = Outcome(None, "no such address")
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_bull.core.errors import RateLimitError, UnrecoverableError, control_error
-from spark_bull.spark.platform.spark_errors import first_line
-from spark_bull.spark.platform.udf_errors import raising_sendable
+from spark_bull.spark.platform.spark_errors import first_line, raising_sendable
 
 TRACE = """[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):
   File "python_streaming_source_runner.py", line 262, in main

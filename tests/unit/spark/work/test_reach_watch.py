@@ -11,7 +11,7 @@ import pytest
 from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import WorkerFailed
 from spark_bull.run.slot.status import WorkerStatus
-from spark_bull.spark.platform.task_states import TaskState
+from spark_bull.spark.platform.jvm import TaskState
 from spark_bull.spark.work import reach_watch
 from spark_bull.spark.work.elastic_engine import first_to_end
 from spark_bull.spark.work.reach_watch import PATIENCE_S, SILENT_MS, ReachWatch

@@ -1,8 +1,9 @@
-"""The Python interpreter that Spark starts for sources and tasks: one that has the required packages."""
+"""Checks that PySpark is new enough, and that its workers have a Python with the required packages."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,20 @@ from typing import Final
 from pyspark import SparkContext
 
 from spark_bull.core.errors import SparkBullError
+
+MIN_PYSPARK: Final = (4, 0)
+
+
+def check_pyspark(version: str) -> None:
+    """Raises SparkBullError for an older version, such as `4.1.0`. A version that cannot be parsed is accepted."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers and (int(numbers[1]), int(numbers[2])) < MIN_PYSPARK:
+        oldest = ".".join(map(str, MIN_PYSPARK))
+        raise SparkBullError(
+            f"expected PySpark {oldest} or newer, got: {version}; run `pip install 'pyspark>={oldest}'` and use "
+            "a Spark cluster of the same version"
+        )
+
 
 #: Names the interpreter; without it, Spark starts the first `python3` of PATH.
 VARIABLE: Final = "PYSPARK_PYTHON"
