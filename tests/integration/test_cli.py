@@ -12,7 +12,7 @@ import threading
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from redis import Redis
@@ -32,12 +32,21 @@ from spark_bull.ops.cli.main import parser
 from spark_bull.ops.cli.programs import check_input
 from spark_bull.ops.cli.tables import as_table
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.commands import Shown, in_terminal
+from tests.support.commands import running_command
 from tests.support.groups import add
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
 Run = Callable[..., str]
+
+
+class Shown(NamedTuple):
+    """What a terminal shows, without styles, and the exit status."""
+
+    text: str
+    code: int
+
+
 InShell = Callable[..., Shown]
 
 
@@ -61,8 +70,10 @@ def in_shell(redis_url: str, prefix: str) -> InShell:
     """The command in a terminal."""
 
     def run_in_shell(*argv: str, columns: int = 80, typed: str = "") -> Shown:
-        command = [sys.executable, "-m", "spark_bull.ops.cli", "--url", redis_url, "--prefix", prefix, *argv]
-        return in_terminal(command, columns=columns, typed=typed)
+        given = ("--url", redis_url, "--prefix", prefix, *argv)
+        with running_command(*given, terminal=True, columns=columns, typed=typed) as command:
+            code = command.wait()
+            return Shown(re.sub(r"\x1b\[[0-9;]*m", "", command.text), code)
 
     return run_in_shell
 

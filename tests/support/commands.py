@@ -1,20 +1,18 @@
-"""Programs in a terminal, and the command spark-bull while it runs."""
+"""The command spark-bull while it runs, in a terminal or not."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import pty
-import re
 import signal
 import struct
 import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,38 +21,6 @@ from tests.support.wait import PATIENCE_S
 ROOT = Path(__file__).parents[2]
 #: Environment variables that would override the terminal.
 _SAYING = ("COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
-_STYLE = re.compile(r"\x1b\[[0-9;]*m")
-
-
-@dataclass(frozen=True)
-class Shown:
-    """The output of a program on a terminal, without styles, and its exit code."""
-
-    text: str
-    code: int
-
-
-def in_terminal(command: Sequence[str], *, columns: int = 80, typed: str = "") -> Shown:
-    """Runs a program in a terminal; `typed` is the input of the user."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name not in _SAYING} | {"TERM": "xterm"}
-    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, cwd=ROOT) as running:
-        os.close(theirs)
-        os.write(ours, typed.encode())
-        said = _all_of(ours)
-        code = running.wait(PATIENCE_S)
-    os.close(ours)
-    return Shown(_STYLE.sub("", said.decode().replace("\r\n", "\n")), code)
-
-
-def _all_of(terminal: int) -> bytes:
-    """The output until the program ends, which Linux reports as an error."""
-    said = b""
-    with suppress(OSError):
-        while part := os.read(terminal, 65_536):
-            said += part
-    return said
 
 
 class RunningCommand:
@@ -98,14 +64,22 @@ class RunningCommand:
 
 
 @contextmanager
-def running_command(*arguments: str, terminal: bool = False) -> Iterator[RunningCommand]:
-    """Starts `spark-bull` with these arguments, its output in a pipe or a terminal."""
-    command = [sys.executable, "-m", "spark_bull.ops.cli", *arguments]
+def running_command(
+    *arguments: str, terminal: bool = False, columns: int = 120, typed: str = ""
+) -> Iterator[RunningCommand]:
+    """Starts `spark-bull` with these arguments, its output in a pipe or a terminal. typed: input in the terminal."""
     ours, theirs = pty.openpty() if terminal else os.pipe()
-    given: dict[str, Any] = {"stdin": theirs, "stderr": theirs} if terminal else {}
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
+    given: dict[str, Any] = {}
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": str(columns)}
+    if terminal:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        given = {"stdin": theirs, "stderr": theirs}
+        environment = {name: value for name, value in environment.items() if name not in _SAYING}
+    command = [sys.executable, "-m", "spark_bull.ops.cli", *arguments]
     process = subprocess.Popen(command, stdout=theirs, cwd=ROOT, env=environment, **given)
     os.close(theirs)
+    if typed:
+        os.write(ours, typed.encode())
     try:
         yield RunningCommand(process, ours)
     finally:
