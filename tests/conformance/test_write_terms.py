@@ -337,5 +337,5 @@ def test_children_and_follow_ups_of_running_jobs_are_added_to_a_closed_queue(ope
     with OurWorker(queue.handle, processor):
         wait_until(lambda: queue.counts()["completed"] == 2, "a job and its follow-up to complete")
         wait_until(lambda: queue.counts()["waiting-children"] == 1, "the other job to wait for its child")
-    with BullQueue("children", url=queue._options["url"], prefix=queue.handle.keys.prefix) as children:
+    with BullQueue("children", url=queue._options.url, prefix=queue.handle.keys.prefix) as children:
         assert children.counts()["wait"] == 1
