@@ -269,15 +269,11 @@ def test_a_job_whose_deduplication_id_is_taken_is_not_added_and_is_counted(make:
     queue.add({}, deduplication={"id": "t", "ttl": HOUR})
     assert 0 < bench.client.pttl(bench.key("de:t")) <= HOUR
     assert bench.client.pttl(bench.key("de:y")) == -1
-
-
-@bull_and_bullmq
-def test_a_write_counts_deduplicated_jobs_in_its_record(make: Make) -> None:
-    bench = make()
-    register_all(bench.queue.handle, "w", [[job(n, deduplication=str(n % 4)) for n in range(10)]], 3)
-    record = roll_forward(bench.queue.handle, "w")
+    other = make(name="written")
+    register_all(other.queue.handle, "w", [[job(n, deduplication=str(n % 4)) for n in range(10)]], 3)
+    record = roll_forward(other.queue.handle, "w")
     assert (record.jobs, record.added, record.duplicates, record.deduplicated) == (10, 4, 0, 6)
-    assert bench.numbers(bench.taken()) == [0, 1, 2, 3]
+    assert other.numbers(other.taken()) == [0, 1, 2, 3]
 
 
 @bull_and_bullmq
@@ -294,16 +290,19 @@ def test_a_deduplication_id_can_be_freed(make: Make) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["bull-1"], indirect=True)
-def test_bull_1_has_no_deduplication_ids(make: Make) -> None:
-    queue = make().queue
+def test_bull_1_has_neither_priorities_nor_deduplication_ids(make: Make) -> None:
+    bench = make()
     for refused in (
-        lambda: queue.add({}, deduplication="x"),
-        lambda: queue.deduplication_job_id("x"),
-        lambda: queue.remove_deduplication_key("x"),
+        lambda: bench.queue.add({}, deduplication="x"),
+        lambda: bench.queue.deduplication_job_id("x"),
+        lambda: bench.queue.remove_deduplication_key("x"),
         lambda: make(deduplication={"ttl": 5}),
     ):
         with pytest.raises(DialectError, match="bull-1 has no deduplication ids"):
             refused()
+    with pytest.raises(DialectError, match="expected no `priority`"):
+        bench.add(job(1), job(2, priority=1))
+    assert bench.public() == {}
 
 
 def test_a_chunk_reads_the_active_jobs_once() -> None:
@@ -423,26 +422,17 @@ def test_a_call_sends_at_most_a_chunk_of_jobs_or_bytes_and_a_large_job_alone(mak
     assert [size > 1200 for _, size in calls.sent] == [False, False, True, False]
 
 
-@pytest.mark.parametrize(
-    ("jobs", "said"),
-    [
+def test_a_bad_job_stops_its_batch_before_anything_is_sent(make: Make) -> None:
+    bench = make()
+    for jobs, said in (
         ([NewJob("mail", {"a": 1})], r"row 0: expected `name` to be a text, got: \{'a': 1\}; the payload is the first"),  # type: ignore[arg-type]
         ([NewJob({}, "mail"), NewJob({}, 7)], "row 1: expected `name` to be a text, got: 7"),  # type: ignore[arg-type]
         ([*numbered(5), job(5, delay=-1), *numbered(5)], "row 5: expected `delay`"),
-    ],
-)
-def test_a_bad_job_stops_its_batch_before_anything_is_sent(make: Make, jobs: list[NewJob], said: str) -> None:
-    bench = make()
-    with pytest.raises(OptionError, match=said):
-        bench.queue.add_many(jobs)
-    assert bench.public() == {}
-
-
-def test_a_wrong_property_of_a_job_is_refused(make: Make) -> None:
-    bench = make()
+    ):
+        with pytest.raises(OptionError, match=said):
+            bench.queue.add_many(jobs)
     unknown = r"unknown property `{}` of a job \(did you mean `{}`\?\)"
     for properties, said in (
-        ({"name": 7}, "row 0: expected `name` to be a text, got: 7"),
         ({"job_id": True}, "row 0: expected `job_id` to be a text, got: True"),
         ({"jobId": 5}, unknown.format("jobId", "job_id")),
         ({"removeOnComplete": 5}, unknown.format("removeOnComplete", "remove_on_complete")),
@@ -450,13 +440,6 @@ def test_a_wrong_property_of_a_job_is_refused(make: Make) -> None:
     ):
         with pytest.raises(OptionError, match=said):
             bench.queue.add({}, **properties)
-    assert bench.public() == {}
-
-
-@pytest.mark.parametrize("dialect", ["bull-1"], indirect=True)
-def test_bull_1_refuses_a_priority(bench: Bench) -> None:
-    with pytest.raises(DialectError, match="expected no `priority`"):
-        bench.add(job(1), job(2, priority=1))
     assert bench.public() == {}
 
 
@@ -527,27 +510,24 @@ def test_auto_detects_the_dialect_by_the_keys(client: Redis, redis_url: str, pre
 
 
 @each_dialect
-def test_auto_detects_the_dialect_of_our_own_queues(make: Make, redis_url: str, prefix: str, dialect: str) -> None:
+def test_auto_detects_the_dialect_of_our_own_queues_whose_writes_are_finished_only_in_it(
+    make: Make, redis_url: str, prefix: str, dialect: str
+) -> None:
     writing, waiting, delaying = (make(name=name) for name in ("writing", "waiting", "delaying"))
     register_all(writing.queue.handle, "w", [numbered(4)], 3)
     waiting.queue.add({})
     delaying.queue.add({}, delay=HOUR)
-    for bench in (writing, waiting, delaying):
+    for bench in (waiting, delaying):
         with BullQueue(bench.queue.name, url=redis_url, prefix=prefix) as queue:
             assert queue.protocol == dialect
-
-
-@each_dialect
-def test_a_write_is_finished_only_in_its_own_dialect(make: Make, redis_url: str, prefix: str, dialect: str) -> None:
-    bench = make()
-    register_all(bench.queue.handle, "w", [numbered(4)], 3)
     for other in set(DIALECTS) - {dialect}:
         with pytest.raises(DialectError, match=f"speaks {dialect}: a write of this dialect is unfinished"):
-            BullQueue(bench.queue.name, url=redis_url, prefix=prefix, protocol=other)
-    with BullQueue(bench.queue.name, url=redis_url, prefix=prefix) as queue:
+            BullQueue(writing.queue.name, url=redis_url, prefix=prefix, protocol=other)
+    with BullQueue(writing.queue.name, url=redis_url, prefix=prefix) as queue:
+        assert queue.protocol == dialect
         assert [record.state for record in queue.recover()] == ["finished"]
-    assert ("name" in bench.fields("1")) is (dialect != "bull-1")
-    assert ("events" in bench.public()) is (dialect == "bullmq")
+    assert ("name" in writing.fields("1")) is (dialect != "bull-1")
+    assert ("events" in writing.public()) is (dialect == "bullmq")
 
 
 # staging
@@ -599,23 +579,17 @@ def test_a_registered_write_does_not_expire_and_the_record_of_a_finished_one_doe
     assert bench.queue.writes() == [record]
 
 
-def test_a_write_without_jobs_leaves_a_record(make: Make) -> None:
-    bench = make()
-    register_all(bench.queue.handle, "w", [])
-    record = roll_forward(bench.queue.handle, "w")
-    assert (record.state, record.jobs, record.added) == ("finished", 0, 0)
-    assert bench.public() == {}
-
-
 def test_records_are_listed_in_the_order_of_finishing_with_open_writes_last(make: Make) -> None:
     bench = make()
     handle = bench.queue.handle
+    register_all(handle, "empty", [])
+    empty = roll_forward(handle, "empty")
+    assert (empty.state, empty.jobs, empty.added, bench.public()) == ("finished", 0, 0, {})
     for write_id in ("z", "a", "m"):
         register_all(handle, write_id, [numbered(2)])
-    assert [record.state for record in bench.queue.writes()] == ["open"] * 3
+    assert [record.state for record in bench.queue.writes()] == ["finished", *["open"] * 3]
     roll_forward(handle, "m")
-    first, *_ = bench.queue.writes()
-    assert (first.id, first.state) == ("m", "finished")
+    assert [(one.id, one.state) for one in bench.queue.writes()[:2]] == [("empty", "finished"), ("m", "finished")]
     assert {record.id for record in recover(handle)} == {"z", "a"}
     assert open_writes(handle) == []
     assert recover(handle) == []
@@ -644,13 +618,16 @@ def test_a_version_is_written_once_and_lower_versions_are_not(make: Make, versio
 def test_two_queues_are_registered_together_or_not_at_all(make: Make) -> None:
     one, other = make(name="one"), make(name="other")
     plans = [stage_all(bench.queue.handle, "w", [numbered(4)], 3) for bench in (one, other)]
-    other.client.delete(plans[1].parts[0].stage)
-    with pytest.raises(StagedDataLost, match="nothing was written"):
+    other.client.hdel(plans[1].parts[0].stage, 1)
+    with pytest.raises(StagedDataLost, match="nothing was written") as lost:
         register("w", plans, Identity("app", 1))
-    assert open_writes(one.queue.handle) == []
+    assert "stageTtlMs" in str(lost.value)
+    with pytest.raises(StagedDataLost, match="expected write w"):
+        roll_forward(other.queue.handle, "w")
+    assert (open_writes(one.queue.handle), other.public()) == ([], {})
     assert not is_written(one.queue.handle, Identity("app", 1))
     # The rest still expires.
-    assert one.private() == {"spark:stage:w.0.0": True}
+    assert one.private() == other.private() == {"spark:stage:w.0.0": True}
 
     plans[1] = stage_all(other.queue.handle, "w", [numbered(4)], 3)
     assert register("w", plans, Identity("app", 1))
@@ -780,18 +757,6 @@ def test_a_lost_or_repeated_replacing_write_keeps_the_old_jobs(make: Make) -> No
 
 
 # what goes wrong
-
-
-def test_missing_chunks_stop_a_write_before_it_is_registered(make: Make) -> None:
-    bench = make()
-    plan = stage_all(bench.queue.handle, "w", [numbered(7)], 3)
-    bench.client.hdel(plan.parts[0].stage, 1)
-    with pytest.raises(StagedDataLost, match="stageTtlMs"):
-        register("w", [plan], None)
-    with pytest.raises(StagedDataLost, match="expected write w"):
-        roll_forward(bench.queue.handle, "w")
-    assert bench.public() == {}
-    assert all(bench.private().values())
 
 
 def test_chunks_that_are_lost_after_registration_break_the_write_and_the_rest_expires(

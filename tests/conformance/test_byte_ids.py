@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -30,11 +29,6 @@ BYTES = (b"\xff\xfe", b"id-\xc3", b"\xed\xa0\x80", b"\xc0\xaf")
 BAD = BYTES[0]
 SHOWN = BAD.decode("utf-8", "replace")
 JOBS = 4
-
-
-@pytest.fixture(params=["bull-1", "bull", "bullmq"])
-def queue(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> BullQueue:
-    return open_queue(protocol=request.param)
 
 
 def give_id(client: Redis, handle: QueueHandle, job_id: str, new: bytes = BAD) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -26,22 +26,16 @@ from spark_bull.run.slot import cancel_reader, chunk_loop
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.work_bench import each_dialect
 from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]
 
-each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
 each_combination = pytest.mark.parametrize(
     ("queue", "kind"),
     [("bull-1", "thread"), ("bull", "chunk"), *(("bullmq", kind) for kind in ("thread", "coroutine", "chunk"))],
     indirect=["queue"],
 )
-
-
-@pytest.fixture(params=["bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
 
 
 class Blocked:

@@ -27,21 +27,11 @@ from spark_bull.run.slot.unsettled import SCRIPT_JOBS
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.traffic import script_work
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.work_bench import each_dialect
 from tests.support.worker import OurWorker
 
 #: No test waits that long.
 FOREVER_MS = int(2000 * PATIENCE_S)
-
-
-each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
-
-
-each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
-
-
-@pytest.fixture
-def queue(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> BullQueue:
-    return open_queue(protocol=getattr(request, "param", "bullmq"))
 
 
 @pytest.fixture

@@ -34,12 +34,6 @@ each_combination = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(params=["bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
-
-
 class Gate:
     """Processors that wait here until the test opens the gate for their job; knows how many run at the same time."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,12 +46,6 @@ each_damage = pytest.mark.parametrize(
 ENDED = ("completed", "failed")
 #: Damages with which a next attempt is never due, and with which a job counts as running.
 LATE, HELD = "backoff huge", "lock of another type"
-
-
-@pytest.fixture
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
 
 
 @dataclass

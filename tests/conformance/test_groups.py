@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -50,13 +50,6 @@ from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS, WorkBench, completed, not_bull_1
 from tests.support.worker import OurWorker
-
-
-@pytest.fixture
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
-
 
 # concurrency
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,20 +16,14 @@ from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.work_bench import each_dialect
 from tests.support.worker import OurWorker
 
 HOUR_MS = 3_600_000
 
-each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
 #: One job at a time in the main thread; several in threads; coroutines.
 WAYS = ("one by one", "threads", "coroutines")
 each_way = pytest.mark.parametrize("way", WAYS)
-
-
-@pytest.fixture(params=["bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
 
 
 def worker(queue: BullQueue, function: JobFunction, way: str, **options: Any) -> OurWorker:

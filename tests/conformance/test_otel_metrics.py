@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -33,12 +32,6 @@ DURATION = "bullmq.job.duration"
 @pytest.fixture
 def recorder() -> MetricRecorder:
     return MetricRecorder()
-
-
-@pytest.fixture(params=["bullmq"])
-def queue(redis_url: str, prefix: str, request: pytest.FixtureRequest) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
 
 
 def halves(n: Any) -> Any:

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -30,6 +30,7 @@ from spark_bull.run.slot.slot import loop_of
 from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
 from spark_bull.spark.work.udf_runner import UdfRunner, udf_runner
 from tests.support.wait import wait_until
+from tests.support.work_bench import each_dialect
 from tests.support.worker import OurWorker
 
 
@@ -143,14 +144,6 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[], Any], str]] = {
 
 
 HOUR_MS = 3_600_000
-
-each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
-
-
-@pytest.fixture(params=["bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
 
 
 def work_off(queue: BullQueue) -> None:

@@ -40,11 +40,6 @@ class AsyncPool(Pool):
         super().close()
 
 
-@pytest.fixture
-def queue(open_queue: Callable[..., BullQueue]) -> BullQueue:
-    return open_queue(protocol="bullmq")
-
-
 def use(job: RunningJob) -> Any:
     assert "closed" not in job.state.steps
     job.state.users.append(job.id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
 
@@ -15,6 +14,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.spark.dispatch.sink import write_sink
 from tests.support.without_spark import Sink
+from tests.support.work_bench import each_dialect
 
 HOUR_MS = 3_600_000
 LATER = datetime(2035, 1, 1, tzinfo=timezone.utc)
@@ -33,13 +33,7 @@ PRIORITIES = StructType().add("data", StringType()).add("priority", StringType()
 PLAIN = StructType().add("data", StringType())
 
 
-each_dialect = pytest.mark.parametrize("queue", ["bull-1", "bull", "bullmq"], indirect=True)
 bull_1_and_bullmq = pytest.mark.parametrize("queue", ["bull-1", "bullmq"], indirect=True)
-
-
-@pytest.fixture
-def queue(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> BullQueue:
-    return open_queue(protocol=getattr(request, "param", "bullmq"))
 
 
 @pytest.fixture
@@ -89,7 +83,6 @@ def test_a_write_of_jobs_that_may_run_once_is_exactly_once(queue: BullQueue, opt
 
 def test_options_that_no_job_can_have_are_refused_before_any_task(options: dict[str, str]) -> None:
     for given, said in (
-        ({"expireAfterMs": "5", "expireAt": "2035-01-01"}, "one of `expireAfterMs` and `expireAt`, got both"),
         ({"expireAfterMs": "5", "delay": "5"}, "`expireAfterMs` to end after `delay`"),
         ({"expireAfterMs": "5", "spreadMs": "5"}, "`expireAfterMs` to end after `delay`"),
         ({"delivery": "at-most-once", "attempts": "3"}, "`attempts` to be 1 with `delivery` at-most-once, got: 3"),

@@ -83,8 +83,7 @@ def as_data(run: Run, *argv: str) -> Any:
 
 
 def test_counts_are_a_table_for_people_and_json_for_programs(run: Run, queue: BullQueue) -> None:
-    for n in range(3):
-        queue.add({"n": n})
+    queue.add_many(NewJob({}) for _ in range(3))
     assert as_data(run, "counts", "mail") == [{"queue": "mail", "counts": queue.counts()}]
     for command in (["counts", "*"], ["queues"]):
         assert [row["queue"] for row in as_data(run, *command, "--min-length", "3", "--max-length", "3")] == ["mail"]
@@ -92,6 +91,11 @@ def test_counts_are_a_table_for_people_and_json_for_programs(run: Run, queue: Bu
         assert as_data(run, *command, "--min-idle", "1h") == []
     lines = run("counts", "mail").splitlines()
     assert [line.split() for line in lines[:2]] == [["queue", "mail"], ["wait", "3"]]
+    found = {"queue": "mail", "protocol": "bullmq", "jobs": 3, "paused": False, "pause_reason": None}
+    found |= {"version": None, "concurrency": None, "intake_open": True, "max": None, "duration_ms": None}
+    assert as_data(run, "queues", "m*") == [found]
+    assert as_data(run, "queues", "x*") == []
+    assert as_data(run, "writes", "mail") == as_data(run, "recover", "mail") == []
 
 
 #: Packages that only some commands need, and that take longer to import than a short command may take.
@@ -140,7 +144,7 @@ def test_a_job_is_added_with_its_terms_and_shown(run: Run, queue: BullQueue, mon
     assert as_data(run, *given, '{"id": "ada", "ttl": 60000}')["deduplicated"] == 1
 
 
-def test_a_page_fits_the_terminal(in_shell: InShell, queue: BullQueue) -> None:
+def test_a_page_fits_the_terminal_and_is_not_cut_in_a_pipe(in_shell: InShell, run: Run, queue: BullQueue) -> None:
     for n in range(5):
         queue.add({"text": "x" * 500, "n": n})
     shown = in_shell("page", "mail", "wait", columns=70)
@@ -148,13 +152,8 @@ def test_a_page_fits_the_terminal(in_shell: InShell, queue: BullQueue) -> None:
     assert len(lines) == 6, shown.text
     assert max(map(len, lines)) <= 70
     assert all(line.rstrip().endswith("…") for line in lines[1:])
-
-
-def test_a_page_in_a_pipe_is_not_cut_and_has_no_empty_columns(run: Run, queue: BullQueue) -> None:
-    for n in range(5):
-        queue.add({"text": "x" * 500, "n": n})
     header, *lines = run("page", "mail", "wait").splitlines()
-    assert header.split() == ["id", "name", "timestamp", "data"]
+    assert header.split() == ["id", "name", "timestamp", "data"], "columns without values are left out"
     assert len(lines) == 5
     assert all(f'"n":{n}' in line.replace(" ", "") and "x" * 500 in line for n, line in enumerate(lines))
     assert [row["id"] for row in as_data(run, "page", "mail", "wait", "1", "2")] == ["2", "3"]
@@ -268,15 +267,6 @@ def test_groups_are_limited_paused_resumed_and_listed(run: Run, queue: BullQueue
     assert as_data(run, "groups", "mail") == [row | none]
 
 
-def test_queues_and_writes_are_listed(run: Run, queue: BullQueue) -> None:
-    queue.add({})
-    found = {"queue": "mail", "protocol": "bullmq", "jobs": 1, "paused": False, "pause_reason": None}
-    found |= {"version": None, "concurrency": None, "intake_open": True, "max": None, "duration_ms": None}
-    assert as_data(run, "queues", "m*") == [found]
-    assert as_data(run, "queues", "x*") == []
-    assert as_data(run, "writes", "mail") == as_data(run, "recover", "mail") == []
-
-
 def test_a_queue_that_does_not_exist_is_an_error(run: Run, client: Redis, prefix: str) -> None:
     for command in [
         *(["counts"], ["page", "wait"], ["job", "1"], ["logs", "1"], ["workers"], ["writes"], ["recover"]),
@@ -364,13 +354,16 @@ def test_the_workers_of_a_queue_are_listed(run: Run, queue: BullQueue, redis_url
         assert line.split()[:2] == ["ada", worker["address"]]
 
 
-def test_durations_have_units() -> None:
+def test_durations_have_units_and_triggers_may_be_intervals_of_spark() -> None:
     given = {"0": 0, "250": 250, "500ms": 500, "30s": 30_000, "5m": 300_000, "2h": 7_200_000, "1.5d": 129_600_000}
     assert {text: milliseconds(text) for text in given} == given
     assert [seconds(text) for text in ("30", "0.5", "2m", "250ms")] == [30, 0.5, 120, 0.25]
     for text in ("soon", "", "-1s", "1 week", "1w", "٣s", "1e3", "9" * 400 + "d"):
         with pytest.raises(ArgumentTypeError, match="500ms, 30s, 5m, 2h or 1d, got: "):
             milliseconds(text)
+    assert [trigger_interval(text) for text in ("30s", "10 seconds")] == ["30000 milliseconds", "10 seconds"]
+    with pytest.raises(ArgumentTypeError):
+        trigger_interval("10 parsecs")
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
@@ -379,6 +372,11 @@ def feed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 def test_each_line_of_standard_input_becomes_a_job(run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed(monkeypatch, '{"n": 1}\n{"n": \n')
+    assert 'expected line 2 to be JSON, got: \'{"n": ' in run("add", "mail", "-", code=1)
+    feed(monkeypatch, "1\n2\n")
+    assert "--job-id" in run("add", "mail", "-", "--job-id", "a", code=1)
+    assert sum(queue.counts().values()) == 0
     feed(monkeypatch, '{"n": 1}\n\n[2]\r\n"three"')
     added = as_data(run, "add", "mail", "-", "--name", "send")
     assert added == {"ids": ["1", "2", "3"], "added": 3, "duplicates": 0, "deduplicated": 0}
@@ -391,16 +389,6 @@ def test_each_line_of_standard_input_becomes_a_job(run: Run, queue: BullQueue, m
     assert run("add", "mail", "-").split() == ["added", "1", "duplicates", "0"]
     feed(monkeypatch, "")
     assert as_data(run, "add", "mail", "-")["ids"] == []
-
-
-def test_a_line_that_is_no_json_is_named_and_nothing_is_added(
-    run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    feed(monkeypatch, '{"n": 1}\n{"n": \n')
-    assert 'expected line 2 to be JSON, got: \'{"n": ' in run("add", "mail", "-", code=1)
-    feed(monkeypatch, "1\n2\n")
-    assert "--job-id" in run("add", "mail", "-", "--job-id", "a", code=1)
-    assert sum(queue.counts().values()) == 0
 
 
 def test_an_active_job_is_cancelled_with_a_reason(run: Run, queue: BullQueue) -> None:
@@ -451,15 +439,11 @@ def test_logs_events_and_orphaned_jobs_are_removed(run: Run, queue: BullQueue, c
     assert (queue.job(lost), queue.counts()["wait"]) == (None, 1)
 
 
-def test_a_sweep_requires_yes_and_a_queue_that_exists(run: Run, queue: BullQueue, tmp_path: Path) -> None:
+def test_a_sweep_requires_yes_and_a_queue_that_exists(
+    run: Run, queue: BullQueue, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
     folder = ["--offload-to", str(tmp_path), "--older-than", "0s"]
-    offloading = BullQueue(
-        "mail",
-        url=queue.handle.connection.settings.url,
-        prefix=queue.handle.keys.prefix,
-        offload_to=str(tmp_path),
-        offload_above=0,
-    )
+    offloading = BullQueue("mail", url=redis_url, prefix=prefix, offload_to=str(tmp_path), offload_above=0)
     offloading.remove(offloading.add({}))
     queue.remove(offloading.add({}))
     assert "use --yes to confirm" in run("sweep", "mail", *folder, code=1)
@@ -541,23 +525,12 @@ def test_a_wrong_value_is_an_error_of_one_line(run: Run, queue: BullQueue) -> No
 
 
 def test_an_error_is_one_line_without_secrets(run: Run, own_redis: Callable[..., EmbeddedRedis]) -> None:
-    run("add", "mail", "{}")
-    assert "job 7" in run("job", "mail", "7", code=1)
-    assert "job 7" in run("retry", "mail", "7", code=1)
-    assert "to be JSON" in run("add", "mail", "{", code=1)
     server = own_redis({"requirepass": "open-sesame"})
     said = run("counts", "mail", "--url", f"redis://:wrong-one@127.0.0.1:{server.port}", code=1)
     assert said.startswith("spark-bull counts: ")
     assert said.count("\n") == 1
     assert "refused the user or password" in said
     assert "wrong-one" not in said
-
-
-def test_bad_usage_exits_with_2() -> None:
-    for argv in [[], ["counts"], ["page", "mail", "waiting"], ["nonsense"], ["clean", "q", "--grace", "soon"]]:
-        with pytest.raises(SystemExit) as exited:
-            main(argv)
-        assert exited.value.code == 2
 
 
 def test_programs_have_help_without_pyspark() -> None:
@@ -629,17 +602,13 @@ def test_only_files_of_this_machine_are_looked_for(tmp_path: Path, monkeypatch: 
         check_input(given, "iceberg", {})
 
 
-def test_triggers_are_durations_or_intervals_of_spark() -> None:
-    assert [trigger_interval(text) for text in ("30s", "10 seconds")] == ["30000 milliseconds", "10 seconds"]
-    with pytest.raises(ArgumentTypeError):
-        trigger_interval("10 parsecs")
-
-
 WORK_URGENT = ["work", "--processor", "my_jobs:send", "--queue", "urgent"]
 
 
 def test_a_wrong_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     for given, said in (
+        *(([*bad], "error: ") for bad in ([], ["counts"], ["page", "mail", "waiting"], ["nonsense"])),
+        (["clean", "q", "--grace", "soon"], "argument --grace"),
         (["serve", "--port", "9000"], "argument --port: expected --listen HOST:PORT instead, got: --port 9000"),
         (
             ["counts", "mail", "--jsn"],
@@ -674,7 +643,8 @@ def test_work_takes_several_queues_and_their_weights() -> None:
 
 def test_no_module_of_the_command_shadows_the_standard_library() -> None:
     """spark-submit puts the folder of the started file at the front of sys.path."""
-    modules = {path.stem for path in Path(spark_bull.__file__).with_name("cli").glob("*.py")}
+    modules = {path.stem for path in (Path(spark_bull.__file__).parent / "ops" / "cli").glob("*.py")}
+    assert "show" in modules
     assert (modules - {"__init__", "__main__"}) & sys.stdlib_module_names == set()
 
 
@@ -703,16 +673,13 @@ def test_waiting_for_redis_is_reported() -> None:
     assert line.startswith("waiting for Redis at redis://127.0.0.1:1, 20 s at most: Error ")
 
 
-def test_a_server_without_its_packages_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_needs_a_free_address_and_its_packages(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        shown = run("serve", "--listen", f"127.0.0.1:{taken.getsockname()[1]}", code=1)
+        assert "expected an address of this machine with a free port" in shown
     # Both places of the module are restored afterwards.
-    monkeypatch.delattr(spark_bull, "web", raising=False)
+    monkeypatch.delattr(spark_bull.ops, "web", raising=False)
     for name in [name for name in sys.modules if name.startswith("spark_bull.ops.web")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
     assert "pip install 'spark-bull[web]'" in run("serve", "--listen", "127.0.0.1:0", code=1)
-
-
-def test_an_address_that_is_taken_is_an_error(run: Run) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        shown = run("serve", "--listen", f"127.0.0.1:{taken.getsockname()[1]}", code=1)
-        assert "expected an address of this machine with a free port" in shown

@@ -155,7 +155,7 @@ def restricted(own_redis: OwnRedis, given: str) -> Server:
     return server_of(redis.url.replace("redis://", f"redis://{USER}:{PASSWORD}@"), "test-p")
 
 
-def test_missing_rights_are_named_by_verb(own_redis: OwnRedis) -> None:
+def test_missing_rights_are_named_by_verb_and_problems_when_nothing_works(own_redis: OwnRedis) -> None:
     reader = restricted(own_redis, rules("all", "inspect", "doctor", prefix="test-p:*"))
     by_verb = {finding.found.partition(": ")[0]: finding for finding in rights(reader, VERBS)}
     assert all(finding.level == "warning" for finding in by_verb.values())
@@ -164,18 +164,11 @@ def test_missing_rights_are_named_by_verb(own_redis: OwnRedis) -> None:
     assert "+decrby, +del" in dispatch.found
     assert "commands of `dispatch` in docs/access.md" in dispatch.advice
     assert only(rights(reader, ["inspect"]), "ok")
-
-
-def test_missing_rights_for_everything_and_for_the_keys_are_problems(own_redis: OwnRedis) -> None:
     without_scan = restricted(own_redis, rules(prefix="test-p:*") + " -scan")
-    found = only(rights(without_scan, VERBS), "problem")
-    assert found.found == "the user lacks 1 command for everything: +scan"
-    elsewhere = restricted(own_redis, rules(prefix="other:*"))
-    keys = only(rights(elsewhere, VERBS), "problem")
-    assert (keys.found, keys.advice) == (
-        "the user may not use keys such as test-p:doctor:meta",
-        "ACL SETUSER … ~test-p:*",
-    )
+    assert only(rights(without_scan, VERBS), "problem").found == "the user lacks 1 command for everything: +scan"
+    keys = only(rights(restricted(own_redis, rules(prefix="other:*")), VERBS), "problem")
+    assert keys.found == "the user may not use keys such as test-p:doctor:meta"
+    assert keys.advice == "ACL SETUSER … ~test-p:*"
 
 
 def test_what_may_not_be_read_is_reported_as_unchecked(own_redis: OwnRedis, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,16 +210,19 @@ def test_a_queue_of_two_libraries_is_a_problem(queue: BullQueue) -> None:
     assert "`completed` is a SET (bull-1)" in found.found
 
 
-def test_a_queue_that_takes_no_jobs_or_gives_none_is_reported(queue: BullQueue) -> None:
+def test_a_queue_that_takes_no_jobs_gives_none_or_has_damaged_ones_is_reported(queue: BullQueue) -> None:
     queue.add({})
     queue.close_intake()
     queue.pause()
+    queue.handle.connection.call("HSET", queue.handle.keys["damaged"], "7", "string")
+    damaged = only(queues.damaged(queue.handle), "warning")
+    assert damaged.found == "set aside, as another program has overwritten the key: 1 job"
     paused, closed = queues.state(queue.handle)
     assert (paused.level, paused.advice) == ("warning", "spark-bull resume mail")
     assert (closed.level, closed.advice) == ("warning", "spark-bull open-intake mail")
 
 
-def test_unfinished_writes_are_finished(queue: BullQueue) -> None:
+def test_unfinished_writes_are_finished_and_lost_ones_are_reported(queue: BullQueue) -> None:
     handle = queue.handle
     register_all(handle, "w", [[NewJob({"n": n}) for n in range(3)]])
     assert only(queues.writes(handle), "ok").found == "1 write in progress"
@@ -236,21 +232,14 @@ def test_unfinished_writes_are_finished(queue: BullQueue) -> None:
     assert repaired(found) == "finished 1 write"
     assert queue.counts()["wait"] == 3
     assert only(queues.writes(handle), "ok").found == "no unfinished writes"
-
-
-def test_lost_writes_are_reported(queue: BullQueue) -> None:
-    handle = queue.handle
     register_all(handle, "gone", [[NewJob({})]])
     register_all(handle, "cut", [[NewJob({})]])
-    handle.connection.call("DEL", handle.keys.write("gone"), *_keys_like(queue, "spark:stage:*"))
+    stages = handle.connection.call("KEYS", f"{handle.keys.base}spark:stage:*")
+    handle.connection.call("DEL", handle.keys.write("gone"), *stages)
     handle.connection.call("HSET", handle.keys.write("cut"), "startedOn", 1)
     lost, unfinished = queues.writes(handle)
     assert (lost.level, lost.found) == ("problem", "lost in Redis after they were registered: 1 write, gone")
     assert "write cut to queue mail: chunks were gone from Redis" in repaired(unfinished)
-
-
-def _keys_like(queue: BullQueue, pattern: str) -> list[bytes]:
-    return list(queue.handle.connection.call("KEYS", f"{queue.handle.keys.base}{pattern}"))
 
 
 @pytest.mark.parametrize("protocol", ["bull-1", "bullmq"])
@@ -262,18 +251,14 @@ def test_stalled_jobs_are_returned(queue: BullQueue) -> None:
         handle.connection.call("LREM", handle.keys["wait"], 1, job_id)
         handle.connection.call("LPUSH", handle.keys["active"], job_id)
     handle.connection.call("SET", handle.keys.lock("alive"), "token")
+    handle.connection.call("SET", handle.keys["stalled_check"], 1, "PX", DAY_MS)
+    assert "a worker checks for them, again in " in only(queues.stalled(handle), "warning").found
+    handle.connection.call("DEL", handle.keys["stalled_check"])
     found = only(queues.stalled(handle), "problem")
     assert found.found == "active without a lock: 1 job, dead; no worker checks for them"
     assert repaired(found) == "returned 1 stalled job to the queue"
     assert (queue.counts()["wait"], queue.counts()["active"]) == (2, 1)
     only(queues.stalled(handle), "ok")
-
-
-def test_stalled_jobs_that_a_worker_checks_for_are_a_warning(queue: BullQueue) -> None:
-    handle = queue.handle
-    handle.connection.call("LPUSH", handle.keys["active"], "a")
-    handle.connection.call("SET", handle.keys["stalled_check"], 1, "PX", DAY_MS)
-    assert "a worker checks for them, again in " in only(queues.stalled(handle), "warning").found
 
 
 def test_returning_stalled_jobs_ends_beside_a_worker_that_checks_first(queue: BullQueue) -> None:
@@ -346,12 +331,9 @@ def _jobs_of(queue: BullQueue, schedule: str) -> list[str]:
     ids = [job.id for job in jobs if job.id.rpartition(":")[2] in names]
     if queue.protocol == "bullmq":
         return [job_id for job_id in ids if job_id.startswith(f"repeat:{schedule}:")]
-    (member,) = [m for m in _members(queue) if f":{schedule}:" in m]
+    members = queue.handle.connection.call("ZRANGE", queue.handle.keys["repeats"], 0, -1)
+    (member,) = [found for found in map(bytes.decode, members) if f":{schedule}:" in found]
     return [job_id for job_id in ids if job_id.startswith(queue.handle.dialect.job_ids_of(member))]
-
-
-def _members(queue: BullQueue) -> list[str]:
-    return [m.decode() for m in queue.handle.connection.call("ZRANGE", queue.handle.keys["repeats"], 0, -1)]
 
 
 def _delete(queue: BullQueue, job_id: str) -> None:
@@ -377,12 +359,6 @@ def test_a_stream_of_events_that_is_too_long_is_trimmed(queue: BullQueue, monkey
     only(queues.events(handle), "ok")
 
 
-def test_jobs_that_were_set_aside_are_reported(queue: BullQueue) -> None:
-    queue.handle.connection.call("HSET", queue.handle.keys["damaged"], "7", "string")
-    found = only(queues.damaged(queue.handle), "warning")
-    assert found.found == "set aside, as another program has overwritten the key: 1 job"
-
-
 # payloads
 
 
@@ -399,18 +375,13 @@ def payloads_on(redis: EmbeddedRedis, protocol: str, sizes: Iterable[int]) -> Fi
         return only(payloads(queue.handle), "ok")
 
 
-def bytes_of(found: Finding) -> tuple[int, int]:
-    """What jobs take, and would take."""
-    now, then = re.findall(r"take ([\d,]+) bytes each in Redis, about ([\d,]+)", found.found)[0]
-    return int(now.replace(",", "")), int(then.replace(",", ""))
-
-
 def test_a_longer_limit_is_advised_with_what_jobs_would_take(own_redis: OwnRedis, protocol: str) -> None:
     short, long = own_redis({COMPACT_SETTING: "64"}), own_redis()
     found = payloads_on(short, protocol, [200] * 5)
     assert found.found.startswith("10 of 10 sampled jobs have a field over 64 bytes: they take ")
     assert found.advice.startswith(f"redis-cli CONFIG SET {COMPACT_SETTING} 1024, and the same in redis.conf")
-    now, then = bytes_of(found)
+    taken = re.findall(r"take ([\d,]+) bytes each in Redis, about ([\d,]+)", found.found)[0]
+    now, then = (int(size.replace(",", "")) for size in taken)
     assert payloads_on(long, protocol, [200] * 5).found.startswith("10 of 10 sampled jobs")
     measured = [
         client.memory_usage(key)
@@ -591,6 +562,18 @@ def test_the_command_reports_and_repairs(
     assert [row["repaired"] for row in report if row["repaired"]] == ["removed 1 job"]
 
 
+def test_names_of_queues_can_not_change_the_terminal(
+    redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "ma\x1b[2Jil\nok        all is well"
+    BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq").pause()
+    for command in (["doctor"], ["counts", f"{name}?", "--protocol", "bull"]):
+        assert main(["--url", redis_url, "--prefix", prefix, *command]) > 0
+        shown = "".join(capsys.readouterr())
+        assert "ma\\x1b[2Jil\\nok        all is well" in shown
+        assert "\x1b" not in shown
+
+
 def test_a_repair_needs_a_confirmation(
     faulty: QueueHandle, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -602,19 +585,6 @@ def test_a_repair_needs_a_confirmation(
     assert faulty.connection.call("LLEN", faulty.keys["wait"]) == 0
     assert main(["--url", redis_url, "--prefix", prefix, "doctor", "--remove-orphans"]) == 1
     assert "expected --remove-orphans only with --fix" in capsys.readouterr().err
-
-
-def test_names_of_queues_can_not_change_the_terminal(
-    redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name, shown_name = "ma\x1b[2Jil\nok        all is well", "ma\\x1b[2Jil\\nok        all is well"
-    BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq").pause()
-    for command in (["doctor"], ["counts", f"{name}?", "--protocol", "bull"]):
-        assert main(["--url", redis_url, "--prefix", prefix, *command]) > 0
-        shown = "".join(capsys.readouterr())
-        assert shown_name in shown
-        assert name not in shown
-        assert "\x1b" not in shown
 
 
 def test_the_exit_status_is_that_of_the_worst_finding(

@@ -27,6 +27,7 @@ DIALECTS = ("bull-1", "bull", "bullmq")
 CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=3_600_000)
 
 only_bullmq = pytest.mark.parametrize("bench", ["bullmq"], indirect=True)
+each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
 not_bull_1 = pytest.mark.parametrize("bench", DIALECTS[1:], indirect=True)
 
 
