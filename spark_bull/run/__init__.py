@@ -1,0 +1,1 @@
+"""Runs jobs without Spark: claims, slots, workers in threads and processes, and the services beside them."""

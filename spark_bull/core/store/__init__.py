@@ -1,0 +1,1 @@
+"""The client of Redis: connections, servers, scripts, commands, and what redis-py's errors mean."""

@@ -1,0 +1,1 @@
+"""What runs beside workers: promoter, rescuer, collector, guards and recovery."""

@@ -1,0 +1,1 @@
+"""Batch reads of jobs, events and the other views."""

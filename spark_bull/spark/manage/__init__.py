@@ -1,0 +1,1 @@
+"""Writes with mode=manage: rows change jobs."""

@@ -1,0 +1,1 @@
+"""The Worker on executors, the source of claimed jobs, and processors of all kinds."""
