@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 from spark_bull.core.errors import SparkBullError
 
-#: Reads the id of the process to kill: the last line counts, an empty line means none. `bye` ends the guard. End of
+#: Reads the id of the process to kill: the last line counts, an empty line means none. `bye` ends the watchdog. End of
 #: input without `bye` means that the program has exited.
 _SCRIPT: Final = """
 pid=
@@ -31,10 +31,10 @@ done
 [ -n "$pid" ] && kill -9 "$pid"
 rm -rf "$1"
 """
-_GUARDS: Final[WeakSet[Guard]] = WeakSet()
+_WATCHDOGS: Final[WeakSet[Watchdog]] = WeakSet()
 
 
-class Guard:
+class Watchdog:
     """A shell that waits until this program exits, then kills a process and deletes its folder.
 
     It reads a pipe that the system closes when the program exits, also after `kill -9` or when a notebook's kernel is
@@ -48,17 +48,17 @@ class Guard:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # Signals to the process group, such as Ctrl-C, must not reach the guard.
+            # Signals to the process group, such as Ctrl-C, must not reach the watchdog.
             start_new_session=True,
         )
-        _GUARDS.add(self)
+        _WATCHDOGS.add(self)
 
     def watch(self, pid: int | None) -> None:
         """Sets the process to kill; None: no process."""
         self._write("" if pid is None else str(pid))
 
     def dismiss(self) -> None:
-        """Ends the guard without killing the process."""
+        """Ends the watchdog without killing the process."""
         self._write("bye")
         self.close_pipe()
         self._shell.wait()
@@ -74,12 +74,12 @@ class Guard:
             self._shell.stdin.write(f"{line}\n".encode())
             self._shell.stdin.flush()
         except BrokenPipeError:
-            pass  # The guard was killed.
+            pass  # The watchdog was killed.
 
 
 def _close_all_pipes() -> None:
-    for guard in list(_GUARDS):
-        guard.close_pipe()
+    for watchdog in list(_WATCHDOGS):
+        watchdog.close_pipe()
 
 
 os.register_at_fork(after_in_child=_close_all_pipes)
@@ -123,7 +123,7 @@ class EmbeddedRedis:
         self._executable = executable
         self._owner = os.getpid()
         self._folder: Path | None = None
-        self._guard: Guard | None = None
+        self._watchdog: Watchdog | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> EmbeddedRedis:
@@ -171,9 +171,9 @@ class EmbeddedRedis:
         if self.running:
             return self
         executable = self._executable or redis_server()
-        if self._folder is None or self._guard is None:
+        if self._folder is None or self._watchdog is None:
             self._folder = Path(tempfile.mkdtemp(prefix="spark-bull-redis-"))
-            self._guard = Guard(self._folder)
+            self._watchdog = Watchdog(self._folder)
             self._owner = os.getpid()
             atexit.register(self.stop)
         folder = self._folder
@@ -189,7 +189,7 @@ class EmbeddedRedis:
                 # Ctrl-C must only reach the program, which then stops the server.
                 start_new_session=True,
             )
-        self._guard.watch(self._process.pid)
+        self._watchdog.watch(self._process.pid)
         try:
             self._wait_until_ready(folder / "redis.log")
         except BaseException:
@@ -218,9 +218,9 @@ class EmbeddedRedis:
             return
         atexit.unregister(self.stop)
         self._end_process()
-        if self._guard is not None:
-            self._guard.dismiss()
-            self._guard = None
+        if self._watchdog is not None:
+            self._watchdog.dismiss()
+            self._watchdog = None
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
@@ -237,9 +237,9 @@ class EmbeddedRedis:
 
     def _has_ended(self, process: subprocess.Popen[bytes], timeout: float | None = None) -> None:
         process.wait(timeout)
-        if self._guard is not None:
+        if self._watchdog is not None:
             # The system may reuse the process id.
-            self._guard.watch(None)
+            self._watchdog.watch(None)
 
     def _wait_until_ready(self, log: Path) -> None:
         give_up = time.monotonic() + START_TIMEOUT_S

@@ -20,7 +20,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.web.access import COOKIE, Access, Role
 from spark_bull.ops.web.api.description import described
-from spark_bull.ops.web.guard import MAX_BODY
+from spark_bull.ops.web.middleware import MAX_BODY
 from spark_bull.ops.web.page import actions, api_reference, job, jobs, parts_of_queue, questions, queues
 from spark_bull.ops.web.server import create_app
 from spark_bull.ops.web.settings import WebSettings

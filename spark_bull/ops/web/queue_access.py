@@ -19,7 +19,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import counting
 from spark_bull.core.queue.monitor.find import Ledger, exists, find_queues, is_glob, ledgers, workers_of_spark
 from spark_bull.core.store.steps import TOGETHER, Steps, run_together
-from spark_bull.ops.web.guard import unescaped
+from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.problems import Problem
 from spark_bull.ops.web.settings import WebSettings
 

@@ -17,7 +17,7 @@ from spark_bull.ops.web.api import activity, changes, events, jobs, queues
 from spark_bull.ops.web.api.description import known_parameters
 from spark_bull.ops.web.api.description import router as description
 from spark_bull.ops.web.api.events import StreamSlots
-from spark_bull.ops.web.guard import Guard
+from spark_bull.ops.web.middleware import RequestRules
 from spark_bull.ops.web.page.login import error_page
 from spark_bull.ops.web.page.routes import add_page
 from spark_bull.ops.web.problems import ALIVE, READY, handle_errors
@@ -71,7 +71,7 @@ def create_app(settings: WebSettings) -> FastAPI:
     for router in (queues.router, jobs.router, changes.router, activity.router, activity.groups_router, events.router):
         app.include_router(router, prefix="/api", dependencies=[Depends(authorize), Depends(known_parameters)])
     add_page(app)
-    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(RequestRules, settings=settings)
     return app
 
 

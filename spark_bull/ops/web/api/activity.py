@@ -20,7 +20,7 @@ from spark_bull.ops.web.documents import (
     WorkerList,
     WriteList,
 )
-from spark_bull.ops.web.guard import unescaped
+from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.problems import Problem
 from spark_bull.ops.web.queue_access import AllReaders, ExistingQueue
 from spark_bull.ops.web.shown import Json, document

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Path
 
 from spark_bull.core.model.jobs import Job
-from spark_bull.ops.web.guard import unescaped
+from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.problems import Problem
 from spark_bull.ops.web.queue_access import ExistingQueue
 

@@ -27,7 +27,7 @@ from spark_bull.ops.web.documents import (
     QueuedJobDocument,
     State,
 )
-from spark_bull.ops.web.guard import unescaped
+from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.problems import MANY, ONE
 from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, QueueName, Queues
 from spark_bull.ops.web.shown import Json, document, json_value

@@ -17,7 +17,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.web.api.changes import change, promote_all, retry_all
 from spark_bull.ops.web.api.job_path import etag_of
 from spark_bull.ops.web.documents import DoneDocument, JobPatch, PromoteAllDocument, RetryAllDocument
-from spark_bull.ops.web.guard import unescaped
+from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.page import links
 from spark_bull.ops.web.page.job import existing_job
 from spark_bull.ops.web.page.questions import (

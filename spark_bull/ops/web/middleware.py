@@ -35,7 +35,7 @@ _SLASH: Final = "\ufdd0"
 _NO_STORE: Final = "no-store"
 
 
-class Guard:
+class RequestRules:
     """ASGI middleware around the application."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
