@@ -10,7 +10,8 @@ from spark_bull.core.dialects.encode.chunks import ChunkBuilder, PackedChunk
 from spark_bull.core.dialects.encode.codec import encode
 from spark_bull.core.options.table import ALL_EVENTS
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.writes import QueuePlan, StagedChunk, StagedPart, roll_forward, stage_chunks
+from spark_bull.core.queue.dispatch.roll_forward import roll_forward
+from spark_bull.core.queue.dispatch.stages import QueuePlan, StagedChunk, StagedPart, stage_chunks
 from spark_bull.core.queue.handle.handle import QueueHandle
 
 CHUNK, CHUNKS_PER_PART = 250, 100

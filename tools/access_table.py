@@ -46,6 +46,8 @@ ARGUMENTS: Final = frozenset(
 WRITING: Final = tuple(
     f"write/{name}" for name in ("stage", "register", "prepare", "confirm", "open", "discard", "pass")
 )
+#: The modules that stage writes, roll them forward and read their records.
+WRITES: Final = tuple(f"core/queue/dispatch/{name}" for name in ("stages", "roll_forward", "write_records"))
 #: The module that looks for lost writes.
 LOSSES: Final = "core/queue/dispatch/lost_writes"
 #: Verb -> the modules that send its commands, and its scripts.
@@ -57,7 +59,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "core/queue/handle/intake",
             "core/queue/dispatch/parents",
             "core/queue/handle/replication",
-            "core/queue/dispatch/writes",
+            *WRITES,
             LOSSES,
         ),
         (
@@ -76,9 +78,9 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                     "jobs/counts_by",
                     "jobs/dependencies",
                     "jobs/flow_tree",
-                    "dispatch/writes",
                 )
             ),
+            *WRITES,
             *(
                 f"core/queue/{name}"
                 for name in (
@@ -98,7 +100,8 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         (
             *(f"core/queue/{name}" for name in ("manage/cancel", "jobs/children", "work/claim", "work/claim_ledger")),
             *(f"core/queue/{name}" for name in ("handle/job_fields", "dispatch/parents", "jobs/read", "handle/report")),
-            *(f"core/queue/{name}" for name in ("schedule/advance", "handle/walk", "dispatch/writes")),
+            *(f"core/queue/{name}" for name in ("schedule/advance", "handle/walk")),
+            *WRITES,
             *(f"core/dialects/{name}" for name in ("base", "bull", "bullmq")),
             *(
                 f"run/{name}"
@@ -190,9 +193,9 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                     "schedule/schedulers",
                     "monitor/stats",
                     "handle/walk",
-                    "dispatch/writes",
                 )
             ),
+            *WRITES,
             *("core/store/streams", "run/slot/status"),
         ),
         ("read/after", "read/find", "read/groups", "read/jobs", "read/metrics"),
@@ -201,7 +204,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         (
             "core/queue/schedule/schedulers",
             "core/queue/schedule/advance",
-            "core/queue/dispatch/writes",
+            *WRITES,
             "core/queue/handle/replication",
             LOSSES,
         ),
@@ -219,10 +222,8 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 for name in ("handle/report", "events/publish", "manage/orphans", "monitor/keyspace")
             ),
             *("core/queue/manage/sweep", "core/queue/jobs/objects"),
-            *(
-                f"core/queue/{name}"
-                for name in ("handle/job_fields", "manage/manage", "jobs/read", "handle/walk", "dispatch/writes")
-            ),
+            *(f"core/queue/{name}" for name in ("handle/job_fields", "manage/manage", "jobs/read", "handle/walk")),
+            *WRITES,
             *("spark/manage/commit", "core/queue/handle/replication", LOSSES),
         ),
         (
@@ -255,10 +256,10 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                     "manage/orphans",
                     "jobs/read",
                     "schedule/schedulers",
-                    "dispatch/writes",
                     "handle/walk",
                 )
             ),
+            *WRITES,
         ),
         ("read/find", "read/jobs", "read/unlocked", "read/unplaced"),
     ),

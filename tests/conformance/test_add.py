@@ -22,19 +22,18 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.lost_writes import pass_batch
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
-from spark_bull.core.queue.dispatch.writes import (
+from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
+from spark_bull.core.queue.dispatch.stages import (
     WATERMARK_TTL_MS,
     Identity,
     QueuePlan,
     StagedChunk,
     discard,
     is_written,
-    open_writes,
-    recover,
-    roll_forward,
     stage_chunks,
 )
+from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
+from spark_bull.core.queue.dispatch.write_records import open_writes
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.store.connection import Connection

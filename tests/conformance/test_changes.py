@@ -16,15 +16,9 @@ from spark_bull.core.model.jobs import Change, Changed, FlowJob, NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.writes import (
-    QueuePlan,
-    StagedChunk,
-    StagedPart,
-    read_outcomes,
-    recover,
-    roll_forward,
-    stage_chunks,
-)
+from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
+from spark_bull.core.queue.dispatch.stages import QueuePlan, StagedChunk, StagedPart, stage_chunks
+from spark_bull.core.queue.dispatch.write_records import read_outcomes
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.changes import change_chunks, change_job
 from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise

@@ -14,7 +14,7 @@ from spark_bull.core.model.jobs import FlowJob, NewJob, QueueEvent
 from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.call.caller import Caller
-from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.events.events import QueueEvents
 from spark_bull.core.queue.handle.verbs import progress
 from spark_bull.core.queue.work.verbs import stall

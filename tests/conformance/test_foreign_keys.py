@@ -15,7 +15,7 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.options.parse import parse_arguments, parse_options
 from spark_bull.core.options.table import CollectOptions, ServiceOptions
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.dispatch.written import written_ids
 from spark_bull.core.queue.monitor.find import describe, find_queues
 from spark_bull.ops.cli.doctor import queues as doctor

@@ -20,7 +20,7 @@ from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from tests.support.dump import Dump, Window, difference, dump, normalise, normalise_messages
 from tests.support.jobs import HOUR, Job, job_lists, new_job_arguments, random_jobs
 from tests.support.node import NodePeer, Peer, each_peer_of

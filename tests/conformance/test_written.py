@@ -18,9 +18,15 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.add import add_chunk
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.writes import roll_forward
-from spark_bull.core.queue.dispatch.written import WrittenIds, find_written, read_written, wait_for_written, written_ids
-from spark_bull.core.queue.dispatch.written_ends import WrittenEnds
+from spark_bull.core.queue.dispatch.roll_forward import roll_forward
+from spark_bull.core.queue.dispatch.written import (
+    WrittenEnds,
+    WrittenIds,
+    find_written,
+    read_written,
+    wait_for_written,
+    written_ids,
+)
 from spark_bull.core.queue.handle.walk import Slice
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import DIALECTS, WorkBench, completed, only_bullmq

@@ -19,7 +19,7 @@ from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import ServiceOptions
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch.writes import recover, roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import rescue, work
 from spark_bull.core.queue.work.verbs import promote_due

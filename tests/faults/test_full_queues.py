@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch.writes import recover
+from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.store.steps import TOGETHER
 from spark_bull.ops.cli.main import main
 from spark_bull.run.services import recovery

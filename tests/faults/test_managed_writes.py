@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_bull import BullQueue, NewJob, SparkBullError
-from spark_bull.core.queue.dispatch.writes import recover
+from spark_bull.core.queue.dispatch.roll_forward import recover
 from tests.support.forked_programs import CHANGES, changes_of_tasks, was_killed, write_and_die, write_rows
 from tests.support.without_spark import ManageSink
 

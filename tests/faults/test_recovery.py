@@ -25,7 +25,8 @@ from spark_bull.core.errors import ConnectionLost, StagedDataLost
 from spark_bull.core.model.jobs import NewJob, WriteRecord
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.writes import Identity, roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import roll_forward
+from spark_bull.core.queue.dispatch.stages import Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.ops.cli import main
 from spark_bull.spark.staging import commit

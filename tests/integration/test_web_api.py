@@ -21,7 +21,7 @@ from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
-from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.report import add_log
 from spark_bull.core.queue.work.claim import work

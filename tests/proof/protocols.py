@@ -17,18 +17,11 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import Failed, Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
-from spark_bull.core.queue.dispatch import registration, writes
+from spark_bull.core.queue.dispatch import registration, stages
 from spark_bull.core.queue.dispatch.lost_writes import KnownWrites
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.writes import (
-    Identity,
-    QueuePlan,
-    StagedChunk,
-    StagedPart,
-    recover,
-    roll_forward,
-    stage_chunks,
-)
+from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
+from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, StagedChunk, StagedPart, stage_chunks
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work import claim as claims
 from spark_bull.spark.staging import commit
@@ -133,7 +126,7 @@ class LargeWrite(Protocol):
     @contextmanager
     def changes(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            for module in (registration, writes):
+            for module in (registration, stages):
                 patch.setattr(module, "KEYS_PER_CALL", 8)
             yield
 

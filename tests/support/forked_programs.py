@@ -23,7 +23,7 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import GroupLimits
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.writes import roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.store.connection import Command, Connection
 from spark_bull.ops.cli.main import main

@@ -16,7 +16,7 @@ from spark_bull.core.dialects.base import json_text
 from spark_bull.core.errors import UnrecoverableError
 from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.dispatch.stages import Identity
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.dispatch.sink import write_sink
 from spark_bull.spark.manage.sink import manage_sink

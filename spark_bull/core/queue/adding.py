@@ -17,9 +17,8 @@ from spark_bull.core.errors import OptionError, did_you_mean
 from spark_bull.core.model.jobs import Added, AddedFlow, FlowJob, NewJob
 from spark_bull.core.options.arguments import JOB_TEXTS, JobProperties, listing
 from spark_bull.core.options.table import QueueOptions
-from spark_bull.core.queue.dispatch.add import add_chunk, sum_of
+from spark_bull.core.queue.dispatch.add import add_chunk, kept, sum_of
 from spark_bull.core.queue.dispatch.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
-from spark_bull.core.queue.dispatch.kept import kept
 from spark_bull.core.queue.dispatch.parents import check_queues, rejection
 from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.handle.handle import QueueHandle

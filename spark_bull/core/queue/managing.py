@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from spark_bull.core.model.jobs import QueueLimits, WriteRecord
 from spark_bull.core.model.limits import Group
 from spark_bull.core.queue.adding import OpenQueue
-from spark_bull.core.queue.dispatch.writes import recover
+from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.handle.admission import close_intake, is_intake_open, open_intake
 from spark_bull.core.queue.manage import limits, manage
 from spark_bull.core.queue.manage.leftovers import SWEEP_AFTER_MS, Swept, remove_all_orphans, sweep

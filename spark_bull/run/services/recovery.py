@@ -11,7 +11,7 @@ from typing import Final
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.model.jobs import WriteRecord
 from spark_bull.core.queue.call.caller import sweep
-from spark_bull.core.queue.dispatch.writes import advance_all
+from spark_bull.core.queue.dispatch.roll_forward import advance_all
 from spark_bull.core.queue.handle.admission import RoomPauses
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.services.damaged_queues import DamagedQueues

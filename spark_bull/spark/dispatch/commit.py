@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.model.jobs import WriteRecord
-from spark_bull.core.queue.dispatch.writes import QueuePlan
+from spark_bull.core.queue.dispatch.stages import QueuePlan
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.commit import commit_staged, discard_stages
 from spark_bull.spark.staging.messages import CommitMessage

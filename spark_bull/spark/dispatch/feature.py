@@ -15,12 +15,13 @@ from spark_bull.core.dialects.encode.chunks import EncodedJobs
 from spark_bull.core.dialects.encode.flows import Flows
 from spark_bull.core.model.jobs import WriteRecord
 from spark_bull.core.options.table import WriteOptions
-from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan
+from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan
+from spark_bull.core.queue.dispatch.write_records import Fields
 from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.staging.messages import CommitMessage, TaskPart
-from spark_bull.spark.staging.plan import Fields, StagedPlan
+from spark_bull.spark.staging.plan import StagedPlan
 from spark_bull.spark.staging.queue_rows import QueueRows
 from spark_bull.spark.staging.task import Attempt
 

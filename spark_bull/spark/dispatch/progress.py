@@ -10,7 +10,7 @@ from typing import Final, TextIO
 from pyspark.sql import SparkSession
 
 from spark_bull.core.errors import SparkBullError
-from spark_bull.core.queue.dispatch.writes import open_writes, read_record
+from spark_bull.core.queue.dispatch.write_records import open_writes, read_record
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.progress_line import ProgressLine
 

@@ -14,8 +14,8 @@ from spark_bull.core.dialects.terms import SPREAD_SEED
 from spark_bull.core.model.jobs import Added
 from spark_bull.core.queue.dispatch.add import add_chunk
 from spark_bull.core.queue.dispatch.flows import FlowChunk, add_flow_chunk, flow_chunks
+from spark_bull.core.queue.dispatch.stages import Identity
 from spark_bull.core.queue.dispatch.verbs import FlowsReply
-from spark_bull.core.queue.dispatch.writes import Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.dispatch.feature import AddTerms, TaskRows, TaskWrite
 from spark_bull.spark.dispatch.features.children import Children

@@ -10,14 +10,15 @@ from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.encode.codec import check_defaults, defaults_of
 from spark_bull.core.dialects.terms import AT_LEAST_ONCE
 from spark_bull.core.options.table import ALL_EVENTS, WriteOptions
-from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.dispatch.stages import Identity
+from spark_bull.core.queue.dispatch.write_records import Fields
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.shards.layout import of_dialect
 from spark_bull.spark.dispatch.feature import WholeWrite, WriteFeature
 from spark_bull.spark.dispatch.features.priority_queues import named_default
 from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.staging.messages import CommitMessage, TaskPart
-from spark_bull.spark.staging.plan import Fields, StagedPlan
+from spark_bull.spark.staging.plan import StagedPlan
 
 if TYPE_CHECKING:
     from spark_bull.spark.dispatch.features.shards import Shards

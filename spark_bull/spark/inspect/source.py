@@ -21,8 +21,7 @@ from spark_bull.core.dialects.features import Feature
 from spark_bull.core.dialects.fields import FIELDS, JSON_COLUMNS
 from spark_bull.core.errors import OptionError
 from spark_bull.core.options.table import ReadOptions
-from spark_bull.core.queue.dispatch.written import find_written, read_written, written_ids
-from spark_bull.core.queue.dispatch.written_ends import WrittenEnds
+from spark_bull.core.queue.dispatch.written import WrittenEnds, find_written, read_written, written_ids
 from spark_bull.core.queue.events.event_log import span_of
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle, opening
 from spark_bull.core.queue.handle.walk import Slice

@@ -9,7 +9,7 @@ from typing import Any, Final
 from spark_bull.core.model.job_json import in_camel_case
 from spark_bull.core.model.jobs import FlowNode, Percentiles
 from spark_bull.core.options.table import ReadOptions
-from spark_bull.core.queue.dispatch.writes import records
+from spark_bull.core.queue.dispatch.write_records import records
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.jobs.children import dependencies_of, read_flow, roots_among

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from spark_bull.core.errors import SparkBullError, restated
 from spark_bull.core.model.jobs import Changed, WriteRecord
-from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, is_written, read_outcomes
+from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, is_written
+from spark_bull.core.queue.dispatch.write_records import read_outcomes
 from spark_bull.core.queue.manage.changes import error_of
 from spark_bull.core.queue.manage.verbs import check_managed
 from spark_bull.spark.manage.plan import ManagePlan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,6 +12,7 @@ from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.changes import ACTIONS, action_of
 from spark_bull.core.errors import OptionError
 from spark_bull.core.options.table import ManageOptions
+from spark_bull.core.queue.dispatch.write_records import CHANGES, Fields
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.schemas import SCHEMAS
@@ -27,7 +27,7 @@ from spark_bull.spark.staging.columns import (
     column_values,
 )
 from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import Fields, StagedPlan
+from spark_bull.spark.staging.plan import StagedPlan
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 _COLUMNS: Final[Mapping[str, ColumnRule]] = {
@@ -97,9 +97,9 @@ class ManagePlan(StagedPlan[ChangeRows]):
     adds = False
 
     def fields(self, handle: QueueHandle, parts: Sequence[TaskPart]) -> Fields:
-        moved_to = sorted({queue for part in parts for queue in part.flow_queues})
+        moved_to = {queue for part in parts for queue in part.flow_queues}
         keeps = {} if self.options.result_path is None else {"outcomes": 1}
-        return {"mode": "manage", "moves": json.dumps(moved_to), **keeps}
+        return {**CHANGES.fields(moved_to), **keeps}
 
     def check_dialect(self, dialect: Dialect) -> None:
         if self.options.action is not None:

@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ManageOptions
-from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.dispatch.stages import Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.changes import change_chunks
 from spark_bull.spark.manage.commit import commit_changes

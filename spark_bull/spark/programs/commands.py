@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_bull.core.model.guards import Guard
-from spark_bull.core.queue.dispatch.writes import read_record, records
+from spark_bull.core.queue.dispatch.write_records import read_record, records
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.worker.program import Functions, arguments_of
 from spark_bull.spark.dispatch.progress import WriteProgress

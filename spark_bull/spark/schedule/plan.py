@@ -11,6 +11,7 @@ from pyspark.sql.types import IntegralType, StringType, StructType, TimestampTyp
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.errors import OptionError
 from spark_bull.core.options.table import ScheduleOptions
+from spark_bull.core.queue.dispatch.write_records import SCHEDULERS, Fields
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import (
@@ -24,7 +25,7 @@ from spark_bull.spark.staging.columns import (
     column_values,
 )
 from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import Fields, StagedPlan
+from spark_bull.spark.staging.plan import StagedPlan
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 _TIME: Final = column("TIMESTAMP, or an integer (ms since 1970)", TimestampType, IntegralType)
@@ -81,7 +82,7 @@ class SchedulePlan(StagedPlan[ScheduleRows]):
     options: ScheduleOptions
 
     def fields(self, handle: QueueHandle, parts: Sequence[TaskPart]) -> Fields:
-        return {"mode": "schedule"}
+        return SCHEDULERS.fields()
 
     def check_dialect(self, dialect: Dialect) -> None:
         dialect.require("schedulers")

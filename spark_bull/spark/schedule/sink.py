@@ -12,7 +12,7 @@ from spark_bull.core.dialects.base import Repeated
 from spark_bull.core.errors import OptionError, SparkBullError, restated
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ScheduleOptions
-from spark_bull.core.queue.dispatch.writes import Identity
+from spark_bull.core.queue.dispatch.stages import Identity
 from spark_bull.core.queue.schedule.schedulers import SCHEDULE_SIZE, SchedulerEncoder, encoder_of, packed_schedulers
 from spark_bull.core.store.connection import Connection
 from spark_bull.spark.platform.lazy_arrow import pa

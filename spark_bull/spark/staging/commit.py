@@ -12,7 +12,8 @@ from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import WriteRecord
 from spark_bull.core.queue.dispatch.lost_writes import KnownWrites, lost_batch, pass_batch, report_losses
 from spark_bull.core.queue.dispatch.registration import leader_of, register
-from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, discard, recover, roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
+from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, discard
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.replication import JOBS_ADDED, record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.core.store.connection import Connection

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_bull.core.queue.dispatch.writes import Identity, StagedPart
+from spark_bull.core.queue.dispatch.stages import Identity, StagedPart
 
 
 @dataclass(kw_only=True)

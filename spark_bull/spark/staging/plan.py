@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from uuid import uuid4
 
 from spark_bull.core.dialects.base import Dialect
@@ -13,7 +13,9 @@ from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.keys import shard
 from spark_bull.core.options.table import Staged
-from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, is_written, recover
+from spark_bull.core.queue.dispatch.roll_forward import recover
+from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, is_written
+from spark_bull.core.queue.dispatch.write_records import Fields
 from spark_bull.core.queue.handle.admission import check_intake
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle, opening
 from spark_bull.core.queue.handle.replication import check_replicas, replica_terms_of
@@ -22,7 +24,6 @@ from spark_bull.core.store.steps import run_all
 from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 
 R = TypeVar("R")
-Fields: TypeAlias = Mapping[str, str | int]
 Plan = TypeVar("Plan", bound="StagedPlan[Any]")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from pyspark import TaskContext
 
 from spark_bull.core.errors import SparkBullError, restated
-from spark_bull.core.queue.dispatch.writes import Identity, StagedChunk, stage_chunks
+from spark_bull.core.queue.dispatch.stages import Identity, StagedChunk, stage_chunks
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
 from spark_bull.spark.platform.lazy_arrow import pa

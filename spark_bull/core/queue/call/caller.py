@@ -22,7 +22,7 @@ from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.queue.call import verbs
 from spark_bull.core.queue.call.verbs import CHUNK, Swept, gather_calls, sweep_calls
-from spark_bull.core.queue.dispatch.kept import kept
+from spark_bull.core.queue.dispatch.add import kept
 from spark_bull.core.queue.handle.admission import intake_closed
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import ms_of

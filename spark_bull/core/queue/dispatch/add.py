@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
+from uuid import uuid4
 
-from spark_bull.core.model.jobs import Added
+from spark_bull.core.dialects.encode.chunks import EncodedJobs, pack
+from spark_bull.core.dialects.encode.codec import carrying, encode, rows_of
+from spark_bull.core.errors import OptionError, expected
+from spark_bull.core.model.jobs import Added, NewJob
 from spark_bull.core.queue.dispatch import verbs
+from spark_bull.core.queue.dispatch.parents import rejection
 from spark_bull.core.queue.handle.admission import LengthLimit, Refusal, RoomWait, intake_closed, queue_full
-from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.handle import QueueHandle, keys_of
 
 _ADDED_BEFORE: Final = "these were not added, jobs before them were"
 
@@ -79,3 +85,41 @@ def sum_of(parts: Iterable[Added]) -> Added:
         deduplicated += part.deduplicated
         dropped += part.dropped
     return Added(ids, added, duplicates, deduplicated, rejected, dropped)
+
+
+def kept(handle: QueueHandle, jobs: EncodedJobs, source: str | None, numbers: Iterable[int | str]) -> EncodedJobs:
+    """The jobs of a queue, with their payloads as Redis keeps them.
+
+    source: names what adds the jobs once: a call, or one attempt of a task, as others may add the same rows; None: all
+    payloads stay in Redis. numbers: places of the jobs among all jobs of the source. Raises OptionError and
+    PayloadNotStored.
+    """
+    if handle.payloads.passes(jobs.data):
+        return jobs
+    sources = [None if source is None else f"{source}:{number}" for number in numbers]
+    data = [handle.kept("data", text, one) for text, one in zip(jobs.data, sources, strict=True)]
+    return replace(jobs, data=data)
+
+
+def add_child(
+    handle: QueueHandle, parent_id: str, job: NewJob, queue: str | None, on_failure: str, context: str = ""
+) -> str:
+    """Adds a job as a child of a job of the queue of `handle`; returns its id.
+
+    queue: that of the child; None: the same. on_failure: see NewJob. context: trace context for the child to carry.
+    A closed intake of the queue does not refuse it. Raises OptionError, DialectError, and ParentError.
+    """
+    handle.dialect.require("flows")
+    if not isinstance(job, NewJob):
+        raise expected("job", 'a NewJob, such as NewJob({"to": "ada"})', job)
+    if job.parent is not None:
+        raise OptionError(f"expected a job without `parent`, which is job {parent_id}, got: {job.parent!r}")
+    keys = handle.keys
+    there = handle if queue is None else replace(handle, keys=keys_of(handle, queue, "a child"))
+    child = replace(job, parent={"queue": f"{keys.prefix}:{keys.queue}", "id": parent_id, "onFailure": on_failure})
+    call = uuid4().hex
+    jobs = kept(there, encode(there.dialect, rows_of([child]), carrying(context), [0]), call, [0])
+    added = add_chunk(there, there.sender, call, 1, pack(jobs), want_ids=True, respects_intake=False)
+    for row, reason in added.rejected.items():
+        raise rejection(row, reason)
+    return added.ids[0]

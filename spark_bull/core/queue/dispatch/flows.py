@@ -13,7 +13,7 @@ from spark_bull.core.errors import OptionError, encodable, expected
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import AddedFlow, FlowJob
 from spark_bull.core.queue.dispatch import verbs
-from spark_bull.core.queue.dispatch.kept import kept
+from spark_bull.core.queue.dispatch.add import kept
 from spark_bull.core.queue.dispatch.parents import check_other_parents, check_parents, rejection
 from spark_bull.core.queue.handle.admission import Refusal, intake_closed
 from spark_bull.core.queue.handle.handle import QueueHandle, keys_of, touched_keys

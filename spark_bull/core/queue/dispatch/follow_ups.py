@@ -13,7 +13,7 @@ from spark_bull.core.dialects.encode.codec import carrying, encode
 from spark_bull.core.errors import OptionError, expected
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, FollowUp, On
-from spark_bull.core.queue.dispatch.kept import kept
+from spark_bull.core.queue.dispatch.add import kept
 from spark_bull.core.queue.dispatch.parents import check_parents, parents_of, refused
 from spark_bull.core.queue.handle.handle import QueueHandle, keys_of
 

@@ -15,8 +15,8 @@ from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import DataLost, restated
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.redis_settings import RedisSettings
+from spark_bull.core.queue.dispatch.stages import WATERMARK_TTL_MS, Identity
 from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
-from spark_bull.core.queue.dispatch.writes import WATERMARK_TTL_MS, Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.time_text import duration, utc
 

@@ -17,8 +17,7 @@ from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.core.errors import SparkBullError, StagedDataLost
 from spark_bull.core.keys import logical_queue
 from spark_bull.core.model.jobs import NOT_STARTED
-from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
-from spark_bull.core.queue.dispatch.writes import (
+from spark_bull.core.queue.dispatch.stages import (
     KEYS_PER_CALL,
     WATERMARK_TTL_MS,
     Identity,
@@ -26,6 +25,8 @@ from spark_bull.core.queue.dispatch.writes import (
     discard,
     open_prepared,
 )
+from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
+from spark_bull.core.queue.dispatch.write_records import CHANGES, kind_of
 from spark_bull.core.queue.handle.admission import intake_closed, queue_full
 from spark_bull.core.store.steps import all_together, batches_together, groups_of
 
@@ -263,7 +264,7 @@ def _entry(write_id: str, number: int, plan: QueuePlan, identity: Identity | Non
     }
     if identity:
         fields |= {"appId": identity.app_id, "version": identity.version}
-    adds = fields.get("mode") != "manage"
+    adds = kind_of(fields) is not CHANGES
     return {
         "id": write_id,
         "queue": number,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from spark_bull.core.queue.handle.admission import LengthLimit, Refusal, refusal_of
 from spark_bull.core.queue.handle.claim_settings import NO_WORKER
@@ -96,12 +96,20 @@ def add_flows(
     return refusal_of(reply) or FlowsReply(*reply)
 
 
+#: The state of a write after a step: open, finished, broken (staged rows are gone), unknown (no such write); before the
+#: first row behind another write, replacing (the queue has to be emptied) and opening (the callback has to be added);
+#: full (no room), and closing (the callback may start).
+WriteState: TypeAlias = Literal[
+    "open", "finished", "broken", "unknown", "behind", "replacing", "opening", "full", "closing"
+]
+
+
 class CommitReply(NamedTuple):
     """State of a write, number of its rows processed, and more about the state `behind`: id of a write that has to be
     committed before it; `full`: length of the queue.
     """
 
-    state: str
+    state: WriteState
     position: int
     detail: str = ""
 

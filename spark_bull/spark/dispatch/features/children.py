@@ -6,19 +6,18 @@ the job fails; and `children`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_bull.core.dialects.encode.flows import Flows, Labels, Level
+from spark_bull.core.queue.dispatch.write_records import FLOWS, Fields
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.dispatch.feature import Plan, TaskRows, WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.jobs_column import JobsColumn, jobs_in, plan_jobs
 from spark_bull.spark.dispatch.rows import CHILDREN
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import Fields
 from spark_bull.spark.staging.queue_rows import QUEUE
 
 ON_FAILURE: Final = "onFailure"
@@ -41,7 +40,7 @@ class Children(WriteFeature):
         return Flows(rows.handle.dialect, levels, rows.task.defaults, rows.numbers, rows.task.source)
 
     def queue_record(self, plan: Plan, handle: QueueHandle, parts: Sequence[TaskPart]) -> Fields:
-        return {"flows": json.dumps(sorted({queue for part in parts for queue in part.flow_queues}))}
+        return FLOWS.fields({queue for part in parts for queue in part.flow_queues})
 
 
 def _levels_of(

@@ -10,10 +10,10 @@ from spark_bull.core.dialects.encode.chunks import EncodedJobs, listed
 from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY, FAILURE_FLAGS, ON_FAILURE, PARENT
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.dispatch.graph import DEPENDS_ON, check_new, graph_of, stage_graph
+from spark_bull.core.queue.dispatch.write_records import GRAPH, Fields
 from spark_bull.spark.dispatch.feature import Plan, TaskRows, WholeWrite, WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
 from spark_bull.spark.staging.messages import CommitMessage, TaskPart
-from spark_bull.spark.staging.plan import Fields
 
 #: What a write of jobs that depend on each other can't have, and why.
 _REFUSED: Final = {
@@ -98,4 +98,4 @@ class DependsOn(WriteFeature):
         return [*written, replace(written[0], parts=(part,))]
 
     def record(self, write: WholeWrite) -> Fields:
-        return {"graph": 1}
+        return GRAPH.fields()

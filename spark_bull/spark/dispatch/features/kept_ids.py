@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_bull.core.queue.dispatch.write_records import Fields
 from spark_bull.spark.dispatch.feature import AddTerms, TaskWrite, WholeWrite, WriteFeature, WriteRequest
-from spark_bull.spark.staging.plan import Fields
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import WriteRecord
-from spark_bull.core.queue.dispatch.writes import Identity, QueuePlan, open_writes, read_record, roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import roll_forward
+from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan
+from spark_bull.core.queue.dispatch.write_records import Fields, open_writes, read_record
 from spark_bull.core.queue.handle.admission import LengthLimit, length_limit_of
 from spark_bull.spark.dispatch.feature import AddTerms, Plan, TaskWrite, WholeWrite, WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.rows import CHILDREN
-from spark_bull.spark.staging.plan import Fields
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_bull.core.dialects.encode.chunks import EncodedJobs
-from spark_bull.core.queue.dispatch.kept import kept
+from spark_bull.core.queue.dispatch.add import kept
 from spark_bull.spark.dispatch.feature import TaskRows, WriteFeature, WriteRequest
 
 

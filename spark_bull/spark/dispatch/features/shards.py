@@ -14,7 +14,8 @@ from spark_bull.core.dialects.terms import PRIORITY
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.queue.dispatch.registration import SHARDS_EPOCH
-from spark_bull.core.queue.dispatch.writes import recover
+from spark_bull.core.queue.dispatch.roll_forward import recover
+from spark_bull.core.queue.dispatch.write_records import Fields
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.shards.layout import ShardLayout
 from spark_bull.core.queue.shards.reshard import settled_layout
@@ -22,7 +23,6 @@ from spark_bull.core.store.steps import all_together
 from spark_bull.spark.dispatch.feature import Plan, Router, TaskRows, TaskWrite, WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.rows import SEQUENCE, SHARD
 from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import Fields
 from spark_bull.spark.staging.queue_rows import QueueRows, split
 
 #: What does not hold over several queues, and why.

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.queue.dispatch.writes import StagedChunk
+from spark_bull.core.queue.dispatch.stages import StagedChunk
 from spark_bull.core.store.connection import Connection
 from spark_bull.spark.staging import task as outbox_module
 from spark_bull.spark.staging.messages import TaskPart
