@@ -1,5 +1,5 @@
 """A column of jobs: an ARRAY of STRUCTs, whose fields are `data` and settings of the job, by the names and types of
-columns, and others, which say what the job is to that of the row.
+columns, and others, which say what the job is to the job of the row.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def jobs_in(column: pa.Array) -> tuple[pa.StructArray, list[int]]:
 def plan_jobs(column: StructField, word: str, nested: str | None = None) -> JobsColumn:
     """Checks the type of the column. Raises OptionError.
 
-    word: the name of a STRING field beside the properties. nested: that of a field like this column.
+    word: the name of a STRING field beside the properties. nested: of a field like this column.
     """
     kind = column.dataType
     if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):

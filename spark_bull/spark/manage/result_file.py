@@ -35,7 +35,7 @@ def check_path(path: str | None) -> None:
 def write_outcomes(path: str, write_id: str, outcomes: Iterable[tuple[str, Changed]]) -> str:
     """Writes the outcomes, each with the name of its queue; returns the path of the file.
 
-    The name of the file is that of the write, so that a repetition replaces it. Raises SparkBullError if it can't be
+    The file is named after the write, so that a repetition replaces it. Raises SparkBullError if it can't be
     written.
     """
     system, directory = _located(path)

@@ -128,7 +128,7 @@ def _commit_nothing(plan: StagedPlan[Any], written: Sequence[CommitMessage]) -> 
 
 
 def _check_losses(plan: StagedPlan[Any], identity: Identity | None, handles: Sequence[QueueHandle]) -> None:
-    """Logs, or raises, that Redis has lost earlier writes: those of this process, and of the query.
+    """Logs, or raises, that Redis has lost earlier writes of this process, or of the query.
 
     A query commits one micro-batch after the other, so the number of the last one is known after a restart, too.
     """

@@ -116,7 +116,7 @@ class StagedPlan(Generic[R]):
 
     @property
     def identity(self) -> Identity | None:
-        """The identity of a batch by `txnAppId` and `txnVersion`; None if not set. Only tasks know that of a stream."""
+        """The identity of a batch by `txnAppId` and `txnVersion`; None if not set. Only tasks know a stream's."""
         app_id, version = self.options.txn_app_id, self.options.txn_version
         return None if app_id is None or version is None else Identity(app_id, version)
 
@@ -174,7 +174,7 @@ class StagedPlan(Generic[R]):
         raise NotImplementedError
 
     def queue_plans(self, written: Sequence[CommitMessage]) -> list[QueuePlan]:
-        """The parts of the write for all queues; those of `planned_queues` also without rows.
+        """The parts of the write for all queues; for `planned_queues` also without rows.
 
         Raises DialectError if a queue has another dialect than its rows.
         """

@@ -19,7 +19,7 @@ from spark_bull.spark.staging.plan import StagedPlan
 
 P = TypeVar("P", bound=StagedPlan[Any])
 
-#: Bytes of gathered chunks from which on they are staged: those of eight usual ones.
+#: Bytes of gathered chunks from which on they are staged: eight usual ones.
 _GATHERED_BYTES: Final = 1 << 19
 
 

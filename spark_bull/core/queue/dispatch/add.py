@@ -106,7 +106,7 @@ def add_child(
 ) -> str:
     """Adds a job as a child of a job of the queue of `handle`; returns its id.
 
-    queue: that of the child; None: the same. on_failure: see NewJob. context: trace context for the child to carry.
+    queue: of the child; None: the same. on_failure: see NewJob. context: trace context for the child to carry.
     A closed intake of the queue does not refuse it. Raises OptionError, DialectError, and ParentError.
     """
     handle.dialect.require("flows")

@@ -18,7 +18,7 @@ from spark_bull.core.queue.dispatch.parents import check_other_parents, check_pa
 from spark_bull.core.queue.handle.admission import Refusal, intake_closed
 from spark_bull.core.queue.handle.handle import QueueHandle, keys_of, touched_keys
 
-#: The keys of each queue of a flow that the scripts touch, beside those of jobs.
+#: The keys of each queue of a flow that the scripts touch, beside the keys of jobs.
 TOUCHED: Final = (
     "id",
     "meta",
@@ -38,7 +38,7 @@ MAX_DEPTH: Final = 100
 
 
 class FlowChunk(NamedTuple):
-    """Flows for one script: their number of jobs, and their queues without that of the first jobs."""
+    """Flows for one script: their number of jobs, and the other queues that their children are in."""
 
     jobs: int
     packed: bytes
@@ -108,7 +108,7 @@ def check_reply(flows: Flows, reply: verbs.FlowsReply) -> None:
 
 
 def levels_of(queue: str, flows: Sequence[FlowJob]) -> list[Level]:
-    """The jobs of flows, level by level. queue: default of that of the first jobs.
+    """The jobs of flows, level by level. queue: used for first jobs that name none.
 
     Raises OptionError for a wrong name, id or queue.
     """

@@ -28,7 +28,7 @@ MAX_DEPTH: Final = 1_000
 #: Ids that a message shows of a cycle.
 _SHOWN_IDS: Final = 8
 
-#: The ids of a write -> those of the jobs that each depends on.
+#: The ids of a write -> the ids of the jobs that each depends on.
 Graph = Mapping[str, Sequence[str]]
 
 

@@ -22,14 +22,13 @@ from spark_bull.core.time_text import duration, utc
 
 log = logging.getLogger("spark_bull")
 
-#: A write that is older may have left the lists; the clock of this machine need not be that of Redis.
+#: A write that is older may have left the lists; the clock of this machine may differ from Redis' clock.
 _KEPT_MS: Final = RECORD_TTL_MS - 86_400_000
 #: In this order: a write moves from the first to the second.
 _LISTS: Final = ("open_writes", "finished_writes")
 _CAUSES: Final = (
     "A replica that lagged has become the primary, Redis has restarted without its last data, or keys were flushed, "
-    "evicted or deleted. Other jobs and outcomes may be lost, too: compare the queue with its sources, and write again "
-    "what is missing (jobs with a `jobId` are not added twice)"
+    "evicted or deleted. Compare the queue with its sources, and write again what is missing"
 )
 
 #: Ids of writes, with the times of their registration or end, ms since 1970.

@@ -26,7 +26,7 @@ def rejection(row: int | str, reason: str, others: str = "jobs") -> ParentError:
 
 
 def check_queues(handle: QueueHandle, jobs: EncodedJobs) -> None:
-    """Raises OptionError for a parent in a queue that no script can reach together with that of `handle`, and
+    """Raises OptionError for a parent in a queue that no script can reach together with the queue of `handle`, and
     DialectError for one in a queue of another dialect.
     """
     if jobs.parent_id is not None:
@@ -97,5 +97,5 @@ def _existing(handle: QueueHandle, keys: Iterable[str]) -> set[str]:
 
 
 def refused(row: int | str, reason: str, key: str) -> OptionError:
-    """The error for a job that no script has got. key: that of the parent, or of the job."""
+    """The error for a job that no script has got. key: of the parent, or of the job."""
     return OptionError(f"row {row}, column `parent`: {REASONS[reason]}; got: {key}")

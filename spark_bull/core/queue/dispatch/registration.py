@@ -88,7 +88,7 @@ def _prepare(
     sites: Sequence[int],
     identity: Identity | None,
 ) -> Sequence[Any]:
-    """Prepares a write in portions, the queue that leads first; those of several sites together."""
+    """Prepares a write in portions, the queue that leads first; portions of several sites together."""
     leader = leader_of(plans).handle.keys.write(write_id)
     entries = [{**entry, "fields": [*entry["fields"], "leader", leader]} for entry in entries]
     entries.sort(key=lambda entry: entry["write"] != leader)

@@ -28,7 +28,7 @@ class FlowsReply(NamedTuple):
 
 
 class AddReply(NamedTuple):
-    """`first`: number of the first row that was not processed. `ids`: those of new and known jobs, if wanted.
+    """`first`: number of the first row that was not processed. `ids`: of new and known jobs, if wanted.
     `rejected`: rows that were not added as children, counted from 1, and why. `dropped`: rows that had no room.
     """
 

@@ -84,7 +84,7 @@ def _kept(handle: QueueHandle, write_id: str) -> Iterator[range | list[bytes]]:
 def written_ids(handle: QueueHandle, write_id: str, part: Slice = WHOLE) -> Iterator[str]:
     """The ids of the jobs that a write has added so far, or that were there or kept in their place; in order.
 
-    part: only those of this slice.
+    part: only ids of this slice.
     """
     for entry in _kept(handle, write_id):
         for start in range(0, len(entry), CHUNK_SIZE):

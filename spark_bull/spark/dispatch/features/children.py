@@ -1,6 +1,6 @@
 """The column `children`: jobs for which the job of the row waits.
 
-Further fields of its STRUCTs are `queue` (default: that of the parent); `onFailure`: what becomes of the parent when
+Further fields of its STRUCTs are `queue` (default: the parent's); `onFailure`: what becomes of the parent when
 the job fails; and `children`.
 """
 

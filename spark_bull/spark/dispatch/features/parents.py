@@ -13,7 +13,7 @@ from spark_bull.spark.dispatch.feature import TaskRows, WriteFeature, WriteReque
 
 @dataclass(frozen=True)
 class Parents(WriteFeature):
-    """are_checked: whether parents exist before the write; that of `onFinish` does not.
+    """are_checked: whether parents exist before the write; the parent by `onFinish` does not.
 
     A task that adds children again, as it is repeated, gives them the same ids.
     """

@@ -27,7 +27,7 @@ from spark_bull.spark.staging.queue_rows import QueueRows, split
 
 #: What does not hold over several queues, and why.
 _REFUSED: Final = {
-    PRIORITY: "workers take the jobs of each shard by priority, but not those of all shards",
+    PRIORITY: "workers take the jobs of each shard by priority, but not across shards",
     "maxLength": "each shard has its own length",
     "onFinish": "its job is the parent of all jobs of the write, but a script reaches the jobs of one shard only",
 }
