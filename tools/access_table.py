@@ -56,7 +56,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "dispatch": (
         (
             "core/queue/dispatch/add",
-            "core/queue/handle/intake",
+            "core/queue/handle/admission",
             "core/queue/dispatch/parents",
             "core/queue/handle/replication",
             *WRITES,
@@ -70,24 +70,15 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "inspect": (
         (
-            *(
-                f"core/queue/{name}"
-                for name in (
-                    "monitor/activity",
-                    "jobs/children",
-                    "jobs/counts_by",
-                    "jobs/dependencies",
-                    "jobs/flow_tree",
-                )
-            ),
+            *(f"core/queue/{name}" for name in ("jobs/children",)),
             *WRITES,
             *(
                 f"core/queue/{name}"
                 for name in (
                     "handle/job_fields",
-                    "monitor/metrics",
+                    "monitor/activity",
                     "jobs/read",
-                    "events/recent_events",
+                    "events/event_log",
                     "monitor/stats",
                     "handle/walk",
                 )
@@ -117,7 +108,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(
                 "run/services/signals",
                 "core/store/streams",
-                "core/queue/call/sweep",
+                "core/queue/call/caller",
                 "core/queue/handle/queue_registry",
                 LOSSES,
             ),
@@ -154,7 +145,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("discover", "archive", "results/open", "results/horizon", "results/cut"),
     ),
     "call": (
-        ("core/queue/call/caller", "core/queue/call/sweep"),
+        ("core/queue/call/caller",),
         ("add_calls", "hold_calls", "end_calls", "gather_calls", "sweep_calls"),
     ),
     "events": (
@@ -167,12 +158,9 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(
                 f"core/queue/{name}"
                 for name in (
-                    "monitor/activity",
                     "jobs/children",
-                    "jobs/dependencies",
-                    "jobs/flow_tree",
                     "events/events",
-                    "handle/intake",
+                    "handle/admission",
                     "manage/limits",
                 )
             ),
@@ -180,16 +168,16 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 f"core/queue/{name}"
                 for name in (
                     "handle/job_fields",
-                    "monitor/metrics",
+                    "monitor/activity",
                     "jobs/portions",
-                    "monitor/private_keys",
+                    "monitor/find",
                     "jobs/read",
                 )
             ),
             *(
                 f"core/queue/{name}"
                 for name in (
-                    "events/recent_events",
+                    "events/event_log",
                     "schedule/schedulers",
                     "monitor/stats",
                     "handle/walk",
@@ -214,15 +202,11 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         (
             *(
                 f"core/queue/{name}"
-                for name in ("manage/changes", "manage/deduplication", "handle/intake", "manage/limits")
+                for name in ("manage/changes", "manage/manage", "handle/admission", "manage/limits")
             ),
-            "core/queue/manage/groups",
-            *(
-                f"core/queue/{name}"
-                for name in ("handle/report", "events/publish", "manage/orphans", "monitor/keyspace")
-            ),
-            *("core/queue/manage/sweep", "core/queue/jobs/objects"),
-            *(f"core/queue/{name}" for name in ("handle/job_fields", "manage/manage", "jobs/read", "handle/walk")),
+            *(f"core/queue/{name}" for name in ("handle/report", "events/publish", "manage/leftovers", "monitor/find")),
+            "core/queue/jobs/objects",
+            *(f"core/queue/{name}" for name in ("handle/job_fields", "jobs/read", "handle/walk")),
             *WRITES,
             *("spark/manage/commit", "core/queue/handle/replication", LOSSES),
         ),
@@ -248,12 +232,12 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "doctor": (
         (
-            *(f"ops/cli/doctor/{name}" for name in ("leftovers", "payloads", "queues", "server")),
+            *(f"ops/cli/doctor/{name}" for name in ("leftovers", "queues", "server")),
             *(
                 f"core/queue/{name}"
                 for name in (
-                    "monitor/keyspace",
-                    "manage/orphans",
+                    "monitor/find",
+                    "manage/leftovers",
                     "jobs/read",
                     "schedule/schedulers",
                     "handle/walk",

@@ -82,7 +82,7 @@ def test_a_change_of_one_job_raises_why_it_was_not_made(bench: WorkBench) -> Non
     bench.client.set(bench.handle.keys.lock(waiting), "a worker")
     with pytest.raises(JobLocked, match="is locked by a worker"):
         bench.queue.complete(waiting)
-    with pytest.raises(OptionError, match=r"row 0 \(job 1\): expected `to` to be another queue, got that of the job"):
+    with pytest.raises(OptionError, match=r"row 0 \(job 1\): expected `to` to be another queue, got the job's own"):
         bench.queue.move("1", "q")
 
 
