@@ -50,8 +50,8 @@ def queue(
         data = {"a": HALF, "b": WHOLE, "$behaviour": behaviour}
         library.call("add", queue="q", jobs=[{"name": HALF, "data": data, "opts": {"own": HALF, "lifo": True}}])
 
-    add(library, f"progress:{TEXT};return:{TEXT}" if peer.named_jobs else f"return:{TEXT}")
-    add(library, f"log:{HALF};throw:{HALF}" if peer.named_jobs else f"throw:{HALF}")
+    add(library, f"progress:{TEXT};return:{TEXT}" if peer.dialect != "bull-1" else f"return:{TEXT}")
+    add(library, f"log:{HALF};throw:{HALF}" if peer.dialect != "bull-1" else f"throw:{HALF}")
     with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
         library.call("process", queue="q")
         wait_until(lambda: (queue.counts()["completed"], queue.counts()["failed"]) == (1, 1), "both jobs to end")

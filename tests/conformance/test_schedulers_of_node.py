@@ -139,7 +139,7 @@ def test_a_repeatable_job_of_bullmq_5_9_can_be_run_changed_and_removed(
             copy = queue.job(queue.run_scheduler(shown.id))
             assert copy.name == "task"
             if change:
-                replaced = encoder_of(queue.handle, {}).encode({"id": shown.id, "every": DAY}, 1)[1]["replaces"]
+                replaced = encoder_of(queue.handle).encode({"id": shown.id, "every": DAY}, 1)[1]["replaces"]
                 assert [each for each, _ in replaced] == [member] * (shown.id != member)
                 queue.upsert_scheduler(shown.id, every=DAY, offset=1)
                 assert [(one.id, one.every) for one in queue.schedulers()] == [(shown.id, DAY)]

@@ -27,7 +27,6 @@ def options(queue: BullQueue, redis_url: str, prefix: str) -> dict[str, str]:
         "chunkSize": str(CHUNK),
         "mode": "manage",
         "action": "move",
-        "to": "later",
         "txnAppId": "repair",
         "txnVersion": "1",
     }

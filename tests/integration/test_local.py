@@ -58,13 +58,13 @@ def test_hashes_with_long_fields_are_compact_unless_the_user_says_otherwise() ->
             assert client.config_get(COMPACT_SETTING)[COMPACT_SETTING] == limit
 
 
-def test_stop_ends_the_process_and_its_guard_removes_the_folder_and_may_be_repeated() -> None:
+def test_stop_ends_the_process_and_its_watchdog_removes_the_folder_and_may_be_repeated() -> None:
     server = EmbeddedRedis()
     server.stop()
     with pytest.raises(SparkBullError, match=r"call start\(\) first"):
         _ = server.pid
     pid = server.start().pid
-    guard = server._guard._shell
+    watchdog = server._watchdog._shell
     with client_of(server) as client:
         folder = Path(client.config_get("dir")["dir"])
     server.stop()
@@ -72,7 +72,7 @@ def test_stop_ends_the_process_and_its_guard_removes_the_folder_and_may_be_repea
     assert not server.running
     assert not is_alive(pid)
     assert not folder.exists()
-    assert guard.returncode == 0
+    assert watchdog.returncode == 0
 
 
 def test_restart_keeps_the_port_and_deletes_the_data() -> None:

@@ -18,7 +18,7 @@ from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.run.claims import claimer, lock_keeper
 from spark_bull.run.claims.claimer import Claimer
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot import slot_queue
+from spark_bull.run.slot import queue_calls
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
@@ -123,7 +123,7 @@ def test_a_job_settled_while_its_lock_was_to_be_extended_is_not_lost(
 ) -> None:
     answers = LateAnswers(queue, first)
     monkeypatch.setattr(lock_keeper, "extend", answers.extend)
-    monkeypatch.setattr(slot_queue, "work", answers.work)
+    monkeypatch.setattr(queue_calls, "work", answers.work)
     queue.add_many(NewJob({"n": n}) for n in range(2))
     worker = OurWorker(queue.handle, answers.processor, chunk_size=2, lock_ms=LOCK_MS)
     keep_often(worker)

@@ -191,7 +191,7 @@ def test_a_lost_server_affects_its_shards_only(prefix: str, own_redis: Callable[
 def test_the_urls_of_servers_are_checked(redis_url: str, prefix: str) -> None:
     for given, said in (
         ({"shard_urls": f"{redis_url} http://x"}, "expected `shard_urls` to start with redis://"),
-        ({"shard_urls": redis_url, "url": redis_url}, "expected one of `url`, `host`/`port` and `shard_urls`"),
+        ({"shard_urls": redis_url, "url": redis_url}, "expected one of `url` and `shard_urls`"),
         ({"shard_urls": "[1]"}, "expected `shard_urls` to be a list of texts, got something else, which is not shown"),
     ):
         with pytest.raises(OptionError, match=said.replace("[", r"\[")):

@@ -121,7 +121,7 @@ def run_command(arguments: Sequence[str]) -> None:
 
 
 ROWS = StructType().add("n", IntegerType()).add("key", StringType())
-CHANGES = StructType().add("id", StringType()).add("data", StringType())
+CHANGES = StructType().add("id", StringType()).add("data", StringType()).add("to", StringType())
 TASKS = 2
 KEYS = 3
 
@@ -131,7 +131,10 @@ def rows_of_tasks(jobs: int) -> list[list[dict[str, Any]]]:
 
 
 def changes_of_tasks(jobs: int) -> list[list[dict[str, Any]]]:
-    return [[{"id": f"key-{n}", "data": f'{{"n": {n}}}'} for n in range(first, jobs, TASKS)] for first in range(TASKS)]
+    return [
+        [{"id": f"key-{n}", "data": f'{{"n": {n}}}', "to": "later"} for n in range(first, jobs, TASKS)]
+        for first in range(TASKS)
+    ]
 
 
 def write_rows(options: dict[str, str], jobs: int) -> None:
