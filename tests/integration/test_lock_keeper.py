@@ -114,7 +114,7 @@ class LateAnswers:
 def keep_often(worker: OurWorker) -> None:
     """Lets the lock keeper of this worker extend locks every few ms."""
     (queue,) = worker.loop.queues
-    queue.keeper = lock_keeper.LockKeeper(queue.handle, SHORT_MS)
+    queue.keeper._lock_ms = queue.keeper._shortest_ms = SHORT_MS
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["before the settling call's", "after the settling call's"])
