@@ -120,7 +120,8 @@ def test_an_error_has_one_frame_of_the_package(caplog: pytest.LogCaptureFixture)
     lines = printed(raised.value)
     assert sum(PACKAGE in line for line in lines) == 1
     assert lines[-1].startswith("spark_bull.core.errors.OptionError: expected `retry_ms`")
-    assert "in __init__" in caplog.text, "the whole trace is logged at DEBUG"
+    logged = [line for record in caplog.records if record.exc_info for line in traceback.format_tb(record.exc_info[2])]
+    assert any("in __init__" in line for line in logged), "the whole trace is logged at DEBUG"
 
 
 def test_an_unreachable_redis_is_an_error_whose_cause_is_that_of_redis_py_without_its_trace() -> None:
