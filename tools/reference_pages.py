@@ -1,6 +1,6 @@
 """Writes the generated tables of the documentation: options, commands, features of dialects and of PySpark.
 
-They are from core/options/table.py, core/dialects/features.py, spark/platform/streams.py and ops/cli/commands.py.
+They are from core/options/table.py, core/dialects/features.py, spark/platform/capabilities.py and ops/cli/commands.py.
 
 python tools/reference_pages.py
 """
@@ -17,7 +17,7 @@ from spark_bull.core.dialects.features import FEATURES, HOLDERS, FeatureColumn
 from spark_bull.core.options.parse import shown_in
 from spark_bull.core.options.table import SCOPES, LimitsOptions, Option, Options, options_in
 from spark_bull.ops.cli.commands import all_commands
-from spark_bull.spark.platform.streams import CAPABILITIES
+from spark_bull.spark.platform.capabilities import CAPABILITIES
 
 PAGES: Final = Path(__file__).parent.parent / "docs"
 _BLOCK: Final = re.compile(r"(<!-- (options: \w+|commands|features|pyspark) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -15,7 +15,8 @@ from pyspark.sql.types import StructType
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.short_errors import short_errors
-from spark_bull.spark.platform.streams import as_called, sent_along
+from spark_bull.spark.platform.positioned_reader import as_called
+from spark_bull.spark.platform.sent_along import sent_along
 from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from spark_bull.spark.schemas import CLAIM_SCHEMA, check_claimed_columns, mode_of, schema_of, shows_events
 
@@ -129,9 +130,9 @@ def register(spark: SparkSession) -> None:
     Raises:
       SparkBullError: if PYSPARK_PYTHON names a Python that lacks required packages; with a local master only.
     """
+    from spark_bull.spark.platform.capabilities import CAPABILITIES
     from spark_bull.spark.platform.jvm import activate, finds, register_source
     from spark_bull.spark.platform.requirements import ensure_python
-    from spark_bull.spark.platform.streams import CAPABILITIES
 
     # Spark would warn that it replaces the data source that it has found, and once more in each query of a stream.
     if not (ensure_python() and finds(spark, BullDataSource.name())):

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import spark_bull
 from spark_bull import BullQueue
-from spark_bull.spark.platform.streams import CAPABILITIES
+from spark_bull.spark.platform.capabilities import CAPABILITIES
 from tests.support.fork_server import VARIABLE
 from tests.support.spark_submit import CONF_ARGUMENTS
 from tests.support.wait import PATIENCE_S

@@ -19,8 +19,8 @@ from redis import Redis
 import spark_bull
 from spark_bull import BullQueue, Worker
 from spark_bull.run.job.running_job import RunningJob
+from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.query_start import start_query
-from spark_bull.spark.platform.streams import CAPABILITIES
 from tests.spark.conftest import Bull
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

@@ -37,7 +37,7 @@ from spark_bull.run.services.loss_check import LOOK_S
 from spark_bull.run.slot.failures import MOST
 from spark_bull.run.slot.job_wait import IDLE_S
 from spark_bull.run.worker.slot_group import SlotGroup
-from spark_bull.spark.platform.streams import CAPABILITIES
+from spark_bull.spark.platform.capabilities import CAPABILITIES
 from tests.support.damage import DamagedKey
 from tests.support.wait import PATIENCE_S, interrupt_in, wait_until
 

@@ -25,7 +25,7 @@ from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.json.json_text import is_encodable, is_struct, is_variant, to_json
 from spark_bull.spark.json.json_values import array_of_column, array_of_texts, check_type, payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
-from spark_bull.spark.platform.streams import CAPABILITIES, KINDS
+from spark_bull.spark.platform.capabilities import CAPABILITIES, KINDS
 from spark_bull.spark.work.udf_iterator import UdfIterator
 
 #: A schema of payloads, or schemas by the names of the jobs.

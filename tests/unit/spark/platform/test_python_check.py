@@ -25,10 +25,10 @@ from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.inspect.source import BatchReader, OpenSlice
 from spark_bull.spark.platform import python_worker
+from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.query_start import LATE, start_query
 from spark_bull.spark.platform.requirements import MIN_PYSPARK, VARIABLE, check_pyspark, ensure_python
-from spark_bull.spark.platform.streams import CAPABILITIES
 from spark_bull.spark.work.claim_stream import ClaimReader, Claims
 from spark_bull.spark.work.settle.plan import SettlePlan
 from spark_bull.spark.work.settle.task import settle_task
