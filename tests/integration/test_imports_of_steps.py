@@ -34,7 +34,7 @@ NEEDED: dict[str, tuple[str, set[str]]] = {
     "read": ("inspect", {*REDIS, "pandas", "pyarrow.compute"}),
     "plan_stream": ("collect", REDIS),
 }
-VERBS = {"dispatch", "schedule", "manage", "inspect", "collect", "process"}
+VERBS = {"dispatch", "schedule", "manage", "inspect", "collect", "work"}
 
 
 @pytest.fixture

@@ -15,19 +15,19 @@ from tools.draw_rooms import PICTURE, imports_of_packages, levels_of, picture, w
 ROOT = Path(__file__).parents[2]
 PACKAGE = "spark_bull"
 
-# From the bottom up. A name is a part, or a module or package of `core`; names on one line may import one another.
+# From the bottom up. A name is `spark`, or a module or package of another part. Names on one line may import
+# one another.
 LAYERS = (
     (
-        *(
-            "core",
-            "core.errors",
-            "core.error_text",
-            "core.well_formed",
-            "core.short_errors",
-            "core.clock",
-            "core.threads",
-        ),
-        *("core.time_text", "core.version"),
+        "core",
+        "core.errors",
+        "core.error_text",
+        "core.well_formed",
+        "core.short_errors",
+        "core.clock",
+        "core.threads",
+        "core.time_text",
+        "core.version",
     ),
     ("core.model", "core.keys", "core.embedded", "core.tracing"),
     ("core.options",),
@@ -35,9 +35,13 @@ LAYERS = (
     ("core.store",),
     ("core.dialects",),
     ("core.queue",),
-    ("run",),
+    ("run", "run.claims", "run.job", "run.slot", "run.progress_line"),
+    ("run.services",),
+    ("run.worker",),
+    ("run.testing",),
     ("spark",),
-    ("ops",),
+    ("ops", "ops.prometheus", "ops.web"),
+    ("ops.cli",),
     ("__init__",),
 )
 LEVEL = {name: height for height, layer in enumerate(LAYERS) for name in layer}
@@ -65,7 +69,7 @@ PRIVATE = ("_active_spark_context", "_create_judf", "_gateway", "_jconf", "_jdf"
 PRIVATE += ("_jvm", "_jwrite")
 MAY_IMPORT = {
     "redis": ("core.store",),
-    "pyspark": ("spark", "ops"),
+    "pyspark": ("spark", "ops.cli"),
 }
 
 
@@ -86,7 +90,7 @@ def trees() -> dict[str, ast.Module]:
 def layer_name(module: str) -> str:
     """The name of a module in LAYERS."""
     part, *rest = (module.partition(".")[2] or "__init__").split(".")
-    return f"core.{rest[0]}" if part == "core" and rest else part
+    return f"{part}.{rest[0]}" if rest and part != "spark" else part
 
 
 def imports_in(tree: ast.AST, module: str) -> Iterator[str]:
