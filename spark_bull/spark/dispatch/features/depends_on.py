@@ -7,7 +7,7 @@ from typing import Final
 
 from spark_bull.core.dialects.deduplication import DEDUPLICATION
 from spark_bull.core.dialects.encode.chunks import EncodedJobs, listed
-from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY, FAILURE_FLAGS, ON_FAILURE, PARENT
+from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY, PARENT, failure_flag, failure_option
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.dispatch.graph import DEPENDS_ON, check_new, graph_of, stage_graph
 from spark_bull.core.queue.dispatch.write_records import GRAPH, Fields
@@ -91,8 +91,7 @@ class DependsOn(WriteFeature):
         graph = graph_of(rows)
         if not plan.has_written(handle, plan.identity_in(written)) and not self.replaces:
             check_new(handle, graph)
-        option = ON_FAILURE[self.on_failure]
-        flag = FAILURE_FLAGS[option] if option else None
+        flag = failure_flag(failure_option("onFailure", self.on_failure))
         staged = stage_graph(handle, plan.write_id_in(written), graph, flag, plan.options.stage_ttl_ms)
         part = TaskPart(queue=handle.keys.queue, dialect=handle.dialect.name, stage=staged.stage, chunks=staged.chunks)
         return [*written, replace(written[0], parts=(part,))]

@@ -33,7 +33,7 @@ from spark_bull.spark.staging.messages import CommitMessage, TaskPart
 log = logging.getLogger("spark_bull")
 
 _MEMBERS: Final = ("queue", "name", "data", "opts")
-#: WriteOptions of the Node library that a callback can't have, and why.
+#: Options of the Node library that a callback can't have, and why.
 _REFUSED_OPTS: Final = {
     "jobId": "the id is made from the id of the write, as a write has one callback",
     PARENT: "a callback is no child",

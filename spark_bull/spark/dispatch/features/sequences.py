@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_bull.core.dialects.deduplication import DEDUPLICATION
 from spark_bull.core.dialects.encode.chunks import EncodedJobs, collapsed, listed
-from spark_bull.core.dialects.terms import AT_LEAST_ONCE, FAILURE_FLAGS, ON_FAILURE, PARENT
+from spark_bull.core.dialects.terms import AT_LEAST_ONCE, PARENT, failure_flag, failure_option
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.dispatch.feature import TaskRows, WriteFeature, WriteRequest
@@ -61,6 +61,5 @@ class Sequences(WriteFeature):
                     f"row {number}: expected no failure policy in `opts` with `sequenceBy`, as `onFailure` says what "
                     "becomes of the next job: leave it out"
                 )
-        option = ON_FAILURE[self.on_failure]
-        flag = FAILURE_FLAGS[option] if option else None
+        flag = failure_flag(failure_option("onFailure", self.on_failure))
         return replace(jobs, sequence=collapsed(rows.values[SEQUENCE]), sequence_failure=flag)
