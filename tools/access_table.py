@@ -202,7 +202,14 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         (
             *(
                 f"core/queue/{name}"
-                for name in ("manage/changes", "manage/manage", "handle/admission", "manage/limits")
+                for name in (
+                    "manage/changes",
+                    "manage/manage",
+                    "handle/admission",
+                    "manage/limits",
+                    "managing",
+                    "reading",
+                )
             ),
             *(f"core/queue/{name}" for name in ("handle/report", "events/publish", "manage/leftovers", "monitor/find")),
             "core/queue/jobs/objects",
@@ -216,9 +223,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "change_groups",
             "pause",
             "resume",
-            "promote",
             "remove",
-            "retry",
             "clean",
             "drain",
             "obliterate",

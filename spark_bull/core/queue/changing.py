@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from spark_bull.core.dialects.base import json_text
+from spark_bull.core.errors import DialectError
 from spark_bull.core.model.jobs import Change, Changed, Priority, RawJson
 from spark_bull.core.queue.adding import OpenQueue
 from spark_bull.core.queue.handle import report
-from spark_bull.core.queue.manage import manage
+from spark_bull.core.queue.manage import verbs
 from spark_bull.core.queue.manage.cancel import request_cancel, request_cancel_all
 from spark_bull.core.queue.manage.changes import change_job, change_jobs
-from spark_bull.core.queue.manage.manage import remove_child_dependency, remove_unprocessed_children
+from spark_bull.core.queue.manage.manage import job_keys, missing, remove, remove_unprocessed_children
 from spark_bull.core.short_errors import short_errors
 
 
@@ -183,7 +184,12 @@ class Changing(OpenQueue):
           WrongState: when it is in another state.
           DialectError: for a state from which the dialect has no retry.
         """
-        manage.retry(self.handle, job_id, state, reset_attempts=reset_attempts)
+        allowed = self.handle.dialect.retryable_states
+        if state not in allowed:
+            raise DialectError(
+                f"expected `state` to be one that {self.protocol} retries from ({', '.join(allowed)}), got: {state!r}"
+            )
+        change_job(self.handle, Change(job_id, "retry", state=state, reset_attempts=reset_attempts))
 
     def promote(self, job_id: str) -> None:
         """Moves a delayed job to the waiting ones.
@@ -195,7 +201,7 @@ class Changing(OpenQueue):
           JobMissing: when there is no such job.
           WrongState: when it is not delayed.
         """
-        manage.promote(self.handle, job_id)
+        change_job(self.handle, Change(job_id, "promote"))
 
     def cancel(self, job_id: str, reason: str | None = None) -> None:
         """Asks the Spark worker that processes a job to end it: the job fails without a further attempt.
@@ -242,7 +248,7 @@ class Changing(OpenQueue):
           JobLocked: when it or one of its children is locked by a worker.
           WrongState: when it is the next job of a job scheduler.
         """
-        manage.remove(self.handle, job_id, with_children=with_children, chunk_size=self._options.chunk_size)
+        remove(self.handle, job_id, with_children=with_children, chunk_size=self._options.chunk_size)
 
     def remove_child_dependency(self, job_id: str) -> bool:
         """Removes a job from the children of its parent, which starts if it waited for this job alone (BullMQ).
@@ -257,7 +263,14 @@ class Changing(OpenQueue):
           JobMissing: when there is no such job, or its parent is gone.
           DialectError: for a queue of Bull.
         """
-        return remove_child_dependency(self.handle, job_id)
+        self.handle.dialect.require("flows")
+        job_keys(self.handle, job_id)
+        result, parent_key = verbs.remove_child_dependency(self.handle, job_id)
+        if result == "missing":
+            raise missing(self.handle, job_id, f"a job {job_id}")
+        if result == "orphan":
+            raise missing(self.handle, job_id, f"the parent {parent_key} of job {job_id}")
+        return result == "done"
 
     def remove_unprocessed_children(self, job_id: str) -> int:
         """Removes those children of a job that have not ended, and their children (BullMQ).

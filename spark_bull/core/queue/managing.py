@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Final
 
+from spark_bull.core.dialects.fields import integer_of
+from spark_bull.core.errors import DialectError, check_count
 from spark_bull.core.model.jobs import QueueLimits, WriteRecord
 from spark_bull.core.model.limits import Group
 from spark_bull.core.queue.adding import OpenQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover
-from spark_bull.core.queue.handle.admission import close_intake, is_intake_open, open_intake
-from spark_bull.core.queue.manage import limits, manage
+from spark_bull.core.queue.handle.admission import is_intake_open
+from spark_bull.core.queue.handle.handle import REMOVE_SIZE, QueueHandle
+from spark_bull.core.queue.handle.walk import Sweep
+from spark_bull.core.queue.jobs.objects import deleting_objects, swept_ids
+from spark_bull.core.queue.manage import verbs
 from spark_bull.core.queue.manage.leftovers import SWEEP_AFTER_MS, Swept, remove_all_orphans, sweep
-from spark_bull.core.queue.manage.manage import free
+from spark_bull.core.queue.manage.limits import change_groups, check_positive, checked_name, given_limits, read_groups
+from spark_bull.core.queue.manage.manage import free, is_paused, obliterate
+from spark_bull.core.queue.manage.verbs import GroupChange
 from spark_bull.core.short_errors import short_errors
+
+#: Number of started jobs that exhausts every rate limit, as in BullMQ: the largest integer of JavaScript.
+_EXHAUSTED: Final = 2**53 - 1
+#: Field of `meta` with a limit that has another name.
+_FIELDS: Final = {"duration_ms": "duration"}
+_FINISHED: Final = ("completed", "failed")
+_WAITING: Final = ("wait", "paused", "prioritized")
+_NOT_CLEANED: Final = "waiting-children"
+_NO_LIMIT: Final = 2**53
+#: The position before the first id of a state.
+_BEGINNING: Final = b"0"
 
 
 @short_errors
@@ -36,11 +56,14 @@ class Managing(OpenQueue):
 
     def pause(self) -> None:
         """Keeps workers from claiming more jobs; active jobs continue."""
-        manage.pause(self.handle)
+        is_first = True
+        while verbs.pause(self.handle, first=is_first):
+            is_first = False
 
     def resume(self) -> None:
-        """Lets workers claim jobs again."""
-        manage.resume(self.handle)
+        """Lets workers claim jobs again, whichever version paused the queue or added jobs since."""
+        while verbs.resume(self.handle):
+            pass
 
     def is_paused(self) -> bool:
         """Returns whether the queue is paused for all workers.
@@ -48,7 +71,7 @@ class Managing(OpenQueue):
         Returns:
           True if it is paused.
         """
-        return manage.is_paused(self.handle)
+        return is_paused(self.handle)
 
     def close_intake(self) -> None:
         """Lets the queue accept no more jobs and schedulers: writes of Spark and this class raise IntakeClosed.
@@ -59,11 +82,11 @@ class Managing(OpenQueue):
         of schedulers, and the jobs of registered writes are added. It is no pause, which stops workers, and
         not `close()`, which closes connections. It lasts until `open_intake`, even if the queue is obliterated.
         """
-        close_intake(self.handle)
+        self.handle.connection.call("SET", self.handle.keys["intake_closed"], 1)
 
     def open_intake(self) -> None:
         """Lets the queue accept jobs again."""
-        open_intake(self.handle)
+        self.handle.connection.call("DEL", self.handle.keys["intake_closed"])
 
     def is_intake_open(self) -> bool:
         """Returns whether the queue accepts jobs.
@@ -93,7 +116,9 @@ class Managing(OpenQueue):
           OptionError: for an argument that is wrong, or `max` without `duration_ms`.
           DialectError: for a queue of Bull, which has no limits of its own.
         """
-        limits.set_limits(self.handle, concurrency=concurrency, max=max, duration_ms=duration_ms)
+        self.handle.dialect.require("queue-limits")
+        given = given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
+        verbs.set_limits(self.handle, {_FIELDS.get(name, name): value for name, value in given.items()}, ())
 
     def remove_limits(self, *, concurrency: bool = True, rate: bool = True) -> None:
         """Removes limits of the queue, as removeGlobalConcurrency and removeGlobalRateLimit do (BullMQ).
@@ -105,7 +130,9 @@ class Managing(OpenQueue):
         Raises:
           DialectError: for a queue of Bull.
         """
-        limits.remove_limits(self.handle, concurrency=concurrency, rate=rate)
+        self.handle.dialect.require("queue-limits")
+        names = [*(["concurrency"] if concurrency else []), *(["max", "duration"] if rate else [])]
+        verbs.set_limits(self.handle, {}, names)
 
     def limits(self) -> QueueLimits:
         """Reads the limits of the queue over all its workers (BullMQ).
@@ -116,7 +143,21 @@ class Managing(OpenQueue):
         Raises:
           DialectError: for a queue of Bull.
         """
-        return limits.limits(self.handle)
+        self.handle.dialect.require("queue-limits")
+        keys = self.handle.keys
+        fields, active, started, left, left_of_spark = self.handle.connection.pipeline(
+            [
+                ("HMGET", keys["meta"], "concurrency", "max", "duration"),
+                ("LLEN", keys["active"]),
+                ("GET", keys["limiter"]),
+                ("PTTL", keys["limiter"]),
+                ("PTTL", keys["rate_limited"]),
+            ]
+        )
+        concurrency, most, duration = map(integer_of, fields)
+        is_exhausted = (integer_of(started) or 0) >= (most or _EXHAUSTED)
+        limited_ms = max(left if is_exhausted else 0, left_of_spark, 0)
+        return QueueLimits(concurrency, most, duration, limited_ms, concurrency is not None and active >= concurrency)
 
     def is_maxed(self) -> bool:
         """Returns whether as many jobs are active as the limit `concurrency` of the queue allows, as isMaxed (BullMQ).
@@ -141,7 +182,16 @@ class Managing(OpenQueue):
           OptionError: for a duration that is no positive integer.
           DialectError: for a queue of Bull.
         """
-        limits.rate_limit(self.handle, duration_ms)
+        self.handle.dialect.require("queue-limits")
+        check_positive("duration_ms", duration_ms)
+        keys = self.handle.keys
+        # The first key is for workers with a limiter, also Node's, the second one for all workers of Spark.
+        self.handle.connection.pipeline(
+            [
+                ("SET", keys["limiter"], _EXHAUSTED, "PX", duration_ms),
+                ("SET", keys["rate_limited"], 1, "PX", duration_ms),
+            ]
+        )
 
     def remove_rate_limit(self) -> None:
         """Ends what `rate_limit` has begun, and the current period of a rate limit, as removeRateLimitKey (BullMQ).
@@ -151,7 +201,8 @@ class Managing(OpenQueue):
         Raises:
           DialectError: for a queue of Bull.
         """
-        limits.remove_rate_limit(self.handle)
+        self.handle.dialect.require("queue-limits")
+        self.handle.connection.call("DEL", self.handle.keys["limiter"], self.handle.keys["rate_limited"])
 
     def set_group_limit(
         self,
@@ -172,7 +223,9 @@ class Managing(OpenQueue):
         Raises:
           OptionError: for an argument that is wrong, `max` without `duration_ms`, and a queue without groups.
         """
-        limits.set_group_limit(self.handle, group, concurrency=concurrency, max=max, duration_ms=duration_ms)
+        checked = checked_name(group)
+        given = given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
+        change_groups(self.handle, [GroupChange(checked, given)])
 
     def remove_group_limit(self, group: str, *, concurrency: bool = True, rate: bool = True) -> None:
         """Removes limits of one group of jobs: then the workers' limits hold.
@@ -185,7 +238,8 @@ class Managing(OpenQueue):
         Raises:
           OptionError: for a queue without groups.
         """
-        limits.remove_group_limit(self.handle, group, concurrency=concurrency, rate=rate)
+        removed = [*(["concurrency"] if concurrency else []), *(["max", "duration_ms"] if rate else [])]
+        change_groups(self.handle, [GroupChange(group, {}, removed)])
 
     def pause_group(self, group: str) -> None:
         """Keeps workers of Spark from starting jobs of a group, until it is resumed; its active jobs continue.
@@ -196,7 +250,7 @@ class Managing(OpenQueue):
         Raises:
           OptionError: for a queue without groups.
         """
-        limits.pause_group(self.handle, group)
+        change_groups(self.handle, [GroupChange(group, {"paused": True})])
 
     def resume_group(self, group: str) -> None:
         """Lets workers start jobs of a group again.
@@ -207,7 +261,7 @@ class Managing(OpenQueue):
         Raises:
           OptionError: for a queue without groups.
         """
-        limits.resume_group(self.handle, group)
+        change_groups(self.handle, [GroupChange(group, {}, ["paused"])])
 
     def groups(self) -> Iterator[Group]:
         """Reads the groups of jobs that workers of Spark have met, 25 per call.
@@ -215,7 +269,7 @@ class Managing(OpenQueue):
         Returns:
           Those with waiting or active jobs, or with limits, a pause or a rest of their own.
         """
-        return limits.read_groups(self.handle)
+        return read_groups(self.handle)
 
     def clean(self, grace_ms: int = 0, limit: int = 0, state: str = "completed") -> list[str]:
         """Removes old jobs of a state.
@@ -236,10 +290,31 @@ class Managing(OpenQueue):
           OptionError: for an argument that is wrong.
           DialectError: for a state that the dialect lacks, or that can't be cleaned.
         """
-        return manage.clean(self.handle, grace_ms, limit, state)
+        for name, number in (("grace_ms", grace_ms), ("limit", limit)):
+            check_count(name, number)
+        store, ids = self.handle.dialect.state_key(state), list[str]()
+        if state == _NOT_CLEANED:
+            raise DialectError(f"jobs in {state} can't be cleaned, as others depend on them: remove them one by one")
+        before = self.handle.connection.now_ms() - grace_ms
+        position = _BEGINNING
+        while position:
+            part = Sweep(store, position, REMOVE_SIZE)
+            with deleting_objects(self.handle, partial(swept_ids, self.handle, part)):
+                reply = verbs.clean(
+                    self.handle,
+                    part,
+                    state=state,
+                    before=before,
+                    finished=state in _FINISHED,
+                    removed=len(ids),
+                    limit=limit - len(ids) if limit else _NO_LIMIT,
+                )
+            position = reply.position
+            ids += reply.removed
+        return ids
 
     def drain(self, *, delayed: bool = False) -> int:
-        """Removes all jobs that wait for a worker; a paused queue stays paused.
+        """Removes all jobs that wait for a worker; a paused queue stays paused, the next jobs of job schedulers stay.
 
         Parameters:
           delayed: whether to remove delayed jobs, too.
@@ -247,7 +322,8 @@ class Managing(OpenQueue):
         Returns:
           How many jobs were removed.
         """
-        return manage.drain(self.handle, delayed=delayed)
+        states = (*_WAITING, *(["delayed"] if delayed else []))
+        return sum(_drained(self.handle, state) for state in states if state in self.handle.dialect.states)
 
     def obliterate(self, *, force: bool = False) -> None:
         """Deletes the queue with all its jobs.
@@ -258,7 +334,7 @@ class Managing(OpenQueue):
         Raises:
           QueueBusy: when jobs are active, unless `force` is True.
         """
-        manage.obliterate(self.handle, force=force)
+        obliterate(self.handle, force=force)
 
     def remove_orphans(self, limit: int = 0) -> int:
         """Removes jobs that are in no state, so that no worker gets them, as removeOrphanedJobs of BullMQ does.
@@ -305,3 +381,14 @@ class Managing(OpenQueue):
           StagedDataLost: when staged jobs of a write are gone from Redis.
         """
         return recover(self.handle)
+
+
+def _drained(handle: QueueHandle, state: str) -> int:
+    store, removed, position = handle.dialect.state_key(state), 0, _BEGINNING
+    while position:
+        part = Sweep(store, position, REMOVE_SIZE)
+        with deleting_objects(handle, partial(swept_ids, handle, part)):
+            reply = verbs.drain(handle, part, limit=_NO_LIMIT)
+        position = reply.position
+        removed += reply.removed
+    return removed

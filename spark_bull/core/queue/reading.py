@@ -24,7 +24,6 @@ from spark_bull.core.queue.jobs.children import (
     values_of,
 )
 from spark_bull.core.queue.jobs.read import counts, counts_by, logs, page, read_job
-from spark_bull.core.queue.manage.manage import holder_of
 from spark_bull.core.queue.monitor.activity import read_metrics
 from spark_bull.core.queue.monitor.find import describe
 from spark_bull.core.queue.monitor.stats import SAMPLE, WINDOW_MS, stats
@@ -262,7 +261,9 @@ class Reading(OpenQueue):
         Raises:
           DialectError: for a queue of Bull 1 or 2.
         """
-        return holder_of(self.handle, deduplication_id)
+        self.handle.dialect.require("deduplication")
+        job_id = self.handle.connection.call("GET", self.handle.keys.deduplication(deduplication_id))
+        return None if job_id is None else job_id.decode("utf-8", "replace")
 
     def events(
         self, *, start: str | None = None, timeout_s: float | None = None, stop: Event | None = None

@@ -137,7 +137,7 @@ def _changed(queue: BullQueue, name: str, changes: list[Change], skips: bool) ->
     for change, changed in zip(changes, queue.manage(changes), strict=True):
         done[changed.outcome == "done"] += 1
         if changed.outcome != "done" and not skips:
-            errors.append(error_of(queue.handle, changed, change.to))
+            errors.append(error_of(queue.handle, changed, change))
     if errors and len(changes) == 1:
         raise errors[0]
     if errors:

@@ -1,9 +1,9 @@
 -- What is done with single jobs of any state.
 -- @include lib: chunk(listed) deduplication(holder_of) jobs(id_there is_job) json(options_of)
--- @include lib: numbers(finite_number is_true whole_number) other_queues(args_at keys_at) promote(promote_job)
+-- @include lib: numbers(finite_number is_true whole_number) other_queues(args_at keys_at)
 -- @include lib: waiting(WALK_STEPS)
 -- @include {dialect}/lib: add_jobs delayed(delay_job) finished(keep_rule) manage(manage_actions mismatch_of retry_job)
--- @include {dialect}/lib: settle_jobs
+-- @include {dialect}/lib: promote(enqueue_promoted) settle_jobs
 
 -- Returns a function of a change that says why the job can't be changed; see manage_jobs. `refusal(change)`
 -- returns 'locked', 'scheduled' or nil, `is_in_wrong_state(change)` whether the state of the job excludes the action.
@@ -74,11 +74,14 @@ local function plain_actions(key, arg, now)
   local actions = {}
 
   function actions.promote(change)
-    return promote_job(key, arg, change.id)
+    redis.call('ZREM', key.delayed, change.id)
+    enqueue_promoted(key, arg, change.id)
+    return 'done'
   end
 
   function actions.retry(change)
-    return retry_job(key, arg, change)
+    retry_job(key, arg, change)
+    return 'done'
   end
 
   function actions.delay(change)
@@ -151,6 +154,10 @@ local function manage_jobs(key, arg, chunk, from, now)
     local outcome = mismatch(change) or actions[change.action](change, share)
     if outcome == 'open' then
       break
+    end
+    if outcome == 'missing' and change.action == 'promote' and redis.call('EXISTS', change.key) == 0 then
+      -- An id without a job leaves its state.
+      redis.call('ZREM', key.delayed, change.id)
     end
     if outcome == 'done' and change.data and change.action ~= 'move' then
       redis.call('HSET', change.key, 'data', change.data)

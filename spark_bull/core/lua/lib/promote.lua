@@ -1,6 +1,5 @@
 -- Delayed jobs that wait from now on.
 -- @include lib: expiry(next_expiry_of) numbers(time_ms) once
--- @include {dialect}/lib: promote(enqueue_promoted)
 
 -- Notes that a job is delayed no more. One that is gone must not get a field.
 local function clear_delay(job_key)
@@ -14,20 +13,6 @@ end
 local function next_due_of(delayed)
   local score = tonumber(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2])
   return score and score < 9007199254740992 and math.max(0, math.floor(score / 4096)) or false
-end
-
--- Moves a delayed job to the waiting ones.
--- Returns 'done', 'missing' (its id has left `delayed`) or 'wrong_state' (not delayed).
-local function promote_job(key, arg, job_id)
-  local was_delayed = redis.call('ZREM', key.delayed, job_id) == 1
-  if redis.call('EXISTS', arg.base .. job_id) == 0 then
-    return 'missing'
-  end
-  if not was_delayed then
-    return 'wrong_state'
-  end
-  enqueue_promoted(key, arg, job_id)
-  return 'done'
 end
 
 -- Promotes delayed jobs that are due, once per call of a sender. Promotes none while jobs have expired and the script

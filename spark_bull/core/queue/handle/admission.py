@@ -107,16 +107,6 @@ def intake_closed(queue: str) -> IntakeClosed:
     )
 
 
-def close_intake(handle: QueueHandle) -> None:
-    """Lets the queue accept no more jobs."""
-    handle.connection.call("SET", handle.keys["intake_closed"], 1)
-
-
-def open_intake(handle: QueueHandle) -> None:
-    """Lets the queue accept jobs again."""
-    handle.connection.call("DEL", handle.keys["intake_closed"])
-
-
 def is_intake_open(handle: QueueHandle) -> bool:
     return not handle.connection.call(*intake_check(handle.keys))
 

@@ -131,15 +131,17 @@ def change_job(handle: QueueHandle, change: Change) -> None:
     """
     (changed,) = change_jobs(handle, [change], 1, 1)
     if changed.outcome != "done":
-        raise error_of(handle, changed, change.to)
+        raise error_of(handle, changed, change)
 
 
-def error_of(handle: QueueHandle, changed: Changed, to: str | None = None) -> JobError:
-    """The error for a change that was not made."""
+def error_of(handle: QueueHandle, changed: Changed, change: Change | None = None) -> JobError:
+    """The error for a change that was not made; `change`: the whole of it, where it is known."""
     if changed.outcome == "exists":
         return WrongState(
-            f"expected queue {to} to have no job {changed.id}, it has one: remove it first, or leave this one",
+            f"expected queue {change and change.to} to have no job {changed.id}, it has one: remove it first, or leave "
+            "this one",
             queue=handle.keys.queue,
             job_id=changed.id,
         )
-    return job_error(handle, changed.id, JobReply(changed.outcome), ACTIONS[changed.action].wanted)
+    wanted = (change and change.state) or ACTIONS[changed.action].wanted
+    return job_error(handle, changed.id, JobReply(changed.outcome), wanted)

@@ -1,4 +1,4 @@
-"""The limits of a BullMQ queue over all its workers: how many jobs are active at once, and how many start in a time."""
+"""Checks of limits, and the limits of groups of jobs: how many are active at once, and how many start in a time."""
 
 from __future__ import annotations
 
@@ -9,31 +9,12 @@ from typing import Final
 import msgpack
 
 from spark_bull.core.clock import LAST_ETA_MS
-from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.errors import OptionError, encodable, expected
 from spark_bull.core.model.jobs import QueueLimits
 from spark_bull.core.model.limits import Group
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage import verbs
 from spark_bull.core.queue.manage.verbs import GroupChange
-
-#: Number of started jobs that exhausts every rate limit, as in BullMQ: the largest integer of JavaScript.
-_EXHAUSTED: Final = 2**53 - 1
-#: Field of `meta` with a limit that has another name.
-_FIELDS: Final = {"duration_ms": "duration"}
-
-
-def set_limits(
-    handle: QueueHandle,
-    *,
-    concurrency: int | None = None,
-    max: int | None = None,
-    duration_ms: int | None = None,
-) -> None:
-    """Sets the limits that are given. Raises OptionError or DialectError."""
-    handle.dialect.require("queue-limits")
-    given = given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
-    verbs.set_limits(handle, {_FIELDS.get(name, name): value for name, value in given.items()}, ())
 
 
 def given_limits(limits: Mapping[str, int | None], duration: str = "duration_ms") -> dict[str, int]:
@@ -48,57 +29,12 @@ def given_limits(limits: Mapping[str, int | None], duration: str = "duration_ms"
         missing = duration if "max" in given else "max"
         raise OptionError(f"expected `max` and `{duration}` together, got no `{missing}`")
     for name, value in given.items():
-        _check_positive(name, value)
+        check_positive(name, value)
     return given
 
 
-def remove_limits(handle: QueueHandle, *, concurrency: bool = True, rate: bool = True) -> None:
-    """Removes the limits. Raises DialectError."""
-    handle.dialect.require("queue-limits")
-    names = [*(["concurrency"] if concurrency else []), *(["max", "duration"] if rate else [])]
-    verbs.set_limits(handle, {}, names)
-
-
-def limits(handle: QueueHandle) -> QueueLimits:
-    """Reads the limits. Raises DialectError."""
-    handle.dialect.require("queue-limits")
-    keys = handle.keys
-    fields, active, started, left, left_of_spark = handle.connection.pipeline(
-        [
-            ("HMGET", keys["meta"], "concurrency", "max", "duration"),
-            ("LLEN", keys["active"]),
-            ("GET", keys["limiter"]),
-            ("PTTL", keys["limiter"]),
-            ("PTTL", keys["rate_limited"]),
-        ]
-    )
-    concurrency, most, duration = map(integer_of, fields)
-    is_exhausted = (integer_of(started) or 0) >= (most or _EXHAUSTED)
-    limited_ms = max(left if is_exhausted else 0, left_of_spark, 0)
-    return QueueLimits(concurrency, most, duration, limited_ms, concurrency is not None and active >= concurrency)
-
-
-def rate_limit(handle: QueueHandle, duration_ms: int) -> None:
-    """Keeps jobs from starting for a time. Raises OptionError or DialectError."""
-    handle.dialect.require("queue-limits")
-    _check_positive("duration_ms", duration_ms)
-    keys = handle.keys
-    # The first key is for workers with a limiter, also Node's, the second one for all workers of Spark.
-    handle.connection.pipeline(
-        [
-            ("SET", keys["limiter"], _EXHAUSTED, "PX", duration_ms),
-            ("SET", keys["rate_limited"], 1, "PX", duration_ms),
-        ]
-    )
-
-
-def remove_rate_limit(handle: QueueHandle) -> None:
-    """Ends the current rate limit, and forgets how many jobs have started in its period. Raises DialectError."""
-    handle.dialect.require("queue-limits")
-    handle.connection.call("DEL", handle.keys["limiter"], handle.keys["rate_limited"])
-
-
-def _check_positive(name: str, value: object) -> None:
+def check_positive(name: str, value: object) -> None:
+    """Raises OptionError unless a limit is a positive integer."""
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LAST_ETA_MS:
         raise expected(name, f"an integer from 1 to {LAST_ETA_MS}", value)
 
@@ -108,38 +44,6 @@ GROUPS: Final = 25
 CHANGED_GROUPS: Final = 10
 #: The keys of the groups that a read needs.
 _KEYS: Final = ("group_own", "group_active", "group_delayed", "group_promoted", "group_settings")
-#: What a group has that its rate limit consists of.
-_RATE: Final = ("max", "duration_ms")
-
-
-def set_group_limit(
-    handle: QueueHandle,
-    group: str,
-    *,
-    concurrency: int | None = None,
-    max: int | None = None,
-    duration_ms: int | None = None,
-) -> None:
-    """Sets those limits of a group that are given. Raises OptionError."""
-    checked = checked_name(group)
-    given = given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
-    change_groups(handle, [GroupChange(checked, given)])
-
-
-def remove_group_limit(handle: QueueHandle, group: str, *, concurrency: bool = True, rate: bool = True) -> None:
-    """Removes limits of a group: then the workers' limits hold. Raises OptionError."""
-    removed = [*(["concurrency"] if concurrency else []), *(_RATE if rate else [])]
-    change_groups(handle, [GroupChange(group, {}, removed)])
-
-
-def pause_group(handle: QueueHandle, group: str) -> None:
-    """Keeps jobs of a group from starting until it is resumed. Raises OptionError."""
-    change_groups(handle, [GroupChange(group, {"paused": True})])
-
-
-def resume_group(handle: QueueHandle, group: str) -> None:
-    """Lets jobs of a group start again. Raises OptionError."""
-    change_groups(handle, [GroupChange(group, {}, ["paused"])])
 
 
 def change_groups(handle: QueueHandle, changes: Sequence[GroupChange]) -> None:

@@ -69,17 +69,6 @@ def change_groups(handle: QueueHandle, changes: Sequence[GroupChange]) -> bool:
     return bool(handle.run_once("change_groups", {"changes": packed}))
 
 
-def retry(handle: QueueHandle, job_id: str, keys: JobKeys, state: str, *, resets: bool) -> JobReply:
-    """Moves a job of `state`, completed or failed, to the waiting ones. resets: whether its attempts count from 0."""
-    args = {"job_id": job_id, "from": state, "resets": int(resets)}
-    return _job_reply(handle.run_once("retry", args, **keys._asdict()))
-
-
-def promote(handle: QueueHandle, job_id: str, keys: JobKeys) -> JobReply:
-    """Moves a delayed job to the waiting ones."""
-    return _job_reply(handle.run_once("promote", {"job_id": job_id}, **keys._asdict()))
-
-
 def remove(handle: QueueHandle, job_id: str, keys: JobKeys, *, with_children: bool, limit: int) -> JobReply:
     """Removes a job, and its children if wanted, `limit` jobs at most."""
     args = {"job_id": job_id, "with_children": int(with_children), "limit": limit}

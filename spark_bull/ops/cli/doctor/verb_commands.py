@@ -38,9 +38,9 @@ zrangebyscore zrem zrevrangebyscore zscore
 get hlen hset psubscribe set sismember subscribe unsubscribe xadd xinfo xlen xrange xread xrevrange zscore
 """,
     "serve": """
-client|list del get hexists hgetall hlen hscan hvals lrange psubscribe scard set sismember smembers smismember sscan
-subscribe unsubscribe xlen xrange xread xrevrange zcard zcount zlexcount zmscore zrangebylex zrangebyscore zrank
-zrevrange zscan zscore
+client|list get hexists hgetall hlen hscan hvals lrange psubscribe scard sismember smembers smismember sscan subscribe
+unsubscribe xlen xrange xread xrevrange zcard zcount zlexcount zmscore zrangebylex zrangebyscore zrank zrevrange zscan
+zscore
 """,
     "schedule": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset incr incrby linsert lpop lpush lrange lrem lset ltrim

@@ -87,17 +87,11 @@ end
 
 -- Moves a finished job back to the waiting ones, and back into the dependencies of its parent. `change`: as in bull/lib,
 -- and `from`: the state of the job, completed or else failed. It does not expire any more.
--- Returns 'done', 'missing' or 'wrong_state'.
 local function retry_job(key, arg, change)
   local call, job_id, from, lifo = redis.call, change.id, change.from or 'failed', change.lifo
   local job_key = arg.base .. job_id
   local fields = call('HMGET', job_key, 'opts', 'parentKey', 'priority')
-  if not fields[1] and call('EXISTS', job_key) == 0 then
-    return 'missing'
-  end
-  if not OUTCOME_OF[from] or call('ZREM', from == 'failed' and key.failed or key.completed, job_id) == 0 then
-    return 'wrong_state'
-  end
+  call('ZREM', from == 'failed' and key.failed or key.completed, job_id)
   call('HDEL', job_key, 'finishedOn', 'processedOn', 'expireAt', OUTCOME_OF[from], unpack(change.reset_attempts and ATTEMPTS or {}))
   -- In BullMQ 5 the job loses its priority.
   local major = major_version(meta_of(key)[3], arg.bullmq_version)
@@ -107,7 +101,6 @@ local function retry_job(key, arg, change)
     allow_wrongtype(return_to_parent, job_key, fields[2], from)
   end
   emit_trimmed(key, arg, 'waiting', 'jobId', job_id, 'prev', from)
-  return 'done'
 end
 
 -- Children that one SSCAN returns.
