@@ -116,7 +116,7 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.process
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.collect
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.latency
-	$(RUN) -m benchmarks.engines
+	$(RUN) -m benchmarks.working
 	$(RUN) -m benchmarks.floor
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.calling
 

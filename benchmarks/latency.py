@@ -32,7 +32,7 @@ from benchmarks.trials import (
     resume_and_wait,
     wait_until,
 )
-from benchmarks.workers import PEERS, QUEUE, Working, frames, function, peer_process, peers
+from benchmarks.workers import PEERS, QUEUE, Working, function, peer_process, peers
 
 #: Our 99 % as a ratio to the better BullMQ worker's, and PING beside us as a ratio to PING beside BullMQ.
 LOAD_TARGET: Final = 1.0
@@ -41,7 +41,7 @@ PING_TARGET: Final = 1.0
 PACE_TARGET: Final = 0.98
 #: Sizes of chunks that are measured beside the default one, for information.
 OTHER_CHUNKS: Final = (200, 50)
-LOOP, STREAM, BULLMQ, OURS = "loop", "stream", "BullMQ", "spark_bull"
+SLOTS, BULLMQ, OURS = "slots", "BullMQ", "spark_bull"
 
 #: Prepares a verb on a server and yields the function that performs it.
 Preparation = Callable[[Server], AbstractContextManager[Callable[[], object]]]
@@ -77,7 +77,7 @@ class Pinged:
 
 def run_load(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verdict]]:
     workings = {f"{BULLMQ}, concurrency {n}": peers("bullmq_process.js", 1, n, "clock") for n in size.concurrencies}
-    workings |= {LOOP: by_default(spark, "clock"), STREAM: frames(spark, "stream", "clock")}
+    workings[SLOTS] = by_default(spark, "clock")
     trials = {name: partial(load_latency, working, size.per_second, size.seconds) for name, working in workings.items()}
     runs = in_turns(trials, size.rounds, _shown_load)
     found = medians(runs)
@@ -88,7 +88,7 @@ def run_load(spark: SparkSession, size: Size) -> tuple[dict[str, Any], list[Verd
 
 
 def by_default(spark: SparkSession, kind: str, **options: Any) -> Working:
-    """The loop engine with its default options, except for these: all cores but one."""
+    """A Worker with its default options, except for these: all cores but one."""
     return function(spark, kind, slots=max(1, spark.sparkContext.defaultParallelism - 1), **options)
 
 
@@ -98,7 +98,7 @@ def load_verdicts(found: Mapping[str, Loaded], per_second: int) -> list[Verdict]
     pace = min(run.per_second for run in found.values())
     return [
         at_least("jobs added in a second, x those that should be", PACE_TARGET, pace / per_second),
-        at_most("add to first line under load, p99, x BullMQ", LOAD_TARGET, found[LOOP].p99 / theirs),
+        at_most("add to first line under load, p99, x BullMQ", LOAD_TARGET, found[SLOTS].p99 / theirs),
     ]
 
 

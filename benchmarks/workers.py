@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.functions import pandas_udf
 
 from spark_bull import Worker
+from tests.support.processing_query import processing_query
 
 QUEUE = "bench"
 SLOTS = 2
@@ -139,27 +139,30 @@ def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **opti
     return _ours(spark, functions[kind], fails=kind.startswith(CANCELLED), slots=slots, **options)
 
 
-def frames(spark: SparkSession, engine: str, kind: str = "noop", **options: Any) -> Working:
-    """Runs an engine with a function of DataFrames. kind: noop or clock; join, which parses and joins the payloads."""
-
-    @pandas_udf("string")  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-    def now(ids: pd.Series) -> pd.Series:
-        return pd.Series([str(time.monotonic_ns() / 1e6)] * len(ids))
+def frames(spark: SparkSession, way: str, kind: str) -> Working:
+    """Calls a function of DataFrames. way: slot or query. kind: noop; join, which parses and joins the payloads."""
 
     def noop(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", f.lit(None).cast("string").alias("returnvalue"))
-
-    def clock(jobs: DataFrame) -> DataFrame:
-        return jobs.select("id", "token", now("id").alias("returnvalue"))
 
     def join(jobs: DataFrame) -> DataFrame:
         carriers = spark.createDataFrame([("UA", 1), ("AA", 2)], "carrier STRING, rank INT")
         joined = jobs.join(f.broadcast(carriers), jobs.data.carrier == carriers.carrier, "left")
         return joined.select("id", "token", f.struct("rank", "data.delay").alias("returnvalue"))
 
-    processor = {"noop": noop, "clock": clock, "join": join}[kind]
-    schema: dict[str, Any] = {"payload_schema": PAYLOAD} if kind == "join" else {}
-    return _ours(spark, processor, engine=engine, **schema, **options)
+    processor, schema = {"noop": (noop, None), "join": (join, PAYLOAD)}[kind]
+    if way == "slot":
+        return _ours(spark, processor, payload_schema=schema)
+
+    @contextmanager
+    def working(url: str) -> Iterator[None]:
+        with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            options = {"url": url}
+            with processing_query(spark, processor, folder, options, queue=QUEUE, payload_schema=schema) as query:
+                yield
+                assert query.isActive, f"expected the query to go on, got {query.exception()}"
+
+    return working
 
 
 def _ours(spark: SparkSession, processor: Any, *, fails: bool = False, **options: Any) -> Working:

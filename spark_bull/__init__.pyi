@@ -70,6 +70,7 @@ from spark_bull.run.worker.local_worker import LocalWorker as LocalWorker
 from spark_bull.spark.call.call import call as call
 from spark_bull.spark.provider import BullDataSource as BullDataSource
 from spark_bull.spark.provider import register as register
+from spark_bull.spark.work.process_batch import process_batch as process_batch
 from spark_bull.spark.work.worker import Worker as Worker
 from spark_bull.spark.write_results import write_results as write_results
 

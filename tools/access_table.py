@@ -112,7 +112,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 "core/queue/handle/queue_registry",
                 LOSSES,
             ),
-            *(f"spark/work/{name}" for name in ("loop_engine", "settle/task", "stream_engine")),
+            *(f"spark/work/{name}" for name in ("spark_engine", "settle/task", "process_batch")),
         ),
         (
             *(
@@ -128,7 +128,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 "advance",
             ),
             *("commit", "commit_managed", "write/open"),
-            *("job/claimed", "job/start", "job/extend", "job/relock", "job/log", "job/update_data", "claims/forget"),
+            *("job/claimed", "job/start", "job/extend", "job/relock", "job/log", "job/update_data"),
             "queues/forget",
             *("job/free_deduplication", "open_callback", "close_callback", "gather_calls", "sweep_calls"),
         ),

@@ -1,4 +1,4 @@
-"""Runs a program of all verbs and both engines with several versions of PySpark, Python and pandas.
+"""Runs a program of all verbs and slots and batches with several versions of PySpark, Python and pandas.
 
 python tools/matrix.py                  makes an environment for each, runs the program, and prints a table
 python tools/matrix.py --oldest         only makes the environment of the oldest versions, for `make test`
@@ -21,7 +21,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parent.parent
 PROGRAM: Final = ROOT / "tests" / "support" / "all_verbs.py"
 #: What the program prints, in this order.
-STEPS: Final = ("dispatch", "inspect", "process loop", "process stream", "collect")
+STEPS: Final = ("dispatch", "inspect", "process in slots", "process in batches", "collect")
 #: The extras of setup.cfg that the program needs, and those that tests/spark needs.
 FOR_PROGRAM: Final = "local"
 FOR_TESTS: Final = "local,demo,test"

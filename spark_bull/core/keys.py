@@ -243,10 +243,6 @@ class QueueKeys:
         """STRING: number of jobs that a claiming query has claimed."""
         return f"{self.base}spark:claims:{reader}:end"
 
-    def claims_begun(self, reader: str) -> str:
-        """STRING: number of claimed jobs that were assigned to tasks."""
-        return f"{self.base}spark:claims:{reader}:begun"
-
     def results(self, reader: str) -> dict[str, str]:
         """The keys of a reader of results, by their names in scripts.
 

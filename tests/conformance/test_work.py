@@ -533,9 +533,6 @@ def test_a_ledger_records_claimed_jobs(bench: WorkBench) -> None:
     (third,) = (taken.portion for taken in ledger.claim(ClaimSettings("reader"), 5))
     assert ledger.claims(4, 9) == [(second.token, ids[4:5]), (third.token, ids[5:])]
     assert [job.id for job in read_claimed(bench.handle, [*ids, "gone"])] == ids
-    assert ledger.begun() == 0
-    ledger.begin(4)
-    assert ledger.begun() == 4
 
 
 def test_a_ledger_expires_from_its_first_claim_on(bench: WorkBench) -> None:
@@ -547,16 +544,6 @@ def test_a_ledger_expires_from_its_first_claim_on(bench: WorkBench) -> None:
         assert all(bench.client.pttl(key) > 0 for key in keys)
         # As an older version leaves a ledger whose process has died.
         assert all(bench.client.persist(key) for key in keys)
-
-
-def test_a_ledger_leaves_out_jobs_that_have_returned(bench: WorkBench) -> None:
-    ids = bench.add(6)
-    ledger = ClaimLedger(bench.handle, "reader")
-    first, second, third = (taken.portion for taken in ledger.claim(ClaimSettings("reader"), 6, 2))
-    for _ in range(2):
-        ledger.forget({first.token: {ids[0]}, second.token: {*ids[2:4]}, "unknown": {ids[5]}, third.token: set()})
-        assert ledger.claims(0, 6) == [(first.token, [ids[1]]), (third.token, ids[4:])]
-    assert (ledger.claims(1, 2), ledger.end()) == ([(first.token, [ids[1]])], 6)
 
 
 def test_nothing_is_claimed_ahead_with_a_limiter(bench: WorkBench) -> None:

@@ -219,13 +219,12 @@ def test_a_promoter_logs_a_loss_and_goes_on(own_redis: OwnRedis, caplog: pytest.
         assert said(caplog) == []
 
 
-@pytest.mark.parametrize(("engine", "promoter"), [("loop", False), ("stream", True)])
+@pytest.mark.parametrize("promoter", [False, True])
 def test_a_worker_logs_a_loss_on_the_driver_and_goes_on(
     own_redis: OwnRedis,
     spark: Any,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
-    engine: str,
     promoter: bool,
 ) -> None:
     server, looks = own_redis(), []
@@ -237,23 +236,15 @@ def test_a_worker_logs_a_loss_on_the_driver_and_goes_on(
         return found
 
     monkeypatch.setattr(KnownWrites, "lost", counted)
-    options: dict[str, Any] = {"slots": 1} if engine == "loop" else {}
-    processor: Any = (
-        (lambda job: None) if engine == "loop" else (lambda jobs: jobs.selectExpr("id", "token", "1 AS returnvalue"))
-    )
-    options |= {"engine": engine, "promoter": promoter, "progress": False, "retry_ms": 500, "protocol": "bullmq"}
+    options: dict[str, Any] = {"slots": 1, "promoter": promoter, "progress": False, "retry_ms": 500}
     with open_queue(server.url) as queue:
         write(queue, "first")
-        with Worker(spark, "q", processor, url=server.url, **options) as worker:
+        with Worker(spark, "q", lambda job: None, url=server.url, protocol="bullmq", **options):
             wait_until(lambda: queue.counts()["completed"] == 1, "the job to be processed")
             count = len(looks)
             wait_until(lambda: len(looks) > count, "another look")
             restart(server)
             wait_until(lambda: sum(looks), "a look that finds the loss")
-            if engine == "stream":
-                # A job that is claimed before the query knows that its ledger is lost runs when its lock has expired.
-                position = queue.handle.keys.claims_end(worker.id)
-                wait_until(lambda: queue.handle.connection.call("GET", position), "the query to have a new ledger")
             write(queue, "second")
             wait_until(lambda: queue.counts()["completed"] == 1, "the worker to go on")
     (text,) = said(caplog)

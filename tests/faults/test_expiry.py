@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob, Worker
+from spark_bull import BullQueue, NewJob
 from spark_bull.core.clock import epoch_ms, monotonic_s
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.run.job.running_job import RunningJob
@@ -23,6 +23,7 @@ from spark_bull.run.slot.chunk_loop import SETTLE_S
 from spark_bull.spark.work.claim_stream import ClaimReader, claim_reader
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.spark.conftest import Bull
+from tests.support.processing_query import processing_query
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -237,9 +238,9 @@ def test_the_engine_stream_does_not_start_a_job_that_expires_after_it_was_claime
         return jobs.select("id", "token", look("data.n").alias("returnvalue"))
 
     long_job, gone, kept = add(queue, 3, expire_after_ms=HOUR_MS)
-    options = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol, "progress": False}
-    settings = {"payload_schema": "n LONG", "lock_ms": HOUR_MS, "max_jobs_per_trigger": 1}
-    with Worker(bull.spark, "q", transform, engine="stream", **settings, **options):
+    options = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol}
+    settings = {"payload_schema": "n LONG", "lockMs": HOUR_MS, "maxJobsPerTrigger": 1}
+    with processing_query(bull.spark, transform, tmp_path / "checkpoint", options, **settings):
         wait_until((tmp_path / "0").exists, "the first job to start")
         wait_until(lambda: gone in [job.id for job in queue.page("active")], "the next job to be claimed")
         let_expire(client, queue, [gone])

@@ -25,11 +25,10 @@ PROGRAM = """
     import time
     from pathlib import Path
     from pyspark.sql import SparkSession
-    from pyspark.sql import functions as f
     from spark_bull import Worker
     from tests.support.wait import call_in
 
-    url, prefix, engine, checkpoint, started = sys.argv[1:]
+    url, prefix, started = sys.argv[1:]
     spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
 
@@ -41,23 +40,8 @@ PROGRAM = """
         return job.data["n"]
 
 
-    @f.udf("int")
-    def of_row(n):
-        while n == 0:
-            time.sleep(0.1)
-        return n
-
-
-    def of_batch(jobs):
-        return jobs.select("id", "token", of_row("data.n").alias("returnvalue"))
-
-
     options = {"slots": 1, "url": url, "prefix": prefix, "protocol": "bullmq", "lock_ms": 3_600_000}
-    processor = first_never_ends
-    if engine == "stream":
-        processor = of_batch
-        options |= {"engine": engine, "payload_schema": "n INT", "checkpoint": checkpoint}
-    with Worker(spark, "q", processor, **options) as worker:
+    with Worker(spark, "q", first_never_ends, **options) as worker:
         # Ctrl-C ends a program that waits for its worker.
         call_in(type(worker._engine).wait, Path(started).touch)
         worker.await_termination()
@@ -89,17 +73,15 @@ def ended_by_ctrl_c(process: subprocess.Popen[str]) -> list[str]:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("forked_python")
-@pytest.mark.parametrize("engine", [pytest.param("loop", marks=pytest.mark.rest), "stream"])
 def test_ctrl_c_ends_a_program_whose_jobs_run_on_and_returns_them(
-    queue: BullQueue, redis_url: str, prefix: str, tmp_path: Path, engine: str
+    queue: BullQueue, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
-    arguments = [redis_url, prefix, engine, str(tmp_path / "checkpoint"), str(tmp_path / "started")]
+    arguments = [redis_url, prefix, str(tmp_path / "started")]
     queue.add_many(NewJob({"n": n}) for n in range(JOBS))
 
     def is_held() -> bool:
         jobs = queue.page("active")
-        has_begun = engine == "stream" or any(job.progress for job in jobs)
-        return len(jobs) == JOBS and has_begun and (tmp_path / "started").exists()
+        return len(jobs) == JOBS and any(job.progress for job in jobs) and (tmp_path / "started").exists()
 
     with program(*arguments, folder=tmp_path) as process:
         wait_until(is_held, "the worker to hold all jobs")
@@ -108,16 +90,15 @@ def test_ctrl_c_ends_a_program_whose_jobs_run_on_and_returns_them(
     counts = queue.counts()
     assert (counts["wait"], counts["active"]) == (JOBS, 0)
     assert [job.data["n"] for job in queue.page("wait")] == list(range(JOBS))
-    # A job that was running has stalled; a micro-batch is repeated.
-    stalled = [job.stalled_counter for job in queue.page("wait")]
-    assert stalled == [int(engine == "loop")] + [0] * (JOBS - 1)
+    # A job that was running has stalled.
+    assert [job.stalled_counter for job in queue.page("wait")] == [1] + [0] * (JOBS - 1)
 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("forked_python")
 def test_a_program_stops_its_worker_on_sigterm(queue: BullQueue, redis_url: str, prefix: str, tmp_path: Path) -> None:
     started = tmp_path / "started"
-    with program(redis_url, prefix, "loop", "", str(started), folder=tmp_path) as process:
+    with program(redis_url, prefix, str(started), folder=tmp_path) as process:
         queue.add({"n": 1})
         wait_until(lambda: queue.counts()["completed"] == 1, "the worker to process a job")
         wait_until(started.exists, "the program to wait for its worker")

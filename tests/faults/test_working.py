@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any
@@ -20,9 +21,10 @@ from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
 from tests.spark.conftest import Bull
-from tests.support.drivers import driver, following_worker
+from tests.support.drivers import driver, following_query
 from tests.support.forked_programs import ForkedProcess, work_on_groups, work_with_follow_ups
 from tests.support.network import losing_proxy
+from tests.support.processing_query import processing_query
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -116,11 +118,11 @@ def test_a_worker_continues_after_redis_has_refused_writes(own_redis: OwnRedis, 
 
 
 @pytest.mark.parametrize(
-    ("state", "engine"),
-    [("killed", "loop"), ("killed", "stream"), pytest.param("NOREPLICAS", "stream", marks=pytest.mark.rest)],
+    ("state", "way"),
+    [("killed", "Worker"), ("killed", "query"), pytest.param("NOREPLICAS", "query", marks=pytest.mark.rest)],
 )
 def test_a_batch_of_a_dataframe_continues_after_an_outage_of_redis(
-    own_redis: OwnRedis, bull: Bull, tmp_path: Path, caplog: pytest.LogCaptureFixture, state: str, engine: str
+    own_redis: OwnRedis, bull: Bull, tmp_path: Path, caplog: pytest.LogCaptureFixture, state: str, way: str
 ) -> None:
     """For longer than a call is retried, and with a job that fails: other jobs are not blamed."""
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
@@ -138,11 +140,19 @@ def test_a_batch_of_a_dataframe_continues_after_an_outage_of_redis(
     def transform(jobs: DataFrame) -> DataFrame:
         return jobs.select("id", "token", look("data.n").alias("returnvalue"))
 
-    options = {"url": server.url, "protocol": "bullmq", "retry_ms": 300}
-    settings = {"payload_schema": "n LONG", "lock_ms": HOUR_MS, "max_jobs_per_trigger": 20, "progress": False}
+    def working() -> AbstractContextManager[Any]:
+        options, schema = {"url": server.url, "protocol": "bullmq"}, "n LONG"
+        if way == "query":
+            claim, given = {"lockMs": HOUR_MS, "maxJobsPerTrigger": 20}, {**options, "retryMs": 300}
+            return processing_query(
+                bull.spark, transform, tmp_path / "checkpoint", given, payload_schema=schema, **claim
+            )
+        settings = {"lock_ms": HOUR_MS, "chunk_size": 20, "retry_ms": 300, "progress": False}
+        return Worker(bull.spark, "q", transform, payload_schema=schema, **settings, **options)
+
     with BullQueue("q", url=server.url, protocol="bullmq") as queue:
         queue.add_many(NewJob({"n": n}) for n in range(50))
-        with Worker(bull.spark, "q", transform, engine=engine, **settings, **options) as worker:
+        with working() as running:
             wait_until(begun.exists, "a batch to begin")
             if state == "killed":
                 server.kill()
@@ -158,7 +168,7 @@ def test_a_batch_of_a_dataframe_continues_after_an_outage_of_redis(
                     STATES[state].end(client)
             wait_until(lambda: queue.counts()["completed"] == 49, "all jobs but one to complete")
             wait_until(lambda: queue.counts()["failed"] == 1, "that one to fail")
-            assert worker.status().state == "running"
+            assert running.isActive if way == "query" else running.status().state == "running"
         assert [job.failed_reason for job in queue.page("failed")] == ["ValueError: unlucky"]
         assert {job.attempts_started for job in queue.page("completed")} == {1}
 
@@ -267,17 +277,21 @@ def test_a_killed_driver_of_a_stream_loses_no_follow_ups_and_repeats_none(
     count = 120
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     checkpoint = str(tmp_path / "checkpoint")
+
+    def rescuing_anew() -> Promoter:
+        return Promoter(redis_url, ["q"], check_ms=500, max_stalled=1_000, prefix=prefix, protocol="bullmq")
+
     queue.add_many(NewJob({"n": n}) for n in range(count))
-    with driver(tmp_path / "log", "follow", **options, checkpoint=checkpoint) as running:
+    with rescuing_anew(), driver(tmp_path / "log", "follow", **options, checkpoint=checkpoint) as running:
 
         def has_begun() -> bool:
             running.check()
             return queue.counts()["completed"] >= count // 3
 
         wait_until(has_begun, "some jobs to complete")
-    with following_worker(bull.spark, **options, checkpoint=checkpoint):
+    with rescuing_anew(), following_query(bull.spark, **options, checkpoint=checkpoint):
         wait_until(lambda: queue.counts()["completed"] >= count, "more jobs to complete")
-    with following_worker(bull.spark, **options):
+    with rescuing_anew(), following_query(bull.spark, **options, checkpoint=str(tmp_path / "other")):
         wait_until(lambda: queue.counts()["completed"] >= 2 * count, "all jobs to complete")
     own = [job.data["of"] for job in queue.page("completed") if "of" in job.data]
     with BullQueue("next", **options) as following:

@@ -72,11 +72,3 @@ def test_another_reader_than_that_of_the_checkpoint_is_refused(kind: str, option
         second.partitions(second.initialOffset(), end)
     with pytest.raises(OptionError, match="give another checkpoint"):
         second.latestOffset(end, second.getDefaultReadLimit())
-
-
-def test_a_worker_continues_a_checkpoint_under_its_new_name(options: dict[str, str]) -> None:
-    first, second = (
-        claim_reader({**options, "readerId": name, "settledInBatch": "true"}) for name in ("first", "second")
-    )
-    end = first.latestOffset(first.initialOffset(), first.getDefaultReadLimit())
-    assert second.latestOffset(end, second.getDefaultReadLimit())["reader"] == "first"

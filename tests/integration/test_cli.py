@@ -562,7 +562,6 @@ def test_a_wrong_argument_of_a_program_is_an_error_before_spark_starts(
         (["work", "--processor", "json:loads", "--option", "redis.host=x"], "`redis.host` cannot be passed to redis"),
         ([*WORK, "min_chunk=50", "--option", "chunk_size=10"], "expected `min_chunk` to be at most `chunk_size` (10)"),
         ([*WORK, "chunk_wait_ms=50"], "`chunk_wait_ms` has no effect without `min_chunk`"),
-        ([*WORK, "checkpoint=/data", "--engine", "loop"], "`checkpoint` has no effect here: engine='loop'"),
         (
             [*WORK, "max_started=2", "--option", "protocol=bull"],
             "expected no `max_started`: bull does not count starts; leave it out",
@@ -570,7 +569,6 @@ def test_a_wrong_argument_of_a_program_is_an_error_before_spark_starts(
         (["work", "--processor", "json:loads", "--weight", "mial=3"], "did you mean `mail`?"),
         (["work", "--processor", "json:loads", "--guard", "failed < 3 over 1m"], "expected > or >= after `failed` in"),
         ([*WORK, "promoter=false", "--guard", "failed > 3 over 1m"], "`guards` has no effect with promoter=False"),
-        (["work", "--processor", "json:loads", "--env", "A=1", "--engine", "stream"], "`env` has no effect here"),
         (
             ["dispatch", "--input", "no/such*.csv", "--format", "csv"],
             "expected --input to be a file or a folder, got: ",

@@ -89,10 +89,8 @@ def test_an_argument_that_needs_spark_or_is_wrong_is_refused_by_name(redis_url: 
         ({"processor": None}, "expected `processor`"),
         ({"processor": of_columns}, "got a UDF: use spark_bull.Worker"),
         ({"processor": {"*": of_a_job, "score": of_frames}}, r"`processor\['score'\]`.*got a function of DataFrames"),
-        ({"engine": "loop"}, "`engine` has no effect without Spark"),
         ({"payload_schema": "n INT"}, "`payload_schema` has no effect without Spark"),
         ({"min_chunk": 5}, "`min_chunk` has no effect without Spark"),
-        ({"max_jobs_per_trigger": 5}, "`max_jobs_per_trigger` has no effect without Spark"),
         ({"env": {"A": "b"}}, "`env` has no effect on threads of this program"),
         ({"processes": "false"}, "expected `processes` to be a bool, got: 'false'"),
         ({"slots": 0}, "`slots`"),
@@ -158,7 +156,7 @@ def test_a_process_that_the_program_ends_does_not_start_again(redis_url: str, pr
 def test_the_command_refuses_what_contradicts_local(redis_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     for given, said in [
         (["--local", "--master", "local[2]"], "`--master` has no effect with --local"),
-        (["--local", "--engine", "stream"], "`engine` has no effect without Spark"),
+        (["--local", "--option", "min_chunk=5"], "`min_chunk` has no effect without Spark"),
         (["--processes"], "`--processes` has no effect without --local"),
     ]:
         command = ["work", "--queue", "q", "--processor", "tests.support.worker:hold", "--url", redis_url, *given]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.core.model.outcomes import Claim, Outcomes
+from spark_bull.core.model.outcomes import Claim
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import extend, work
@@ -177,7 +177,6 @@ def test_a_claiming_query_extends_a_lock_by_the_duration_that_its_job_has(
     assert claiming.claim(10) == 2
     wait_until(lambda: len(extended) == 2, "the locks to be extended")
     assert dict(extended) == {own: OWN_MS, plain: LOCK_MS}
-    claiming.release_before(2)
     assert claiming.held() == 2, "its jobs may outlast their batch"
 
 
@@ -217,22 +216,6 @@ def test_a_batch_that_could_begin_has_the_jobs_that_were_claimed_ahead_until_the
     assert sum(portion.jobs for portion in claiming.portions(0, claimed)) == claimed
     claiming.claim_ahead(40, enough)
     assert claiming.end() == min(50, 2 * claimed)
-
-
-def test_the_locks_of_jobs_that_their_batch_has_settled_are_left_alone(
-    queue: BullQueue, extended: list[tuple[str, int]]
-) -> None:
-    first, *others = queue.add_many([NewJob({})] * 4).ids
-    ledger, settings = ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS)
-    claiming = Claimer(ledger, settings, 1, settled_in_batch=True)
-    assert claiming.claim(2) == 2
-    outcomes = Outcomes(ledger.claims(0, 1)[0].token, returned=[first])
-    work(queue.handle, ClaimSettings("settle"), outcomes, 0)
-    assert claiming.claim(2) == 2
-    # The first job, which its batch has returned, is in the second batch again.
-    claiming.release_before(2)
-    assert claiming.held() == 2
-    assert sorted(job_id for job_id, _ in extended) == sorted([first, others[1]])
 
 
 def test_a_batch_ends_at_the_size_of_jobs_that_is_kept_in_memory(

@@ -87,7 +87,7 @@ def test_a_schema_names_the_columns_of_claimed_jobs_that_are_read(queue: BullQue
 @pytest.mark.parametrize(
     ("given", "worker", "tasks"),
     [
-        ({"maxPartitions": "2", "workerName": "prices"}, "prices", [[0, 1, 4, 5, 8, 9], [2, 3, 6, 7]]),
+        ({"chunkSize": "1", "workerName": "prices"}, "prices", [[0, 5], [1, 6], [2, 7], [3, 8], [4, 9]]),
         ({}, "spark-reader", [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]),
     ],
 )

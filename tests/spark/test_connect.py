@@ -5,12 +5,10 @@ The functions that begin with `_` run in the process of the client. What they de
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sysconfig
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -22,20 +20,17 @@ from typing import Any, Final
 
 import pandas as pd
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
-from opentelemetry.trace import Tracer
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 import spark_bull
 from spark_bull import BullQueue, NewJob, Worker, call, write_results
-from spark_bull.core.errors import OptionError
 from spark_bull.spark.platform.query_start import start_query
 from tests.conftest import need
 from tests.support.fork_server import VARIABLE
 from tests.support.forked_programs import CONTEXT
+from tests.support.processing_query import processing_query
 from tests.support.spark_submit import DRIVER_OPTIONS
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
@@ -260,14 +255,7 @@ def test_results_of_a_write_come_from_a_udf(connect: ConnectClient, options: Opt
     assert connect(_results, options) == [0, 2, 4, 6]
 
 
-def _transform(spark: SparkSession, options: Options, from_environment: bool, spans: str) -> Any:
-    def tracer() -> Tracer:
-        out = open(spans, "a")  # noqa: SIM115 - until the process of the server ends
-        exporter = ConsoleSpanExporter(out=out, formatter=lambda span: f"{span.to_json(indent=None)}\n")
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(exporter))
-        return provider.get_tracer("server")
-
+def _transform(spark: SparkSession, options: Options, checkpoint: str) -> Any:
     @f.udf("string")
     def checked(n: int) -> str:
         if n == 7:
@@ -277,33 +265,26 @@ def _transform(spark: SparkSession, options: Options, from_environment: bool, sp
     def double(jobs: DataFrame) -> DataFrame:
         return jobs.where("data.n != 9").withColumn("returnvalue", checked("data.n"))
 
-    with BullQueue("q", **options) as queue, pytest.MonkeyPatch.context() as environment:
-        if from_environment:
-            environment.setenv("SPARK_BULL_URL", options.pop("url"))
-        given: Options = {"payload_schema": "n INT", "progress": False, "tracer": tracer}
-        worker = Worker(spark, "q", double, engine="stream", **given, **options)
-        with worker:
-            for finished in (11, 21):
-                queue.add_many(NewJob({"n": n}) for n in range(finished - 11, finished - 1))
-                wait_until(lambda finished=finished: has_finished(worker, finished), "the jobs of a batch")
-            assert worker.stop(PATIENCE_S)
-    return worker.status().completed
-
-
-def jobs_in(spans: Path) -> int:
-    batches = [json.loads(line) for line in spans.read_text().splitlines()]
-    return sum(batch["attributes"]["bullmq.job.bulk.count"] for batch in batches)
+    with (
+        BullQueue("q", **options) as queue,
+        processing_query(spark, double, checkpoint, options, payload_schema="n INT"),
+    ):
+        for first in (0, 10):
+            queue.add_many(NewJob({"n": n}) for n in range(first, first + 10))
+            ended = first + 11
+            wait_until(
+                lambda ended=ended: sum(queue.counts()[state] for state in ("completed", "failed")) == ended,
+                "the jobs of a batch",
+            )
+        return queue.counts()["completed"]
 
 
 @rest
-def test_the_engine_stream_transforms_batches_on_the_server(
+def test_batches_are_processed_on_the_server(
     connect: ConnectClient, queue: BullQueue, options: Options, server_log: Path, tmp_path: Path
 ) -> None:
-    """The client has the address in its environment, which the server has not."""
     damaged = queue.add({"n": "no number"})
-    spans = tmp_path / "spans"
-    assert connect(_transform, options, True, str(spans)) == 18
-    wait_until(lambda: jobs_in(spans) == 21, "the spans of all batches")
+    assert connect(_transform, options, str(tmp_path)) == 18
     said = f"job {damaged} of queue q failed: expected the payload to be JSON"
     wait_until(lambda: said in server_log.read_text(), "the server to log why jobs fail")
 
@@ -336,41 +317,3 @@ def test_processors_of_several_kinds_have_jobs_by_name(
     expected: dict[tuple[str | None, int], Any] = {("double", n): 2 * n for n in range(3)}
     expected |= {("other", n): f"other {n}" for n in range(3)}
     assert made == expected | {("triple", n): 3 * n if frames else f"triple {n}" for n in range(3)}
-
-
-def _stop_in_a_batch(spark: SparkSession, options: Options, folder: str) -> Any:
-    def blocking(jobs: DataFrame) -> DataFrame:
-        (Path(folder) / str(os.getpid())).touch()
-        while True:
-            time.sleep(1)
-
-    with Worker(spark, "q", blocking, engine="stream", progress=False, **options) as worker:
-        wait_until(lambda: os.listdir(folder), "the batch to begin")
-        worker.stop(0.1)
-        wait_until(lambda: not worker._engine.running, "the query to end")
-
-
-@rest
-def test_a_worker_that_is_stopped_in_a_batch_returns_its_jobs(
-    connect: ConnectClient, queue: BullQueue, options: Options, tmp_path: Path
-) -> None:
-    """And the process that runs the transformation ends."""
-    queue.add_many(NewJob({"n": n}) for n in range(6))
-    connect(_stop_in_a_batch, options, str(tmp_path))
-    assert queue.counts()["wait"] == 6
-    assert [job.data["n"] for job in queue.page("wait")] == list(range(6))
-    (process,) = os.listdir(tmp_path)
-    wait_until(lambda: not Path("/proc", process).exists(), "the process of the batch to end")
-
-
-def _send_the_impossible(spark: SparkSession, options: Options) -> Any:
-    with pytest.raises(OptionError) as refused:
-        Worker(spark, "q", unpicklable(), engine="stream", progress=False, **options).start()
-    return str(refused.value)
-
-
-@rest
-def test_a_transformation_that_cannot_be_sent_to_the_server_is_refused(
-    connect: ConnectClient, options: Options
-) -> None:
-    assert connect(_send_the_impossible, options).startswith("expected `processor` to be picklable, as it is sent to")

@@ -33,6 +33,7 @@ EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 #: What --py-files sends beside the package.
 MY_JOBS = """
+from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 
 
@@ -40,7 +41,7 @@ def double(job):
     return 2 * job.data["n"]
 
 
-def double_all(jobs):
+def double_all(jobs: DataFrame):
     return jobs.select("id", "token", expr("2 * data.n AS returnvalue"))
 """
 
@@ -298,7 +299,7 @@ def test_each_script_runs_from_a_zip(
         work = ["work", "--queue", "q", "--until-idle", "5", "--processor"]
         assert "20 completed, 0 failed" in submit(*work, "my_jobs:double")
         queue.add_many(NewJob({"n": n}) for n in range(20))
-        of_batches = ["my_jobs:double_all", "--engine", "stream", "--payload-schema", "n INT"]
+        of_batches = ["my_jobs:double_all", "--payload-schema", "n INT"]
         assert "20 completed, 0 failed" in submit(*work, *of_batches)
         assert [job.parsed("returnvalue") == 2 * job.data["n"] for job in queue.page("completed")] == [True] * 40
         queue.add({"n": 1}, delay=1)

@@ -30,9 +30,8 @@ def flow(queue: str, job_id: str, behaviour: str = "", *children: dict[str, Any]
 
 
 @pytest.mark.interop
-@pytest.mark.parametrize("engine", [pytest.param("loop", marks=pytest.mark.rest), "stream"])
 def test_a_worker_shares_flows_with_node(
-    spark: SparkSession, node: Callable[..., NodePeer], redis_url: str, prefix: str, engine: str
+    spark: SparkSession, node: Callable[..., NodePeer], redis_url: str, prefix: str
 ) -> None:
     theirs = node("bullmq-6.7.0", prefix=prefix)
     failing = {"ignoreDependencyOnFailure": True}
@@ -50,7 +49,7 @@ def test_a_worker_shares_flows_with_node(
 
         ours.add_many([NewJob({}, job_id="waits")])
         theirs.call("process", queue="node")
-        with Worker(spark, "q", transform, engine=engine, slots=1, progress=False, **options):
+        with Worker(spark, "q", transform, slots=1, progress=False, **options):
             wait_until(lambda: ended() == (3, 2, 2), "all jobs to end")
         found = {job.id: job for state in ("completed", "failed") for job in (*ours.page(state), *of_node.page(state))}
         assert found["sum"].parsed("returnvalue") == [1, 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.query_start import start_query
 from tests.spark.conftest import Bull
+from tests.support.processing_query import processing_query
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -103,21 +105,21 @@ def of_frame(jobs: DataFrame) -> DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("engine", "processor", "schema"),
+    ("way", "processor", "schema"),
     [
-        ("loop", of_job, None),
-        ("loop", upper, "text STRING"),
-        pytest.param("loop", of_frame, SCHEMA, marks=pytest.mark.rest),
-        ("stream", of_frame, SCHEMA),
+        ("Worker", of_job, None),
+        ("Worker", upper, "text STRING"),
+        ("Worker", of_frame, SCHEMA),
+        pytest.param("query", of_frame, SCHEMA, marks=pytest.mark.rest),
     ],
-    ids=["function", "udf", "frames", "stream"],
+    ids=["function", "udf", "frames", "query"],
 )
 def test_workers_open_payloads_and_seal_results_and_a_collect_opens_both(
     bull: Bull,
     client: Redis,
     prefix: str,
     keeping: dict[str, str],
-    engine: str,
+    way: str,
     processor: Callable[..., Any],
     schema: str | None,
     tmp_path: Path,
@@ -126,8 +128,14 @@ def test_workers_open_payloads_and_seal_results_and_a_collect_opens_both(
     with BullQueue("q", protocol="bullmq", **bull.options) as plain:
         # A job that the worker cannot open fails alone.
         forged = plain.add({"$sealed": {"v": 1, "kid": "b", "iv": "", "ct": ""}})
-        given = {"engine": engine, "slots": 1, "payload_schema": schema, **arguments(keeping), **bull.options}
-        with Worker(bull.spark, queue="q", processor=processor, protocol="bullmq", **given):
+        working: AbstractContextManager[Any]
+        if way == "query":
+            options, batches = {**bull.options, **opening(keeping)}, tmp_path / "batches"
+            working = processing_query(bull.spark, processor, batches, options, payload_schema=schema, settle=keeping)
+        else:
+            given = {"slots": 1, "payload_schema": schema, **arguments(keeping), **bull.options}
+            working = Worker(bull.spark, queue="q", processor=processor, protocol="bullmq", **given)
+        with working:
             wait_until(lambda: plain.counts()["completed"] + plain.counts()["failed"] == 5, "all jobs to end")
         assert is_private(client, prefix)
         (failed,) = plain.page("failed")

@@ -31,9 +31,8 @@ def answered(jobs: DataFrame) -> DataFrame:
     return jobs.select("id", "token", f.lit(1).alias("returnvalue"))
 
 
-def worker(spark: SparkSession, _folder: Path, queue: BullQueue, *, engine: str) -> Worker:
-    processor: Any = answered if engine == "stream" else lambda _: 1
-    return Worker(spark, queue.name, processor, engine=engine, slots=1, progress=False, **options_of(queue))
+def worker(spark: SparkSession, _folder: Path, queue: BullQueue, *, processor: Any) -> Worker:
+    return Worker(spark, queue.name, processor, slots=1, progress=False, **options_of(queue))
 
 
 @contextmanager
@@ -49,8 +48,8 @@ def claiming_query(spark: SparkSession, folder: Path, queue: BullQueue) -> Itera
 
 
 WAYS: Final[dict[str, Callable[..., Any]]] = {
-    "loop": partial(worker, engine="loop"),
-    "stream": partial(worker, engine="stream"),
+    "function": partial(worker, processor=lambda _: 1),
+    "DataFrame": partial(worker, processor=answered),
     "mode=claim": claiming_query,
 }
 

@@ -155,10 +155,6 @@ def test_what_shards_can_not_keep_is_refused(bull: Bull, own_redis: Callable[...
         bull.write(rows.selectExpr("'{}' AS data", "'q' AS queue"), None, shards=SHARDS)
     with pytest.raises(OptionError, match="expected no `limiter` with `shards`: a limit holds within one shard"):
         Worker(bull.spark, "q", echo, shards=SHARDS, limiter={"max": 1, "duration": 1}, **arguments(bull))
-    with pytest.raises(
-        OptionError, match=r"`shards` has no effect here: .* start a Worker for each shard, such as mail\{0\}"
-    ):
-        Worker(bull.spark, "q", echo, engine="stream", shards=SHARDS, **arguments(bull))
     with pytest.raises(Exception, match=r"with mode=manage: give the name of one shard, such as mail\{0\}, as `queue`"):
         rows.selectExpr("'1' AS id").write.format("bull").options(**bull.options, shards=SHARDS, mode="manage").mode(
             "append"

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pandas as pd
-import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -79,20 +78,15 @@ def processors() -> dict[str, Any]:
     return {"udf": same, "pandas": pandas, "frame": frame}
 
 
-@pytest.mark.parametrize("engine", ["loop", "stream"])
-def test_udfs_and_functions_of_data_frames_get_the_values(bull: Bull, queue: BullQueue, engine: str) -> None:
+def test_udfs_and_functions_of_data_frames_get_the_values(bull: Bull, queue: BullQueue) -> None:
     given = processors()
-    schemas = dict.fromkeys(given, DDL)
-    for processor, schema in (
-        [(given, schemas)] if engine == "loop" else [(given[name], DDL) for name in ("udf", "frame")]
-    ):
+    for processor, schema in ((given, dict.fromkeys(given, DDL)), (given["udf"], DDL), (given["frame"], DDL)):
         queue.add_many(NewJob(RawJson(PAYLOAD), name) for name in given)
         with Worker(
             bull.spark,
             "q",
             processor,
             payload_schema=schema,
-            engine=engine,
             slots=1,
             progress=False,
             protocol="bullmq",

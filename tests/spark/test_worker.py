@@ -45,11 +45,6 @@ Start = Callable[..., Worker]
 PEOPLE = "name STRING, age INT"
 
 
-each_engine = pytest.mark.parametrize("engine", ["loop", "stream"])
-#: For tests that take much CPU.
-stream_first = pytest.mark.parametrize("engine", [pytest.param("loop", marks=pytest.mark.rest), "stream"])
-
-
 @pytest.fixture
 def start(spark: SparkSession, queue: BullQueue, redis_url: str, prefix: str) -> Iterator[Start]:
     """Starts a worker of the queue with one slot, which is stopped after the test."""
@@ -125,21 +120,13 @@ def failing(kind: str) -> Any:
     return {"function": processor, "UDF": processor_of_value, "column": with_errors}[kind]
 
 
-@pytest.mark.parametrize(
-    ("engine", "kind"),
-    [
-        ("loop", "function"),
-        ("loop", "UDF"),
-        ("stream", "UDF"),
-        ("stream", "column"),
-    ],
-)
+@pytest.mark.parametrize("kind", ["function", "UDF", "column"])
 def test_the_driver_logs_why_jobs_fail_but_not_all_of_them(
-    queue: BullQueue, start: Start, caplog: pytest.LogCaptureFixture, engine: str, kind: str
+    queue: BullQueue, start: Start, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     options = {} if kind == "function" else {"payload_schema": "n INT"}
     queue.add_many(NewJob({"n": n}) for n in range(5))
-    worker = start(failing(kind), engine=engine, **options)
+    worker = start(failing(kind), **options)
     assert work_off(queue)["failed"] == 5
     assert worker.stop()
     said = [record.getMessage() for record in caplog.records if "failed: " in record.getMessage()]
@@ -150,20 +137,16 @@ def test_the_driver_logs_why_jobs_fail_but_not_all_of_them(
     assert all("in processor" in one for one in said)
 
 
-@each_engine
-def test_a_transformation_without_tokens_fails_the_worker_and_returns_its_jobs(
-    queue: BullQueue, start: Start, engine: str
-) -> None:
+def test_a_transformation_without_tokens_fails_the_worker_and_returns_its_jobs(queue: BullQueue, start: Start) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         return jobs.selectExpr("id", "'1' AS returnvalue")
 
     queue.add_many(NewJob({"n": n}) for n in range(20))
-    worker = start(transform, lock_ms=3_600_000, engine=engine)
+    worker = start(transform, lock_ms=3_600_000)
     with pytest.raises(WorkerFailed) as raised:
         worker.await_termination(PATIENCE_S)
     said = "expected the transformation to return the columns id, token and returnvalue or error, got: id, returnvalue"
-    failed = f"the streaming query of worker {worker.id} failed" if engine == "stream" else f"worker {worker.id} failed"
-    assert str(raised.value) == f"{failed}: {said}"
+    assert str(raised.value) == f"worker {worker.id} failed: {said}"
     assert (queue.counts()["wait"], queue.counts()["active"]) == (20, 0)
 
 
@@ -423,7 +406,6 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"processor": None}, "expected `processor`"),
         ({"processor": {}}, "a mapping of job names to functions"),
-        ({"processor": {"send": print}, "engine": "stream"}, "no processors by name"),
         ({"processor": {"send": udf}}, "expected `payload_schema` for a UDF"),
         ({"processor": {"send": udf, "*": 7}, "payload_schema": PEOPLE}, r"`processor\['\*'\]` to be a processor"),
         (
@@ -432,7 +414,6 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ),
         ({"processor": {"send": udf}, "payload_schema": PEOPLE, "concurrency": 2}, "`concurrency` has no effect"),
         ({"processor": udf, "payload_schema": PEOPLE, "concurrency": 2}, "`concurrency` has no effect on a UDF"),
-        ({"processor": print, "engine": "stream", "concurrency": 2}, "`concurrency` has no effect here"),
         ({"processor": print, "concurrency": 0}, "`concurrency`"),
         ({"processor": print, "min_chunk": 5}, "`min_chunk` has no effect on functions"),
         (
@@ -443,7 +424,6 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ({"processor": print, "queues": ["r"]}, "one of `queue` .* and `queues`"),
         ({"processor": print, "queue": None}, "one of `queue` .* and `queues`"),
         ({"processor": print, "queue": None, "queues": ["a", "a"]}, "`queues` to be different names"),
-        ({"processor": print, "queue": None, "queues": ["a", "b"], "engine": "stream"}, "processes one queue"),
         ({"processor": print, "weights": {"p": 1}}, "`weights`.* got: 'p'"),
         ({"processor": print, "weights": {"q": 0}}, r"`weights\['q'\]` to be a positive integer"),
         ({"processor": total, "payload_schema": "n INT"}, "or, since PySpark 4.1, @arrow_udf"),
@@ -583,7 +563,7 @@ def test_slots_that_start_later_pause_process_and_stop_with_the_others(
     """One core is left to other queries."""
     both, cores = f"{prefix}:both", [2]
     # As if further executors started.
-    monkeypatch.setattr("spark_bull.spark.work.loop_engine.tasks_at_once", lambda _: cores[0])
+    monkeypatch.setattr("spark_bull.spark.work.spark_engine.tasks_at_once", lambda _: cores[0])
 
     def processor(job: Any) -> None:
         with Redis.from_url(redis_url) as redis:
@@ -608,15 +588,14 @@ def test_slots_that_start_later_pause_process_and_stop_with_the_others(
 # transformations
 
 
-@each_engine
-def test_a_transformation_settles_jobs(queue: BullQueue, start: Start, engine: str) -> None:
+def test_a_transformation_settles_jobs(queue: BullQueue, start: Start) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         answer = f.when(f.col("data.n") < 3, f.col("data.n") * 10)
         error = f.when(f.col("data.n") == 3, f.lit("three"))
         return jobs.select("id", "token", answer.alias("returnvalue"), error.alias("error"))
 
     queue.add_many(NewJob({"n": n}) for n in range(4))
-    worker = start(transform, payload_schema="n INT", engine=engine)
+    worker = start(transform, payload_schema="n INT")
     assert work_off(queue) == {"completed": 3, "failed": 1}
     assert {n: job.parsed("returnvalue") for n, job in by_n(queue, "completed").items()} == {0: 0, 1: 10, 2: 20}
     assert by_n(queue, "failed")[3].failed_reason == "three"
@@ -628,9 +607,8 @@ def test_a_transformation_settles_jobs(queue: BullQueue, start: Start, engine: s
     wait_until(lambda: totals() == (4, 3, 1), "the totals to count all jobs")
 
 
-@stream_first
 def test_outcomes_for_a_damaged_queue_are_settled_when_it_is_repaired(
-    queue: BullQueue, start: Start, client: Redis, tmp_path: Path, engine: str
+    queue: BullQueue, start: Start, client: Redis, tmp_path: Path
 ) -> None:
     is_running, may_end = tmp_path / "is_running", tmp_path / "may_end"
 
@@ -646,7 +624,7 @@ def test_outcomes_for_a_damaged_queue_are_settled_when_it_is_repaired(
         return sum(int(stats["failed_calls"]) for stats in client.info("commandstats").values())
 
     queue.add_many(NewJob({"n": n}) for n in range(4))
-    worker = start(wait, payload_schema="n LONG", engine=engine)
+    worker = start(wait, payload_schema="n LONG")
     wait_until(is_running.exists, "a job to run")
     with DamagedKey(client, queue.handle, "completed", "string").damaged():
         may_end.touch()
@@ -658,10 +636,7 @@ def test_outcomes_for_a_damaged_queue_are_settled_when_it_is_repaired(
     wait_until(lambda: not worker.status().damaged, "the damage to be gone")
 
 
-@each_engine
-def test_a_transformation_adds_follow_ups(
-    queue: BullQueue, start: Start, redis_url: str, prefix: str, engine: str
-) -> None:
+def test_a_transformation_adds_follow_ups(queue: BullQueue, start: Start, redis_url: str, prefix: str) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         fields = [f.struct(f.col("data.n").alias("of")).alias("data"), f.lit("next").alias("queue")]
         follow_ups = [f.struct(*fields, f.lit(on).alias("on")) for on in ("success", "failure")]
@@ -674,7 +649,7 @@ def test_a_transformation_adds_follow_ups(
         )
 
     queue.add_many(NewJob({"n": n}) for n in range(5))
-    start(transform, payload_schema="n INT", engine=engine)
+    start(transform, payload_schema="n INT")
     assert work_off(queue) == {"completed": 4, "failed": 1}
     with BullQueue("next", url=redis_url, prefix=prefix, protocol="bullmq") as following:
         assert sorted(job.data["of"] for job in following.page("wait")) == [1, 2, 3, 4]
@@ -757,8 +732,7 @@ def test_a_stop_returns_the_jobs_of_a_dataframe(queue: BullQueue, start: Start, 
     assert not worker._engine.running
 
 
-@stream_first
-def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start, engine: str) -> None:
+def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start) -> None:
     @f.udf("int")
     def risky(n: int) -> int:
         if n == 7:
@@ -770,7 +744,7 @@ def test_bad_rows_of_a_transformation_fail_alone(queue: BullQueue, start: Start,
 
     payloads = [json.dumps({"n": n}) for n in range(12)] + ["{broken", '{"n": "many"}']
     queue.add_many(NewJob(RawJson(payload), attempts=2) for payload in payloads)
-    start(transform, payload_schema="n INT", engine=engine)
+    start(transform, payload_schema="n INT")
     assert work_off(queue) == {"completed": 10, "failed": 4}
     failed = {job.id: job for job in queue.page("failed")}
     assert "seven" in str(failed["8"].failed_reason)
@@ -821,10 +795,7 @@ def test_a_udf_can_control_how_its_job_ends(queue: BullQueue, start: Start, redi
     check_requested_outcomes(queue)
 
 
-@stream_first
-def test_a_udf_within_a_transformation_can_control_how_its_job_ends(
-    queue: BullQueue, start: Start, engine: str
-) -> None:
+def test_a_udf_within_a_transformation_can_control_how_its_job_ends(queue: BullQueue, start: Start) -> None:
     @f.udf("int")
     def say(n: str, started: int) -> int:
         if n in REQUESTS and started == 1:
@@ -835,79 +806,17 @@ def test_a_udf_within_a_transformation_can_control_how_its_job_ends(
         return jobs.select("id", "token", say("data.n", "attemptsStarted").alias("returnvalue"))
 
     queue.add_many(NewJob({"n": n}, attempts=5) for n in ("plain", *REQUESTS))
-    worker = start(transform, payload_schema="n STRING", engine=engine)
+    worker = start(transform, payload_schema="n STRING")
     check_requested_outcomes(queue)
     wait_until(lambda: worker.status().returned == 4, "the totals to count the postponed jobs")
 
 
-def test_a_stopped_stream_releases_unsettled_jobs(queue: BullQueue, start: Start) -> None:
-    slow = f.udf(lambda n: time.sleep(0.05) or n, "int")
-
-    def transform(jobs: DataFrame) -> DataFrame:
-        return jobs.select("id", "token", slow("data.n").alias("returnvalue"))
-
-    queue.add_many(NewJob({"n": n}) for n in range(60))
-    worker = start(transform, payload_schema="n INT", engine="stream", max_jobs_per_trigger=20)
-    wait_until(lambda: queue.counts()["completed"] >= 20, "a batch to be settled")
-    worker.stop(PATIENCE_S)
-    wait_until(lambda: queue.counts()["active"] == 0, "the rest to be released")
-    assert sum(queue.counts().values()) == 60
-
-
-def test_a_worker_that_is_stopped_in_a_batch_returns_its_jobs_although_it_has_a_checkpoint(
-    queue: BullQueue,
-    start: Start,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("spark_bull.spark.work.stream_engine.STOP_TIMEOUT_S", 0.5)
-    begun, released = threading.Event(), threading.Event()
-
-    def blocking(jobs: DataFrame) -> DataFrame:
-        begun.set()
-        released.wait(PATIENCE_S)
-        raise RuntimeError("too late")
-
-    def transform(jobs: DataFrame) -> DataFrame:
-        return jobs.select("id", "token", f.col("data.n").alias("returnvalue"))
-
-    options: dict[str, Any] = {
-        "engine": "stream",
-        "payload_schema": "n INT",
-        "checkpoint": str(tmp_path / "checkpoint"),
-        "max_jobs_per_trigger": 3,
-    }
-    queue.add_many(NewJob({"n": n}) for n in range(6))
-    first = start(blocking, **options)
-    assert begun.wait(PATIENCE_S)
-    wait_until_claimed_ahead(queue, 6)
-    first.stop(0.1)
-    assert (queue.counts()["wait"], queue.counts()["active"]) == (6, 0)
-    assert [job.data["n"] for job in queue.page("wait")] == list(range(6))
-    assert {job.stalled_counter for job in queue.page("wait")} == {0}
-    # Three have started, the others have not.
-    assert [job.attempts_started for job in queue.page("wait")] == [1] * 3 + [None] * 3
-    assert {job.failed_reason for job in queue.page("wait")} == {None}
-    released.set()
-    wait_until(lambda: not first._engine.running, "the query to end")
-    # A worker that continues from the checkpoint leaves them out of the repeated batch, and claims them again.
-    second = start(transform, **options)
-    assert work_off(queue) == {"completed": 6}
-    wait_until(lambda: second.status().completed == 6, "its totals")
-    assert second.status().lost == 0
-    assert "was rejected" not in caplog.text
-
-
-@each_engine
-def test_any_exception_of_a_transformation_fails_the_jobs_of_its_batch(
-    queue: BullQueue, start: Start, engine: str
-) -> None:
+def test_any_exception_of_a_transformation_fails_the_jobs_of_its_batch(queue: BullQueue, start: Start) -> None:
     def transform(jobs: DataFrame) -> DataFrame:
         raise asyncio.CancelledError("half \ud83d a sign")
 
     queue.add_many(NewJob({"n": n}) for n in range(2))
-    worker = start(transform, engine=engine)
+    worker = start(transform)
     assert work_off(queue) == {"failed": 2}
     assert {job.failed_reason for job in queue.page("failed")} == {"half \ufffd a sign"}
     assert worker.status().state == "running"
@@ -950,7 +859,7 @@ def test_any_exception_of_a_function_of_a_transformation_fails_its_own_job(queue
 
     by_row(f.lit(0))  # Spark caches the result of the first call of a UDF.
     queue.add_many(NewJob({"n": n}) for n in range(8))
-    worker = start(transform, engine="stream", payload_schema="n LONG")
+    worker = start(transform, payload_schema="n LONG")
     assert work_off(queue) == {"completed": 3, "failed": 5}
     assert {n: job.failed_reason for n, job in by_n(queue, "failed").items()} == {
         1: "SystemExit",

@@ -1,4 +1,4 @@
-"""Every argument of a Worker has an effect with both engines, or is refused by name."""
+"""Every argument of a Worker has an effect, or is refused by name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from dataclasses import dataclass, fields
 from io import StringIO
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -27,17 +26,16 @@ from spark_bull.core.options.table import Options, WorkOptions, options_in
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench
 
-ENGINES = ("loop", "stream")
 #: Arguments that are Python objects, and have no row in the table of options.
 OBJECTS = ("payload_schema", "backoff_strategy", "setup", "env", "guards")
-#: test_payloads.py shows their effects with both engines.
+#: test_payloads.py shows their effects.
 OF_PAYLOADS = ("encrypt_with", "offload_to", "offload_above")
 _OPTIONS = options_in(WorkOptions).keys() - {field.name for field in fields(Options)}
 ARGUMENTS = [*(name for name in sorted(_OPTIONS) if name not in OF_PAYLOADS), *OBJECTS]
 
 #: A guard that looks, and never pauses.
 GUARD = Guard("*", "failed >= 1000 over 1h")
-#: Arguments that both engines support, and their values.
+#: Arguments and their values.
 GIVEN: dict[str, Any] = {
     "slots": 2,
     "chunk_size": 5,
@@ -58,28 +56,17 @@ GIVEN: dict[str, Any] = {
     "events": "ends",
     "guards": GUARD,
 }
-#: Arguments that no UDF supports; see conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
+#: Arguments that a UDF does not support; see conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
 FUNCTIONS_ONLY = {"concurrency": 5, "setup": 5, "extend_timeout_on_progress": True}
-#: Arguments of the engine `loop`; conformance/test_chunks.py and test_worker_concurrency.py show their effects,
-#: test_worker.py those of `env` and `retry`, test_shards.py that of `shards`, test_elastic_slots.py that of
-#: `target_wait_s`.
-LOOP_ONLY = {
-    "min_chunk": 5,
-    "chunk_wait_ms": 5,
-    "max_started": 5,
-    "env": 5,
-    "shards": 5,
-    "retry": {"ValueError": 0},
-    "target_wait_s": 5,
-}
-STREAM_ONLY = ("checkpoint", "max_jobs_per_trigger")
+#: Arguments whose effects conformance/test_chunks.py and test_worker_concurrency.py show; test_worker.py those of `env`
+#: and `retry`, test_shards.py the effect of `shards`, test_elastic_slots.py the effect of `target_wait_s`.
+ELSEWHERE = ("min_chunk", "chunk_wait_ms", "max_started", "env", "shards", "retry", "target_wait_s")
 
 
 @dataclass
 class Life:
     """The effects of a worker with all these arguments, in Redis and on the terminal."""
 
-    engine: str
     queue: BullQueue
     client: Redis
     worker: Worker
@@ -87,7 +74,6 @@ class Life:
     slow: Job
     completed: list[dict[str, Any]]
     shown: str
-    checkpoint: Path
 
     def key(self, name: str) -> str:
         return self.queue.handle.keys[name]
@@ -102,35 +88,18 @@ def ended(queue: BullQueue, job_id: str) -> Job | None:
 
 
 @pytest.fixture(scope="module")
-def lives(
-    spark: SparkSession, client: Redis, redis_url: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], Life]]:
-    """Runs a worker with an engine when its result is first requested, and caches the result."""
-    known: dict[str, Life | Exception] = {}
+def life(spark: SparkSession, client: Redis, redis_url: str) -> Iterator[Life]:
+    """What a worker with all these arguments has done."""
     prefix = f"test-{uuid4().hex[:12]}"
-
-    def life(engine: str) -> Life:
-        if engine not in known:
-            checkpoint = tmp_path_factory.mktemp("checkpoint") / engine
-            try:
-                known[engine] = live(spark, client, redis_url, prefix, engine, checkpoint)
-            except Exception as error:
-                # Cached, so that the other tests do not repeat a failure that takes minutes.
-                known[engine] = error
-        lived = known[engine]
-        if isinstance(lived, Exception):
-            raise lived
-        return lived
-
-    yield life
+    yield live(spark, client, redis_url, prefix)
     for key in client.scan_iter(match=f"{prefix}:*", count=1000):
         client.unlink(key)
 
 
-def live(spark: SparkSession, client: Redis, url: str, prefix: str, engine: str, checkpoint: Path) -> Life:
-    locks = f"{prefix}:{engine}:*:lock"
+def live(spark: SparkSession, client: Redis, url: str, prefix: str) -> Life:
+    locks = f"{prefix}:q:*:lock"
 
-    @f.pandas_udf("struct<jobs: int, task: int, batch: string, lock: long, n: long>")
+    @f.pandas_udf("struct<jobs: int, task: int, lock: long, n: long>")
     def process(kind: pd.Series, n: pd.Series) -> pd.DataFrame:
         if "slow" in set(kind):
             time.sleep(600)
@@ -143,19 +112,17 @@ def live(spark: SparkSession, client: Redis, url: str, prefix: str, engine: str,
         row = {
             "jobs": len(n),
             "task": context.partitionId(),
-            "batch": context.getLocalProperty("streaming.sql.batchId") or "",
             "lock": lock,
         }
         return pd.DataFrame([{**row, "n": one} for one in n])
 
-    queue = BullQueue(engine, url=url, prefix=prefix, protocol="bullmq")
+    queue = BullQueue("q", url=url, prefix=prefix, protocol="bullmq")
     # The job of a worker that has died.
     stalled = queue.add({"kind": "good", "n": -1})
     WorkBench(queue, client, twice=False).claim(1)
     client.delete(queue.handle.keys.lock(stalled))
-    more = {"checkpoint": str(checkpoint), "max_jobs_per_trigger": 20} if engine == "stream" else {}
-    arguments = {**GIVEN, **more, "engine": engine, "url": url, "prefix": prefix}
-    with redirect_stderr(StringIO()) as shown, Worker(spark, engine, process, **arguments) as worker:
+    arguments = {**GIVEN, "url": url, "prefix": prefix}
+    with redirect_stderr(StringIO()) as shown, Worker(spark, "q", process, **arguments) as worker:
         stalled_job = wait_until(lambda: ended(queue, stalled), "the stalled job to fail")
         slow = queue.add({"kind": "slow", "n": -2})
         slow_job = wait_until(lambda: ended(queue, slow), "the slow job to fail")
@@ -171,7 +138,7 @@ def live(spark: SparkSession, client: Redis, url: str, prefix: str, engine: str,
 
         wait_until(over, "all jobs to end")
     values = [job.parsed("returnvalue") for job in queue.page("completed")]
-    return Life(engine, queue, client, worker, stalled_job, slow_job, values, shown.getvalue(), checkpoint)
+    return Life(queue, client, worker, stalled_job, slow_job, values, shown.getvalue())
 
 
 def udf() -> Any:
@@ -183,9 +150,7 @@ def udf() -> Any:
 
 
 def has_slots(life: Life) -> bool:
-    if life.engine == "loop":
-        return life.client.hlen(life.queue.handle.keys.slots(life.worker.id)) == 2
-    return life.distinct("task") == {0, 1}
+    return life.client.hlen(life.queue.handle.keys.slots(life.worker.id)) == 2
 
 
 def fails_once_stalled(life: Life) -> bool:
@@ -204,7 +169,6 @@ def tells_of_no_start(life: Life) -> bool:
 
 
 EFFECTS: dict[str, Callable[[Life], bool]] = {
-    "engine": lambda life: (life.distinct("batch") == {""}) == (life.engine == "loop"),
     "slots": has_slots,
     "chunk_size": lambda life: max(life.distinct("jobs")) == 5,
     "timeout_ms": lambda life: "10,000 ms at most (its timeout)" in str(life.slow.failed_reason),
@@ -218,8 +182,6 @@ EFFECTS: dict[str, Callable[[Life], bool]] = {
     "max_stalled": fails_once_stalled,
     "check_ms": fails_once_stalled,
     "promoter": fails_once_stalled,
-    "checkpoint": lambda life: (life.checkpoint / "commits").is_dir(),
-    "max_jobs_per_trigger": lambda life: len(life.distinct("batch")) >= 2,
     "progress": lambda life: "completed" in life.shown,
     "payload_schema": lambda life: len(life.distinct("n")) == 30,
     "backoff_strategy": uses_the_strategy,
@@ -228,33 +190,21 @@ EFFECTS: dict[str, Callable[[Life], bool]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_each_argument_has_an_effect(lives: Callable[[str], Life], engine: str) -> None:
-    life = lives(engine)
-    refused = {*FUNCTIONS_ONLY, *LOOP_ONLY, *(STREAM_ONLY if engine == "loop" else ())}
-    without = [argument for argument in ARGUMENTS if argument not in refused and not EFFECTS[argument](life)]
+def test_each_argument_has_an_effect(life: Life) -> None:
+    shown = [argument for argument in ARGUMENTS if argument not in (*FUNCTIONS_ONLY, *ELSEWHERE)]
+    without = [argument for argument in shown if not EFFECTS[argument](life)]
     assert not without, (
         f"stalled: {life.stalled.failed_reason}, slow: {life.slow.failed_reason}, completed: {life.completed}"
     )
 
 
 def test_arguments_without_an_effect_are_refused(spark: SparkSession, redis_url: str) -> None:
-    def refused(processor: Any, engine: str, **given: Any) -> None:
-        with pytest.raises(OptionError, match=f"`{next(iter(given))}` has no effect"):
-            Worker(spark, "q", processor, engine=engine, url=redis_url, **given)
-
-    for argument in STREAM_ONLY:
-        refused(print, "loop", **{argument: 5})
-    for argument, value in LOOP_ONLY.items():
-        refused(udf(), "stream", **{argument: value}, payload_schema="kind STRING")
     for argument, value in FUNCTIONS_ONLY.items():
-        for engine in ENGINES:
-            refused(udf(), engine, **{argument: value}, payload_schema="kind STRING")
+        with pytest.raises(OptionError, match=f"`{argument}` has no effect"):
+            Worker(spark, "q", udf(), url=redis_url, payload_schema="kind STRING", **{argument: value})
 
 
-def test_telemetry_is_refused_where_it_has_no_effect_or_cannot_be_sent(spark: SparkSession, redis_url: str) -> None:
-    with pytest.raises(OptionError, match="`meter` has no effect here: engine='stream'"):
-        Worker(spark, "q", print, engine="stream", meter=True, url=redis_url)
+def test_telemetry_that_cannot_be_sent_is_refused(spark: SparkSession, redis_url: str) -> None:
     for name, one in (("tracer", TracerProvider().get_tracer("driver")), ("meter", MeterProvider())):
         with pytest.raises(OptionError, match="which cannot be sent to the executors"):
             Worker(spark, "q", print, url=redis_url, **{name: one})

@@ -41,9 +41,9 @@ def lines_of(file: Path) -> list[Any]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-@pytest.mark.parametrize(("kind", "engine"), [("UDF", "loop"), ("DataFrame", "loop"), ("DataFrame", "stream")])
+@pytest.mark.parametrize("kind", ["UDF", "DataFrame"])
 def test_batches_export_a_span_with_links_and_the_metrics_of_their_jobs(
-    spark: SparkSession, redis_url: str, prefix: str, tmp_path: Path, kind: str, engine: str
+    spark: SparkSession, redis_url: str, prefix: str, tmp_path: Path, kind: str
 ) -> None:
     spans, metrics = tmp_path / "spans", tmp_path / "metrics"
 
@@ -64,9 +64,8 @@ def test_batches_export_a_span_with_links_and_the_metrics_of_their_jobs(
     with BullQueue("q", protocol="bullmq", tracer=program, **options) as queue:
         with program.start_as_current_span("request") as request:
             queue.add_many(NewJob({"n": n}, name="double") for n in range(11, 16))
-        given: dict[str, Any] = {"payload_schema": "n LONG", "engine": engine, "slots": 1, "progress": False}
-        given["meter"] = meter if engine == "loop" else None
-        with Worker(spark, "q", processor_of(kind), tracer=tracer, **given, **options):
+        given: dict[str, Any] = {"payload_schema": "n LONG", "slots": 1, "progress": False}
+        with Worker(spark, "q", processor_of(kind), tracer=tracer, meter=meter, **given, **options):
             wait_until(lambda: queue.counts()["completed"] + queue.counts()["failed"] == 5, "the jobs")
     batches = [span for span in lines_of(spans) if span["name"] == "process q"]
     links = [link["context"]["trace_id"] for batch in batches for link in batch["links"]]
@@ -74,11 +73,10 @@ def test_batches_export_a_span_with_links_and_the_metrics_of_their_jobs(
     assert sum(batch["attributes"]["bullmq.job.bulk.count"] for batch in batches) == 5
     (failed,) = (batch["status"] for batch in batches if batch["status"]["status_code"] == "ERROR")
     assert "1 of" in failed["description"]
-    if engine == "loop":
-        (scope,) = lines_of(metrics)[-1]["resource_metrics"][0]["scope_metrics"]
-        counted = {one["name"]: one["data"]["data_points"][0] for one in scope["metrics"]}
-        assert {name: point["value"] for name, point in counted.items() if "value" in point} == {
-            "bullmq.jobs.completed": 4,
-            "bullmq.jobs.failed": 1,
-        }
-        assert counted["bullmq.jobs.completed"]["attributes"]["bullmq.job.name"] == "double"
+    (scope,) = lines_of(metrics)[-1]["resource_metrics"][0]["scope_metrics"]
+    counted = {one["name"]: one["data"]["data_points"][0] for one in scope["metrics"]}
+    assert {name: point["value"] for name, point in counted.items() if "value" in point} == {
+        "bullmq.jobs.completed": 4,
+        "bullmq.jobs.failed": 1,
+    }
+    assert counted["bullmq.jobs.completed"]["attributes"]["bullmq.job.name"] == "double"

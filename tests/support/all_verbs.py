@@ -1,6 +1,6 @@
-"""Dispatches, inspects, processes with both engines, and collects: `python all_verbs.py`, with any version of PySpark.
+"""Dispatches, inspects, processes, and collects: `python all_verbs.py`, with any version of PySpark.
 
-Prints a line per verb, and per engine, when all of it has worked. Needs no plugin of pytest and no server: it starts a
+Prints a line per step when all of it has worked. Needs no plugin of pytest and no server: it starts a
 Redis of its own.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +20,7 @@ from pyspark.sql.functions import pandas_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import LongType
 
 import spark_bull
+from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.programs.commands import Table, collect
 
 JOBS = 2_000
@@ -44,39 +46,40 @@ def process(spark: SparkSession, **worker: Any) -> None:
             assert not running.await_termination(0.2), "the worker has ended"
 
 
+def process_batches(bull: dict[str, str], batch: DataFrame, _: int) -> None:
+    spark_bull.process_batch(batch, doubled_rows, queue="batches", payload_schema="n LONG", options=bull)
+
+
 def main(url: str, folder: Path) -> None:
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
     spark_bull.register(spark)
-    workers = {
-        "loop": {
-            "function": {"processor": lambda job: 2 * job.data["n"]},
-            "udf": {"processor": doubled, "payload_schema": "n LONG"},
-            "times": {"processor": doubled_time, "payload_schema": "at TIMESTAMP"},
-            "rows": {"processor": doubled_rows, "payload_schema": "n LONG"},
-            "names": {"processor": {"rows": doubled_rows, "*": doubled}, "payload_schema": "n LONG"},
-        },
-        "stream": {
-            "udf-stream": {"processor": doubled, "payload_schema": "n LONG"},
-            "times-stream": {"processor": doubled_time, "payload_schema": "at TIMESTAMP"},
-            "rows-stream": {"processor": doubled_rows, "payload_schema": "n LONG"},
-        },
+    workers: dict[str, dict[str, Any]] = {
+        "function": {"processor": lambda job: 2 * job.data["n"]},
+        "udf": {"processor": doubled, "payload_schema": "n LONG"},
+        "times": {"processor": doubled_time, "payload_schema": "at TIMESTAMP"},
+        "rows": {"processor": doubled_rows, "payload_schema": "n LONG"},
+        "names": {"processor": {"rows": doubled_rows, "*": doubled}, "payload_schema": "n LONG"},
     }
-    queues = [queue for of_engine in workers.values() for queue in of_engine]
+    queues = [*workers, "batches"]
     bull = {"url": url, "protocol": "bullmq"}
     payload = f.struct(f.col("id").alias("n"), f.timestamp_seconds("id").alias("at"))
     each_queue = f.explode(f.array(*map(f.lit, queues))).alias("queue")
     rows = spark.range(JOBS).select(each_queue, payload.alias("data"))
     rows.write.format("bull").options(**bull).mode("append").save()
     print("dispatch", flush=True)
-    jobs = spark.read.format("bull").options(**bull, queue=",".join(queues))
+    waiting = spark.read.format("bull").options(**bull, queue=",".join(queues))
     for schema, n in {"n LONG": "data.n", "VARIANT": "variant_get(data, '$.n', 'LONG')"}.items():
-        sums = jobs.option("payloadSchema", schema).load().groupBy("queue").agg(f.expr(f"sum({n})"))
+        sums = waiting.option("payloadSchema", schema).load().groupBy("queue").agg(f.expr(f"sum({n})"))
         assert {row[0]: row[1] for row in sums.collect()} == dict.fromkeys(queues, sum(range(JOBS)))
     print("inspect", flush=True)
-    for engine, of_engine in workers.items():
-        for queue, worker in of_engine.items():
-            process(spark, **bull, **worker, engine=engine, queue=queue)
-        print(f"process {engine}", flush=True)
+    for queue, worker in workers.items():
+        process(spark, **bull, **worker, queue=queue)
+    print("process in slots", flush=True)
+    jobs = spark.readStream.format("bull").options(**bull, queue="batches", mode="claim").load()
+    batches = jobs.writeStream.foreachBatch(partial(process_batches, bull)).trigger(availableNow=True)
+    query = start_query(batches.option("checkpointLocation", str(folder / "batches")).start)
+    query.awaitTermination()
+    print("process in batches", flush=True)
     table = Table(str(folder / "results"))
     found = collect(spark, table, {**bull, "queue": ",".join(queues)})
     assert found.jobs == JOBS * len(queues), found

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,8 +23,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_bull
-from spark_bull import Worker
 from spark_bull.spark.platform.query_start import is_late, start_query
+from tests.support.processing_query import processing_query
 from tests.support.wait import wait_until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -88,8 +88,8 @@ def driver(log: Path, program: str, **plan: Any) -> DriverProcess:
     return DriverProcess(log, __name__, program, **plan)
 
 
-# follow: a Worker with the engine `stream`, until it is killed. Each job of the queue `q` has one follow-up in the same
-# queue, and one in the queue `next`; follow-ups have none themselves.
+# follow: a query that processes claimed jobs, until it is killed. Each job of the queue `q` has one follow-up in the
+# same queue, and one in the queue `next`; follow-ups have none themselves.
 
 
 def _with_follow_ups(jobs: DataFrame) -> DataFrame:
@@ -99,15 +99,14 @@ def _with_follow_ups(jobs: DataFrame) -> DataFrame:
     return jobs.select("id", "token", f.lit(1).alias("returnvalue"), then.alias("then"))
 
 
-def following_worker(spark: SparkSession, **plan: Any) -> Worker:
-    settings: dict[str, Any] = {"payload_schema": "n LONG, of LONG", "max_jobs_per_trigger": 20, "progress": False}
-    rescue: dict[str, Any] = {"lock_ms": 3_000, "check_ms": 500, "max_stalled": 1_000}
-    return Worker(spark, "q", _with_follow_ups, engine="stream", **settings, **rescue, **plan)
+def following_query(spark: SparkSession, checkpoint: str, **options: Any) -> AbstractContextManager[StreamingQuery]:
+    claim: dict[str, Any] = {"payload_schema": "n LONG, of LONG", "lockMs": 3_000, "maxJobsPerTrigger": 20}
+    return processing_query(spark, _with_follow_ups, checkpoint, options, **claim)
 
 
 def follow(spark: SparkSession, **plan: Any) -> None:
-    with following_worker(spark, **plan) as worker:
-        worker.await_termination()
+    with following_query(spark, **plan) as query:
+        query.awaitTermination()
 
 
 # collect: the finished jobs of `queues`, an object with the options of each, until it ends or is killed. Each queue has

@@ -286,6 +286,7 @@ CASES = {
     "spark-bull schedulers reports": Case(prints=("weekly",)),
     "def follow_plan(": Case(then={"mails": {"wait": 1}, "plans": {"completed": 1, "delayed": 1}}),
     "current_trace()": Case(then={"mail": {"wait": 1}}),
+    "def priced(": Case(jobs={"orders": [{"amount": 4}]}, then={"orders": {"completed": 1}}),
     '"mode", "claim"': Case(jobs={"mail": [{"n": 4}]}, then={"mail": {"completed": 1}}),
     'queues=["mail*"]):': Case(),
     'guard = Guard("mail"': Case(),

@@ -1,4 +1,4 @@
-"""Parts of the data source without a Spark session: sinks, a query that claims, and the engine stream."""
+"""Parts of the data source without a Spark session: sinks, and a query that claims."""
 
 from __future__ import annotations
 

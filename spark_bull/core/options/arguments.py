@@ -153,13 +153,10 @@ class LocalWorkerArguments(ConnectionArguments, PayloadArguments, total=False):
 class WorkerArguments(LocalWorkerArguments, total=False):
     """The options of a Worker."""
 
-    engine: str | None
     slots: int | tuple[int, int] | str | None
     target_wait_s: float | None
     min_chunk: int | None
     chunk_wait_ms: int | None
-    checkpoint: str | None
-    max_jobs_per_trigger: int | None
 
 
 def connection_of(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -109,13 +109,6 @@ def parse_arguments(arguments: Mapping[str, Any], scope: type[S]) -> S:
     return parse_options(as_texts(options) | _redis_options(arguments.get("redis")), scope)
 
 
-def as_options(arguments: Mapping[str, Any], scope: type[Options]) -> dict[str, str]:
-    """Converts the arguments of a Python function that a scope of Spark has, too, to its options: `retryMs`, …"""
-    names = {row.attribute: row.name for row in options_in(scope).values()}
-    options = {names[name]: value for name, value in arguments.items() if name in names}
-    return as_texts(options) | _redis_options(arguments.get("redis"))
-
-
 def _redis_options(redis: Mapping[str, str] | None) -> dict[str, str]:
     return {f"{REDIS_PREFIX}{name}": str(value) for name, value in (redis or {}).items()}
 

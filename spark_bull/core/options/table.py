@@ -572,17 +572,6 @@ class ClaimOptions(Ledgered, Claiming, Eventful):
     worker_name: str | None = option(
         values.text, "name that BullMQ stores as `processedBy`", shown="`spark-` and `readerId`"
     )
-    max_partitions: int | None = option(
-        values.integer(1, 10_000),
-        "maximum number of tasks per micro-batch; takes precedence over `rowsPerPartition`",
-        shown="none",
-    )
-    settled_in_batch: bool = option(
-        values.flag,
-        "whether all jobs of a micro-batch are settled when it ends: their locks are not extended after that, which "
-        "saves work; a `Worker` sets it",
-        False,
-    )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -671,20 +660,15 @@ class WorkOptions(Claiming, Settling, Rescuing):
     retry: dict[str, int] | None = option(
         values.retry_rules,
         "maximum attempts of a job by the class of its error, instead of its own `attempts`: the nearest class of the "
-        'error that has a rule counts, 0 fails the job at once, `{"TimeoutError": 5, "ValueError": 0}`; engine `loop`',
+        'error that has a rule counts, 0 fails the job at once, `{"TimeoutError": 5, "ValueError": 0}`',
         shown="each job has its own",
-    )
-    engine: str = option(
-        values.choice("auto", "loop", "stream"),
-        "`loop`: slots; `stream`: micro-batches of a query; `auto`: `stream` for a function of DataFrames with a "
-        "`checkpoint`, else `loop`",
-        "auto",
     )
     slots: int | SlotRange | None = option(
         values.slots,
         "number of Spark tasks that process jobs in parallel, one core each; `(1, 40)`: from 1 to 40, as many as the "
-        "backlog needs, see `targetWaitS`",
-        shown="all cores but one, also cores of later executors, unless Spark allocates executors dynamically",
+        "backlog needs, see `targetWaitS`; for functions of DataFrames, of threads of the driver",
+        shown="all cores but one, also cores of later executors, unless Spark allocates executors dynamically; for "
+        "functions of DataFrames one",
     )
     target_wait_s: float = option(
         values.positive,
@@ -699,15 +683,14 @@ class WorkOptions(Claiming, Settling, Rescuing):
     )
     min_chunk: int = option(
         values.integer(1, 2_000),
-        "number of jobs for which a call of a UDF waits, `chunkWaitMs` at most; engine `loop`",
+        "number of jobs for which a call of a UDF or a function of DataFrames waits, `chunkWaitMs` at most",
         1,
     )
     chunk_wait_ms: int = option(values.integer(0), "see `minChunk`; ms", 1_000)
     chunk_size: int | None = option(
-        values.integer(1, 2_000),
-        "maximum number of jobs per claim of a slot, and per call of a UDF",
-        shown="100; UDFs: 200, or a larger `minChunk`; functions of DataFrames: see `maxJobsPerTrigger`; engine "
-        "`stream`: 500",
+        values.integer(1, 100_000),
+        "maximum number of jobs per claim of a slot, and per call of a UDF (2,000 at most) or a function of DataFrames",
+        shown="100; UDFs: 200, or a larger `minChunk`; functions of DataFrames: 10,000, or 1,000 with `timeoutMs`",
     )
     timeout_ms: int = option(
         values.integer(0),
@@ -732,14 +715,6 @@ class WorkOptions(Claiming, Settling, Rescuing):
         0,
     )
     promoter: bool = option(values.flag, "whether a `Promoter` for the queues runs on the driver", True)
-    checkpoint: str | None = option(
-        values.text, "engine `stream`: checkpoint folder, from which a later program continues", shown="a temporary one"
-    )
-    max_jobs_per_trigger: int | None = option(
-        values.integer(1),
-        "maximum number of jobs per DataFrame: in slots 10,000 by default, or 1,000 with `timeoutMs`",
-        shown=BATCH_SIZE,
-    )
     progress: bool | None = option(
         values.flag, "whether to show a line with the worker's progress", shown="on a terminal or in a notebook"
     )

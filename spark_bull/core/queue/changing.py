@@ -215,15 +215,16 @@ class Changing(OpenQueue):
 
         Raises:
           JobMissing: when there is no such job.
-          WrongState: when it is not active, or not held by a Worker with engine loop: jobs of Node workers and of the
-            engine stream can't be cancelled.
+          WrongState: when it is not active, or not held by a Worker: jobs of Node workers, and of queries with
+            mode=claim, can't be cancelled.
         """
         request_cancel(self.handle, job_id, reason)
 
     def cancel_all(self, reason: str | None = None) -> int:
         """Asks the Spark workers of the queue to end all jobs that they process now, as `cancel` does for one.
 
-        Jobs of Node workers and of the engine stream go on. Workers claim further jobs, unless the queue is paused.
+        Jobs of Node workers, and of queries with mode=claim, go on. Workers claim further jobs, unless the queue is
+        paused.
 
         Parameters:
           reason: why they are cancelled.

@@ -118,7 +118,7 @@ def _replay(args: Namespace) -> Output:
 def _work(args: Namespace) -> Output:
     from spark_bull.run.worker.program import Functions, check, run
 
-    given = {name: getattr(args, name) for name in ("payload_schema", "engine", "slots", "target_wait_s", "timeout_ms")}
+    given = {name: getattr(args, name) for name in ("payload_schema", "slots", "target_wait_s", "timeout_ms")}
     options = _options(args) | {name: value for name, value in given.items() if value is not None}
     options |= {"retry": dict(args.retry)} if args.retry else {}
     functions, weights, env = Functions(args.processor, args.setup), dict(args.weight), dict(args.env)
@@ -276,7 +276,6 @@ PROGRAMS: Final = (
         argument("--setup", metavar="MODULE:NAME", help="function that makes the state of a slot"),
         repeated("--env", "NAME=VALUE", "environment variable of the slots; may be repeated", type=_setting),
         argument("--payload-schema", metavar="DDL", help="schema of the payloads, required for UDFs"),
-        argument("--engine", choices=("auto", "loop", "stream"), help="engine of the worker (default: auto)"),
         flag("--local", "process the jobs in this program, without Spark"),
         flag("--processes", "with --local: each slot has a process of its own, instead of a thread"),
         argument(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -12,7 +11,7 @@ from typing import Final
 from spark_bull.core.dialects.terms import LOCK_MS
 from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import take_up, unpack_claimed
-from spark_bull.core.queue.work.claim_ledger import ClaimLedger, LedgerClaim, Portion
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger, Portion
 from spark_bull.run.claims.lock_keeper import Hold, LockKeeper
 from spark_bull.run.job.job_options import own_locks
 
@@ -31,14 +30,6 @@ class ClaimKeeper(LockKeeper):
             if self._held and self._thread.ident is None:
                 self._thread.start()
 
-    def release_claim(self, token: str, job_ids: Sequence[str]) -> None:
-        """Stops extending the locks of the jobs of a claim; those that were claimed again since stay held."""
-        with self._guard:
-            for job_id in job_ids:
-                hold = self._held.get(job_id)
-                if hold is not None and hold.token == token:
-                    del self._held[job_id]
-
     def _record_lost(self, held: Mapping[str, Hold], gone: Sequence[str]) -> None:
         with self._guard:
             for job_id in gone:
@@ -48,25 +39,17 @@ class ClaimKeeper(LockKeeper):
 
 
 class Claimer:
-    """Claims the jobs of one query. It lives as long as the query's process; its daemon threads end with it.
+    """Claims the jobs of one query. It lives as long as the query's process; its daemon threads end with it."""
 
-    settled_in_batch: whether no job is left unsettled by its batch, so that its lock need not be extended after that.
-    """
-
-    def __init__(
-        self, ledger: ClaimLedger, claim_settings: ClaimSettings, chunk_size: int, *, settled_in_batch: bool = False
-    ) -> None:
+    def __init__(self, ledger: ClaimLedger, claim_settings: ClaimSettings, chunk_size: int) -> None:
         self.ledger = ledger
         self._claim_settings = claim_settings
         self._chunk_size = chunk_size
-        self._settled_in_batch = settled_in_batch
         self._keeper = ClaimKeeper(ledger.handle, claim_settings.lock_ms)
         self._portions: list[Portion] = []
         self._prefetch: Future[int] | None = None
         #: Set when the next batch waits for the jobs that are being claimed ahead.
         self._is_awaited = Event()
-        #: Claims whose locks are extended, by the position behind their jobs.
-        self._held: deque[tuple[int, LedgerClaim]] = deque()
         #: Whether the last claim has left jobs that could be claimed.
         self.has_more = True
         #: Remaining rate limit at the last claim, ms.
@@ -102,7 +85,7 @@ class Claimer:
             self.limited_ms, self.has_more = limited_ms, more
             if ids:
                 self._locked_until = portion.start + len(ids)
-                self._hold(self._locked_until, LedgerClaim(portion.token, ids), self._own_locks(portion))
+                self._keeper.hold(portion.token, ids, own_ms=self._own_locks(portion))
                 self._portions.append(portion)
                 claimed += len(ids)
                 size += len(portion.packed)
@@ -110,20 +93,6 @@ class Claimer:
             if is_enough or size >= MAX_PACKED_BYTES:
                 break
         return claimed
-
-    def _hold(self, stop: int, claim: LedgerClaim, own_ms: Mapping[str, int] | None = None) -> None:
-        """Starts to extend the locks of a claim, whose jobs are before the position `stop`."""
-        self._keeper.hold(claim.token, claim.ids, own_ms=own_ms)
-        if self._settled_in_batch:
-            self._held.append((stop, claim))
-
-    def release_before(self, position: int) -> None:
-        """Stops extending the locks of the jobs before a position, whose batches have ended and have settled them.
-
-        Does nothing unless `settled_in_batch`.
-        """
-        while self._held and self._held[0][0] <= position:
-            self._keeper.release_claim(*self._held.popleft()[1])
 
     def _own_locks(self, portion: Portion) -> dict[str, int]:
         """The durations of the locks of jobs that have their own; packed jobs without any are not unpacked."""
@@ -159,7 +128,7 @@ class Claimer:
             stop = self.ledger.end()
         for claim in self.ledger.claims(first, stop):
             take_up(self.ledger.handle, claim.token, claim.ids, self._claim_settings.lock_ms)
-            self._hold(stop, claim)
+            self._keeper.hold(claim.token, claim.ids)
         self._locked_until = max(first, stop)
 
     def end_of_batch(self, start: int, end: int, most: int) -> int:

@@ -17,10 +17,10 @@ _FURTHER: Final = "; further failures are logged a few per minute; see each job'
 
 
 class FailureLog:
-    """Logs the failures of a worker, each of them once."""
+    """Logs the failures of a worker, each of them once. who: begins each line, such as `worker 1f2e`."""
 
-    def __init__(self, worker: str) -> None:
-        self._worker = worker
+    def __init__(self, who: str) -> None:
+        self._who = who
         self._few = FewInPeriod()
         self._logged: dict[tuple[int, int], int] = {}
         self._advice = _FURTHER
@@ -41,8 +41,8 @@ class FailureLog:
         if self._few.take():
             trace = f"\n{one.trace}" if one.trace else ""
             log.warning(
-                "worker %s: job %s of queue %s failed: %s%s%s",
-                self._worker,
+                "%s: job %s of queue %s failed: %s%s%s",
+                self._who,
                 one.job,
                 one.queue,
                 one.reason,

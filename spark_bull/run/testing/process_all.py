@@ -88,7 +88,7 @@ def process_all(
     """
     options = local_options({} if retry is None else {"retry": retry}, processor)
     processing = processing_of(
-        "loop", processor, backoff_strategy=backoff_strategy, setup=setup, env=None, tracer=None, meter=None
+        processor, backoff_strategy=backoff_strategy, setup=setup, env=None, tracer=None, meter=None
     )
     worker, queues, runner = uuid4().hex[:12], [OpenedQueue(queue.handle, 0)], function_runner(processor, options)
     # One job per chunk: what a job has done is in Redis before the next one starts.

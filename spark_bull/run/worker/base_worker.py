@@ -62,28 +62,6 @@ class WorkerProgress:
             return str(error)
 
 
-class Engine(Protocol):
-    """What claims and processes the jobs of a worker, once it is started."""
-
-    def start(self) -> None: ...
-
-    @property
-    def running(self) -> bool: ...
-
-    @property
-    def error(self) -> BaseException | None:
-        """Why it has ended by itself."""
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Waits until it ends, at most `timeout_s`; returns whether it has."""
-
-    def stop(self, timeout_s: float) -> bool:
-        """Waits up to `timeout_s` for jobs to finish, then ends. Returns whether they have finished."""
-
-    def totals(self) -> dict[str, Any]:
-        """The counters of WorkerStatus, and what is `damaged`. Raises ConnectionLost."""
-
-
 @short_errors
 class BaseWorker:
     """Processes the jobs of queues with its engine until it is stopped.
@@ -92,7 +70,7 @@ class BaseWorker:
     guards.
     """
 
-    _engine: Engine
+    _engine: SlotEngine
 
     def __init__(
         self,
@@ -169,8 +147,8 @@ class BaseWorker:
         """Stops claiming and waits until the slots have finished their claimed jobs. Calling it again has no effect.
 
         Parameters:
-          timeout_s: maximum time to wait, s. Jobs that still run then return to the queue; in the engine loop, they
-            have stalled. Those that have not started return as they were.
+          timeout_s: maximum time to wait, s. Jobs that still run then return to the queue, and have
+            stalled. Those that have not started return as they were.
 
         Returns:
           Whether all slots have finished.
@@ -186,7 +164,7 @@ class BaseWorker:
         """Claims no more jobs until resume() is called; jobs that are claimed are finished.
 
         Raises:
-          SparkBullError: if the worker does not run, or has the engine stream.
+          SparkBullError: if the worker does not run.
           ConnectionLost: if Redis cannot be reached.
         """
         self._slots("pause").pause()
@@ -196,7 +174,7 @@ class BaseWorker:
         """Claims jobs again after pause().
 
         Raises:
-          SparkBullError: if the worker does not run, or has the engine stream.
+          SparkBullError: if the worker does not run.
           ConnectionLost: if Redis cannot be reached.
         """
         self._slots("resume").resume()
@@ -218,7 +196,7 @@ class BaseWorker:
           JobMissing: if there is no such job.
           WrongState: if it is not active, or held by a Node worker.
           OptionError: for a wrong `queue`, or none where it is required.
-          SparkBullError: if the worker does not run, or has the engine stream.
+          SparkBullError: if the worker does not run.
           ConnectionLost: if Redis cannot be reached.
         """
         self._slots("cancel")
@@ -241,14 +219,13 @@ class BaseWorker:
           Whether the worker has ended.
 
         Raises:
-          WorkerFailed: if the slots could not be started, or the streaming query failed.
+          WorkerFailed: if the slots could not be started.
         """
         with exiting_on_sigterm(), interrupted_once():
             ended = self._engine.wait(timeout_s)
         if ended:
             self._stop_services()
             if self._engine.error is not None:
-                # The jobs of a failed query return to the queue.
                 self._engine.stop(0)
                 raise self._engine.error
         return ended
@@ -302,11 +279,7 @@ class BaseWorker:
             print(f"Ctrl-C: worker of {queues}: {done}", file=sys.stderr)
 
     def _slots(self, method: str) -> SlotEngine:
-        """Returns the engine, if it can pause."""
-        if not isinstance(self._engine, SlotEngine):
-            raise SparkBullError(
-                f"{method}() has no effect with engine='stream': use engine='loop', or stop() the worker"
-            )
+        """Returns the engine. Raises SparkBullError unless it runs."""
         state = self._current_state()
         if state not in ("running", "paused"):
             raise SparkBullError(f"expected a running worker for {method}(), this one is {state}")

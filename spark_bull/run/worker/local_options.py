@@ -14,7 +14,7 @@ from spark_bull.run.worker.kinds import Processor, by_name, check_processors, ki
 from spark_bull.run.worker.worker_options import worker_options
 
 #: Arguments of a Worker that need Spark.
-SPARK_ONLY: Final = ("engine", "targetWaitS", "minChunk", "chunkWaitMs", "checkpoint", "maxJobsPerTrigger")
+SPARK_ONLY: Final = ("targetWaitS", "minChunk", "chunkWaitMs")
 _WHAT: Final = {"UDF": "a UDF", "frames": "a function of DataFrames"}
 
 

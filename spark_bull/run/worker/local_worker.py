@@ -132,7 +132,6 @@ class LocalWorker(BaseWorker):
             )
         parsed = local_options({**options, "slots": slots}, processor)
         processing = processing_of(
-            "loop",
             processor,
             backoff_strategy=backoff_strategy,
             setup=setup,
@@ -140,7 +139,7 @@ class LocalWorker(BaseWorker):
             tracer=tracer,
             meter=meter,
         )
-        worked = opened(parsed, worked_queues(queue, queues, weights, "loop"))
+        worked = opened(parsed, worked_queues(queue, queues, weights))
         super().__init__(worked, parsed, connection_of(options), guards)
         runner = function_runner(processor, parsed)
         plan = plan_slots(self.id, worked, parsed, processing, runner, parsed.chunk_size or FUNCTION_CHUNK)

@@ -94,8 +94,8 @@ def check(
     parsed = parse_arguments(arguments, WorkOptions)
     check_combinations(parsed)
     check_guards(parsed, guards)
-    checked_env(env or None, parsed.engine)
-    for queue in opened(parsed, worked_queues(None, queues, weights, parsed.engine)):
+    checked_env(env or None)
+    for queue in opened(parsed, worked_queues(None, queues, weights)):
         queue.handle.dialect.check_options(parsed)
 
 

@@ -40,7 +40,7 @@ class SlotEngine(ABC):
         self._groups: list[SlotGroup] = []
         self._changing = Lock()
         self._slots = 0
-        self._failures = FailureLog(plan.worker)
+        self._failures = FailureLog(f"worker {plan.worker}")
         self._damage = DamageLog(plan.worker)
         self._follower = DaemonThread("failures", self._follow_failures)
 

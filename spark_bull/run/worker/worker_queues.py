@@ -21,14 +21,10 @@ class WorkedQueue:
 
 
 def worked_queues(
-    queue: str | None, queues: Sequence[str] | None, weights: Mapping[str, int] | None, engine: str
+    queue: str | None, queues: Sequence[str] | None, weights: Mapping[str, int] | None
 ) -> tuple[WorkedQueue, ...]:
     """Returns the queues in their order. Raises OptionError for arguments that are wrong or contradict each other."""
     names = _names(queue, queues)
-    if engine == "stream" and len(names) > 1:
-        raise OptionError("engine='stream' processes one queue: start a Worker for each, or use engine='loop'")
-    if engine == "stream" and weights:
-        raise OptionError("`weights` has no effect with engine='stream': leave it out, or use engine='loop'")
     if weights is None or weights == {}:
         return tuple(WorkedQueue(name) for name in names)
     if not isinstance(weights, Mapping):

@@ -91,6 +91,23 @@ def cancel_tagged(spark: SparkSession, tag: str) -> None:
         spark.sparkContext.cancelJobsWithTag(tag)
 
 
+def is_query_running(spark: SparkSession) -> bool:
+    """Whether the streaming query goes on whose `foreachBatch` this thread runs; True if Spark does not tell."""
+    if is_remote(spark):
+        return True
+    query, jvm = spark.sparkContext.getLocalProperty("sql.streaming.queryId"), spark.sparkContext._jvm
+    if query is None or jvm is None:
+        return True
+    try:
+        # The session of a batch has another list of queries than the session of the program.
+        active = spark._jsparkSession.sharedState().activeStreamingQueries()
+        running = active.get(jvm.java.util.UUID.fromString(query))
+        return running is not None and bool(running.isActive())
+    except Py4JError:
+        # Not a public interface: a platform may refuse it.
+        return True
+
+
 #: Tasks of a stage that are read.
 _MOST: Final = 10_000
 

@@ -24,7 +24,7 @@ from spark_bull.spark.work.tokens import SettleTokens
 #: Why a DataFrame has no such job.
 NOT_ONCE: Final = (
     "a job that may run at most once can't be in a DataFrame, which Spark may compute again: process it with a "
-    "function of a job, or with a UDF in a worker with engine='loop' and without functions of DataFrames"
+    "function of a job, or with a UDF in a worker without functions of DataFrames"
 )
 _ARROW: Final = to_arrow_schema(CLAIM_SCHEMA)
 #: Attributes of ClaimedJob, by column.

@@ -99,19 +99,16 @@ class ClaimReader(LimitedReader):
         self._handle = handle
         self._schema = to_arrow_schema(schema)
         self._size = BatchSize(options.max_jobs_per_trigger)
-        self._settled_in_batch = options.settled_in_batch
         #: Whether no job could be claimed for the last batch.
         self._was_idle = True
         self._rows = options.rows_per_partition
-        self._partitions = options.max_partitions
         #: One call claims a portion, and a portion is read by one task.
         self._chunk_size: int = min(options.chunk_size, options.rows_per_partition)
         self._lock_ms = options.lock_ms
         self._worker = options.worker_name or ""
         self._limiter = options.limiter
         self._group = options.group
-        #: A Worker gives another one at each start.
-        self._given_reader: str | None = None if options.settled_in_batch else options.reader_id
+        self._given_reader = options.reader_id
         self._reader = options.reader_id or uuid4().hex[:16]
         #: Number of jobs that an AvailableNow query may still claim; None: any number.
         self._left: int | None = None
@@ -159,7 +156,6 @@ class ClaimReader(LimitedReader):
         first, reader = self._read(start)
         most = min(getattr(limit, "max_rows", self._size.most), self._size.current)
         claimer = self._claimer_of(reader)
-        claimer.release_before(first)
         if self._left is not None or isinstance(limit, FirstBatch):
             # An AvailableNow query ends when no job is claimed.
             self._ask(lambda: self._claim_from(claimer, first, most))
@@ -266,12 +262,7 @@ class ClaimReader(LimitedReader):
                 counters=self._handle.keys.settled(reader),
                 group=self._group,
             )
-            self._claimer = Claimer(
-                ClaimLedger(self._handle, reader),
-                claim_settings,
-                self._chunk_size,
-                settled_in_batch=self._settled_in_batch,
-            )
+            self._claimer = Claimer(ClaimLedger(self._handle, reader), claim_settings, self._chunk_size)
         return self._claimer
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -279,11 +270,9 @@ class ClaimReader(LimitedReader):
         (last, reader), (first, _) = self._read(end), self._read(start)
         claimer = self._claimer_of(reader)
         self._ask(lambda: claimer.take_up(first, last))
-        self._ask(lambda: claimer.ledger.begin(last))
         self._batch = last - first, monotonic_s()
         portions = claimer.portions(first, last)
         tasks = max(1, -(-(last - first) // self._rows))
-        tasks = min(tasks, self._partitions or tasks)
         if not portions:
             rows = max(1, -(-(last - first) // tasks))
             return [Claims(reader, start, min(start + rows, last)) for start in range(first, last, rows)]

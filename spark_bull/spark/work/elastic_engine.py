@@ -1,4 +1,4 @@
-"""The engine `loop` with a range of slots: it starts and ends slots by the backlog."""
+"""A range of slots: starts and ends slots by the backlog."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_bull.run.worker.slot_engine import running_of
 from spark_bull.run.worker.slot_group import SlotGroup
 from spark_bull.spark.platform.jvm import is_remote, parallelism, tasks_at_once
 from spark_bull.spark.platform.spark_errors import first_line
-from spark_bull.spark.work.loop_engine import LOOK_S, LoopEngine
+from spark_bull.spark.work.spark_engine import LOOK_S, SparkEngine
 
 log = logging.getLogger("spark_bull")
 
@@ -31,7 +31,7 @@ _ENDED: Final = ("completed", "failed", "retried")
 _SETTLED: Final = (*_ENDED, "returned", "lost")
 
 
-class ElasticEngine(LoopEngine):
+class ElasticEngine(SparkEngine):
     """Runs as many slots of a range as the backlog needs; each is a Spark job of its own.
 
     Without dynamic allocation, it starts no more slots than there are cores but one. A slot that is to end finishes the

@@ -37,11 +37,10 @@ _ARROW: Final = to_arrow_schema(OUTPUT)
 
 @dataclass(frozen=True)
 class UdfTransformation:
-    """Makes outcomes of batches of claimed jobs (INPUT). Picklable. chunk_size: maximum jobs per call; 0: any."""
+    """Makes outcomes of batches of claimed jobs (INPUT). Picklable."""
 
     handle: QueueHandle
     runner: UdfRunner
-    chunk_size: int = 0
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with recording_interrupts():
@@ -50,11 +49,8 @@ class UdfTransformation:
 
 def _batches(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        size = transformation.chunk_size or max(1, batch.num_rows)
-        for start in range(0, batch.num_rows, size):
-            part = batch.slice(start, size)
-            called = transformation.runner.of_column(part.column("data").cast(pa.string()))
-            yield _one_by_one(transformation, part) if called is None else _together(transformation, part, called)
+        called = transformation.runner.of_column(batch.column("data").cast(pa.string()))
+        yield _one_by_one(transformation, batch) if called is None else _together(transformation, batch, called)
 
 
 def _together(transformation: UdfTransformation, claimed: pa.RecordBatch, called: Called) -> pa.RecordBatch:

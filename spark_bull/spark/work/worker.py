@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
@@ -22,11 +21,9 @@ from spark_bull.run.worker.kinds import Processor
 from spark_bull.run.worker.worker_options import processing_of, worker_options
 from spark_bull.run.worker.worker_queues import opened, worked_queues
 from spark_bull.spark.work.elastic_engine import ElasticEngine
-from spark_bull.spark.work.loop_engine import LoopEngine
-from spark_bull.spark.work.loop_plan import plan_loop
-from spark_bull.spark.work.stream_engine import StreamEngine
-from spark_bull.spark.work.stream_plan import plan_stream
+from spark_bull.spark.work.spark_engine import SparkEngine
 from spark_bull.spark.work.udf_runner import PayloadSchema
+from spark_bull.spark.work.worker_plan import plan_worker
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -52,7 +49,7 @@ class Worker(BaseWorker):
       spark: the session.
       queue: name of the queue.
       processor: a function or coroutine function of a RunningJob; or a UDF over payloads (@udf, @pandas_udf,
-        @arrow_udf); or a function DataFrame -> DataFrame (annotated as such, or with engine="stream") that receives
+        @arrow_udf); or a function DataFrame -> DataFrame (annotated as such) that receives
         claimed jobs and returns `id`, `token`, and `returnvalue` or `error`; or a mapping of job names to any of these,
         with "*" for all other names. Required.
       queues: names of several queues, instead of `queue`; jobs of the first are claimed before jobs of the others.
@@ -64,20 +61,20 @@ class Worker(BaseWorker):
         returns or yields, or the value of the context manager that it returns. That is closed when the slot ends. May
         be a coroutine function if the processor is one. For functions only.
       env: environment variables of the slots, such as {"OMP_NUM_THREADS": "1"}; set before `setup`, `tracer` and
-        `meter` are called, but after the modules of a pickled function were imported. Not with functions of DataFrames,
-        nor with the engine stream.
+        `meter` are called, but after the modules of a pickled function were imported. Not with functions of
+        DataFrames.
       tracer: makes a span for each attempt of a job, in the trace of the span that added it, or for each batch of a UDF
         or a function of DataFrames, with links to those spans: True for the global tracer of the process, or a function
-        that each slot, or the query of the engine stream, calls once, and that returns a tracer of OpenTelemetry.
+        that each slot calls once, and that returns a tracer of OpenTelemetry.
       meter: counts jobs by what becomes of them, and records how long they are processed, as BullMQ does: True for the
         global MeterProvider of the process, or a function that each slot calls once, and that returns a MeterProvider
-        of OpenTelemetry, which is shut down when the slot ends. Engine loop only.
+        of OpenTelemetry, which is shut down when the slot ends.
       guards: rules of its promoter that pause a queue while its jobs fail, such as Guard("mail", "failedRate > 0.2 over
         1m"). Of several workers and promoters with equal guards, one pauses a queue; any of them resumes it.
       options: options of the connection, the slots and the jobs; see WorkerArguments.
 
     Raises:
-      OptionError: for an invalid or unknown argument, or one without effect for this engine and processor.
+      OptionError: for an invalid or unknown argument, or one without effect for this processor.
       DialectError: for an argument that the queue's dialect does not support.
       ConnectionLost: if Redis cannot be reached.
     """
@@ -102,9 +99,7 @@ class Worker(BaseWorker):
         if processor is None:
             raise OptionError("expected `processor`: a function of a job, functions by name, or a UDF; got none")
         parsed = worker_options(options, processor)
-        engine = parsed.engine
         processing = processing_of(
-            engine,
             processor,
             backoff_strategy=backoff_strategy,
             setup=setup,
@@ -112,18 +107,11 @@ class Worker(BaseWorker):
             tracer=tracer,
             meter=meter,
         )
-        worked = opened(parsed, worked_queues(queue, queues, weights, engine))
+        worked = opened(parsed, worked_queues(queue, queues, weights))
         super().__init__(worked, parsed, connection_of(options), guards)
-        if parsed.checkpoint is not None:
-            # The same checkpoint gives the same id, so this worker owns the jobs that an earlier program claimed.
-            self.id = sha256(f"{self.handle.keys.base}{parsed.checkpoint}".encode()).hexdigest()[:12]
-        if engine == "stream":
-            query = plan_stream(spark, self.id, self.handle, options, parsed, processing, payload_schema)
-            self._engine = StreamEngine(spark, query)
+        plan = plan_worker(spark, self.id, worked, parsed, processing, payload_schema)
+        slots = parsed.slots
+        if isinstance(slots, SlotRange):
+            self._engine = ElasticEngine(spark, plan, slots, parsed.target_wait_s)
         else:
-            plan = plan_loop(spark, self.id, worked, parsed, processing, payload_schema)
-            slots = parsed.slots
-            if isinstance(slots, SlotRange):
-                self._engine = ElasticEngine(spark, plan, slots, parsed.target_wait_s)
-            else:
-                self._engine = LoopEngine(spark, plan, slots)
+            self._engine = SparkEngine(spark, plan, slots)

@@ -56,7 +56,7 @@ def options_of(place: Place) -> dict[str, Any]:
 LOCK_MS = 10_000
 #: Only Spark limits groups.
 LIMITED = "group"
-#: The jobs of the stream are for the engine `stream`, and for Node.
+#: The jobs of the stream are for a query with mode=claim, and for Node.
 STREAMED = "frames"
 #: Starts of their jobs are noted: those that may run once, and those that must not run when they have expired.
 NOTED = ("most", "expire")

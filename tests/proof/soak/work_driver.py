@@ -1,4 +1,4 @@
-"""A Spark driver with a worker of each engine, until it is killed.
+"""A Spark driver with a worker, and a query that processes claimed jobs, until it is killed.
 
 python -m tests.proof.soak.work_driver '{"url": "…", "prefix": "…", "notes": "…"}'
 """
@@ -11,11 +11,12 @@ import sys
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark_bull import Worker
+from spark_bull import Promoter, Worker
 from tests.proof.actors import CHECK_MS
 from tests.proof.producers import RETRY_MS
 from tests.proof.soak.programs import ALL_QUEUES, AT_ONCE
 from tests.proof.soak.spark import LOCK_MS, STREAMED, place_of, processor, session
+from tests.support.processing_query import processing_query
 
 #: A job may lose its worker as often as workers are killed.
 MAX_STALLED = 1_000
@@ -30,7 +31,7 @@ def main(plan: dict[str, str]) -> None:
     spark = session(3)
     common = {"url": place.url, "prefix": place.prefix, "protocol": "bullmq", "retry_ms": RETRY_MS}
     common |= {"lock_ms": LOCK_MS, "check_ms": CHECK_MS, "max_stalled": MAX_STALLED, "progress": False}
-    loop = Worker(
+    slots = Worker(
         spark,
         queues=[queue for queue in ALL_QUEUES if queue != STREAMED],
         processor=processor(place.notes),
@@ -39,17 +40,14 @@ def main(plan: dict[str, str]) -> None:
         group={"by": "tenant", "concurrency": AT_ONCE},
         **common,
     )
-    stream = Worker(
-        spark,
-        STREAMED,
-        echo,
-        engine="stream",
-        payload_schema="row STRING",
-        checkpoint=str(place.notes.path.parent / "work"),
-        **common,
+    options = {"url": place.url, "prefix": place.prefix, "protocol": "bullmq", "retryMs": RETRY_MS}
+    checkpoint, schema = place.notes.path.parent / "work", "row STRING"
+    rescuing = Promoter(
+        place.url, [STREAMED], check_ms=CHECK_MS, max_stalled=MAX_STALLED, prefix=place.prefix, protocol="bullmq"
     )
-    with loop, stream:
-        while not (loop.await_termination(1) or stream.await_termination(1)):
+    batches = processing_query(spark, echo, checkpoint, options, queue=STREAMED, payload_schema=schema, lockMs=LOCK_MS)
+    with slots, rescuing, batches as query:
+        while not (slots.await_termination(1) or query.awaitTermination(1)):
             pass
 
 

@@ -66,8 +66,8 @@ def _raise_refusal(handle: QueueHandle, job_id: str, answer: str) -> None:
     queue = handle.keys.queue
     if answer == "foreign":
         raise WrongState(
-            f"expected job {job_id} of queue {queue} to be held by a Spark Worker with engine='loop': jobs of "
-            "Node workers and of the engine `stream` cannot be cancelled from outside",
+            f"expected job {job_id} of queue {queue} to be held by a Spark Worker: jobs of Node workers, and "
+            "of queries with mode=claim, cannot be cancelled from outside",
             queue=queue,
             job_id=job_id,
         )

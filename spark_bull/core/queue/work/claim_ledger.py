@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final, NamedTuple
@@ -90,14 +90,6 @@ class ClaimLedger:
             claims.append(LedgerClaim(token, [job_id for job_id in within_range if job_id]))
         return [claim for claim in claims if claim.ids]
 
-    def forget(self, returned: Mapping[str, Collection[str]]) -> None:
-        """Leaves jobs that have returned to the queue out of the batches that are repeated.
-
-        returned: ids of jobs, by the token of their claim.
-        """
-        packed = msgpack.packb({token: [*ids] for token, ids in returned.items() if ids}, use_bin_type=False)
-        self.handle.connection.script("claims/forget", {"ledger": self._keys()[0]}, {"returned": packed})
-
     def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Iterator[Taken]:
         """Claims up to `most` jobs, `chunk_size` per call; yields what each call has claimed, while there are more."""
         position, left, more = self.end(), most, True
@@ -111,14 +103,6 @@ class ClaimLedger:
     def go_on_at(self, position: int) -> None:
         """Sets the position of the next job to be claimed, after the ledger was lost."""
         self.handle.connection.call("SET", self._keys()[1], position, "PX", CLAIMS_TTL_MS)
-
-    def begin(self, position: int) -> None:
-        """Records that the jobs before a position are assigned to tasks."""
-        self.handle.connection.call("SET", self.handle.keys.claims_begun(self.reader), position, "PX", CLAIMS_TTL_MS)
-
-    def begun(self) -> int:
-        """The position before which jobs were assigned to tasks."""
-        return int(self.handle.connection.call("GET", self.handle.keys.claims_begun(self.reader)) or 0)
 
     def cut(self, position: int) -> None:
         """Removes the claims all of whose jobs are before a position, and renews the TTL of the ledger."""

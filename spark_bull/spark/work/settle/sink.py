@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -45,16 +45,12 @@ def settle_sink(raw: Mapping[str, str], schema: StructType) -> Sink[SettlePlan, 
 
 @dataclass(frozen=True)
 class Settling:
-    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; returns a row of SETTLED per task.
-
-    transform: makes the rows with outcomes of batches of claimed jobs, in the same process; None: these are given.
-    """
+    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; returns a row of SETTLED per task."""
 
     plan: SettlePlan
-    transform: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settled = settle_task(self.plan, batches if self.transform is None else self.transform(batches))
+        settled = settle_task(self.plan, batches)
         row = {"counts": settled.counts, "failures": [asdict(one) for one in settled.failures]}
         yield pa.RecordBatch.from_pylist([row], schema=_ARROW)
 

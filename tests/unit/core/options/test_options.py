@@ -16,7 +16,7 @@ from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.jobs import STATES
 from spark_bull.core.model.limits import Limiter
-from spark_bull.core.options.parse import SPARK_OPTIONS, as_options, as_texts, parse_arguments, parse_options
+from spark_bull.core.options.parse import SPARK_OPTIONS, as_texts, parse_arguments, parse_options
 from spark_bull.core.options.table import (
     SCOPES,
     ClaimOptions,
@@ -251,16 +251,6 @@ def test_options_are_documented_and_those_of_python_in_snake_case() -> None:
         assert all(row.doc for row in options_in(scope).values())
         assert not SPARK_OPTIONS & options_in(scope).keys()
         assert all(re.fullmatch("[a-z_]+", name) for name in options_in(scope) if scope.in_python)
-
-
-def test_arguments_become_options_of_a_data_source() -> None:
-    arguments = {"retry_ms": 5, "url": None, "limiter": {"max": 1, "duration": 2}, "redis": {"client_name": "me"}}
-    assert as_options({**arguments, "engine": "stream"}, ClaimOptions) == {
-        "retryMs": "5",
-        "limiter": '{"max": 1, "duration": 2}',
-        "redis.client_name": "me",
-    }
-    assert parse_arguments(arguments, WorkOptions).redis.extra == (("client_name", "me"),)
 
 
 def test_options_that_spark_adds_are_ignored() -> None:

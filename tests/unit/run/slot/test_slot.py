@@ -62,7 +62,7 @@ def test_texts_are_bounded(clock: list[float]) -> None:
 def test_the_driver_logs_each_failure_once_and_a_few_a_minute(
     clock: list[float], own_log: pytest.LogCaptureFixture
 ) -> None:
-    found, log = Failures(), FailureLog("w")
+    found, log = Failures(), FailureLog("worker w")
     found.add("mail", outcomes(1))
     reports = [{"slot": slot, "started": 1, "failures": found.as_report()} for slot in range(MOST)] + [
         {"slot": 9, "started": 1}

@@ -16,13 +16,12 @@ from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.slots import SlotRange
 from spark_bull.run.worker.worker_options import (
     check_setup,
-    check_telemetry,
     checked_env,
     worker_options,
 )
 from spark_bull.run.worker.worker_queues import worked_queues
-from spark_bull.spark.work.loop_plan import largest_chunk
 from spark_bull.spark.work.task_slots import task_tries
+from spark_bull.spark.work.worker_plan import largest_chunk
 
 
 def of_a_job(job: Any) -> None: ...
@@ -37,23 +36,13 @@ def udf(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
     return n
 
 
-def test_the_engine_is_loop_unless_it_is_named() -> None:
-    for processor in (of_a_job, of_frames, udf):
-        assert worker_options({"engine": "auto"}, processor).engine == "loop"
-        assert worker_options({"engine": "stream"}, processor).engine == "stream"
-
-
-def test_a_checkpoint_of_dataframes_means_the_engine_stream() -> None:
-    assert worker_options({"checkpoint": "/data"}, of_frames).engine == "stream"
-
-
 @pytest.mark.parametrize(
     ("processor", "arguments", "jobs"),
     [
         ({"*": of_a_job}, {}, 100),
         (of_a_job, {"chunk_size": 7}, 7),
         (of_frames, {}, 10_000),
-        (of_frames, {"max_jobs_per_trigger": 3_000}, 3_000),
+        (of_frames, {"chunk_size": 30_000}, 30_000),
         (udf, {}, 200),
         (udf, {"min_chunk": 5}, 200),
         (udf, {"min_chunk": 500}, 500),
@@ -63,28 +52,21 @@ def test_a_checkpoint_of_dataframes_means_the_engine_stream() -> None:
 def test_a_chunk_of_a_udf_is_larger_by_default(
     processor: Callable[..., Any] | dict[str, Callable[..., Any]], arguments: dict[str, int], jobs: int
 ) -> None:
-    assert largest_chunk(worker_options({"engine": "loop", **arguments}, processor), processor) == jobs
+    assert largest_chunk(worker_options(arguments, processor), processor) == jobs
 
 
 @pytest.mark.parametrize(
     ("processor", "arguments", "named"),
     [
-        (of_frames, {"engine": "loop", "checkpoint": "/data"}, "`checkpoint`"),
-        (udf, {"max_jobs_per_trigger": 10}, "`max_jobs_per_trigger`"),
-        (of_frames, {"engine": "stream", "promoter": False, "max_stalled": 2}, "`max_stalled`"),
-        (of_a_job, {"promoter": False, "check_ms": 2}, "`check_ms`"),
-        (of_frames, {"engine": "stream", "timeout_ms": 5}, "`timeout_ms`"),
-        (of_frames, {"checkpoint": "/data", "timeout_ms": 5}, "`timeout_ms`"),
-        (of_frames, {"max_jobs_per_trigger": 5, "chunk_size": 5}, "one of `max_jobs_per_trigger` and `chunk_size`"),
-        (of_frames, {"max_jobs_per_trigger": 5, "min_chunk": 6}, "`min_chunk` to be at most `max_jobs_per_trigger`"),
-        ({"a": of_frames, "*": of_a_job}, {"max_jobs_per_trigger": 5}, "`max_jobs_per_trigger`"),
-        (udf, {"checkpoint": "/data"}, "`checkpoint` has no effect here"),
-        (of_frames, {"extend_timeout_on_progress": True}, "`extend_timeout_on_progress`"),
         (
-            of_frames,
-            {"engine": "stream", "max_started": 5},
-            "`max_started` has no effect here: engine='stream' does not count starts",
+            udf,
+            {"chunk_size": 2_001},
+            "`chunk_size` to be an integer from 1 to 2,000, unless the processor is",
         ),
+        ({"a": of_frames, "*": of_a_job}, {"chunk_size": 2_001}, "`chunk_size` to be an integer from 1 to 2,000"),
+        (of_frames, {"chunk_size": 5, "min_chunk": 6}, "`min_chunk` to be at most `chunk_size`"),
+        (of_a_job, {"promoter": False, "check_ms": 2}, "`check_ms`"),
+        (of_frames, {"extend_timeout_on_progress": True}, "`extend_timeout_on_progress`"),
     ],
 )
 def test_an_argument_that_would_have_no_effect_is_refused(
@@ -117,7 +99,6 @@ def test_slots_may_be_a_range() -> None:
             {"slots": 4, "target_wait_s": 30},
             r"`target_wait_s` has no effect without a range of `slots`, such as \(1, 40\)",
         ),
-        ({"slots": (1, 4), "engine": "stream"}, "`slots` to be one number with engine='stream', got a range"),
     ],
 )
 def test_a_wrong_range_of_slots_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -160,20 +141,13 @@ def test_an_argument_that_the_dialect_does_not_support_is_refused(
     DIALECTS["bull-1"].check_options(worker_options({"metrics_minutes": 0}, of_a_job))
 
 
-def test_a_meter_is_for_the_engine_loop() -> None:
-    check_telemetry(True, True, "loop")
-    check_telemetry(True, False, "stream")
-    with pytest.raises(OptionError, match="`meter` has no effect here: engine='stream' settles jobs in short tasks"):
-        check_telemetry(None, True, "stream")
-
-
 def test_a_setup_is_for_functions_of_a_job() -> None:
-    check_setup(dict, "loop", of_a_job)
-    check_setup(dict, "loop", {"send": of_a_job})
-    for processor, engine in ((of_frames, "stream"), (of_frames, "loop"), (udf, "loop"), (udf, "stream")):
-        check_setup(None, engine, processor)
+    check_setup(dict, of_a_job)
+    check_setup(dict, {"send": of_a_job})
+    for processor in (of_frames, udf):
+        check_setup(None, processor)
         with pytest.raises(OptionError, match="`setup` has no effect on UDFs and functions of DataFrames"):
-            check_setup(dict, engine, processor)
+            check_setup(dict, processor)
 
 
 def test_a_setup_is_a_coroutine_function_only_if_a_processor_is() -> None:
@@ -181,27 +155,27 @@ def test_a_setup_is_a_coroutine_function_only_if_a_processor_is() -> None:
 
     async def setup() -> None: ...
 
-    check_setup(setup, "loop", coroutine)
-    check_setup(setup, "loop", {"send": of_a_job, "*": coroutine})
+    check_setup(setup, coroutine)
+    check_setup(setup, {"send": of_a_job, "*": coroutine})
     for processor in (of_a_job, {"send": of_a_job}):
         with pytest.raises(OptionError, match="expected `setup` to be a plain function"):
-            check_setup(setup, "loop", processor)
+            check_setup(setup, processor)
     with pytest.raises(OptionError, match="expected `setup` to be a function without parameters, got: 5"):
-        check_setup(5, "loop", of_a_job)  # type: ignore[arg-type]
+        check_setup(5, of_a_job)  # type: ignore[arg-type]
 
 
 def test_environment_variables_are_names_and_texts() -> None:
     wrong: list[Any] = [["A"], {"": "1"}, {"A=B": "1"}, {7: "1"}, {"A": 1}, {"TOKEN": "secret\0"}, {"A": None}]
     for env in wrong:
         with pytest.raises(OptionError, match="`env") as raised:
-            checked_env(env, "loop")
+            checked_env(env)
         assert "secret" not in str(raised.value)
-    assert checked_env({"A": "1"}, "loop") == {"A": "1"}
+    assert checked_env({"A": "1"}) == {"A": "1"}
 
 
 def test_a_function_of_dataframes_has_no_environment_variables() -> None:
     with pytest.raises(OptionError, match=r"a function of DataFrames runs on the driver.*set spark\.executorEnv"):
-        checked_env({"A": "1"}, "loop", of_frames)
+        checked_env({"A": "1"}, of_frames)
 
 
 def test_how_often_spark_tries_a_task_depends_on_the_master() -> None:
@@ -214,4 +188,4 @@ def test_a_list_as_queue_is_an_error_that_names_the_argument_for_it() -> None:
     with pytest.raises(
         OptionError, match=r"expected `queue` to be the name of a queue, got: \['a', 'b'\]; .* `queues`"
     ):
-        worked_queues(["a", "b"], None, None, "loop")  # type: ignore[arg-type]
+        worked_queues(["a", "b"], None, None)  # type: ignore[arg-type]

@@ -221,9 +221,7 @@ def too_few(number: Series[Any], _text: Series[Any]) -> Series[Any]:
     return number[1:]
 
 
-@pytest.mark.parametrize(
-    ("protocol", "longest", "chunk_size"), [("bull-1", 4, 4), ("bullmq", 4, 0), ("bullmq", 100, 4)]
-)
+@pytest.mark.parametrize(("protocol", "longest"), [("bull-1", 4), ("bullmq", 4), ("bullmq", 100)])
 @pytest.mark.parametrize(
     ("function", "returns"),
     [
@@ -235,7 +233,6 @@ def too_few(number: Series[Any], _text: Series[Any]) -> Series[Any]:
 def test_outcomes(
     function: Callable[..., Any],
     returns: pa.DataType,
-    chunk_size: int,
     longest: int,
     protocol: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -245,7 +242,7 @@ def test_outcomes(
     handle = QueueHandle(
         Connection(parse_arguments({}, QueueOptions).redis), QueueKeys("q", "bull"), DIALECTS[protocol]
     )
-    transformation = UdfTransformation(handle, UdfRunner(function, "pandas", PAYLOAD, returns), chunk_size)
+    transformation = UdfTransformation(handle, UdfRunner(function, "pandas", PAYLOAD, returns))
     together = outcomes_of(transformation)
     monkeypatch.setattr(UdfRunner, "of_column", lambda *_: None)
     assert together == outcomes_of(transformation)

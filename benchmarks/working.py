@@ -1,10 +1,10 @@
-"""Benchmark of the CPU time of all processes per job: both engines, BullMQ's worker, and another version of ours.
+"""Benchmark of the CPU time of all processes per job: slots and queries, BullMQ's worker, and another version of ours.
 
-    .venv/bin/python -m benchmarks.engines --against ../main --rounds 7
+    .venv/bin/python -m benchmarks.working --against ../main --rounds 7
 
 --against: a checkout of the other version. The workers of all sides are started first, each on a server of its own; in
 each round, one after the other gets jobs, so that all are measured at about the same speed of the machine. Prints
-medians, and medians of the ratios within a round, and writes them to benchmarks/results/engines.json. See
+medians, and medians of the ratios within a round, and writes them to benchmarks/results/working.json. See
 benchmarks/README.md.
 """
 
@@ -28,9 +28,9 @@ from benchmarks.workers import PEERS, QUEUE, Peer, peer_process
 from spark_bull import NewJob
 
 ROOT: Final = Path(__file__).parents[1]
-PROGRAM: Final = ROOT / "benchmarks" / "one_engine.py"
+PROGRAM: Final = ROOT / "benchmarks" / "one_worker.py"
 BULLMQ: Final = "BullMQ, 1 x 100"
-#: CPU time of all processes and of Redis for a job of STREAM, as ratios to BullMQ's.
+#: CPU time of all processes and of Redis for a job of QUERY, as ratios to BullMQ's.
 ALL_TARGET, REDIS_TARGET = 0.4, 0.43
 #: Jobs that warm up a JVM; a query has its largest micro-batches after them.
 WARM_UP: Final = 300_000
@@ -39,21 +39,20 @@ FIRST: Final = 10_000
 
 
 class Kind(NamedTuple):
-    """A kind of our workers: arguments of one_engine.py, and the least jobs/s, as a ratio to BullMQ's."""
+    """A kind of our workers: arguments of one_worker.py, and the least jobs/s, as a ratio to BullMQ's."""
 
-    engine: str
+    way: str
     processor: str
     options: tuple[str, ...]
     rate_target: float
 
 
-STREAM: Final = "stream, function of DataFrames"
-#: The slots of `loop` are the same as in the benchmark `process`.
+QUERY: Final = "query, function of DataFrames"
 KINDS: Final = {
-    STREAM: Kind("stream", "frame", (), 2.0),
-    "stream, UDF": Kind("stream", "udf", (), 2.0),
-    "loop, function": Kind("loop", "function", ("slots=2",), 3.0),
-    "loop, UDF": Kind("loop", "udf", ("slots=2",), 3.3),
+    QUERY: Kind("query", "frame", (), 2.0),
+    "slot, function of DataFrames": Kind("slots", "frame", (), 1.5),
+    "slots, function": Kind("slots", "function", ("slots=2",), 3.0),
+    "slots, UDF": Kind("slots", "udf", ("slots=2",), 3.3),
 }
 
 
@@ -88,7 +87,7 @@ def sides_of(kinds: list[str], against: Path | None, variant: list[str]) -> dict
     sides = {}
     for name in kinds:
         kind = KINDS[name]
-        ours = sides[name] = Side([sys.executable, str(PROGRAM), kind.engine, kind.processor], kind.options)
+        ours = sides[name] = Side([sys.executable, str(PROGRAM), kind.way, kind.processor], kind.options)
         if variant:
             sides[f"{name}, {' '.join(variant)}"] = ours._replace(options=(*kind.options, *variant))
         if against:
@@ -201,13 +200,13 @@ def main() -> None:
         for name in args.kinds
     ]
     verdicts += [
-        at_most(f"{STREAM}, CPU of {what}, x BullMQ", most, ratio_of(runs[STREAM], runs[BULLMQ], what))
+        at_most(f"{QUERY}, CPU of {what}, x BullMQ", most, ratio_of(runs[QUERY], runs[BULLMQ], what))
         for what, most in (("all", ALL_TARGET), ("redis", REDIS_TARGET))
-        if STREAM in runs
+        if QUERY in runs
     ]
     show_verdicts(verdicts)
     results = {name: [used._asdict() for used in of_side] for name, of_side in runs.items()}
-    write_results("engines", {"runs": results, "verdicts": [asdict(verdict) for verdict in verdicts]})
+    write_results("working", {"runs": results, "verdicts": [asdict(verdict) for verdict in verdicts]})
 
 
 def show_header() -> None:

@@ -1,4 +1,4 @@
-"""The engine `loop`: one long-running Spark task per slot."""
+"""The slots of a Worker: one long-running Spark task per slot; for functions of DataFrames, threads of the driver."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class DriverSlot(TaggedSlots, ThreadSlot):
             raise WorkerFailed(f"worker {self._plan.worker} failed: {error}") from error
 
 
-class LoopEngine(SlotEngine):
+class SparkEngine(SlotEngine):
     """Runs `slots` slots; without a number, one for each task that Spark runs at the same time, except for one.
 
     Then it starts further slots when there are more executors: with dynamic allocation only until the first slot runs,

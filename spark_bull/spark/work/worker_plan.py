@@ -1,4 +1,4 @@
-"""The plan of a worker with the engine `loop`: what its slots do."""
+"""The plan of a Worker: what its slots do."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FRAMES_AT_ONCE: Final = "a function of DataFrames: set `slots`"
 _BATCH_BYTES: Final = 64 << 20
 
 
-def plan_loop(
+def plan_worker(
     spark: SparkSession,
     worker: str,
     queues: Sequence[OpenedQueue],
@@ -50,7 +50,7 @@ def plan_loop(
 
 
 def largest_chunk(options: WorkOptions, processor: Processor | Mapping[str, Processor]) -> int:
-    """Returns the largest number of jobs per chunk of the engine `loop`; by default at least `min_chunk`."""
+    """Returns the largest number of jobs per chunk; by default at least `min_chunk`."""
     kinds = kinds_of(processor)
     if kinds == {"frames"}:
         default = _TIMED_CHUNK if options.timeout_ms else _FRAME_CHUNK
@@ -58,7 +58,7 @@ def largest_chunk(options: WorkOptions, processor: Processor | Mapping[str, Proc
         default = _MIXED_CHUNK
     else:
         default = FUNCTION_CHUNK if kinds == {"function"} else _UDF_CHUNK
-    return options.max_jobs_per_trigger or options.chunk_size or max(default, options.min_chunk)
+    return options.chunk_size or max(default, options.min_chunk)
 
 
 def _runner_of(

@@ -1,0 +1,187 @@
+"""process_batch with a batch of claimed jobs that the test made, and in a query."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from spark_bull import BullQueue, NewJob, OptionError, RawJson, SparkBullError, process_batch
+from spark_bull.core.model.outcomes import Outcomes, Retried
+from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.queue.work.claim import unpack_claimed, work
+from spark_bull.core.queue.work.claim_ledger import ClaimLedger
+from spark_bull.spark.work.claim_batch import claim_batch
+from tests.support.wait import PATIENCE_S, wait_until
+
+HOUR_MS = 3_600_000
+Process = Callable[..., None]
+
+
+@pytest.fixture
+def process(redis_url: str, prefix: str) -> Process:
+    """Processes a batch of the queue q."""
+
+    def process(batch: DataFrame, processor: Any, **given: Any) -> None:
+        process_batch(batch, processor, queue="q", options={"url": redis_url, "prefix": prefix}, **given)
+
+    return process
+
+
+def claimed(queue: BullQueue, spark: SparkSession, jobs: int) -> tuple[DataFrame, ClaimLedger, str]:
+    """A batch of claimed jobs, the ledger of its reader, and the token of their locks."""
+    ledger = ClaimLedger(queue.handle, "reader")
+    ((portion, *_),) = ledger.claim(ClaimSettings("reader", HOUR_MS), jobs)
+    rows = claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed))
+    return spark.createDataFrame(pa.Table.from_batches([rows])), ledger, portion.token
+
+
+def test_it_settles_each_job_with_its_outcome_and_follow_ups(
+    queue: BullQueue, spark: SparkSession, process: Process, redis_url: str, prefix: str
+) -> None:
+    def processor(jobs: DataFrame) -> DataFrame:
+        following = f.struct(f.struct(f.col("data.n").alias("of")).alias("data"), f.lit("next").alias("queue"))
+        return jobs.select(
+            "id",
+            "token",
+            f.when(f.col("data.n") < 3, f.col("data.n") * 10).alias("returnvalue"),
+            f.when(f.col("data.n") == 3, "three").alias("error"),
+            f.when(f.col("data.n") == 1, f.array(following)).alias("then"),
+        )
+
+    queue.add_many(NewJob({"n": n}) for n in range(4))
+    batch, *_ = claimed(queue, spark, 4)
+    process(batch, processor, payload_schema="n INT")
+    assert {job.data["n"]: job.parsed("returnvalue") for job in queue.page("completed")} == {0: 0, 1: 10, 2: 20}
+    assert [(job.data["n"], job.failed_reason) for job in queue.page("failed")] == [(3, "three")]
+    with BullQueue("next", url=redis_url, prefix=prefix, protocol="bullmq") as following:
+        assert [job.data for job in following.page("wait")] == [{"of": 1}]
+
+
+def test_bad_rows_fail_alone_and_a_repeated_batch_settles_nothing_twice(
+    queue: BullQueue, spark: SparkSession, process: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    @f.udf("int")
+    def risky(n: int) -> int:
+        if n == 7:
+            raise ValueError("seven")
+        return n + 1
+
+    def processor(jobs: DataFrame) -> DataFrame:
+        return jobs.where("data.n != 5").select("id", "token", risky("data.n").alias("returnvalue"))
+
+    payloads = [json.dumps({"n": n}) for n in range(12)] + ["{broken", '{"n": "many"}']
+    once = queue.add({"n": 1}, delivery="at-most-once")
+    ids = queue.add_many(NewJob(RawJson(payload)) for payload in payloads).ids
+    batch, *_ = claimed(queue, spark, 15)
+    for _ in range(2):
+        process(batch, processor, payload_schema="n INT")
+        assert queue.counts()["completed"] == 10
+        failed = {job.id: str(job.failed_reason) for job in queue.page("failed")}
+        assert failed.keys() == {once, ids[5], ids[7], ids[12], ids[13]}
+        assert "process it with a function of a job" in failed[once]
+        assert "seven" in failed[ids[7]]
+        assert "for this job, got none" in failed[ids[5]]
+        assert all("expected the payload to be JSON" in failed[wrong] for wrong in ids[12:])
+    said = [record.getMessage() for record in caplog.records]
+    assert any(one.startswith(f"process_batch: job {ids[7]} of queue q failed: ") for one in said)
+
+
+def test_no_plan_lists_the_jobs_beside_one_that_fails(queue: BullQueue, spark: SparkSession, process: Process) -> None:
+    _, bad, *_ = queue.add_many(NewJob({"n": n}) for n in range(4)).ids
+    batch, *_ = claimed(queue, spark, 4)
+    plans: list[str] = []
+
+    def processor(jobs: DataFrame) -> DataFrame:
+        assert jobs.columns == batch.columns
+        plans.append(jobs._jdf.queryExecution().analyzed().toString())
+        is_bad = f.col("id") == bad
+        return jobs.withColumn("returnvalue", f.when(is_bad, f.raise_error(f.lit("bad"))).otherwise(f.lit("1")))
+
+    process(batch, processor)
+    assert [(job.id, "bad" in str(job.failed_reason)) for job in queue.page("failed")] == [(bad, True)]
+    assert queue.counts()["completed"] == 3
+    assert len(plans) > 1
+    assert not any(" IN (" in one for one in plans)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_job_that_was_claimed_again_is_settled_only_by_its_new_claim(
+    queue: BullQueue, spark: SparkSession, process: Process, raises: bool
+) -> None:
+    """Jobs are claimed ahead during a batch, and a job whose attempt failed may be claimed again at once."""
+    again, other = queue.add_many([NewJob({"n": 1}, attempts=3), NewJob({"n": 2})]).ids
+    batch, ledger, token = claimed(queue, spark, 2)
+
+    def processor(jobs: DataFrame) -> DataFrame:
+        if ledger.end() == 2:
+            retried = Retried(again, "once more", "[]", 0, lifo=False)
+            work(queue.handle, ClaimSettings("settle"), Outcomes(token, retried=[retried]), 0)
+            assert [taken.ids for taken in ledger.claim(ClaimSettings("reader", HOUR_MS), 1)] == [[again]]
+        if raises:
+            raise ValueError("bad")
+        return jobs.where("false").withColumn("returnvalue", f.lit(1))
+
+    process(batch, processor)
+    (failed,) = queue.page("failed")
+    assert failed.id == other
+    assert ("bad" if raises else "got none") in str(failed.failed_reason)
+    (active,) = queue.page("active")
+    assert (active.id, active.attempts_made, active.attempts_started) == (again, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        (lambda jobs: jobs.selectExpr("id", "'1' AS returnvalue"), "columns id, token and returnvalue or error, got: "),
+        (lambda _: 1, "to return a DataFrame, got: int"),
+    ],
+)
+def test_a_processor_that_settles_no_job_fails_the_query_and_no_job(
+    queue: BullQueue, spark: SparkSession, process: Process, result: Any, error: str
+) -> None:
+    queue.add({"n": 1})
+    batch, *_ = claimed(queue, spark, 1)
+    with pytest.raises(OptionError, match=error):
+        process(batch, result)
+    assert queue.counts()["active"] == 1
+
+
+def test_a_query_that_is_stopped_in_a_batch_fails_no_job(
+    queue: BullQueue, spark: SparkSession, process: Process, redis_url: str, prefix: str, tmp_path: Path
+) -> None:
+    begun, stopped, raised = threading.Event(), threading.Event(), list[BaseException]()
+
+    def blocking(_: DataFrame) -> DataFrame:
+        begun.set()
+        stopped.wait(PATIENCE_S)
+        raise RuntimeError("too late")
+
+    def batches(batch: DataFrame, _: int) -> None:
+        try:
+            process(batch, blocking)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    queue.add_many(NewJob({"n": n}) for n in range(3))
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "mode": "claim", "maxJobsPerTrigger": "3"}
+    jobs = spark.readStream.format("bull").options(**options).load()
+    query = jobs.writeStream.foreachBatch(batches).option("checkpointLocation", str(tmp_path)).start()
+    assert begun.wait(PATIENCE_S)
+    stopping = threading.Thread(target=query.stop)
+    stopping.start()
+    wait_until(lambda: not query.isActive, "the query to stop")
+    stopped.set()
+    stopping.join(PATIENCE_S)
+    wait_until(lambda: bool(raised), "the batch to be abandoned")
+    assert isinstance(raised[0], SparkBullError)
+    assert "the query was stopped" in str(raised[0])
+    assert queue.counts()["active"] == 3
