@@ -10,7 +10,8 @@ from redis import Redis
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import DialectError, OptionError
-from spark_bull.core.model.jobs import JobStats, NewJob, Percentiles, QueueMetrics
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.queues import JobStats, Percentiles, QueueMetrics
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.events.event_log import recent_events
 from spark_bull.core.queue.jobs.read import MAX_IDS

@@ -22,7 +22,8 @@ from redis import Redis
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost, StagedDataLost
-from spark_bull.core.model.jobs import NewJob, WriteRecord
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward

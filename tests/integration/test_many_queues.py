@@ -15,7 +15,8 @@ from redis.exceptions import MovedError, ResponseError
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost, DialectError
-from spark_bull.core.model.jobs import JobStats, NewJob
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.queues import JobStats
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import Options, QueueOptions, ReadOptions
 from spark_bull.core.queue.bull_queue import BullQueue

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.errors import JobFailed
-from spark_bull.core.model.jobs import QueueEvent
+from spark_bull.core.model.queues import QueueEvent
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.events import waiting
 from spark_bull.core.queue.events.events import QueueEvents

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from spark_bull.core.model.jobs import QueueMetrics
+from spark_bull.core.model.queues import QueueMetrics
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.bull_queue import BullQueue

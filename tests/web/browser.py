@@ -31,7 +31,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.model.jobs import MINUTE_MS, NewJob
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.queues import MINUTE_MS
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.node import NODE_DIRECTORY
 from tests.support.wait import PATIENCE_S, wait_until

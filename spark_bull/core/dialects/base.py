@@ -27,8 +27,9 @@ from spark_bull.core.dialects.terms import (
 from spark_bull.core.errors import DialectError, OptionError, check_encodable, encodable, expected, is_encodable
 from spark_bull.core.keys import SEGMENTS, QueueKeys
 from spark_bull.core.model import javascript
-from spark_bull.core.model.jobs import QueueEvent, RawJson, Scheduler
+from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.model.outcomes import ClaimedJob
+from spark_bull.core.model.queues import QueueEvent, Scheduler
 from spark_bull.core.options.table import Claiming, Options
 from spark_bull.core.options.values import check_keep
 from spark_bull.core.store.connection import Command

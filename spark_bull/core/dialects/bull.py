@@ -32,8 +32,8 @@ from spark_bull.core.dialects.schedule.repeating import (
 from spark_bull.core.dialects.terms import QueuePriority
 from spark_bull.core.errors import OptionError, PatternError
 from spark_bull.core.keys import SCHEDULED, QueueKeys, scheduled_id
-from spark_bull.core.model.jobs import QueueEvent, Scheduler
 from spark_bull.core.model.outcomes import ClaimedJob
+from spark_bull.core.model.queues import QueueEvent, Scheduler
 from spark_bull.core.store.connection import Command
 
 FALSE_IN_JAVASCRIPT = frozenset({"null", "false", "0", '""', "-0", "0.0"})

@@ -39,8 +39,8 @@ from spark_bull.core.dialects.terms import FAILURE_FLAGS, bullmq_exponential_ms,
 from spark_bull.core.errors import OptionError, PatternError
 from spark_bull.core.keys import SCHEDULED, QueueKeys, scheduler_of
 from spark_bull.core.model import javascript
-from spark_bull.core.model.jobs import Scheduler
 from spark_bull.core.model.outcomes import ClaimedJob
+from spark_bull.core.model.queues import Scheduler
 from spark_bull.core.store.connection import Command
 
 #: Option names that BullMQ stores under a short one.

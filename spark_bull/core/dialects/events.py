@@ -10,7 +10,7 @@ from spark_bull.core.clock import epoch_ms
 from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.keys import QueueKeys, literal_glob
 from spark_bull.core.model.job_json import json_or_text
-from spark_bull.core.model.jobs import QueueEvent
+from spark_bull.core.model.queues import QueueEvent
 from spark_bull.core.well_formed import well_formed
 
 #: Events of Bull 3 and 4 on one channel, and on one for each queue object (`<event>@<token>`).

@@ -8,8 +8,8 @@ from typing import Final
 
 from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.errors import DialectError, check_count
-from spark_bull.core.model.jobs import QueueLimits, WriteRecord
 from spark_bull.core.model.limits import Group
+from spark_bull.core.model.queues import QueueLimits, WriteRecord
 from spark_bull.core.queue.adding import OpenQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.handle.admission import is_intake_open

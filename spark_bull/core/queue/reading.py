@@ -7,7 +7,8 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.jobs import Changed, Dependency, FlowNode, Job, JobStats, QueueMetrics, WriteRecord
+from spark_bull.core.model.jobs import Changed, Dependency, FlowNode, Job
+from spark_bull.core.model.queues import JobStats, QueueMetrics, WriteRecord
 from spark_bull.core.queue.adding import OpenQueue
 from spark_bull.core.queue.dispatch.write_records import read_outcomes, records
 from spark_bull.core.queue.events.events import QueueEvents

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_bull.core.errors import JobMissing, OptionError
 from spark_bull.core.model.job_json import parsed
-from spark_bull.core.model.jobs import STATES, Job, WriteRecord
+from spark_bull.core.model.jobs import STATES, Job
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.jobs.children import DEFAULT_DEPTH, DEFAULT_JOBS

@@ -18,7 +18,8 @@ from rich.text import Text
 
 from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import RedisUnavailable
-from spark_bull.core.model.jobs import STATES, QueueEvent
+from spark_bull.core.model.jobs import STATES
+from spark_bull.core.model.queues import QueueEvent
 from spark_bull.core.queue.events.events import QueueEvents
 from spark_bull.core.queue.monitor.activity import Look, Throughput, look_at, throughput_of
 from spark_bull.core.time_text import duration, utc

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 
 from spark_bull.core.clock import monotonic_s
-from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.call.caller import sweep
 from spark_bull.core.queue.dispatch.roll_forward import advance_all
 from spark_bull.core.queue.handle.admission import RoomPauses

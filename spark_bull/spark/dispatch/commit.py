@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from spark_bull.core.errors import SparkBullError
-from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.dispatch.stages import QueuePlan
 from spark_bull.spark.dispatch.write_plan import WritePlan
 from spark_bull.spark.staging.commit import commit_staged, discard_stages

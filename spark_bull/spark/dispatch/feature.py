@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from spark_bull.core.dialects.encode.chunks import EncodedJobs
 from spark_bull.core.dialects.encode.flows import Flows
-from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan
 from spark_bull.core.queue.dispatch.write_records import Fields

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from spark_bull.core.errors import SparkBullError, restated
-from spark_bull.core.model.jobs import Changed, WriteRecord
+from spark_bull.core.model.jobs import Changed
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, is_written
 from spark_bull.core.queue.dispatch.write_records import read_outcomes
 from spark_bull.core.queue.manage.changes import error_of

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.dispatch.stages import QueuePlan
 from spark_bull.core.queue.schedule.schedulers import warn_of_frequent
 from spark_bull.spark.schedule.plan import SchedulePlan

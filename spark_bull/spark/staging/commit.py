@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from spark_bull.core.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.dispatch.lost_writes import KnownWrites, lost_batch, pass_batch, report_losses
 from spark_bull.core.queue.dispatch.registration import leader_of, register
 from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward

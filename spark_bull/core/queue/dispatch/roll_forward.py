@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from spark_bull.core.errors import StagedDataLost
-from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.callbacks import Callback, callback_of, close_callback, open_callback
 from spark_bull.core.queue.dispatch.stages import open_prepared

@@ -17,7 +17,7 @@ import msgpack
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.dialects.fields import ALWAYS_THERE, Raw
 from spark_bull.core.errors import JobFailed, JobMissing, OptionError, ResultsLost, WaitTimeout
-from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.dispatch.write_records import read_record
 from spark_bull.core.queue.events.waiting import wait_for_job
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle

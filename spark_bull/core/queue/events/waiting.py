@@ -21,7 +21,7 @@ from spark_bull.core.dialects.events import ENDS, entry_event
 from spark_bull.core.dialects.fields import NO_VALUE, Raw, text_of
 from spark_bull.core.errors import JobFailed, JobMissing, SparkBullError, WaitTimeout, expected, restated
 from spark_bull.core.model.job_json import json_or_text
-from spark_bull.core.model.jobs import QueueEvent
+from spark_bull.core.model.queues import QueueEvent
 from spark_bull.core.queue.events.event_log import BEGIN, Position
 from spark_bull.core.queue.events.events import QueueEvents
 from spark_bull.core.queue.handle.handle import QueueHandle

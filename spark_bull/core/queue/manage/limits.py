@@ -10,8 +10,8 @@ import msgpack
 
 from spark_bull.core.clock import LAST_ETA_MS
 from spark_bull.core.errors import OptionError, encodable, expected
-from spark_bull.core.model.jobs import QueueLimits
 from spark_bull.core.model.limits import Group
+from spark_bull.core.model.queues import QueueLimits
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage import verbs
 from spark_bull.core.queue.manage.verbs import GroupChange

@@ -10,7 +10,8 @@ from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.errors import expected
 from spark_bull.core.model.javascript import whole
-from spark_bull.core.model.jobs import ENDED, MINUTE_MS, QueueMetrics
+from spark_bull.core.model.jobs import ENDED
+from spark_bull.core.model.queues import MINUTE_MS, QueueMetrics
 from spark_bull.core.queue.events.event_log import recent_events
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import count_commands

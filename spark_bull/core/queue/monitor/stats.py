@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from spark_bull.core.dialects.fields import FIELDS, Raw, value_of
 from spark_bull.core.errors import DialectError, expected
-from spark_bull.core.model.jobs import MINUTE_MS, JobStats, Percentiles
+from spark_bull.core.model.queues import MINUTE_MS, JobStats, Percentiles
 from spark_bull.core.queue.events.event_log import recent_events
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.handle.job_fields import Columns, raw_column

@@ -18,7 +18,8 @@ from spark_bull.core.errors import JobMissing, PatternError, WrongState, encodab
 from spark_bull.core.keys import QueueKeys, literal_glob
 from spark_bull.core.model.javascript import whole
 from spark_bull.core.model.job_json import parsed_opts
-from spark_bull.core.model.jobs import ENDED, NewJob, RawJson, Scheduler
+from spark_bull.core.model.jobs import ENDED, NewJob, RawJson
+from spark_bull.core.model.queues import Scheduler
 from spark_bull.core.queue.handle.admission import Refusal, intake_closed
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import read_ids, read_job

@@ -13,7 +13,8 @@ from fastapi import Request
 
 from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import ConnectionLost, SparkBullError
-from spark_bull.core.model.jobs import MINUTE_MS, STATES, QueueMetrics
+from spark_bull.core.model.jobs import STATES
+from spark_bull.core.model.queues import MINUTE_MS, QueueMetrics
 from spark_bull.core.threads import DaemonThread
 
 log = logging.getLogger("spark_bull")

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from spark_bull.core.errors import DialectError
-from spark_bull.core.model.jobs import Scheduler
+from spark_bull.core.model.queues import Scheduler
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.monitor.find import workers
 from spark_bull.ops.web.access import Authorized

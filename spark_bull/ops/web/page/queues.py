@@ -13,7 +13,8 @@ from fastapi.responses import Response
 
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.keys import logical_queue
-from spark_bull.core.model.jobs import STATES, QueueMetrics
+from spark_bull.core.model.jobs import STATES
+from spark_bull.core.model.queues import QueueMetrics
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import counting

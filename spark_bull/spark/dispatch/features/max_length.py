@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.jobs import WriteRecord
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan
 from spark_bull.core.queue.dispatch.write_records import Fields, open_writes, read_record

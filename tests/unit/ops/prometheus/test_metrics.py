@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_bull.core.model.jobs import JobStats
+from spark_bull.core.model.queues import JobStats
 from spark_bull.ops.prometheus.collect import wanted_slots_of
 from spark_bull.ops.prometheus.families import FAMILIES, JOB_COUNT, RUN, Sample, as_text
 
