@@ -137,6 +137,8 @@ class Pair:
     def _listening(self, side: str) -> Iterator[str]:
         with published(self.client, self.prefix, self.queue(side)) as heard:
             yield self.queue(side)
+            # Bull 1 publishes without waiting for the reply, on the connection that this call uses.
+            self.node.call("counts", queue=self.queue("left"))
         self.messages[side] += heard
 
     def _messages(self, side: str, raw: Dump) -> list[tuple[str, Any]]:
