@@ -82,7 +82,7 @@ costs: setup $(SPARK_CLASSES) ## Write the CPU time of the tests to tests/README
 	SPARK_BULL_TEST_COSTS=artifacts/costs $(RUN) -m pytest -q -n 2 -p tests.support.costs $(PYTEST_ARGS) || true
 	@$(RUN) -m tests.support.costs artifacts/costs
 
-mutants: setup $(SPARK_CLASSES) ## Plant errors of one line in a copy, print which test finds each; MUTANTS_ARGS="receipt" selects
+mutants: setup $(SPARK_CLASSES) ## Plant errors of one line in a copy, print which test finds each: ten minutes; MUTANTS_ARGS="receipt" selects
 	$(RUN) -m tests.proof.planted $(MUTANTS_ARGS)
 
 # In an environment of its own: pip-audit has other dependencies than the project.

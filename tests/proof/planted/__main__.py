@@ -1,6 +1,7 @@
-"""Errors of one line, planted in a copy of the package, one at a time: a test that covers what is altered
-must find it. `make mutants` prints which one does; MUTANTS_ARGS="receipt" selects by text. It ends with 1 if an error
-survived.
+"""Errors of one line, planted in a copy of the package, one at a time: a test must find each. `make mutants` runs the
+test that the error names, and only if that one passes the others that may find it: by the recorded map of what each
+test runs (MUTANTS_ARGS=--record), else those of the folders of the altered part. It prints which test has found the
+error; MUTANTS_ARGS="receipt" selects errors by text. It ends with 1 if an error survived.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tests.proof.planted.covering import Test, recorded, tests_of
+from tests.proof.planted.covering import recorded, tests_of
 from tests.proof.planted.errors import ERRORS, PACKAGE, Planted
 
 ROOT: Final = PACKAGE.parent
@@ -33,36 +34,37 @@ MAP: Final = ROOT / "artifacts" / "coverage"
 TEST_LIMIT_S: Final = 100
 #: Part of the time limit of the tests for an error that they took when they were recorded.
 RECORDED: Final = 0.8
+#: The tests of `make test`, and those of `make test-rest`.
+IN_TEST, IN_REST = "not rest and not soak", "rest and not soak"
 #: Exit statuses of pytest: all tests passed, some failed, none was run.
 PASSED, FAILED, NO_TESTS = 0, 1, 5
 
 
 @dataclass(frozen=True)
 class Search:
-    """How an error was searched for. found_by: the first test that failed; in_test: the first one of `make test`."""
+    """How an error was searched for. found_by: the first test that failed; in_test: whether `make test` runs that."""
 
     error: Planted
-    tests: int
     s: float
     found_by: str | None
-    in_test: str | None
+    in_test: bool
 
     def __str__(self) -> str:
         if self.found_by is None:
-            return f"SURVIVED  {self.s:4.0f} s  {self.error.error}: {self.tests} tests"
-        rest = "" if self.in_test == self.found_by else f"; make test: {self.in_test or 'SURVIVED'}"
-        return f"found     {self.s:4.0f} s  {self.error.error}: {self.found_by}{rest}"
+            return f"SURVIVED  {self.s:4.0f} s  {self.error.error}"
+        other = "" if self.found_by == self.error.finder else ", which it does not name"
+        rest = "" if self.in_test else ", not in make test"
+        return f"found     {self.s:4.0f} s  {self.error.error}: {self.found_by}{other}{rest}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.proof.planted", description=__doc__)
     parser.add_argument("text", nargs="*", help="only the errors with this text")
     parser.add_argument("--record", action="store_true", help="record the map of what tests run anew")
-    parser.add_argument("--most", type=int, default=250, help="maximum number of tests for an error")
     parser.add_argument("--minutes", type=float, default=5.0, help="maximum time of the tests for an error")
     args = parser.parse_args()
     chosen = [one for one in ERRORS if " ".join(args.text) in f"{one.error} {one.file}"]
-    if args.record or not MAP.exists():
+    if args.record:
         record()
     tests, limit_s = recorded(MAP), 60 * args.minutes
     with ExitStack() as stack:
@@ -73,8 +75,7 @@ def main() -> None:
         def searched(error: Planted) -> Search:
             copy = copies.get()
             try:
-                covering = tests_of(error, tests, args.most, RECORDED * limit_s)
-                search = search_for(error, covering, copy, limit_s)
+                search = search_for(error, tests_of(error, tests, RECORDED * limit_s), copy, limit_s)
             finally:
                 copies.put(copy)
             print(search, flush=True)
@@ -82,8 +83,8 @@ def main() -> None:
 
         with ThreadPoolExecutor(2) as pool:
             searches = [*pool.map(searched, chosen)]
-        finders = sorted({name for one in searches for name in (one.found_by, one.in_test) if name})
-        for name in failures(run_tests(copies.get(), finders, 10 * limit_s)[1], finders) if finders else ():
+        finders = sorted({one.found_by for one in searches if one.found_by})
+        for name in failures(run_tests(copies.get(), finders, 10 * limit_s, "-n", "2")[1]) if finders else ():
             print(f"UNSURE: fails without an error, too: {name}")
     print("\n".join(table(searches)))
     survived = sum(one.found_by is None for one in searches)
@@ -113,36 +114,36 @@ def copied() -> Iterator[Path]:
         yield copy
 
 
-def search_for(error: Planted, tests: Sequence[Test], copy: Path, limit_s: float) -> Search:
+def search_for(error: Planted, others: Sequence[str], copy: Path, limit_s: float) -> Search:
     file = copy / PACKAGE.name / error.file
     text = file.read_text("utf-8")
     file.write_text(error.planted(text), "utf-8")
     start = time.monotonic()
     try:
-        found_by = in_test = first_failure(copy, [one.id for one in tests], limit_s)
-        if any(one.is_rest for one in tests if one.id == found_by):
-            in_test = first_failure(copy, [one.id for one in tests if not one.is_rest], limit_s)
+        for ids in ([error.finder], others):
+            for tier in (IN_TEST, IN_REST):
+                if found_by := first_failure(copy, ids, limit_s, "-m", tier):
+                    return Search(error, time.monotonic() - start, found_by, tier == IN_TEST)
     finally:
         file.write_text(text, "utf-8")
-    return Search(error, len(tests), time.monotonic() - start, found_by, in_test)
+    return Search(error, time.monotonic() - start, None, in_test=False)
 
 
-def first_failure(copy: Path, ids: Sequence[str], limit_s: float) -> str | None:
+def first_failure(copy: Path, ids: Sequence[str], limit_s: float, *options: str) -> str | None:
     """Runs tests up to the first failure, in this order; returns its id."""
-    ids = [one for one in ids if (copy / one.partition("::")[0]).exists()]
-    status, output = run_tests(copy, ids, limit_s, "-x") if ids else (PASSED, "")
+    ids = [one for one in ids if one and (copy / one.partition("::")[0]).exists()]
+    status, output = run_tests(copy, ids, limit_s, "-x", *options) if ids else (PASSED, "")
     # Parameters can differ from those that were recorded, such as times.
     if missing := set(re.findall(r"^ERROR: not found: \S*?/copy/(.*)$", output, re.MULTILINE)):
-        return first_failure(copy, [one for one in ids if one not in missing], limit_s)
+        return first_failure(copy, [one for one in ids if one not in missing], limit_s, *options)
     if status not in (PASSED, FAILED, NO_TESTS, None):
         print(f"expected pytest to run {len(ids)} tests, it ended with {status}:\n{output[-2000:]}", flush=True)
-    return next(iter(failures(output, ids)), None)
+    return next(iter(failures(output)), None)
 
 
-def failures(output: str, ids: Sequence[str]) -> list[str]:
-    """The tests, or modules, that have failed."""
-    lines = re.findall(r"^(?:FAILED|ERROR) (tests/.*)$", output, re.MULTILINE)
-    return [max((one for one in ids if line.startswith(one)), key=len, default=line.split(" - ")[0]) for line in lines]
+def failures(output: str) -> list[str]:
+    """The tests, without their values, or modules, that have failed."""
+    return re.findall(r"^(?:FAILED|ERROR) (tests/[^\s:]+(?:::\w+)*)", output, re.MULTILINE)
 
 
 def run_tests(copy: Path, ids: Sequence[str], limit_s: float, *options: str) -> tuple[int | None, str]:

@@ -24,8 +24,8 @@ PACKAGE: Final = f"{Path(spark_bull.__file__).parent}{os.sep}"
 
 #: Numbers of functions, such as `core/queue/handle/handle.py:run`, and of scripts, such as `bullmq/add`.
 _numbers: Final[dict[str, int]] = {}
-#: For each test, the time that it took, s, whether it is one of `make test-rest`, and the numbers of what it ran.
-_tests: Final[dict[str, tuple[float, bool, list[int]]]] = {}
+#: For each test, the time that it took, s, and the numbers of what it ran.
+_tests: Final[dict[str, tuple[float, list[int]]]] = {}
 #: The code that the current test has run, by its address, and its functions and scripts.
 _seen: Final[set[int]] = set()
 _ran: Final[set[str]] = set()
@@ -63,8 +63,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     finally:
         sys.settrace(None)
-        took, is_rest = round(time.monotonic() - start, 2), item.get_closest_marker("rest") is not None
-        _tests[item.nodeid] = took, is_rest, [_numbers.setdefault(name, len(_numbers)) for name in sorted(_ran)]
+        ran = [_numbers.setdefault(name, len(_numbers)) for name in sorted(_ran)]
+        _tests[item.nodeid] = round(time.monotonic() - start, 2), ran
 
 
 def pytest_sessionfinish() -> None:

@@ -1,15 +1,12 @@
-"""The tests that cover a planted error, by the recorded map of what each test runs."""
+"""The tests that may find a planted error: by the recorded map of what each test runs, else by their folders."""
 
 from __future__ import annotations
 
 import ast
 import json
-import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import log
 from pathlib import Path
 from typing import Final
 
@@ -17,22 +14,27 @@ from spark_bull.core.store.scripts import load
 from tests.proof.planted.errors import PACKAGE, Planted
 from tests.support.lua_scripts import SCRIPTS
 
-#: How many tests for an error are one test with other parameters, unless there are too few others.
-MOST_ALIKE: Final = 2
 #: With fewer tests that run what is altered, those that may run it in other processes are added.
 FEW: Final = 8
 #: Tests whose functions run in other processes, which are not recorded.
 ELSEWHERE: Final = ("tests/spark/", "tests/faults/")
+#: The folders of the tests of a part, by the start of the altered file.
+FOLDERS: Final = {
+    "core/lua/": ("conformance", "faults", "interop"),
+    "core/": ("unit/core", "conformance", "integration"),
+    "run/": ("unit/run", "conformance", "integration", "faults"),
+    "spark/": ("unit/spark", "spark"),
+    "ops/": ("unit/ops", "integration", "web"),
+}
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
 class Test:
-    """A test. s: the time that it took. ran: functions and scripts. is_rest: whether `make test` leaves it out."""
+    """A test. s: the time that it took. ran: functions and scripts."""
 
     id: str
     s: float
-    is_rest: bool
     ran: frozenset[str]
 
 
@@ -41,56 +43,32 @@ def recorded(folder: Path) -> list[Test]:
     found: dict[str, Test] = {}
     for file in folder.glob("*.json"):
         part = json.loads(file.read_text())
-        for name, (s, is_rest, ran) in part["tests"].items():
-            found[name] = Test(name, s, is_rest, frozenset(map(part["names"].__getitem__, ran)))
+        for name, (s, ran) in part["tests"].items():
+            found[name] = Test(name, s, frozenset(map(part["names"].__getitem__, ran)))
     return list(found.values())
 
 
-def tests_of(error: Planted, tests: Sequence[Test], most: int, most_s: float) -> list[Test]:
-    """The tests that run what is altered, the most specific ones first; else those that may run it elsewhere.
+def tests_of(error: Planted, tests: Sequence[Test], most_s: float) -> list[str]:
+    """The tests that run what is altered, the quickest ones first; else the folders with the tests of its part.
 
-    most: the number of tests, most_s: the time that they took when they were recorded.
+    most_s: the time that they took when they were recorded.
     """
     is_lua = error.file.endswith(".lua")
     altered = {one for one in SCRIPTS if error.file in _files_of(one)} if is_lua else _functions_with(error)
-    # A function that other processes run, and few tests here.
     nearby = [one for one in tests if one.ran & altered]
+    # A function that other processes run, and few tests here.
     others = [one for one in tests if one.id.startswith(ELSEWHERE)] if len(nearby) < FEW else []
-    words, weights = _stems(f"{error.error} {error.file}"), _weights(tuple(one.id for one in tests))
-
-    def order(one: Test) -> tuple[float, float]:
-        likeness = sum(weights[word] for word in words & _stems(one.id))
-        return -likeness, one.s * len(one.ran)
-
-    return _at_most(sorted({*nearby, *others}, key=order), most, most_s)
-
-
-def _at_most(tests: Sequence[Test], most: int, most_s: float) -> list[Test]:
-    alike: Counter[str] = Counter()
-    parts: tuple[list[Test], list[Test]] = [], []
-    for one in tests:
-        name = one.id.partition("[")[0]
-        parts[alike[name] >= MOST_ALIKE].append(one)
-        alike[name] += 1
     chosen = []
-    for one in [*parts[0], *parts[1]][:most]:
-        if one.s <= most_s:
-            chosen.append(one)
-            most_s -= one.s
-    return chosen
+    for one in sorted({*nearby, *others}, key=lambda one: one.s):
+        most_s -= one.s
+        if most_s >= 0:
+            chosen.append(one.id)
+    return chosen or _folders_of(error)
 
 
-@cache
-def _weights(texts: tuple[str, ...]) -> dict[str, float]:
-    """The weights of words: a word of few tests says more than one of many."""
-    found = Counter(word for text in texts for word in _stems(text))
-    return {word: log(len(texts) / count) for word, count in found.items()}
-
-
-@cache
-def _stems(text: str) -> frozenset[str]:
-    """The beginnings of the words of a text."""
-    return frozenset(word[:5] for word in re.findall("[a-z]{3,}", text.lower()))
+def _folders_of(error: Planted) -> list[str]:
+    folders = next(folders for start, folders in FOLDERS.items() if error.file.startswith(start))
+    return [f"tests/{one}" for one in folders]
 
 
 @cache

@@ -11,12 +11,13 @@ PACKAGE: Final = Path(__file__).parents[3] / "spark_bull"
 
 @dataclass(frozen=True)
 class Planted:
-    """error: what is wrong. file: below spark_bull/. text: stands in it once; instead: the error."""
+    """error: what is wrong. file: below spark_bull/. text: stands in it once; instead: the error. finder: a test."""
 
     error: str
     file: str
     text: str
     instead: str
+    finder: str
 
     @property
     def room(self) -> str:
@@ -39,8 +40,8 @@ class Planted:
 
 def _error(paragraph: str) -> Planted:
     error, file, *lines = paragraph.splitlines()
-    text, instead = ("\n".join(line[2:] for line in lines if line.startswith(f"{sign} ")) for sign in "-+")
-    return Planted(error, file, text, instead)
+    parts = ("\n".join(line[2:] for line in lines if line.startswith(f"{sign} ")) for sign in "-+=")
+    return Planted(error, file, *parts)
 
 
 _PARAGRAPHS: Final = (Path(__file__).parent / "errors.txt").read_text("utf-8").strip().split("\n\n")
