@@ -147,7 +147,7 @@ def _managed(verb: str, *states: str, **args: st.SearchStrategy[Any]) -> Steps:
 
 
 def _settings() -> Steps:
-    """Settings of a queue of BullMQ that only Node can change."""
+    """Limits of a queue of BullMQ."""
     return st.one_of(
         [
             _step("set", method=st.just(method), args=args, queue=QUEUE)

@@ -378,6 +378,14 @@ RESETS = {"resetAttemptsMade": True, "resetAttemptsStarted": True}
 ALL, NAMED = ("bull-1", "bull", "bullmq"), ("bull", "bullmq")
 
 
+LIMITS = [
+    *(step("set", method=f"{verb}GlobalConcurrency", args=args) for verb, args in (("set", [3]), ("remove", []))),
+    step("set", method="setGlobalRateLimit", args=[5, HOUR]),
+    step("set", method="setGlobalConcurrency", args=[3]),
+    step("set", method="removeGlobalRateLimit"),
+    step("set", method="rateLimit", args=[HOUR]),
+    step("set", method="removeRateLimitKey"),
+]
 WORKED = [step("work", jobs=[does("log:a row;return:1"), does("log:a row;fail"), does("")], failures=1)]
 FILLED = [*WORKED, add(job(), job(delay=HOUR), job())]
 #: A sequence for each operation of a queue or a job.
@@ -460,6 +468,10 @@ OPERATIONS: Sequences = {
             for paused in ([], [step("pause")])
         },
         "free a deduplication id": [add(once("d")), managed("removeDeduplicationKey", "wait")],
+        **{
+            f"limits, with {jobs} jobs": [add(*[job(), job(priority=2), job(delay=HOUR)][:jobs]), *LIMITS]
+            for jobs in (0, 3)
+        },
         **{
             f"remove all children in {queue} by {how}": [flow("p", [child("c", queue), child("d", queue)]), *removal]
             for queue in ("main", "other")

@@ -22,7 +22,7 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from tests.support.dump import Dump, Window, difference, dump, normalise, normalise_messages
-from tests.support.jobs import HOUR, Job, job_lists, new_job_arguments, random_jobs
+from tests.support.jobs import Job, job_lists, new_job_arguments, random_jobs
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.traffic import Message, published
 from tests.support.writes import register_all
@@ -204,46 +204,6 @@ def test_jobs_are_added_as_by_node_to_a_queue_with_a_concurrency_limit(pair: Pai
             for number in range(active):
                 pair.client.lpush(f"{pair.prefix}:{pair.queue(side)}:active", f"busy-{number}")
         pair.add(random_jobs(Random(17), pair.peer.dialect, 40))
-        pair.assert_alike()
-        pair.renew()
-
-
-def limit_all(queue: BullQueue) -> None:
-    queue.set_limits(concurrency=3, max=5, duration_ms=1_000)
-
-
-#: What Node calls, and what we call.
-LIMITS: dict[str, tuple[list[tuple[str, list[int]]], list[Callable[[BullQueue], None]]]] = {
-    "concurrency": ([("setGlobalConcurrency", [3])], [lambda queue: queue.set_limits(concurrency=3)]),
-    "rate": ([("setGlobalRateLimit", [5, 1_000])], [lambda queue: queue.set_limits(max=5, duration_ms=1_000)]),
-    "no concurrency": (
-        [("setGlobalConcurrency", [3]), ("setGlobalRateLimit", [5, 1_000]), ("removeGlobalConcurrency", [])],
-        [limit_all, lambda queue: queue.remove_limits(rate=False)],
-    ),
-    "no rate": (
-        [("setGlobalConcurrency", [3]), ("setGlobalRateLimit", [5, 1_000]), ("removeGlobalRateLimit", [])],
-        [limit_all, lambda queue: queue.remove_limits(concurrency=False)],
-    ),
-    "limited by hand": ([("rateLimit", [HOUR])], [lambda queue: queue.rate_limit(HOUR)]),
-    "not limited": (
-        [("rateLimit", [HOUR]), ("removeRateLimitKey", [])],
-        [lambda queue: queue.rate_limit(HOUR), BullQueue.remove_rate_limit],
-    ),
-}
-
-
-@each_bullmq
-@pytest.mark.parametrize("case", LIMITS)
-def test_limits_of_the_queue_are_set_and_removed_as_by_node(pair: Pair, case: str) -> None:
-    theirs, ours = LIMITS[case]
-    for jobs in (0, 5):
-        pair.call_both("counts")
-        pair.add(random_jobs(Random(3), pair.peer.dialect, jobs))
-        for method, args in theirs:
-            pair.node.call("invoke", queue=pair.queue("left"), method=method, args=args)
-        with pair.ours(pair.queue("right")) as queue:
-            for call in ours:
-                call(queue)
         pair.assert_alike()
         pair.renew()
 

@@ -91,6 +91,15 @@ QUEUE_VERBS: dict[str, Callable[..., Any]] = {
     "trimEvents": BullQueue.trim_events,
     "removeOrphanedJobs": BullQueue.remove_orphans,
 }
+#: The same for the limits of queues of BullMQ, whose replies differ.
+LIMIT_VERBS: dict[str, Callable[..., Any]] = {
+    "setGlobalConcurrency": lambda queue, concurrency: queue.set_limits(concurrency=concurrency),
+    "setGlobalRateLimit": lambda queue, most, ms: queue.set_limits(max=most, duration_ms=ms),
+    "removeGlobalConcurrency": lambda queue: queue.remove_limits(rate=False),
+    "removeGlobalRateLimit": lambda queue: queue.remove_limits(concurrency=False),
+    "rateLimit": BullQueue.rate_limit,
+    "removeRateLimitKey": BullQueue.remove_rate_limit,
+}
 
 
 @dataclass
@@ -377,9 +386,12 @@ class Steps(TwoSides):
             lambda: QUEUE_VERBS[method](self.ours[queue], *args),
         )
 
-    def _set(self, method: str, args: list[Any], queue: str = MAIN) -> Answers | None:
-        """Changes settings of the queue that only Node supports."""
-        return self.by_node("invoke", queue=queue, method=method, args=args) if self.bullmq else None
+    def _set(self, method: str, args: Sequence[Any] = (), queue: str = MAIN) -> Answers | None:
+        if not self.bullmq:
+            return None
+        self.node("invoke", queue=queue, method=method, args=list(args))
+        LIMIT_VERBS[method](self.ours[queue], *args)
+        return Answers()
 
     def _page(self, state: str, start: int, stop: int, queue: str = MAIN) -> Answers:
         jobs = self.node("getJobs", queue=queue, states=[state], start=start, end=stop, asc=True)
