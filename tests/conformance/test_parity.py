@@ -69,7 +69,7 @@ SILENT = [
 
 
 @dataclass
-class Pair:
+class TwoQueues:
     """Two queues, one for Node and one for us, and the messages published for each."""
 
     peer: Peer
@@ -161,21 +161,21 @@ def add_staged(queue: BullQueue, jobs: list[NewJob]) -> None:
 
 
 @pytest.fixture
-def pair(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str) -> Pair:
-    return Pair(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)
+def pair(peer: Peer, node: Callable[..., NodePeer], client: Redis, redis_url: str, prefix: str) -> TwoQueues:
+    return TwoQueues(peer, node(peer.alias, prefix=prefix), client, redis_url, prefix)
 
 
 @each_peer
 @pytest.mark.parametrize("staged", [False, True], ids=["added", "staged"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2))])
-def test_a_random_list_of_jobs_is_added_as_by_node(pair: Pair, seed: int, staged: bool) -> None:
+def test_a_random_list_of_jobs_is_added_as_by_node(pair: TwoQueues, seed: int, staged: bool) -> None:
     jobs = random_jobs(Random(seed), pair.peer.dialect, 150, custom_ids=pair.peer.custom_ids)
     pair.add(jobs, staged=staged)
     pair.assert_alike()
 
 
 @each_peer
-def test_jobs_are_added_as_by_node_to_a_paused_queue(pair: Pair) -> None:
+def test_jobs_are_added_as_by_node_to_a_paused_queue(pair: TwoQueues) -> None:
     jobs = random_jobs(Random(13), pair.peer.dialect, 60, custom_ids=pair.peer.custom_ids)
     pair.call_both("pause")
     pair.add(jobs)
@@ -186,7 +186,7 @@ def test_jobs_are_added_as_by_node_to_a_paused_queue(pair: Pair) -> None:
 
 
 @each_peer
-def test_a_repeated_pause_or_resume_is_published_as_by_node(pair: Pair) -> None:
+def test_a_repeated_pause_or_resume_is_published_as_by_node(pair: TwoQueues) -> None:
     for jobs in (0, 3):
         pair.call_both("counts")
         pair.add([{"name": "one", "data": {}, "opts": {}}] * jobs)
@@ -197,7 +197,7 @@ def test_a_repeated_pause_or_resume_is_published_as_by_node(pair: Pair) -> None:
 
 
 @each_bullmq
-def test_jobs_are_added_as_by_node_to_a_queue_with_a_concurrency_limit(pair: Pair) -> None:
+def test_jobs_are_added_as_by_node_to_a_queue_with_a_concurrency_limit(pair: TwoQueues) -> None:
     for active in (0, 1, 2):
         pair.call_both("invoke", method="setGlobalConcurrency", args=[2])
         for side in ("left", "right"):
@@ -212,7 +212,7 @@ IDS_WITH_COLONS = ["user:42", "a:b:c", "0:1", "0", "repeat:d41d8cd98f00b204e9800
 
 
 @each_peer
-def test_a_job_of_each_kind_is_added_alone_as_by_node(pair: Pair) -> None:
+def test_a_job_of_each_kind_is_added_alone_as_by_node(pair: TwoQueues) -> None:
     jobs = random_jobs(Random(5), pair.peer.dialect, 40, custom_ids=pair.peer.custom_ids)
     if pair.peer.custom_ids and pair.peer.dialect != "bullmq":
         jobs += [{"name": "colons", "data": {}, "opts": {"jobId": job_id}} for job_id in IDS_WITH_COLONS]
@@ -236,7 +236,7 @@ def test_a_number_that_is_used_as_a_custom_id_is_skipped(redis_url: str, prefix:
 
 
 @each_peer
-def test_any_list_of_jobs_is_added_as_by_node(pair: Pair) -> None:
+def test_any_list_of_jobs_is_added_as_by_node(pair: TwoQueues) -> None:
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(jobs=job_lists(pair.peer.dialect, custom_ids=pair.peer.custom_ids), twice=st.booleans())
     def alike(jobs: list[Job], twice: bool) -> None:

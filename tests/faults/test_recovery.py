@@ -47,7 +47,7 @@ each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 
 
 @dataclass
-class Pair:
+class TwoWrites:
     """Two queues with the same writes, one of which is disturbed by crashes."""
 
     client: Redis
@@ -94,8 +94,8 @@ def dialect() -> str:
 
 
 @pytest.fixture
-def pair(client: Redis, redis_url: str, prefix: str, dialect: str) -> Pair:
-    return Pair(client, redis_url, prefix, dialect)
+def pair(client: Redis, redis_url: str, prefix: str, dialect: str) -> TwoWrites:
+    return TwoWrites(client, redis_url, prefix, dialect)
 
 
 # the committing process dies
@@ -103,7 +103,7 @@ def pair(client: Redis, redis_url: str, prefix: str, dialect: str) -> Pair:
 
 @each_dialect
 @pytest.mark.parametrize("die_after", [0, 2, SMALL_CHUNKS])
-def test_a_write_is_recovered_when_its_committer_dies_after_any_chunk(pair: Pair, die_after: int) -> None:
+def test_a_write_is_recovered_when_its_committer_dies_after_any_chunk(pair: TwoWrites, die_after: int) -> None:
     reference = pair.write_undisturbed(1, SMALL, 4)
     pair.write_and_die(1, SMALL, 4, str(die_after))
 
@@ -119,7 +119,7 @@ def test_a_write_is_recovered_when_its_committer_dies_after_any_chunk(pair: Pair
     pair.assert_alike()
 
 
-def test_the_command_recovers_an_open_write(pair: Pair, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_recovers_an_open_write(pair: TwoWrites, capsys: pytest.CaptureFixture[str]) -> None:
     """Without `protocol`, although the queue may have no other keys that show its dialect."""
     pair.write_undisturbed(2, SMALL, 4)
     pair.write_and_die(2, SMALL, 4, "0")
@@ -129,7 +129,7 @@ def test_the_command_recovers_an_open_write(pair: Pair, capsys: pytest.CaptureFi
     pair.assert_alike()
 
 
-def test_a_process_that_dies_before_the_registration_leaves_only_expiring_keys(pair: Pair) -> None:
+def test_a_process_that_dies_before_the_registration_leaves_only_expiring_keys(pair: TwoWrites) -> None:
     pair.write_and_die(1, SMALL, 4, "staged")
     with pair.open() as queue:
         assert queue.recover() == []
@@ -139,7 +139,7 @@ def test_a_process_that_dies_before_the_registration_leaves_only_expiring_keys(p
     assert all(name.startswith("spark:stage:") and key.expires for name, key in left.items())
 
 
-def test_writes_are_recovered_in_the_order_in_which_they_were_registered(pair: Pair) -> None:
+def test_writes_are_recovered_in_the_order_in_which_they_were_registered(pair: TwoWrites) -> None:
     with pair.open("undisturbed") as queue:
         for seed in (5, 4, 6):
             register_all(queue.handle, f"w{seed}", partitions_of(seed, SMALL, pair.dialect), 4)
@@ -154,7 +154,7 @@ def test_writes_are_recovered_in_the_order_in_which_they_were_registered(pair: P
 # several at once
 
 
-def test_concurrent_recoveries_add_each_job_once(pair: Pair) -> None:
+def test_concurrent_recoveries_add_each_job_once(pair: TwoWrites) -> None:
     pair.write_undisturbed(7, 300, 2)
     pair.write_and_die(7, 300, 2, "5")
     start = threading.Barrier(3)
@@ -187,11 +187,13 @@ def durable(own_redis: Callable[..., EmbeddedRedis]) -> EmbeddedRedis:
 
 
 @pytest.fixture
-def durable_pair(durable: EmbeddedRedis, dialect: str) -> Pair:
-    return Pair(Redis.from_url(durable.url), durable.url, "p", dialect)
+def durable_pair(durable: EmbeddedRedis, dialect: str) -> TwoWrites:
+    return TwoWrites(Redis.from_url(durable.url), durable.url, "p", dialect)
 
 
-def test_a_write_continues_when_redis_restarts_after_every_chunk(durable: EmbeddedRedis, durable_pair: Pair) -> None:
+def test_a_write_continues_when_redis_restarts_after_every_chunk(
+    durable: EmbeddedRedis, durable_pair: TwoWrites
+) -> None:
     durable_pair.write_undisturbed(8, SMALL, 4)
     deaths: list[int] = []
 
@@ -208,7 +210,7 @@ def test_a_write_continues_when_redis_restarts_after_every_chunk(durable: Embedd
     durable_pair.assert_alike()
 
 
-def test_a_write_is_recovered_after_its_writer_has_given_up(durable: EmbeddedRedis, durable_pair: Pair) -> None:
+def test_a_write_is_recovered_after_its_writer_has_given_up(durable: EmbeddedRedis, durable_pair: TwoWrites) -> None:
     durable_pair.write_undisturbed(9, SMALL, 4)
     with durable_pair.open(retry_ms=100) as queue:
         register_all(queue.handle, "w", partitions_of(9, SMALL, durable_pair.dialect), 4)
@@ -246,7 +248,7 @@ def test_a_write_that_runs_out_of_memory_is_recovered_later(
     own_redis: Callable[..., EmbeddedRedis], dialect: str
 ) -> None:
     server = own_redis({"maxmemory-policy": "noeviction"})
-    pair = Pair(Redis.from_url(server.url), server.url, "p", dialect)
+    pair = TwoWrites(Redis.from_url(server.url), server.url, "p", dialect)
     pair.write_undisturbed(12, SMALL, 4)
     no_memory = "out of memory"
     with pair.open() as queue:
@@ -279,7 +281,7 @@ def test_a_write_that_runs_out_of_memory_is_recovered_later(
 def test_a_lost_reply_has_no_effect_on_a_write(own_redis: Callable[..., EmbeddedRedis], dialect: str, way: str) -> None:
     """Every second reply of a script is lost, so the client sends the script again."""
     server = own_redis()
-    pair = Pair(Redis.from_url(server.url), server.url, "p", dialect)
+    pair = TwoWrites(Redis.from_url(server.url), server.url, "p", dialect)
     jobs = partitions_of(11, 60, dialect)
 
     def write(queue: BullQueue) -> None:
