@@ -54,7 +54,7 @@ HALF_HOUR_S, SCHEDULES_TAKE_S = 1_800, 60
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 # Ports of the servers that the tests start: no two processes of pytest choose the same one.
-embedded_redis.random = own_ports  # type: ignore[assignment, attr-defined]
+embedded_redis.random = own_ports
 # The Python that Spark starts, in the sessions of the tests and in those of the programs that they run.
 os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_python.sh")
 os.environ["SPARK_BULL_TEST_PYTHON"] = sys.executable

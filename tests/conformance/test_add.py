@@ -424,8 +424,8 @@ def test_a_call_sends_at_most_a_chunk_of_jobs_or_bytes_and_a_large_job_alone(mak
 def test_a_bad_job_stops_its_batch_before_anything_is_sent(make: Make) -> None:
     bench = make()
     for jobs, said in (
-        ([NewJob("mail", {"a": 1})], r"row 0: expected `name` to be a text, got: \{'a': 1\}; the payload is the first"),  # type: ignore[arg-type]
-        ([NewJob({}, "mail"), NewJob({}, 7)], "row 1: expected `name` to be a text, got: 7"),  # type: ignore[arg-type]
+        ([NewJob("mail", {"a": 1})], r"row 0: expected `name` to be a text, got: \{'a': 1\}; the payload is the first"),
+        ([NewJob({}, "mail"), NewJob({}, 7)], "row 1: expected `name` to be a text, got: 7"),
         ([*numbered(5), job(5, delay=-1), *numbered(5)], "row 5: expected `delay`"),
     ):
         with pytest.raises(OptionError, match=said):

@@ -132,7 +132,7 @@ def test_all_jobs_that_slots_hold_are_cancelled(queue: BullQueue) -> None:
     assert failed_reasons(queue) == dict.fromkeys(ids, "cancelled: the shop is closed")
     assert queue.cancel_all() == 0
     with pytest.raises(OptionError, match="`reason`"):
-        queue.cancel_all(7)  # type: ignore[arg-type]
+        queue.cancel_all(7)
 
 
 @each_dialect
@@ -395,7 +395,7 @@ def test_only_active_jobs_of_our_workers_are_cancelled(queue: BullQueue, client:
     with pytest.raises(WrongState, match="its lock has expired"):
         queue.cancel(job_id)
     with pytest.raises(OptionError, match="expected `reason` to be a text, got: 7"):
-        queue.cancel(job_id, 7)  # type: ignore[arg-type]
+        queue.cancel(job_id, 7)
     assert not client.exists(queue.handle.keys["cancels"])
 
 

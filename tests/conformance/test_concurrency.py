@@ -135,7 +135,7 @@ def test_jobs_that_arrive_while_others_run_start_at_once(queue: BullQueue, kind:
     with OurWorker(queue.handle, gate.processor(kind), concurrency=3):
         for n in range(3):
             queue.add({"n": n})
-            wait_until(lambda n=n: len(gate.running) == n + 1, "the job to start beside the others")  # type: ignore[misc]
+            wait_until(lambda n=n: len(gate.running) == n + 1, "the job to start beside the others")
         gate.open(*range(3))
         wait_until(lambda: queue.counts()["completed"] == 3, "all jobs")
 
@@ -289,7 +289,7 @@ def test_functions_that_block_beyond_their_timeout_hold_no_place_until_there_are
     add(queue, 6)
     with OurWorker(queue.handle, processor, concurrency=2, timeout_ms=20):
         for running in (2, 4):
-            wait_until(lambda running=running: len(started) == running, "jobs to have started")  # type: ignore[misc]
+            wait_until(lambda running=running: len(started) == running, "jobs to have started")
             let_time_pass()
         wait_until(lambda: queue.counts()["failed"] == 4, "four jobs to exceed their timeout")
         assert len(started) == 4
@@ -504,7 +504,7 @@ def test_a_slot_waits_for_all_its_queues_at_once(queues: list[BullQueue], concur
             for queue in reversed(queues):
                 wait_until(lambda: worker.waits() == 2, "the slot to wait for both queues")
                 queue.add({"n": round_})
-                wait_until(lambda queue=queue, n=round_: ended(queue) == n + 1, "the job")  # type: ignore[misc]
+                wait_until(lambda queue=queue, n=round_: ended(queue) == n + 1, "the job")
 
 
 @each_pair
@@ -548,7 +548,7 @@ def test_waits_that_lost_their_connection_can_still_be_ended(queues: list[BullQu
         assert not set(before) & set(worker.loop.clients)
         for n in range(2):
             mail.add({"n": n})
-            wait_until(lambda n=n: ended(mail) == n + 1, "the job")  # type: ignore[misc]
+            wait_until(lambda n=n: ended(mail) == n + 1, "the job")
             wait_until(lambda: worker.waits() == 2, "the slot to wait for both queues")
 
 

@@ -191,7 +191,7 @@ def test_a_job_that_is_damaged_while_it_runs_does_not_affect_its_chunk(
         if outcome == "completed":
             outcomes.complete(job.id, "1")
         elif outcome == "failed":
-            outcomes.failed.append(failure(queue.handle.dialect, job, "bad", stack="trace"))  # type: ignore[arg-type]
+            outcomes.failed.append(failure(queue.handle.dialect, job, "bad", stack="trace"))
         else:
             outcomes.returned.append(job.id)
     lost = work(queue.handle, ClaimSettings("slot"), outcomes, 0).lost

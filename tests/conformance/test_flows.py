@@ -187,7 +187,7 @@ def test_the_id_of_a_deduplicated_flow_is_that_of_the_job_that_is_kept(bench: Be
 
 def test_bad_flows_are_refused_before_anything_is_added(bench: Bench) -> None:
     circular = FlowJob({}, children=[])
-    circular.children.append(circular)  # type: ignore[attr-defined]
+    circular.children.append(circular)
     for flow, said in (
         (book(page(), deduplication="x"), "row 0: expected no `deduplication` of a job with children"),
         (book(page(1, page(), deduplication="x")), r"row 0, children\[0\]: .*a child can't be deduplicated"),

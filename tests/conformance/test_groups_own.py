@@ -125,7 +125,7 @@ def test_a_wrong_limit_changes_nothing(bench: WorkBench, given: dict[str, int], 
     with pytest.raises(OptionError, match=why):
         bench.queue.set_group_limit("a", **given)
     with pytest.raises(OptionError, match="expected `group` to be the name of a group, a text, got: 7"):
-        bench.queue.set_group_limit(7, concurrency=1)  # type: ignore[arg-type]
+        bench.queue.set_group_limit(7, concurrency=1)
     assert bench.client.exists(bench.key("group_own")) == 0
 
 

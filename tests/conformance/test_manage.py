@@ -129,7 +129,7 @@ class Bench:
         return [entry for _, entry in self.public().get("events", [])]
 
     def markers(self) -> list[tuple[str, float]]:
-        return self.public().get("marker", [])  # type: ignore[no-any-return]
+        return self.public().get("marker", [])
 
     def event_names(self) -> list[str]:
         return [entry["event"] for entry in self.events()]
@@ -518,7 +518,7 @@ class Family:
 
     @property
     def dependencies(self) -> list[str]:
-        return self.parents.public().get(f"{self.parent}:dependencies", [])  # type: ignore[no-any-return]
+        return self.parents.public().get(f"{self.parent}:dependencies", [])
 
 
 @pytest.fixture(params=["one queue", "two queues"])
@@ -759,7 +759,7 @@ def test_cleaning_publishes_events(bench: Bench, prefix: str) -> None:
 def test_states_that_cannot_be_cleaned_are_refused(bench: Bench) -> None:
     for grace_ms, limit in ((-1, 0), (0, -1), (0.5, 0), (0, True)):
         with pytest.raises(OptionError, match="an integer >= 0"):
-            bench.queue.clean(grace_ms, limit)  # type: ignore[arg-type]
+            bench.queue.clean(grace_ms, limit)
     with pytest.raises(DialectError, match="expected a state of"):
         bench.queue.clean(0, state="nowhere")
     with pytest.raises(DialectError):

@@ -122,7 +122,7 @@ def test_the_function_of_a_meter_is_called_once_and_its_provider_ends_with_the_s
             super().__init__()
             self.ended: list[Any] = []
             shutdown = self.provider.shutdown
-            self.provider.shutdown = lambda: (self.ended.append(self.exported()), shutdown())  # type: ignore[method-assign, assignment, func-returns-value]
+            self.provider.shutdown = lambda: (self.ended.append(self.exported()), shutdown())
 
     def meter() -> MeterProvider:
         made.append(Provider())

@@ -239,7 +239,7 @@ def test_a_child_that_cannot_be_added_is_an_error_and_adds_nothing(bench: WorkBe
     bench.add()
     job = running(bench)
     with pytest.raises(OptionError, match="expected `job` to be a NewJob"):
-        job.add_child({"to": "ada"})  # type: ignore[arg-type]
+        job.add_child({"to": "ada"})
     with pytest.raises(OptionError, match="expected a job without `parent`"):
         job.add_child(NewJob({}, parent={"queue": "q", "id": "7"}))
     with pytest.raises(OptionError, match=r"expected `parent.onFailure` to be one of wait, "):

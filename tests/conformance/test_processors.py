@@ -46,7 +46,7 @@ class MessageInterrupts(Exception):
 
 class MessageIsNoText(Exception):
     def __str__(self) -> str:
-        return 7  # type: ignore[return-value]
+        return 7
 
 
 class NotesRaise(Exception):
@@ -129,9 +129,9 @@ MISBEHAVIOURS: dict[str, tuple[Callable[[], Any], str]] = {
     "value that raises": (lambda: UnreadableDict(a=1), "that JSON can hold, got UnreadableDict: KeyboardInterrupt"),
     "value nested too deeply": (lambda: nested(100_000), "that JSON can hold, got list"),
     "value that is no number": (lambda: float("nan"), "that JSON can hold, got float"),
-    "raw JSON that is no text": (lambda: RawJson(object()), "the text of RawJson to be a string"),  # type: ignore[arg-type]
+    "raw JSON that is no text": (lambda: RawJson(object()), "the text of RawJson to be a string"),
     "raw JSON that is no Unicode": (lambda: RawJson('"\ud83d"'), "that JSON can hold, got RawJson"),
-    "delay that is no number": (lambda: raising(DelayedError("soon"))(), "`delay_ms`"),  # type: ignore[arg-type]
+    "delay that is no number": (lambda: raising(DelayedError("soon"))(), "`delay_ms`"),
     "delay changed to a text": (changed(DelayedError(5), "delay_ms", "soon"), "`delay_ms`"),
     "delay changed to no number": (changed(DelayedError(5), "delay_ms", float("nan")), "`delay_ms`"),
     "delay changed to nothing": (changed(DelayedError(5), "delay_ms", None), "`delay_ms`"),

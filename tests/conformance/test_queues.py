@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
 
 
 def fits(bench: WorkBench, **bounds: float) -> bool:
-    return run(bench.handle.connection, selecting(bench.handle, QueueFilter(**bounds)))  # type: ignore[arg-type]
+    return run(bench.handle.connection, selecting(bench.handle, QueueFilter(**bounds)))
 
 
 def test_the_length_counts_jobs_that_are_not_active_and_have_not_ended(bench: WorkBench) -> None:

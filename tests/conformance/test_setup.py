@@ -35,7 +35,7 @@ class Pool:
 
 
 class AsyncPool(Pool):
-    async def close(self) -> None:  # type: ignore[override]
+    async def close(self) -> None:
         await asyncio.sleep(0)
         super().close()
 
@@ -169,7 +169,7 @@ def test_an_asynchronous_setup_may_have_a_task_group_and_a_timeout(
 
     @asynccontextmanager
     async def setup() -> AsyncIterator[None]:
-        async with asyncio.timeout(3_600), asyncio.TaskGroup() as group:  # type: ignore[attr-defined,unused-ignore]
+        async with asyncio.timeout(3_600), asyncio.TaskGroup() as group:
             task = group.create_task(beat())
             yield
             task.cancel()
@@ -193,7 +193,7 @@ def test_a_state_that_ends_by_itself_ends_the_slot_once_its_jobs_have_ended(queu
     @asynccontextmanager
     async def setup() -> AsyncIterator[None]:
         try:
-            async with asyncio.TaskGroup() as group:  # type: ignore[attr-defined,unused-ignore]
+            async with asyncio.TaskGroup() as group:
                 group.create_task(beat())
                 yield
         finally:

@@ -230,11 +230,11 @@ def test_rates_of_all_names_and_their_sum_are_of_one_window(filled: Filled) -> N
     found = by_name(filled)
     windows = {(one.added_over_ms, one.finished_over_ms) for one in found.values()}
     assert len(windows) == 1
-    assert max(windows)[1] < 6 * MINUTE  # type: ignore[operator]
+    assert max(windows)[1] < 6 * MINUTE
     of_queue = found.pop(None)
     assert sum(one.added_per_s or 0 for one in found.values()) == pytest.approx(of_queue.added_per_s)
     assert sum(one.finished_per_s or 0 for one in found.values()) == pytest.approx(of_queue.finished_per_s)
-    assert found["send"].finished_per_s == pytest.approx(3_000 / max(windows)[1])  # type: ignore[operator]
+    assert found["send"].finished_per_s == pytest.approx(3_000 / max(windows)[1])
 
 
 def interrupted(read: Steps[T], meanwhile: Callable[[int], None]) -> Steps[T]:

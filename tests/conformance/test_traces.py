@@ -184,7 +184,7 @@ def test_an_attempt_is_in_the_trace_of_the_call_that_added_its_job(
     attributes = dict(process.attributes or {})
     started = attributes.pop("bullmq.job.processed.timestamp")
     assert isinstance(started, int)
-    assert attributes.pop("bullmq.job.attempt_finished_timestamp") >= started  # type: ignore[operator]
+    assert attributes.pop("bullmq.job.attempt_finished_timestamp") >= started
     assert attributes == {
         "bullmq.queue.name": "q",
         "bullmq.queue.operation": "process",
@@ -360,7 +360,7 @@ def broken(step: str, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> Tr
         return span
 
     if step == "force_flush":
-        monkeypatch.setattr(recorder.tracer.span_processor, step, raises)  # type: ignore[attr-defined]
+        monkeypatch.setattr(recorder.tracer.span_processor, step, raises)
     elif step in ("inject", "extract"):
         monkeypatch.setattr(f"spark_bull.core.tracing.otel.{step}", raises)
     else:
@@ -512,7 +512,7 @@ def test_the_timeout_of_a_job_is_no_error_of_the_tracer(queue: BullQueue, record
     def step() -> None:
         raise JobTimeout("expected the job to take 1 ms at most")
 
-    span = JobSpan(None, spans_of(recorder.tracer)._calls)  # type: ignore[union-attr]
+    span = JobSpan(None, spans_of(recorder.tracer)._calls)
     with pytest.raises(JobTimeout):
         span._calls.run("ending a span", step)
 

@@ -179,7 +179,7 @@ def test_all_calls_share_a_connection_which_is_closed_some_time_after_the_last(
 
 def listeners(queue: BullQueue) -> list[threading.Thread]:
     base = queue.handle.keys.base
-    return [key for key in waiting._listeners if base in key]  # type: ignore[operator]
+    return [key for key in waiting._listeners if base in key]
 
 
 @only_bullmq

@@ -143,7 +143,7 @@ def test_a_writer_waits_for_room(opened: Open, caplog: pytest.LogCaptureFixture)
     started: list[int] = []
     wait_until(lambda: length(other) == 10, "the queue to be full")
     wait_until(lambda: "a write waits for room: queue q has 10 jobs of at most 10" in caplog.text, "a line in the log")
-    wait_until(lambda: started.append(start_all(other)) or all_started(), "all jobs to be added")  # type: ignore[func-returns-value]
+    wait_until(lambda: started.append(start_all(other)) or all_started(), "all jobs to be added")
     writer.join(PATIENCE_S)
     assert (result[0].added, result[0].dropped, result[0].ids) == (25, 0, [f"j{n}" for n in range(25)])
     assert max(map(int, seen)) <= 10

@@ -190,7 +190,7 @@ def test_a_worker_needs_nothing_that_is_optional(
         with OurWorker(queue.handle) as worker:
             for jobs in (1, 2):
                 queue.add({})
-                wait_until(lambda jobs=jobs: queue.counts()["completed"] == jobs, "the job")  # type: ignore[misc]
+                wait_until(lambda jobs=jobs: queue.counts()["completed"] == jobs, "the job")
         assert worker.stats is not None
         options = parse_options({"url": url, "protocol": protocol, "retryMs": "0"}, ReadOptions)
         families = {sample.family.name for sample in collect_metrics(Export(options, ("q",), 0, 60_000, 0))}

@@ -520,7 +520,7 @@ def test_a_wrong_value_is_an_error_of_one_line(run: Run, queue: BullQueue) -> No
         shown = run(*arguments, code=1)
         assert (shown.count("\n"), message in shown) == (1, True), shown
     assert {state: jobs for state, jobs in queue.counts().items() if jobs} == {"wait": 1}
-    assert queue.job("1").data == {"n": 1}  # type: ignore[union-attr]
+    assert queue.job("1").data == {"n": 1}
     assert queue.schedulers() == []
 
 

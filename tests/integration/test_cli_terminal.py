@@ -129,11 +129,11 @@ def test_a_pipe_gets_a_json_document_per_queue_and_interval(queue: BullQueue, co
         assert first["counts"] == queue.counts()
         queue.add_many(NewJob({}) for _ in range(3))
         changed = wait_until(
-            lambda: [row for row in documents(command)[1:] if row["changes"]["wait"] == 3],  # type: ignore[index]
+            lambda: [row for row in documents(command)[1:] if row["changes"]["wait"] == 3],
             "the jobs to be counted",
         )[0]
-        assert changed["in_per_s"] > 0  # type: ignore[operator]
-        assert (changed["out_per_s"], changed["counts"]["wait"]) == (0, 4)  # type: ignore[index]
+        assert changed["in_per_s"] > 0
+        assert (changed["out_per_s"], changed["counts"]["wait"]) == (0, 4)
         queue.drain()
         wait_until(lambda: [row for row in documents(command) if row["out_per_s"]], "the jobs to have left")
         assert command.interrupt() == 0
@@ -174,7 +174,7 @@ def test_counts_go_on_after_an_outage_of_redis(own_redis: Callable[..., Embedded
         assert f"expected Redis at {redis.url}" in str(lost["error"])
         redis.restart()
         wait_until(lambda: "error" not in documents(command)[-1], "the counts")
-        assert documents(command)[-1]["counts"]["wait"] == 1  # type: ignore[index]
+        assert documents(command)[-1]["counts"]["wait"] == 1
         assert command.interrupt() == 0
 
 

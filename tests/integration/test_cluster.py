@@ -110,7 +110,7 @@ def test_what_has_no_key_is_asked_of_all_nodes(
     with OurWorker([queue.handle for queue in queues], chunk_size=1) as worker:
         wait_until(lambda: all(worker.loop.clients), "the slot to wait for all queues")
         for queue in queues:
-            wait_until(lambda queue=queue: workers(one, queue.handle.keys), "the worker of the queue to be listed")  # type: ignore[misc]
+            wait_until(lambda queue=queue: workers(one, queue.handle.keys), "the worker of the queue to be listed")
     options = parse_options({"url": cluster.url, "prefix": prefix}, QueueOptions)
     samples = collect(Export(options, ("*",), sample=0, window_ms=60_000, names=0))
     assert {dict(sample.labels).get("queue") for sample in samples} >= set(NAMES)
@@ -142,7 +142,7 @@ def test_a_worker_processes_queues_on_all_nodes_and_ends_its_waits(queues: list[
             for queue in queues:
                 queue.add_many(NewJob({"n": n}) for n in range(4))
             for queue in queues:
-                wait_until(lambda queue=queue, n=number: queue.counts()["completed"] == 4 * (n + 1), "the jobs")  # type: ignore[misc]
+                wait_until(lambda queue=queue, n=number: queue.counts()["completed"] == 4 * (n + 1), "the jobs")
         wait_until(lambda: all(worker.loop.clients), "the slot to wait for all queues")
         # A stop ends the waits by CLIENT UNBLOCK on each node: without it, the test takes as long as they do.
         worker.control.request("stop")
@@ -154,7 +154,7 @@ def test_delayed_jobs_of_all_nodes_are_promoted(cluster: RedisCluster, queues: l
         for queue in queues:
             queue.add({}, delay=50)
         for queue in queues:
-            wait_until(lambda queue=queue: queue.counts()["wait"] == 1, "the job to be promoted")  # type: ignore[misc]
+            wait_until(lambda queue=queue: queue.counts()["wait"] == 1, "the job to be promoted")
 
 
 def test_results_of_all_nodes_are_collected(cluster: RedisCluster, queues: list[BullQueue], prefix: str) -> None:
@@ -162,7 +162,7 @@ def test_results_of_all_nodes_are_collected(cluster: RedisCluster, queues: list[
         queue.add_many(NewJob({"n": n}) for n in range(10))
     with OurWorker([queue.handle for queue in queues], chunk_size=5):
         for queue in queues:
-            wait_until(lambda queue=queue: queue.counts()["completed"] == 10, "the jobs")  # type: ignore[misc]
+            wait_until(lambda queue=queue: queue.counts()["completed"] == 10, "the jobs")
     options = parse_options({"url": cluster.url, "prefix": prefix, "queue": ",".join(NAMES)}, CollectOptions)
     collector = Collector(options, "reader")
     try:

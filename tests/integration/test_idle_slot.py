@@ -26,7 +26,7 @@ def test_an_idle_slot_starts_a_job_and_stops_on_signals(
             for count in (1, 2):
                 wait_until(lambda: is_blocked(client, *worker.loop.clients), "the slot to wait")
                 queue.add({"n": count})
-                wait_until(lambda count=count: queue.counts()["completed"] == count, "the job")  # type: ignore[misc]
+                wait_until(lambda count=count: queue.counts()["completed"] == count, "the job")
             wait_until(lambda: is_blocked(client, *worker.loop.clients), "the slot to wait")
         assert worker.stats.completed == 2
 

@@ -179,8 +179,8 @@ def test_server_and_folder_are_removed_when_the_program_is_killed() -> None:
                 assert is_alive(int(pid))
                 assert Path(folder).is_dir()
                 owner.kill()
-                wait_until(lambda pid=pid: not is_alive(int(pid)), "the server to end")  # type: ignore[misc]
-                wait_until(lambda folder=folder: not Path(folder).exists(), "its folder to go")  # type: ignore[misc]
+                wait_until(lambda pid=pid: not is_alive(int(pid)), "the server to end")
+                wait_until(lambda folder=folder: not Path(folder).exists(), "its folder to go")
                 assert is_alive(int(forked))
             finally:
                 os.kill(int(forked), signal.SIGKILL)

@@ -237,6 +237,6 @@ def test_locks_are_extended_in_a_third_of_the_time_that_the_shortest_one_lasts(q
         keeper._is_over = len(waits) == 2
         keeper.hold("token", ["a"], own_ms={"a": 3_000})
 
-    keeper._wake.wait = wait  # type: ignore[assignment, method-assign]
+    keeper._wake.wait = wait
     keeper._keep()
     assert waits == [10, 1]

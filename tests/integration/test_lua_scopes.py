@@ -135,7 +135,7 @@ def test_the_loader_reads_the_types_of_keys_as_lua_does(client: Redis) -> None:
             "local found = {}\nfor name, kind in pairs(KEY_TYPES) do found[#found + 1] = {name, kind} end\nreturn found"
         )
         found = {name.decode(): kind.decode() for name, kind in client.eval(f"{text}\n{as_list}", 0)}
-        assert key_types(dialect.folder, lambda _, text=text: text) == found  # type: ignore[misc]
+        assert key_types(dialect.folder, lambda _, text=text: text) == found
 
 
 def test_each_file_uses_what_it_includes_and_nothing_else(client: Redis) -> None:

@@ -50,12 +50,12 @@ def test_a_sleeping_promoter_wakes_for_a_job_that_is_due_or_expires_earlier(
         with Promoter(redis_url, ["q"], prefix=prefix, protocol=protocol, rescue=False, events="none") as promoter:
             for n in range(1, 4):
                 queue.add({"n": n}, delay=150)
-                wait_until(lambda n=n: queue.counts()["wait"] == n, "the job to wait")  # type: ignore[misc]
+                wait_until(lambda n=n: queue.counts()["wait"] == n, "the job to wait")
             wait_until(lambda: promoter.done.promoted == 3, "the promoter to count them")
             queue.add({"n": 4}, expire_after_ms=DAY_MS)
             for n in range(1, 4):
                 queue.add({"n": n}, expire_after_ms=150)
-                wait_until(lambda n=n: promoter.done.expired == n, "the job to expire")  # type: ignore[misc]
+                wait_until(lambda n=n: promoter.done.expired == n, "the job to expire")
         assert not promoter.running
 
 
@@ -82,7 +82,7 @@ def test_a_sleeping_promoter_wakes_for_a_callback_that_expires_with_fewer_events
                 job = CallbackJob("q", "bullmq", None, "{}", {"expireAfterMs": 150})
                 open_callback(queue.handle, Callback(job, name, ("pending",)))
                 key = queue.handle.keys.job(name)
-                wait_until(lambda key=key: client.hget(key, "defa") == b"expired", "the callback to expire")  # type: ignore[misc]
+                wait_until(lambda key=key: client.hget(key, "defa") == b"expired", "the callback to expire")
             assert promoter.running
 
 
@@ -146,7 +146,7 @@ def test_a_promoter_finds_new_queues_that_match_its_glob(
             for n in (1, 2):
                 wait_until(lambda: now() > due, "the other queue's job to be due")
                 second.add({}, delay=10)
-                wait_until(lambda n=n: second.counts()["wait"] == n, "the job of the new queue to be promoted")  # type: ignore[misc]
+                wait_until(lambda n=n: second.counts()["wait"] == n, "the job of the new queue to be promoted")
         assert other.counts()["delayed"] == 1
 
 
@@ -186,7 +186,7 @@ def test_queues_may_be_one_name_or_glob(redis_url: str, prefix: str) -> None:
         for queues in ("mail", "m*"):
             queue.add({}, delay=1)
             promoter = Promoter(redis_url, queues, prefix=prefix)
-            wait_until(lambda promoter=promoter: promoter.once().promoted, "the job to be promoted")  # type: ignore[misc]
+            wait_until(lambda promoter=promoter: promoter.once().promoted, "the job to be promoted")
 
 
 def test_the_command_with_once_promotes_due_jobs_and_ends(

@@ -116,7 +116,7 @@ def test_a_guard_of_another_queue_is_refused(redis_url: str) -> None:
     with pytest.raises(OptionError, match=r"one of the promoter's \(mail, post\), got: 'mial'"):
         Promoter(redis_url, ["mail", "post"], guards=[Guard("mial", CONDITION)])
     with pytest.raises(OptionError, match=r"expected `guards` to be a list of Guard\(queue, pause_when\), got: 'mail'"):
-        Promoter(redis_url, guards=["mail"])  # type: ignore[list-item]
+        Promoter(redis_url, guards=["mail"])
     with pytest.raises(
         OptionError, match="`guards` has no effect with promoter=False: leave it out, or pass it to the"
     ):

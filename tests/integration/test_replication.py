@@ -190,4 +190,4 @@ def test_wrong_terms_are_refused(redis_url: str) -> None:
         ({"replica_timeout_ms": 5}, "expected `replicas` with `replica_timeout_ms`, got none"),
     ]:
         with pytest.raises(OptionError, match=message):
-            BullQueue("q", url=redis_url, **arguments)  # type: ignore[arg-type]
+            BullQueue("q", url=redis_url, **arguments)

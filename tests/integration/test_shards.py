@@ -109,7 +109,7 @@ def test_events_and_signals_of_all_servers_arrive(url: str, prefix: str, protoco
         for part in parts:
             part.add({}, delay=1)
         for part in parts:
-            wait_until(lambda part=part: part.counts()["wait"] == 1, "the job to be promoted")  # type: ignore[misc]
+            wait_until(lambda part=part: part.counts()["wait"] == 1, "the job to be promoted")
         seen = set()
         while len(seen) < 2:
             seen.add(next(events).queue)

@@ -85,7 +85,7 @@ def test_a_job_that_always_returns_itself_is_an_error(queue: BullQueue) -> None:
         process_all(queue, again, most_attempts=5)
     assert queue.counts()["wait"] == 1
     with pytest.raises(OptionError, match="expected `processor`"):
-        process_all(queue, None)  # type: ignore[arg-type]
+        process_all(queue, None)
 
 
 def test_the_last_attempt_that_is_allowed_is_no_error_if_no_job_is_left(queue: BullQueue) -> None:

@@ -181,7 +181,7 @@ def test_all_servers_are_reached_by_tls(place: Place, settings: Mapping[str, str
         for queue in queues:
             queue.add({"n": 7})
         for queue in queues:
-            wait_until(lambda queue=queue: queue.counts()["completed"] == 1, "the job")  # type: ignore[misc]
+            wait_until(lambda queue=queue: queue.counts()["completed"] == 1, "the job")
     assert find_queues(queues[0].handle.connection, "tls") == NAMES
     assert all(server.handshakes for server in place.servers)
 

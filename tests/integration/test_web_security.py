@@ -237,7 +237,7 @@ def test_weak_tokens_are_refused_without_being_shown() -> None:
         ({"read_token": "x" * 16, "write_token": "x" * 16}, "expected different tokens"),
     ]:
         with pytest.raises(OptionError, match=message) as caught:
-            WebSettings(**tokens)  # type: ignore[arg-type]
+            WebSettings(**tokens)
         assert all(token not in str(caught.value) for token in tokens.values())
 
 

@@ -63,7 +63,7 @@ def test_we_process_a_job_in_the_trace_in_which_node_added_it(
     theirs: NodePeer, queue: BullQueue, exporter: InMemorySpanExporter
 ) -> None:
     theirs.call("add", queue="q", jobs=[{"name": "send", "data": {}, "opts": {}}])
-    tracer = queue._spans._tracer  # type: ignore[union-attr]
+    tracer = queue._spans._tracer
     with OurWorker(queue.handle, lambda job: None, tracer=tracer, worker="w"):
         wait_until(lambda: queue.counts()["completed"] == 1, "the job")
     add, process = their_span(theirs, "add q.send"), our_span(exporter, "process q")
@@ -89,7 +89,7 @@ def test_node_processes_a_follow_up_in_the_trace_of_our_job(
 
     theirs.call("process", queue="next")
     queue.add({})
-    with OurWorker(queue.handle, processor, tracer=queue._spans._tracer, worker="w"):  # type: ignore[union-attr]
+    with OurWorker(queue.handle, processor, tracer=queue._spans._tracer, worker="w"):
         process = their_span(theirs, "process next")
         wait_until(lambda: any(span.name == "process q" for span in exporter.get_finished_spans()), "our span")
     assert (process["traceId"], process["parentSpanId"]) == hex_ids(our_span(exporter, "process q"))
@@ -104,7 +104,7 @@ def test_our_attempts_of_jobs_of_node_that_omit_the_context_begin_traces(
 ) -> None:
     for command in ("add", "addBulk"):
         theirs.call(command, queue="q", jobs=[{"name": "send", "data": {}, "opts": OMITS | {"attempts": 2}}])
-    tracer = queue._spans._tracer  # type: ignore[union-attr]
+    tracer = queue._spans._tracer
     with OurWorker(queue.handle, fails_once, tracer=tracer, worker="w"):
         wait_until(lambda: queue.counts()["completed"] == 2, "the jobs")
     attempts = [span for span in exporter.get_finished_spans() if span.name == "process q"]
@@ -144,7 +144,7 @@ def test_spans_have_the_names_kinds_and_attributes_of_node(
     theirs.call("stop", queue="q")
     queue.add({}, name="send")
     queue.add_many([NewJob({}, name="bulk")])
-    tracer = queue._spans._tracer  # type: ignore[union-attr]
+    tracer = queue._spans._tracer
     with OurWorker(queue.handle, lambda job: None, tracer=tracer, worker="w"):
         wait_until(lambda: queue.counts()["completed"] == 4, "our jobs")
     for name, left_out in (

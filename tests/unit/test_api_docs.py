@@ -147,7 +147,7 @@ def test_a_misspelt_property_is_refused_with_the_right_spelling() -> None:
     queue = spark_bull.BullQueue.__new__(spark_bull.BullQueue)
     for given in ("jobId", "removeOnComplete", "run_At"):
         with pytest.raises(spark_bull.OptionError, match=r"unknown property .* \(did you mean `[a-z_]+`\?\)"):
-            queue.add({}, **{given: 1})  # type: ignore[arg-type]
+            queue.add({}, **{given: 1})
 
 
 def test_every_error_is_exported() -> None:

@@ -27,13 +27,6 @@ from benchmarks.trials import (
     Waited,
     check_all_completed,
     fresh_server,
-    idle_latency,
-    lateness,
-    load_latency,
-    promotion,
-    throughput,
-    work_scripts,
-    yardstick,
 )
 from benchmarks.workers import QUEUE
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
@@ -114,14 +107,6 @@ def clock(url: str, processor: Callable[[Any], Any] = lambda job: time.monotonic
     """One of our slots in a thread."""
     with BullQueue(QUEUE, url=url, protocol="bullmq") as queue, OurWorker(queue.handle, processor, chunk_size=100):
         yield
-
-
-@pytest.mark.rest
-def test_a_short_form_of_each_trial_runs() -> None:
-    for found in (idle_latency(clock, 10), load_latency(clock, 50, 1), lateness(clock, 20, 100, ahead_ms=8_000)):
-        assert 0 < found.p50 <= found.p99 == found.longest
-    for run in (work_scripts("bullmq", 250, 100), yardstick(), promotion(5_000), throughput(clock, 300, "bullmq")):
-        assert run.seconds > 0
 
 
 def test_the_final_state_of_a_run_is_checked() -> None:

@@ -116,7 +116,7 @@ def printed(error: BaseException) -> list[str]:
 def test_an_error_has_one_frame_of_the_package(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "spark_bull")
     with pytest.raises(OptionError) as raised:
-        BullQueue("q", url="redis://127.0.0.1:1", retry_ms="soon")  # type: ignore[arg-type]
+        BullQueue("q", url="redis://127.0.0.1:1", retry_ms="soon")
     lines = printed(raised.value)
     assert sum(PACKAGE in line for line in lines) == 1
     assert lines[-1].startswith("spark_bull.core.errors.OptionError: expected `retry_ms`")

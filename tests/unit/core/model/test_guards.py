@@ -55,7 +55,7 @@ def test_wrong_parameters_are_refused_by_name() -> None:
     for name, values in wrong.items():
         for value in values:
             with pytest.raises(OptionError, match=f"expected `{name}`"):
-                Guard(**{"queue": "mail", "pause_when": "failed > 5 over 1m", name: value})  # type: ignore[arg-type]
+                Guard(**{"queue": "mail", "pause_when": "failed > 5 over 1m", name: value})
 
 
 def test_equal_guards_have_the_same_id_and_others_another_one() -> None:

@@ -114,7 +114,7 @@ def test_an_unknown_backoff_type_without_a_strategy_waits_as_exponential(
 
 def test_a_custom_strategy_decides_for_unknown_backoff_types() -> None:
     claimed = job({"attempts": 3, "backoff": {"type": "mine"}})
-    assert failure(BULLMQ, claimed, ValueError("bad"), strategy=lambda *_: 5).delay == 5  # type: ignore[union-attr]
+    assert failure(BULLMQ, claimed, ValueError("bad"), strategy=lambda *_: 5).delay == 5
     assert isinstance(failure(BULLMQ, claimed, ValueError("bad"), strategy=lambda *_: -1), Failed)
 
 
@@ -208,7 +208,7 @@ def test_a_control_error_postpones_its_job() -> None:
         assert outcome_of(error) == ending
         outcomes = Outcomes("token")
         ending.postpone(outcomes, "1", NOW)
-        assert outcomes == Outcomes("token", **parts)  # type: ignore[arg-type]
+        assert outcomes == Outcomes("token", **parts)
     assert {type(error) for error, _, _ in POSTPONED} == {*POSTPONING, JobExpired}
 
 

@@ -31,8 +31,8 @@ def of_frames(jobs: DataFrame) -> DataFrame:
     return jobs
 
 
-@pandas_udf(LongType())  # type: ignore[call-overload, untyped-decorator, unused-ignore]
-def udf(n: pd.Series) -> pd.Series:  # type: ignore[type-arg, unused-ignore]
+@pandas_udf(LongType())
+def udf(n: pd.Series) -> pd.Series:
     return n
 
 
@@ -161,7 +161,7 @@ def test_a_setup_is_a_coroutine_function_only_if_a_processor_is() -> None:
         with pytest.raises(OptionError, match="expected `setup` to be a plain function"):
             check_setup(setup, processor)
     with pytest.raises(OptionError, match="expected `setup` to be a function without parameters, got: 5"):
-        check_setup(5, of_a_job)  # type: ignore[arg-type]
+        check_setup(5, of_a_job)
 
 
 def test_environment_variables_are_names_and_texts() -> None:
@@ -188,4 +188,4 @@ def test_a_list_as_queue_is_an_error_that_names_the_argument_for_it() -> None:
     with pytest.raises(
         OptionError, match=r"expected `queue` to be the name of a queue, got: \['a', 'b'\]; .* `queues`"
     ):
-        worked_queues(["a", "b"], None, None)  # type: ignore[arg-type]
+        worked_queues(["a", "b"], None, None)

@@ -505,7 +505,7 @@ def test_rows_are_delayed_by_different_times_that_are_the_same_again(given: dict
         defaults = {"spreadMs": 1_000, "spreadSeed": seed, **given}
         columns = encode(BULLMQ, {"data": ["{}"] * count}, defaults, range(start, start + count))
         assert isinstance(columns.opts, str)
-        return [delay or 0 for delay in columns.delay or ()]  # type: ignore[union-attr]
+        return [delay or 0 for delay in columns.delay or ()]
 
     made = delays(0, 0, 1_000)
     assert delays(0, 400, 100) == made[400:500]

@@ -48,7 +48,7 @@ def test_each_script_of_each_dialect_has_a_function_of_its_name() -> None:
 def test_each_verb_has_a_sentence_and_the_type_of_its_reply() -> None:
     for name, function in functions().items():
         assert getdoc(function), name
-        assert signature(function).return_annotation not in (signature(function).empty, "Any"), name  # type: ignore[arg-type]
+        assert signature(function).return_annotation not in (signature(function).empty, "Any"), name
 
 
 def test_no_other_module_runs_a_script_of_a_dialect() -> None:
