@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from benchmarks.workers import QUEUE
 from spark_bull import BullQueue, NewJob, RawJson
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Claim, Outcomes
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 
 CLAIM_SETTINGS = ClaimSettings("finisher")

@@ -21,9 +21,9 @@ from benchmarks.sides import timed
 from benchmarks.stock import stock_redis
 from benchmarks.workers import PEERS, QUEUE, Working, peer_process
 from spark_bull import BullQueue, Promoter
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.options.table import ALL_EVENTS
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.slot.cancel_reader import READ_S

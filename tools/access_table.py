@@ -109,7 +109,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 "run/services/signals",
                 "core/store/streams",
                 "core/queue/call/caller",
-                "core/queue/handle/queue_registry",
+                "core/queue/handle/handle",
                 LOSSES,
             ),
             *(f"spark/work/{name}" for name in ("spark_engine", "settle/task", "process_batch")),

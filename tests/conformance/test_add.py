@@ -19,6 +19,7 @@ from redis import Redis
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import DialectError, OptionError, ParentError, SparkBullError, StagedDataLost
 from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.lost_writes import pass_batch
 from spark_bull.core.queue.dispatch.registration import register
@@ -34,7 +35,6 @@ from spark_bull.core.queue.dispatch.stages import (
 )
 from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
 from spark_bull.core.queue.dispatch.write_records import open_writes
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.store.connection import Connection
 from tests.support.dump import PRIVATE, dump

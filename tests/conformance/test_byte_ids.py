@@ -9,9 +9,9 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.monitor.activity import waiting_since

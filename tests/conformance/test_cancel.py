@@ -16,7 +16,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, JobCancelled, NewJob
 from spark_bull.core.errors import DelayedError, JobMissing, OptionError, WrongState
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.cancel import CancelRequest, cancel_requests
 from spark_bull.core.queue.work.claim import rescue, work

@@ -15,8 +15,8 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.core.errors import DelayedError, JobTimeout, RateLimitError, UnrecoverableError
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Outcomes
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import rescue, work
 from spark_bull.run.job.job_runner import JobFunction
 from spark_bull.run.job.running_job import RunningJob

@@ -16,10 +16,9 @@ from redis import Redis
 
 from spark_bull.core.errors import UnrecoverableError
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import Limiter
+from spark_bull.core.model.limits import ClaimSettings, Limiter
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.jobs.read import read_ids, read_jobs
 from spark_bull.core.queue.work.claim import read_claimed, rescue, unpack_claimed, work

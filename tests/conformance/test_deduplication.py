@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from spark_bull.core.errors import DelayedError, UnrecoverableError
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.job_runner import Result
 from spark_bull.run.job.outcome_policy import OutcomePolicy

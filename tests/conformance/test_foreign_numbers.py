@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.work import claim as claims
 from spark_bull.run.job.job_runner import Result

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql.types import DataType, StringType, StructField, StructType, VariantType, VariantVal
 from redis import Redis
 
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.well_formed import well_formed_json

@@ -16,12 +16,11 @@ import pytest
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import GroupLimits
+from spark_bull.core.model.limits import ClaimSettings, GroupLimits
 from spark_bull.core.model.outcomes import Claim, Outcomes, Rested, Retried
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.core.queue.work.verbs import promote_due

@@ -17,9 +17,9 @@ from redis import Redis
 from spark_bull.core.errors import OptionError, PayloadUnreadable
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import Change, FlowJob, NewJob
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.payloads import objects
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import REMOVE_SIZE, QueueHandle
 from spark_bull.core.queue.handle.walk import Sweep
 from spark_bull.core.queue.jobs.objects import swept_ids

@@ -20,8 +20,8 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from spark_bull.core.errors import DelayedError, RateLimitError, ReturnedError
 from spark_bull.core.model.jobs import NewJob, RawJson
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.run.job.job_runner import FunctionRunner
 from spark_bull.run.job.outcome_policy import OutcomePolicy
 from spark_bull.run.job.running_job import RunningJob

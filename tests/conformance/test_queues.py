@@ -9,10 +9,10 @@ from spark_bull import BullQueue, FlowJob, NewJob, Promoter
 from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import queue_registry
-from spark_bull.core.queue.handle import queue_registry as registry
-from spark_bull.core.queue.handle.queue_registry import FORGET_MS, forget_gone, noted_queues
+from spark_bull.core.queue.handle import handle as registry
+from spark_bull.core.queue.handle.handle import FORGET_MS, forget_gone, noted_queues
+from spark_bull.core.queue.monitor.activity import QueueFilter, selecting
 from spark_bull.core.queue.monitor.find import find_queues, select_queues
-from spark_bull.core.queue.monitor.queue_filter import QueueFilter, selecting
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import run
 from tests.support.work_bench import DIALECTS, Filled, WorkBench, completed, not_bull_1

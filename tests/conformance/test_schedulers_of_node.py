@@ -17,9 +17,9 @@ import pytest
 from redis import Redis
 
 from spark_bull import NewJob, WrongState
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Claim
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.schedule.advance import ADVANCE_SIZE
 from spark_bull.core.queue.schedule.schedulers import encoder_of, without_next_job

@@ -16,11 +16,10 @@ import pytest
 
 from spark_bull.core.errors import JobMissing
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import GroupLimits, Limiter
+from spark_bull.core.model.limits import ClaimSettings, GroupLimits, Limiter
 from spark_bull.core.model.outcomes import Claim, Delayed, Failed, Lost, Outcomes, Retried
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SettleOptions
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.report import add_log, update_data, update_progress
 from spark_bull.core.queue.work import claim as claims
 from spark_bull.core.queue.work import verbs

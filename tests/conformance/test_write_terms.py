@@ -14,6 +14,7 @@ import pytest
 
 from spark_bull.core.errors import IntakeClosed, OptionError, QueueFull, WaitingForChildren
 from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.registration import register
@@ -21,7 +22,6 @@ from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
 from spark_bull.core.queue.dispatch.stages import Identity
 from spark_bull.core.queue.dispatch.write_records import open_writes
 from spark_bull.core.queue.handle.admission import LengthLimit
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.forked_programs import CONTEXT, write_jobs

@@ -15,8 +15,8 @@ from typing import Any
 
 from redis import Redis
 
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction, Result, Runner
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.concurrent_loop import ConcurrentLoop

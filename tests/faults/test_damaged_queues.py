@@ -15,12 +15,12 @@ from redis import Redis
 
 from spark_bull.core.errors import QueueDamaged
 from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import ServiceOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import rescue, work
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.claims import damage

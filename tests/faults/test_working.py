@@ -16,8 +16,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
-from spark_bull.core.model.limits import GroupLimits
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.model.limits import ClaimSettings, GroupLimits
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
 from tests.spark.conftest import Bull

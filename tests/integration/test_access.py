@@ -12,10 +12,10 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
 from spark_bull.core.errors import ConnectionLost, JobMissing, PermissionDenied
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions, ReadOptions
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.monitor.find import describe, find_queues
 from spark_bull.core.queue.work.claim import work
 from spark_bull.ops.cli.doctor.command import QUEUE, SERVER

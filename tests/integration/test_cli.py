@@ -20,9 +20,8 @@ from redis import Redis
 import spark_bull
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import FlowJob, NewJob
-from spark_bull.core.model.limits import GroupLimits
+from spark_bull.core.model.limits import ClaimSettings, GroupLimits
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.time_text import duration, relative, utc
 from spark_bull.ops.cli import main

@@ -15,8 +15,7 @@ from spark_bull.core.errors import DialectError, QueueDamaged, ResultsLost
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import LOOKED_AT
-from spark_bull.run.services.collector import Collector, shares
-from spark_bull.run.services.event_reader import EventReader
+from spark_bull.run.services.collector import Collector, EventReader, shares
 from spark_bull.spark.collect.stream import ResultReader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.damage import DamagedKey

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue, NewJob
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Claim
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import extend, work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger

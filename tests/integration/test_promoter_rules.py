@@ -14,7 +14,7 @@ from spark_bull import BullQueue, Guard, LocalWorker, NewJob, OptionError, Promo
 from spark_bull.core.clock import epoch_ms
 from spark_bull.core.queue.work import verbs
 from spark_bull.ops.cli.main import main, parser
-from spark_bull.run.services.ageing import Ageing
+from spark_bull.run.services.guarding import Ageing
 from tests.support.forked_programs import ForkedProcess, promote_guarded, run_command
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for

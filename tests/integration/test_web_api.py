@@ -16,13 +16,12 @@ from redis import Redis
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost
 from spark_bull.core.model.jobs import FlowJob, NewJob
-from spark_bull.core.model.limits import GroupLimits
+from spark_bull.core.model.limits import ClaimSettings, GroupLimits
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.report import add_log
 from spark_bull.core.queue.work.claim import work
 from spark_bull.ops.prometheus.collect import Export, collect

@@ -13,8 +13,8 @@ from redis import Redis
 from spark_bull.core.dialects.terms import ON_FAILURE
 from spark_bull.core.errors import WaitingForChildren
 from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.job_runner import JobFunction
 from spark_bull.run.job.running_job import RunningJob

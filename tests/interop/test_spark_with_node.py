@@ -15,9 +15,9 @@ import spark_bull
 from spark_bull import write_results
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.spark.platform.query_start import start_query
 from tests.spark.conftest import Bull

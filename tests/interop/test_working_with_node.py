@@ -14,10 +14,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import Limiter
+from spark_bull.core.model.limits import ClaimSettings, Limiter
 from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import unpack_claimed, work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.run.job.running_job import RunningJob

@@ -14,6 +14,7 @@ from pyspark.sql.types import StringType, StructType
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Failed, Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
@@ -22,7 +23,6 @@ from spark_bull.core.queue.dispatch.lost_writes import KnownWrites
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
 from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, StagedChunk, StagedPart, stage_chunks
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work import claim as claims
 from spark_bull.spark.staging import commit
 from tests.proof.history import rows_by_state

@@ -15,8 +15,8 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Claim, Outcomes
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.claims import batch_size
 from spark_bull.spark.platform.query_start import start_query

@@ -8,9 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 from redis import Redis
 
-from spark_bull.core.model.limits import GroupLimits
+from spark_bull.core.model.limits import ClaimSettings, GroupLimits
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from tests.spark.conftest import Bull, Files
 from tests.support.dump import dump

@@ -16,9 +16,8 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import GroupLimits
+from spark_bull.core.model.limits import ClaimSettings, GroupLimits
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import work
 from tests.support.work_bench import Finisher
 

@@ -8,10 +8,9 @@ from typing import Any
 import msgpack
 
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import GroupLimits
+from spark_bull.core.model.limits import ClaimSettings, GroupLimits
 from spark_bull.core.model.outcomes import Claim, Delayed, Failed, Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.work.claim import rescue
 from tests.support.work_bench import WorkBench, completed
 

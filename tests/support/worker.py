@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from spark_bull.core.errors import DelayedError, RateLimitError, ReturnedError, UnrecoverableError, WaitingForChildren
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction, Runner
 from spark_bull.run.job.outcome_policy import OutcomePolicy

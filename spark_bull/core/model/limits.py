@@ -1,4 +1,7 @@
-"""Limits of workers: the rate of a queue, as in the Node libraries, and what a group of jobs may run at once."""
+"""Limits of workers: the rate of a queue, as in the Node libraries, and what a group of jobs may run at once.
+
+And the settings of the claims of a slot, which the limits are part of.
+"""
 
 from __future__ import annotations
 
@@ -131,3 +134,34 @@ def parse_limiter(name: str, value: str) -> Limiter:
             "keep the jobs of other groups from starting; leave one out"
         )
     return Limiter(*limits, group_key and encodable(f"{name}.groupKey", group_key), bounce_back)
+
+
+#: The settings of a worker for jobs that end without one: no limits of groups, and no metrics.
+NO_WORKER: Final = {"group": "", "max_metrics": 0}
+
+
+@dataclass(frozen=True)
+class ClaimSettings:
+    """Settings of a slot's claims. `sender` names its receipt.
+
+    lock_ms: lifetime of locks without `extend`. worker: name that BullMQ shows as processedBy, or empty. limiter: at
+    most `max` jobs of the queue start per `duration` ms, unless the queue's meta has other values. max_metrics: minutes
+    of metrics to keep, 0: none are written. control: key that says "stop", "end" or "pause". counters: key of
+    the numbers of jobs of the worker. at_once: how many claimed jobs start at once; while the queue or its groups have
+    a limit, no more are claimed. None: all. group: the limits of each group of jobs.
+    """
+
+    sender: str
+    lock_ms: int = 30_000
+    worker: str = ""
+    limiter: Limiter | None = None
+    max_metrics: int = 0
+    control: str = ""
+    counters: str = ""
+    at_once: int | None = None
+    group: GroupLimits | None = None
+
+
+def default_worker(worker_id: str) -> str:
+    """The name that BullMQ shows as processedBy when the user gave none."""
+    return f"spark-{worker_id}"

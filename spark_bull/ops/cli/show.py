@@ -16,8 +16,8 @@ from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.jobs.children import DEFAULT_DEPTH, DEFAULT_JOBS
 from spark_bull.core.queue.jobs.read import BY, counting, counts
+from spark_bull.core.queue.monitor.activity import QueueFilter, selecting
 from spark_bull.core.queue.monitor.find import describing, find_queues, workers
-from spark_bull.core.queue.monitor.queue_filter import QueueFilter, selecting
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import Steps, run_all
 from spark_bull.ops.cli.arguments import ID, QUEUES, argument, duration, flag, seconds

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Final
 
 from spark_bull.core.dialects.terms import LOCK_MS
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.work.claim import take_up, unpack_claimed
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger, Portion
 from spark_bull.run.claims.lock_keeper import Hold, LockKeeper

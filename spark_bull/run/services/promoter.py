@@ -20,12 +20,10 @@ from spark_bull.core.options.table import ServiceOptions
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.core.short_errors import short_errors
-from spark_bull.run.services.ageing import age_jobs, ageing_of
-from spark_bull.run.services.damaged_queues import DamagedQueues
-from spark_bull.run.services.guarding import Guarding
-from spark_bull.run.services.loss_check import LossCheck
+from spark_bull.run.claims.damage import DamagedQueues
+from spark_bull.run.services.guarding import Guarding, age_jobs, ageing_of
 from spark_bull.run.services.queue_set import MISSING_S, QueueSet
-from spark_bull.run.services.recovery import Recovery
+from spark_bull.run.services.recovery import LossCheck, Recovery
 from spark_bull.run.services.rescuer import rescue_and_log
 from spark_bull.run.services.service import Service
 from spark_bull.run.services.signals import watches

@@ -12,12 +12,11 @@ from spark_bull.core.dialects.registry import found_dialect
 from spark_bull.core.errors import DialectError, OptionError, check_encodable
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.table import Sharded
-from spark_bull.core.queue.handle.handle import QueueHandle, handle_of
-from spark_bull.core.queue.handle.queue_registry import FORGET_MS, forget_gone
+from spark_bull.core.queue.handle.handle import FORGET_MS, QueueHandle, forget_gone, handle_of
 from spark_bull.core.queue.monitor.find import select_queues
 from spark_bull.core.queue.shards.layout import Spread
 from spark_bull.core.store.connection import Connection
-from spark_bull.run.services.damaged_queues import DamagedQueues
+from spark_bull.run.claims.damage import DamagedQueues
 
 log = logging.getLogger("spark_bull")
 

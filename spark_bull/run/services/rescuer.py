@@ -13,7 +13,7 @@ from spark_bull.core.options.table import ServiceOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import Rescued, rescue
 from spark_bull.core.short_errors import short_errors
-from spark_bull.run.services.damaged_queues import DamagedQueues
+from spark_bull.run.claims.damage import DamagedQueues
 from spark_bull.run.services.queue_set import QueueSet
 from spark_bull.run.services.service import Service
 

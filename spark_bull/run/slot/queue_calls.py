@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import QueueDamaged
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Claim, Outcomes
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.claims.damage import Damage

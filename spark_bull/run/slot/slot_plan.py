@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import ClaimedJob
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.schedule.advance import version_of
 from spark_bull.core.tracing.tracer import MeterSource, TracerSource

@@ -8,8 +8,8 @@ from threading import Lock
 from typing import Final
 
 from spark_bull.core.errors import UnrecoverableError
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Outcomes
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import parts_to_return, work
 from spark_bull.core.queue.work.verbs import stall

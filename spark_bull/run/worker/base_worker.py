@@ -17,8 +17,8 @@ from spark_bull.core.queue.manage.cancel import request_cancel
 from spark_bull.core.short_errors import short_errors
 from spark_bull.run.job.interrupts import exiting_on_sigterm, interrupted_once, killed_by_interrupts
 from spark_bull.run.progress_line import ProgressLine
-from spark_bull.run.services.loss_check import LossWatch
 from spark_bull.run.services.promoter import Promoter
+from spark_bull.run.services.recovery import LossWatch
 from spark_bull.run.services.service import Service
 from spark_bull.run.slot.status import WorkerStatus, lag_of
 from spark_bull.run.worker.slot_engine import SlotEngine

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from spark_bull.core.model.limits import ClaimSettings, default_worker
 from spark_bull.core.options.table import WorkOptions
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings, default_worker
 from spark_bull.run.job.job_options import keep_rule
 from spark_bull.run.job.job_runner import Runner
 from spark_bull.run.job.outcome_policy import OutcomePolicy

@@ -21,7 +21,7 @@ from spark_bull.core.queue.monitor.find import is_glob
 from spark_bull.core.queue.shards.layout import selection_of
 from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.connection import Connection
-from spark_bull.run.services.damaged_queues import DamagedQueues
+from spark_bull.run.claims.damage import DamagedQueues
 from spark_bull.run.services.queue_set import QueueSet
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.platform.arrow import to_arrow_schema

@@ -20,9 +20,9 @@ from pyspark.sql.types import StructType
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged
+from spark_bull.core.model.limits import ClaimSettings, default_worker
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ClaimOptions
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings, default_worker
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle, open_handle
 from spark_bull.core.queue.jobs.read import counts
 from spark_bull.core.queue.manage.manage import is_paused

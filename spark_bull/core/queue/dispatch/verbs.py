@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from spark_bull.core.model.limits import NO_WORKER
 from spark_bull.core.queue.handle.admission import LengthLimit, Refusal, refusal_of
-from spark_bull.core.queue.handle.claim_settings import NO_WORKER
 from spark_bull.core.queue.handle.handle import MOVE_SIZE, RECEIPT_TTL_MS, REMOVE_SIZE, QueueHandle
 
 #: TTL of the record of a finished write.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgpack
 
-from spark_bull.core.queue.handle.claim_settings import NO_WORKER
+from spark_bull.core.model.limits import NO_WORKER
 from spark_bull.core.queue.handle.handle import MOVE_SIZE, RECEIPT_TTL_MS, QueueHandle
 from spark_bull.core.queue.handle.walk import Sweep
 

@@ -18,8 +18,7 @@ from spark_bull.core.dialects.registry import dialect_of
 from spark_bull.core.keys import QUEUE_SIGNS, QueueKeys, literal_glob, pattern_of, queue_of
 from spark_bull.core.model.guards import pause_reason
 from spark_bull.core.queue.handle.admission import intake_check
-from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.queue_registry import existence_check, noted_queues
+from spark_bull.core.queue.handle.handle import QueueHandle, existence_check, noted_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import Steps, run, run_together
 

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 from spark_bull.core.dialects.encode.chunks import listed
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Claim, ClaimedJob, Lost, Outcomes
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.handle.walk import MAX_IDS
 from spark_bull.core.queue.schedule.advance import advance, may_be_scheduled

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgpack
 
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.work.claim import claim_packed
 from spark_bull.core.queue.work.verbs import CLAIMS_TTL_MS

@@ -9,9 +9,8 @@ from typing import Final, Literal, NamedTuple, TypedDict
 import msgpack
 
 from spark_bull.core.model.guards import Guard
-from spark_bull.core.model.limits import GroupLimits
+from spark_bull.core.model.limits import NO_WORKER, ClaimSettings, GroupLimits
 from spark_bull.core.model.outcomes import Outcomes
-from spark_bull.core.queue.handle.claim_settings import NO_WORKER, ClaimSettings
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, MOVE_SIZE, RECEIPT_TTL_MS, QueueHandle, touched_keys
 
 #: TTL of a ledger of claims after the last claim or batch of its query.

@@ -9,9 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import counting
-from spark_bull.core.queue.monitor.activity import activity
+from spark_bull.core.queue.monitor.activity import QueueFilter, activity, selecting
 from spark_bull.core.queue.monitor.find import describing
-from spark_bull.core.queue.monitor.queue_filter import QueueFilter, selecting
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.steps import Steps, run
 from spark_bull.ops.web.cursors import Position, cursor_of, position_of

@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_bull.core.errors import DialectError
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import LOST, Claim, ClaimedJob, Failed, FollowUp, Keep, Outcomes
-from spark_bull.core.queue.handle.claim_settings import ClaimSettings
 from spark_bull.core.queue.handle.handle import RECEIPT_TTL_MS, QueueHandle, open_handle
 from spark_bull.core.queue.work.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.core.queue.work.verbs import CLAIMS_TTL_MS
