@@ -33,38 +33,12 @@ each_peer = each_peer_of("bull-1", "bull", "bullmq")
 each_bullmq = each_peer_of("bullmq")
 
 
-@dataclass(frozen=True)
-class Known:
-    """An intended difference: the start of its sentence, the packages, and the reason."""
-
-    packages: str
-    sentence: str
-    reason: str
-
-
-KNOWN = [
-    Known(
-        "bullmq-",
-        "meta.version: only left has",
-        "the version of a Node Queue object, which only Node writes",
-    ),
-]
-
-
-@dataclass(frozen=True)
-class Silent:
-    """Messages that we publish and this package does not, but later versions of the same dialect do."""
-
-    package: str
-    channel: str
-    reason: str
-
-
+#: Intended differences: the start of the package name, the start of the sentence, and the reason.
+KNOWN = [("bullmq-", "meta.version: only left has", "the version of a Node Queue object, which only Node writes")]
+#: Messages that we publish and this package does not, but later versions of the same dialect do, and the reason.
 SILENT = [
-    Silent(
-        "bull-1.0.0", "waiting@<queue>", "Bull 1.1 and 2 publish new jobs to other processes, 1.0 does not subscribe"
-    ),
-    Silent("bull-3.29.3", "duplicated@<token>", "Bull 4 publishes duplicates, 3 does not subscribe"),
+    ("bull-1.0.0", "waiting@<queue>", "Bull 1.1 and 2 publish new jobs to other processes, 1.0 does not subscribe"),
+    ("bull-3.29.3", "duplicated@<token>", "Bull 4 publishes duplicates, 3 does not subscribe"),
 ]
 
 
@@ -143,13 +117,11 @@ class TwoQueues:
 
     def _messages(self, side: str, raw: Dump) -> list[tuple[str, Any]]:
         normal = normalise_messages(self.messages[side], self.prefix, raw, self.window)
-        unheard = {silent.channel for silent in SILENT if silent.package == self.peer.alias}
+        unheard = {channel for package, channel, _ in SILENT if package == self.peer.alias}
         return [(channel, message) for channel, message in normal if side == "left" or channel not in unheard]
 
     def _known(self, sentence: str) -> bool:
-        return any(
-            self.peer.alias.startswith(known.packages) and sentence.startswith(known.sentence) for known in KNOWN
-        )
+        return any(self.peer.alias.startswith(package) and sentence.startswith(start) for package, start, _ in KNOWN)
 
 
 def add_staged(queue: BullQueue, jobs: list[NewJob]) -> None:

@@ -14,6 +14,7 @@ def test_the_text_of_each_error_stands_in_its_file_once() -> None:
 
 
 def test_the_test_that_finds_an_error_exists() -> None:
+    assert [one.error for one in ERRORS if not one.finder] == []
     finders = {one.finder for one in ERRORS}
     files = {one.partition("::")[0] for one in finders}
     found = {file: ast.parse((PACKAGE.parent / file).read_text("utf-8")).body for file in files}
