@@ -92,7 +92,7 @@ class Case:
 
 #: Commands that start a JVM.
 JVM_STARTS = ("spark-sql ", "spark-shell ", "spark-pipelines ", "spark-submit ")
-_STARTS_SPARK = "each command starts a JVM; test_local_cluster.py runs the scripts of jobs/, which call the programs"
+_STARTS_SPARK = "each command starts a JVM; test_local_cluster.py submits all programs"
 #: Blocks that do not run, by a text of theirs: why. Instead, commands are parsed with their options, and what is not a
 #: command is checked by test_readme_commands.py or test_docs.py.
 NOT_RUN = {
