@@ -23,7 +23,7 @@ PROGRAM: Final = ROOT / "tests" / "support" / "all_verbs.py"
 #: What the program prints, in this order.
 STEPS: Final = ("dispatch", "inspect", "process in slots", "process in batches", "collect")
 #: The extras of setup.cfg that the program needs, and those that tests/spark needs.
-FOR_PROGRAM: Final = "local"
+FOR_PROGRAM: Final = "spark,local"
 FOR_TESTS: Final = "local,demo,test"
 _TIMEOUT_S: Final = 1800
 

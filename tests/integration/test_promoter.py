@@ -208,10 +208,7 @@ def test_the_command_runs_until_sigterm(redis_url: str, prefix: str) -> None:
         queue.add({}, delay=1)
         arguments = ["q", "--url", redis_url, "--prefix", prefix]
         running = subprocess.Popen(
-            [sys.executable, "spark_bull/ops/cli/__main__.py", "promote", *arguments],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "jobs/promote.py", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
         try:
             wait_until(lambda: queue.counts()["wait"] == 1, "the job to be promoted")

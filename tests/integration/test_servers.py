@@ -13,7 +13,7 @@ from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.monitor.activity import activity
 from spark_bull.core.queue.work.claim import limited_groups_ms
 from spark_bull.core.store import servers
-from spark_bull.core.store.servers import Servers
+from spark_bull.core.store.servers import Servers, version_of
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.doctor.queues import overdue
 from spark_bull.ops.cli.doctor.server import Server, eviction
@@ -25,16 +25,16 @@ OwnRedis = Callable[..., EmbeddedRedis]
 
 
 # Versions before 6 have no HELLO.
-@pytest.mark.parametrize("config", [{}, WITHOUT_HELLO])
+@pytest.mark.parametrize("config", [{"requirepass": "open-sesame"}, WITHOUT_HELLO])
 def test_a_server_that_is_too_old_is_named_with_its_version(
     own_redis: OwnRedis,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     config: dict[str, str],
 ) -> None:
-    server = own_redis({"requirepass": "open-sesame", **config})
+    server = own_redis(config)
     with Redis.from_url(server.url, protocol=2) as client:
-        version = client.info("server")["redis_version"]
+        _, version = version_of(client.info("server"))
     monkeypatch.setattr(servers, "MIN_REDIS", (99, 2))
     where = f"redis://127.0.0.1:{server.port}/0"
     said = f"expected Redis 99.2 or newer at {where}, got: {version}; upgrade it, or give another address"

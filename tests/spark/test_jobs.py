@@ -1,6 +1,6 @@
 """The programs of the command line, in the session of the tests; one starts alone, and one under spark-submit.
 
-test_local_cluster.py submits the programs.
+test_local_cluster.py submits the scripts of jobs/.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A worker that starts before the executors gets its slots when they are there. Nothing of the package is installed on the
 executors: --py-files sends the file that `make zip` builds. Speculation is on. The scripts of a cluster run in one
-driver, also the programs, since each start takes several JVMs; test_readme_commands.py submits two alone.
+driver, also the scripts of jobs/, since each start takes several JVMs; test_readme_commands.py submits two alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob
-from spark_bull.ops.cli.programs import PROGRAMS
 from tests.support.dump import escaped
 from tests.support.fork_server import VARIABLE
 from tests.support.script_runner import HOSTS
@@ -272,22 +271,22 @@ def kill_with_python(executor: int, daemon: int) -> None:
     os.kill(executor, signal.SIGKILL)
 
 
-# The programs
+# The scripts of jobs/
 
 
 @pytest.fixture
 def submit(two_hosts: SubmittedDriver, redis_url: str, prefix: str) -> Callable[..., str]:
-    """Submits the file of the commands with a command, and returns its output."""
+    """Runs a script of jobs/ and returns its output."""
 
-    def submit(program: str, *arguments: str) -> str:
-        place = ["--prefix", prefix] if program == "promote" else ["--option", f"prefix={prefix}"]
-        return two_hosts.run(ROOT / "spark_bull/ops/cli/__main__.py", program, *arguments, "--url", redis_url, *place)
+    def submit(script: str, *arguments: str) -> str:
+        place = ["--prefix", prefix] if script == "promote" else ["--option", f"prefix={prefix}"]
+        return two_hosts.run(ROOT / "jobs" / f"{script}.py", *arguments, "--url", redis_url, *place)
 
     return submit
 
 
 @rest
-def test_each_program_runs_from_a_zip(
+def test_each_script_runs_from_a_zip(
     submit: Callable[..., str], two_hosts: SubmittedDriver, redis_url: str, prefix: str, client: Redis
 ) -> None:
     folder = two_hosts.submitted.folder
@@ -316,8 +315,14 @@ def test_each_program_runs_from_a_zip(
     assert sorted(ids, key=int) == [str(n) for n in range(1, 11)]
     said = submit("replay", "--input", "lake", "--where", "id < 4", "--queue", "again")
     assert "3 jobs added to queue again" in said
-    tested = {"dispatch", "report", "work", "collect", "replay"}
-    assert {program.name for program in PROGRAMS} == tested, "a program is not tested here"
+    assert {path.stem for path in (ROOT / "jobs").glob("*.py")} == {
+        "dispatch",
+        "report",
+        "work",
+        "promote",
+        "collect",
+        "replay",
+    }, "a script of jobs/ is not tested here"
 
 
 @pytest.fixture(scope="module")

@@ -49,11 +49,10 @@ def send(job):
 """
 #: The shells of Spark would start a metastore with a database.
 NO_HIVE = "-Dspark.sql.catalogImplementation=in-memory"
-#: A command that runs until Ctrl-C.
-ENDLESS = "__main__.py work"
-#: The file that spark-submit takes, in a checkout; where only the wheel is installed; and the link to it in an image.
-CHECKOUT_FILE = "spark_bull/ops/cli/__main__.py"
-SUBMIT_FILES = {CHECKOUT_FILE, "$(spark-bull --submit-file)", "local:///opt/spark-bull.py"}
+#: A script that runs until Ctrl-C.
+ENDLESS = "jobs/work.py"
+#: The file that spark-submit takes where only the wheel is installed, and the link to it in an image.
+SUBMIT_FILES = {"$(spark-bull --submit-file)", "local:///opt/spark-bull.py"}
 #: The address of `spark-bull serve`.
 SHOWN_SITE = "http://127.0.0.1:8080"
 #: The options of spark-submit on the pages; each has a value.
@@ -157,8 +156,8 @@ def run_until(done: Callable[[], bool], command: list[str], log: Path, folder: P
 
 def assert_can_be_parsed(command: list[str]) -> None:
     """`make` has the target; `pip` installs this package, with extras that exist; variables are those of this package;
-    the parser of `spark-bull` accepts the arguments, also those behind the file of a spark-submit, whose own options
-    exist."""
+    the parser of `spark-bull` accepts the arguments, also those behind the script or the file of a spark-submit, whose
+    own options exist."""
     if command[:2] == ["pip", "install"]:
         name, extras = re.fullmatch(r"([\w-]+)(?:\[(.+)\])?", command[2]).groups()
         declared = ConfigParser()
@@ -173,10 +172,14 @@ def assert_can_be_parsed(command: list[str]) -> None:
         assert_is_accepted(command[1 : command.index(">") if ">" in command else None])
     else:
         assert command[0] == "spark-submit"
-        file = [argument in SUBMIT_FILES for argument in command].index(True)
+        is_file = [argument in SUBMIT_FILES or argument.startswith("jobs/") for argument in command]
+        file = is_file.index(True)
         assert set(command[1:file:2]) <= SUBMIT_OPTIONS
-        assert (ROOT / CHECKOUT_FILE).is_file()
-        assert_is_accepted(command[file + 1 :])
+        if command[file] in SUBMIT_FILES:
+            assert_is_accepted(command[file + 1 :])
+        else:
+            assert (ROOT / command[file]).is_file()
+            assert_is_accepted([Path(command[file]).stem, *command[file + 1 :]])
 
 
 def assert_is_accepted(arguments: list[str]) -> None:

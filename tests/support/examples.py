@@ -92,11 +92,11 @@ class Case:
 
 #: Commands that start a JVM.
 JVM_STARTS = ("spark-sql ", "spark-shell ", "spark-pipelines ", "spark-submit ")
-_STARTS_SPARK = "each command starts a JVM; test_local_cluster.py submits all programs"
+_STARTS_SPARK = "each command starts a JVM; test_local_cluster.py runs the scripts of jobs/, which call the programs"
 #: Blocks that do not run, by a text of theirs: why. Instead, commands are parsed with their options, and what is not a
 #: command is checked by test_readme_commands.py or test_docs.py.
 NOT_RUN = {
-    'pip install "spark-bull[local]"': "installs this package from a registry",
+    'pip install "spark-bull[spark,local]"': "installs this package from a registry",
     'pip install "spark-bull[web]"': "installs this package from a registry, and starts a server; test_web_api.py does",
     "spark-bull-payloads')": "needs a copy of docs/node; test_payloads_with_node.py runs a worker with it",
     "make demo": "installs tools of the system, and runs all tests",

@@ -92,7 +92,8 @@ def test_servers_have_the_settings_of_redis_which_the_peers_have_too() -> None:
     with EmbeddedRedis() as ours, stock_redis() as stock, fresh_server() as fresh:
         changed = {name for name, value in settings(ours.url).items() if settings(stock.url)[name] != value}
         assert settings(stock.url)[COMPACT_SETTING] == settings(fresh.url)[COMPACT_SETTING] == "64"
-    assert changed == {COMPACT_SETTING, "port", "dir"}
+    # Redis knows the setting by one name, later servers by two.
+    assert changed - {"hash-max-listpack-value"} == {COMPACT_SETTING, "port", "dir"}
     modules = Path(stock_redis.__code__.co_filename).parent.glob("*.py")
     assert [module.name for module in modules if "EmbeddedRedis(" in module.read_text()] == ["stock.py"]
 

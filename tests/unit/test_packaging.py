@@ -9,36 +9,20 @@ from zipfile import ZipFile
 
 import pytest
 
+from tests.support.wheel import build_wheel
+
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    # From a copy: setuptools leaves build/ behind, and reuses files of an old one.
-    source = tmp_path_factory.mktemp("source")
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "spark_bull", "pyspark_bull"):
-        copy_tree(ROOT / name, source / name)
-    built = tmp_path_factory.mktemp("built")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(built), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, done.stdout + done.stderr
-    [wheel] = built.glob("*.whl")
-    return wheel
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def names(wheel: Path) -> set[str]:
     with ZipFile(wheel) as archive:
         return set(archive.namelist())
-
-
-def copy_tree(source: Path, target: Path) -> None:
-    if source.is_file():
-        target.write_bytes(source.read_bytes())
-    elif source.is_dir() and source.name != "__pycache__":
-        target.mkdir()
-        for child in source.iterdir():
-            copy_tree(child, target / child.name)
 
 
 def files(pattern: str) -> set[str]:

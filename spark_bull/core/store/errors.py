@@ -191,7 +191,7 @@ def translated(
             "Restore or delete the key; or, if the queue is of another dialect, set the option `protocol` to it, or "
             "leave it out"
         )
-    return ScriptError(f"{what} failed at Redis {where}: {first_line(located(str(error)))}")
+    return ScriptError(f"{what} failed at Redis {where}: {first_line(located(str(error), what))}")
 
 
 def _unreachable(error: redis.RedisError, settings: RedisSettings, advice: str) -> ConnectionLost:

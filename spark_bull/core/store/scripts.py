@@ -68,6 +68,7 @@ _KEY_TYPE = re.compile(r"^  (\w+) = '(\w+)',$", re.MULTILINE)
 #: The include that checks the types of keys.
 CHECK: Final = "lib/check_types"
 #: What an error of Redis says of the script, and of a line of the text that Redis got.
+_NAMED = re.compile(r"script `([\w/-]+)`")
 _SHA, _LINE = re.compile(r"\b(?:f_|script: )([0-9a-f]{40})\b"), re.compile(r"@?\buser_script: ?(\d+)")
 
 
@@ -162,10 +163,13 @@ def load(name: str) -> Script:
     return script
 
 
-def located(message: str) -> str:
-    """A message of Redis, with a file of the package and its line for each line of a loaded script."""
-    found = _SHA.search(message)
-    script = found and _LOADED.get(found[1])
+def located(message: str, what: str = "") -> str:
+    """Names the file and line of the package for each line of a script in an error of Redis, if the script is known.
+
+    what: names the script as "script `…`": Valkey 9 tells the line only.
+    """
+    sha, name = _SHA.search(message), _NAMED.search(what)
+    script = _LOADED.get(sha[1]) if sha else load(name[1]) if name else None
     return _LINE.sub(lambda line: script.place_of(int(line[1])), message) if script else message
 
 

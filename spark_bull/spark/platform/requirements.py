@@ -24,8 +24,9 @@ def check_pyspark(version: str) -> None:
     if numbers and (int(numbers[1]), int(numbers[2])) < MIN_PYSPARK:
         oldest = ".".join(map(str, MIN_PYSPARK))
         raise SparkBullError(
-            f"expected PySpark {oldest} or newer, got: {version}; run `pip install 'pyspark>={oldest}'` and use "
-            "a Spark cluster of the same version"
+            f"expected PySpark {oldest} or newer, which has data sources of Python, got: {version}; run `pip install "
+            f"'pyspark>={oldest}'` and use a Spark cluster of the same version; BullQueue, LocalWorker, Promoter and "
+            "the commands for queues need no Spark"
         )
 
 

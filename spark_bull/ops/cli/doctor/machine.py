@@ -18,8 +18,9 @@ from spark_bull.ops.cli.doctor.finding import Finding, ok, problem, warning
 
 #: The Java of Spark 4.
 MIN_JAVA: Final = 17
-#: The packages whose versions matter to Spark and Redis.
-PACKAGES: Final = ("pyspark", "pandas", "pyarrow", "redis")
+#: The packages whose versions matter, without and with Spark.
+PACKAGES: Final = ("redis",)
+OF_SPARK: Final = ("pyspark", "pandas", "pyarrow")
 #: Makes the Python processes of Spark import the compiled PySpark; see docs/howto/production.md.
 COMPILED_PYSPARK: Final = "compiled_pyspark.pth"
 _TIMEOUT_S: Final = 30.0
@@ -68,7 +69,7 @@ def python() -> Iterator[Finding]:
     if path is None:
         yield wrong(f"{of_spark}, which does not exist here", advice)
         return
-    found, *missing = _output(path, "-c", _SCRIPT, *PACKAGES, "msgpack", stdout_only=True).split() or [""]
+    found, *missing = _output(path, "-c", _SCRIPT, *OF_SPARK, *PACKAGES, "msgpack", stdout_only=True).split() or [""]
     if found != own:
         yield wrong(f"{of_spark}, which is Python {found or '?'}: expected {own} as on the driver", advice)
     elif missing:
@@ -81,7 +82,12 @@ def packages() -> Iterator[Finding]:
     """The versions of the packages that this project needs."""
     yield ok(f"spark-bull {VERSION}")
     required = requirements()
-    for name in PACKAGES:
+    names = [*PACKAGES]
+    if any(find_spec(name) for name in OF_SPARK):
+        names += OF_SPARK
+    else:
+        yield ok("no Spark here: `pip install 'spark-bull[spark]'` adds it; queues and LocalWorker need none")
+    for name in names:
         bounds = required.get(name, "")
         expected = f"expected {name}{bounds}"
         install = f"{sys.executable} -m pip install '{name}{bounds}'"
@@ -97,13 +103,16 @@ def packages() -> Iterator[Finding]:
 
 
 def requirements() -> dict[str, str]:
-    """The bounds of the versions of all packages that this one requires, such as `>=2.2,<3`; empty in an archive."""
+    """The bounds of the versions of the packages that this one requires, and those of Spark, such as `>=2.2,<3`.
+
+    Empty in an archive.
+    """
     try:
         declared = requires("spark-bull") or []
     except PackageNotFoundError:
         return {}
-    parsed = [re.match(r"([\w-]+)(?:\[.*\])?([^;]*)(;?)", one) for one in declared]
-    return {one[1]: ",".join(sorted(one[2].strip().split(","), reverse=True)) for one in parsed if one and not one[3]}
+    parsed = [re.match(r"([\w-]+)(?:\[.*\])?([^;]*)(?:; extra == .spark.)?$", one) for one in declared]
+    return {one[1]: ",".join(sorted(one[2].strip().split(","), reverse=True)) for one in parsed if one}
 
 
 def _is_within(found: str, bounds: str) -> bool:

@@ -12,6 +12,7 @@ from spark_bull.core.errors import PermissionDenied
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.server_checks import NO_EVICTION
+from spark_bull.core.store.servers import version_of
 from spark_bull.ops.cli.doctor.finding import Finding, number_of, ok, problem, some, unchecked, warning
 from spark_bull.ops.cli.doctor.verb_commands import COMMANDS
 
@@ -34,8 +35,9 @@ class Server:
 
 
 def server_version(server: Server) -> Iterator[Finding]:
-    """The version of Redis; with one that is too old, there is no connection."""
-    yield ok(f"Redis {server.info['redis_version']} at {server.connection.where}")
+    """The version of the server; with one that is too old, there is no connection."""
+    name, version = version_of(server.info)
+    yield ok(f"{name} {version} at {server.connection.where}")
 
 
 def persistence(server: Server) -> Iterator[Finding]:

@@ -69,16 +69,18 @@ def test_the_python_that_spark_starts_is_checked(tmp_path: Path, monkeypatch: py
 def test_the_versions_are_those_that_the_package_requires() -> None:
     config = ConfigParser()
     config.read(ROOT / "setup.cfg")
-    required = dict(re.findall(r"^(\w+)(?:\[\w+\])?(\S*)$", config["options"]["install_requires"], re.MULTILINE))
+    declared = config["options"]["install_requires"] + config["options.extras_require"]["spark"]
+    required = dict(re.findall(r"^(\w+)(?:\[\w+\])?(\S*)$", declared, re.MULTILINE))
     assert machine.requirements() == required
-    assert all(required[name] for name in machine.PACKAGES)
+    assert all(required[name] for name in (*machine.PACKAGES, *machine.OF_SPARK))
 
 
 def test_old_new_and_missing_packages_are_problems(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {finding.level for finding in machine.packages()} == {"ok"}
     bounds = {"redis": ">=99.1", "pandas": ">=2.2,<2.2", "pyspark": ">=4.0,<99", "no-such-package": ">=1"}
     monkeypatch.setattr(machine, "requirements", lambda: bounds)
-    monkeypatch.setattr(machine, "PACKAGES", tuple(bounds))
+    monkeypatch.setattr(machine, "PACKAGES", ("redis",))
+    monkeypatch.setattr(machine, "OF_SPARK", ("pandas", "pyspark", "no-such-package"))
     own, old, new, right, missing = machine.packages()
     assert own.found == f"spark-bull {VERSION}"
     assert [finding.level for finding in (old, new, right, missing)] == ["problem", "problem", "ok", "problem"]
@@ -86,6 +88,9 @@ def test_old_new_and_missing_packages_are_problems(monkeypatch: pytest.MonkeyPat
     assert old.advice == f"{sys.executable} -m pip install 'redis>=99.1'"
     assert new.found.endswith("expected pandas>=2.2,<2.2")
     assert missing.found == "no-such-package is not installed: expected no-such-package>=1"
+    monkeypatch.setattr(machine, "OF_SPARK", ())
+    _, without, _ = machine.packages()
+    assert "no Spark here: `pip install 'spark-bull[spark]'`" in without.found
     # An archive without metadata accepts all versions.
     monkeypatch.undo()
     monkeypatch.setattr(machine, "requires", Mock(side_effect=PackageNotFoundError))
