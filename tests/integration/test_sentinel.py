@@ -93,7 +93,10 @@ def test_an_idle_connection_is_not_opened_again_to_a_server_that_is_no_longer_th
                 return primary
 
         connection = Connection(RedisSettings(url))
-        asks = [lambda: connection.replies([("INFO", "server")])[0], lambda: connection.call("INFO", "server")]
+        asks = [
+            lambda: connection.pipeline([("INFO", "server")], raw=True)[0],
+            lambda: connection.call("INFO", "server"),
+        ]
         for ask in asks:
             ask()
         old = replace_primary().start()
@@ -159,7 +162,7 @@ def test_the_address_of_a_sentinel_is_refused_with_the_url_to_use(
     for ask in (
         lambda: BullQueue("mail", url=servers.sentinel.url),
         lambda: server.call("GET", "bull:mail:id"),
-        lambda: server.replies([("GET", "bull:mail:id")]),
+        lambda: server.pipeline([("GET", "bull:mail:id")], raw=True),
         lambda: find_queues(server, "bull"),
         lambda: server.check("bull", ["mail"], write=True),
     ):

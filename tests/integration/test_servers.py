@@ -113,4 +113,4 @@ def test_a_server_without_hello_is_not_taken_for_the_primary(own_redis: Callable
     url = f"redis://127.0.0.1:{old.port},127.0.0.1:{own_redis().port}/0"
     settings = RedisSettings(url, extra=(("protocol", "2"),))
     with pytest.raises(ConnectionError, match="the server is not the primary any more"):
-        Servers(settings).at(None).ping()
+        Servers(settings).at(None).ask("PING")

@@ -17,6 +17,7 @@ from spark_bull.core.errors import ConnectionLost, RedisUnavailable, SparkBullEr
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.urls import urls_of
 from spark_bull.core.store.errors import code_of, hint, is_unknown_host, reason, translated
+from spark_bull.core.store.server import Server
 from spark_bull.core.store.servers import Place, Servers, ShardServers
 
 log = logging.getLogger("spark_bull")
@@ -58,8 +59,8 @@ class RetryingClient:
         self._reported = False
         self._retries = True
 
-    def run(self, send: Callable[[redis.Redis], T], what: str = "a command", place: Place = None) -> T:
-        """Returns the result of `send(client)`, with the client of a server. Raises as `run_at` does."""
+    def run(self, send: Callable[[Server], T], what: str = "a command", place: Place = None) -> T:
+        """Returns the result of `send(server)`. Raises as `run_at` does."""
         return self.run_at(lambda servers: send(servers.at(place)), what)
 
     def run_at(self, send: Callable[[Servers | ShardServers], T], what: str = "a command") -> T:

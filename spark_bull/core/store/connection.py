@@ -6,10 +6,10 @@ and removes passwords from errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 import redis
@@ -19,8 +19,10 @@ from spark_bull.core.keys import hash_tag
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.urls import without_secrets
 from spark_bull.core.store.client import RetryingClient, client_of, close_client
-from spark_bull.core.store.commands import CallStart, RepeatedKeys, naming, raw_replies, raw_reply
+from spark_bull.core.store.commands import CallStart, Command, RepeatedKeys, key_of, packed
+from spark_bull.core.store.errors import code_of
 from spark_bull.core.store.scripts import Value, load
+from spark_bull.core.store.server import Server, exchange
 from spark_bull.core.store.server_checks import denials, warn_of_eviction
 from spark_bull.core.store.servers import Node, Place, Servers, ShardServers
 
@@ -28,8 +30,6 @@ from spark_bull.core.store.servers import Node, Place, Servers, ShardServers
 MAX_RECEIVED: Final = 1_000
 #: Maximum time until the answer to a blocking command, after the time for which it blocks.
 BLOCKING_TIMEOUT_MS: Final = 10_000
-
-Command = tuple[Value, ...]
 
 
 class Connection:
@@ -82,69 +82,39 @@ class Connection:
 
     def call(self, *command: Value) -> Any:
         """Sends one command; strings in the reply are bytes."""
-        place = self._place_of(key_of(command))
+        return self._client.run(lambda server: server.ask(*command), place=self._place_of(key_of(command)))
 
-        def send(client: redis.Redis) -> Any:
-            try:
-                return client.execute_command(*command, **_conversion(command))
-            except redis.TimeoutError as error:
-                raise naming(client, error) from error
+    def pipeline(self, commands: Sequence[Command], what: str = "a command", *, raw: bool = False) -> list[Any]:
+        """Sends commands, also of several servers, in one round trip, without a transaction.
 
-        return self._client.run(send, place=place)
-
-    def pipeline(self, commands: Sequence[Command], what: str = "a command") -> list[Any]:
-        """Sends commands in one round trip, without a transaction; raises the first error, which names `what`."""
-
-        def send(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
-            pipeline = client.pipeline(transaction=False)
-            for command in commands:
-                pipeline.execute_command(*command, **_conversion(command))
-            # raise_on_error=True would prepend the command to the message, which hides the error code.
-            try:
-                replies: list[Any] = pipeline.execute(raise_on_error=False)
-            except redis.TimeoutError as error:
-                raise naming(client, error) from error
-            for reply in replies:
-                if isinstance(reply, redis.RedisError):
-                    raise reply
-            return replies
-
-        return self._client.run_at(lambda servers: self._divided(servers, commands, send), what)
-
-    def replies(self, commands: Sequence[Command]) -> list[Any]:
-        """Sends commands in one round trip, without a transaction; see `raw_replies`.
-
-        Takes a third of the CPU of `pipeline`, which looks up a conversion for each reply. Unless the settings name a
-        version of the protocol, replies have the form of RESP2.
+        Raises the first error, which names `what`. A script is a command by `script_command`. raw: replies as Redis
+        sends them, for many large ones; None for a command on a key of another type.
         """
-        return client_of(self._in_resp2).run_at(lambda servers: self._divided(servers, commands, raw_replies))
 
-    def _divided(
-        self,
-        servers: Servers | ShardServers,
-        commands: Sequence[Command],
-        send: Callable[[redis.Redis, Sequence[Command]], list[Any]],
-    ) -> list[Any]:
-        """The replies to commands, which are sent to all servers at the same time.
+        def send(servers: Servers | ShardServers) -> list[Any]:
+            if not servers.is_divided:
+                server = servers.at(self.home)
+                (replies,) = exchange([(server, commands)])
+            else:
+                parts = self._parts(servers, commands)
+                server = next(iter(parts))
+                exchanged = exchange([(one, [commands[n] for n in numbers]) for one, numbers in parts.items()])
+                by_number = dict(zip(chain(*parts.values()), chain(*exchanged), strict=True))
+                replies = [by_number[number] for number in range(len(commands))]
+            if any(issubclass(kind, Exception) for kind in {*map(type, replies)}):
+                replies = [_without_error(reply, raw) for reply in replies]
+            return replies if raw else server.converted(commands, replies)
 
-        A command without a key goes where the first one with a key goes.
-        """
-        if not servers.is_divided or not commands:
-            return send(servers.at(self.home), commands)
+        return self._client.run_at(send, what) if commands else []
+
+    def _parts(self, servers: Servers | ShardServers, commands: Sequence[Command]) -> Mapping[Server, list[int]]:
+        """The numbers of the commands for each server. One without a key goes where the first one with a key goes."""
         places = [self._place_of(key_of(command)) for command in commands]
         first = next((place for place in places if place is not None), None)
-        numbers: dict[redis.Redis, list[int]] = {}
+        parts: dict[Server, list[int]] = defaultdict(list)
         for number, place in enumerate(places):
-            numbers.setdefault(servers.at(first if place is None else place), []).append(number)
-        if len(numbers) == 1:
-            return send(next(iter(numbers)), commands)
-        with ThreadPoolExecutor(len(numbers), thread_name_prefix="spark-bull-nodes") as pool:
-            parts = [pool.submit(send, client, [commands[number] for number in own]) for client, own in numbers.items()]
-        replies: list[Any] = [None] * len(commands)
-        for own, part in zip(numbers.values(), parts, strict=True):
-            for number, reply in zip(own, part.result(), strict=True):
-                replies[number] = reply
-        return replies
+            parts[servers.at(first if place is None else place)].append(number)
+        return parts
 
     def _place_of(self, key: str | bytes | None) -> Place:
         """Where a call with this first key goes: to this node, to the node of the key, or home."""
@@ -157,12 +127,11 @@ class Connection:
         start = keys.start_of(script) if isinstance(keys, RepeatedKeys) else CallStart(script, keys)
         values = script.bind_args(args)
 
-        def send(client: redis.Redis) -> Any:
-            # Takes half of the CPU of `execute_command`, for which the next script of a write or a worker has to wait.
+        def send(server: Server) -> Any:
             try:
-                return raw_reply(client, start.with_args(values))
+                return server.ask_packed(start.with_args(values))
             except redis.exceptions.NoScriptError:
-                return raw_reply(client, ("EVAL", script.source, len(start.keys), *start.keys, *values))
+                return server.ask_packed(packed(start.in_full(values)))
             except UnicodeEncodeError:
                 check_encodable("args", args)
                 raise
@@ -186,7 +155,7 @@ class Connection:
         key: key, channel and argument of the commands, none of which is run: MULTI queues them, which includes the
         check of the rights, and the connection is closed. Raises ConnectionLost without permission for this itself.
         """
-        return self._client.run(lambda client: denials(client, names, key), place=self.home or key)
+        return self._client.run(lambda server: denials(server.client, names, key), place=self.home or key)
 
     def clients(self) -> list[Mapping[str, str]]:
         """Returns the connections of this Redis, as CLIENT LIST describes them.
@@ -198,7 +167,7 @@ class Connection:
         lost: list[RedisUnavailable] = []
         for node in nodes:
             try:
-                found += self._client.run(lambda client: list(client.client_list()), place=node.home)
+                found += self._client.run(lambda server: list(server.client.client_list()), place=node.home)
             except RedisUnavailable as error:
                 lost.append(error)
         if lost and len(lost) == len(nodes):
@@ -208,12 +177,6 @@ class Connection:
     def close(self) -> None:
         """Closes the idle connections of this process; the next command opens a new one."""
         close_client(self.settings)
-        close_client(self._in_resp2)
-
-    @cached_property
-    def _in_resp2(self) -> RedisSettings:
-        """hiredis parses a list of names and values in a fifth of the time of a map of RESP3."""
-        return replace(self.settings, extra=(("protocol", "2"), *self.settings.extra))
 
     @property
     def _client(self) -> RetryingClient:
@@ -244,8 +207,8 @@ class Connection:
     def replication(self, replicas: int = 0) -> Mapping[str, Any]:
         """Returns INFO about replication. Raises RedisUnavailable while fewer replicas than these are connected."""
 
-        def send(client: redis.Redis) -> Mapping[str, Any]:
-            info: Mapping[str, Any] = client.execute_command("INFO", "replication")
+        def send(server: Server) -> Mapping[str, Any]:
+            info: Mapping[str, Any] = server.ask("INFO", "replication")
             if info["connected_slaves"] < replicas:
                 raise redis.ResponseError(f"NOREPLICAS {info['connected_slaves']} of {replicas} are connected")
             return info
@@ -258,8 +221,8 @@ class Connection:
         Raises ConnectionLost for a Sentinel and, with `write`, ReadOnlyError for a replica.
         """
 
-        def send(client: redis.Redis) -> Mapping[str, Any]:
-            info: Mapping[str, Any] = client.execute_command("INFO")
+        def send(server: Server) -> Mapping[str, Any]:
+            info: Mapping[str, Any] = server.ask("INFO")
             if write and info.get("role") == "slave":
                 raise redis.exceptions.ReadOnlyError("INFO says role:slave")
             return info
@@ -271,46 +234,19 @@ class Connection:
             return {}
 
 
-#: Commands without a key.
-_WITHOUT_KEY: Final = frozenset(["CLIENT", "CLUSTER", "CONFIG", "INFO", "PING", "SCAN", "TIME", "WAIT"])
-#: Commands of two words, such as MEMORY USAGE.
-_OF_TWO_WORDS: Final = frozenset(["MEMORY"])
-
-
-def key_of(command: Command) -> str | bytes | None:
-    """The first key of a command; None for one without a key."""
-    name = str(command[0])
-    if name in _WITHOUT_KEY or (name == "EVAL" and not command[2]):
-        return None
-    # EVAL <script> <number of keys> <key>…; XREAD … STREAMS <key>…. tools/access_table.py would take a text in capitals
-    # for a command that every verb sends.
-    at = (
-        3
-        if name == "EVAL"
-        else command.index("STREAMS") + 1
-        if name.lower() == "xread"
-        else 1 + (name in _OF_TWO_WORDS)
-    )
-    key = command[at]
-    return key if isinstance(key, bytes) else str(key)
-
-
 def ms_of(time: Sequence[Any]) -> int:
     """A reply to TIME as ms since 1970."""
     seconds, micros = time
     return int(seconds) * 1000 + int(micros) // 1000
 
 
-def script_command(name: str, keys: Mapping[str, Any], args: Mapping[str, Any]) -> Command:
-    """The command that runs a script in a pipeline; `Connection.script` sends less when Redis knows the script."""
-    script = load(name)
-    bound = script.bind_keys(keys)
-    return ("EVAL", script.source, len(bound), *bound, *script.bind_args(args))
-
-
-def _conversion(command: Command) -> dict[str, bool]:
-    """What redis-py must know of a command to return pairs of members and scores in RESP2, too, as in RESP3."""
-    return {"withscores": True} if "WITHSCORES" in command and str(command[0]).startswith("Z") else {}
+def _without_error(reply: Any, raw: bool) -> Any:
+    """The reply; if raw, None for one to a command on a key of another type. Raises any other error."""
+    if not isinstance(reply, Exception):
+        return reply
+    if raw and code_of(reply) == "WRONGTYPE":
+        return None
+    raise reply
 
 
 class BlockingConnection(Connection):
@@ -344,7 +280,9 @@ class Subscription:
         self._client = client
         self._early: list[tuple[str, bytes]] = []
         first = next(iter([*channels, *patterns]))
-        self._listener = client.run(lambda client: self._listen(client, channels, patterns, timeout_s), place=first)
+        self._listener = client.run(
+            lambda server: self._listen(server.client, channels, patterns, timeout_s), place=first
+        )
 
     def _listen(
         self, client: redis.Redis, channels: Sequence[str], patterns: Sequence[str], timeout_s: float

@@ -29,7 +29,7 @@ except ImportError:  # an older redis-py
     _NOTIFICATIONS: dict[str, Any] = {}
 else:
     # redis-py 8 would subscribe each new connection to messages about maintenance of the server, which takes a round
-    # trip, and commands.py skips them. Calls are repeated instead.
+    # trip, and server.py skips them. Calls are repeated instead.
     _NOTIFICATIONS = {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}
 
 log = logging.getLogger("spark_bull")
@@ -41,7 +41,8 @@ _OF_SENTINELS: Final = "sentinel_"
 
 def new_client(settings: RedisSettings, url: str) -> redis.Redis:
     """A client of the server at `url`. Opens no socket. Raises OptionError for settings that redis-py refuses."""
-    arguments = _timeouts(settings)
+    # hiredis parses a list of names and values in a fifth of the time of a map of RESP3.
+    arguments = {"protocol": 2, **_timeouts(settings)}
     arguments.update((name, _typed(text)) for name, text in settings.extra if not name.startswith(_OF_SENTINELS))
     try:
         client = redis.Redis.from_url(url, **arguments)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Lock
@@ -26,9 +26,9 @@ from spark_bull.core.errors import ConnectionLost, OptionError
 from spark_bull.core.keys import shard_number
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.urls import at_address, sentinels_of, server_urls, urls_of, without_secrets
-from spark_bull.core.store.commands import raw_reply
 from spark_bull.core.store.errors import is_denied
 from spark_bull.core.store.plain_client import new_client, sentinel_arguments
+from spark_bull.core.store.server import Server
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -117,7 +117,7 @@ class Servers:
         self._settings = settings
         self._given = server_urls(settings.url)
         self._sentinels = sentinels_of(settings.url)
-        self._clients: dict[str, redis.Redis] = {}
+        self._servers: dict[str, Server] = {}
         self._lock = Lock()
         self._found_at = float("-inf")
         self._slots: _Slots | None = None
@@ -128,7 +128,7 @@ class Servers:
         self._primary = self._given[0]
         if self._sentinels is None:
             # Checks the settings.
-            self._client(self._primary)
+            self._server(self._primary)
 
     @property
     def is_cluster(self) -> bool:
@@ -139,13 +139,13 @@ class Servers:
         """Whether keys are on several servers."""
         return self.is_cluster
 
-    def at(self, place: Place) -> redis.Redis:
-        """The client of a server. Raises ClusterDownError if no node has the slot of a key."""
+    def at(self, place: Place) -> Server:
+        """The server of a place. Raises ClusterDownError if no node has the slot of a key."""
         if isinstance(place, Node):
-            return self._client(place.url)
+            return self._server(place.url)
         if self._slots is None or place is None:
-            return self._client(self._primary)
-        return self._client(self._slots.url_of(place))
+            return self._server(self._primary)
+        return self._server(self._slots.url_of(place))
 
     def site_of(self, key: str) -> int:
         """The number of the slot of a key in a cluster, else 0."""
@@ -168,8 +168,8 @@ class Servers:
 
     def close(self) -> None:
         """Closes the connections that are not in use; other threads may use the rest."""
-        for client in list(self._clients.values()):
-            client.connection_pool.disconnect(inuse_connections=False)
+        for server in list(self._servers.values()):
+            server.close()
 
     def find(self) -> None:
         """Finds the primary, or reads the map of slots. Raises redis-py's errors, or ConnectionLost for a wrong URL."""
@@ -178,7 +178,7 @@ class Servers:
                 return
             if self._sentinels is not None:
                 self._primary = self._url_at(*self._ask(self._sentinels.service))
-                check_version(self._settings, self._primary, _hello(self._client(self._primary)))
+                check_version(self._settings, self._primary, _hello(self._server(self._primary)))
             elif self._slots is not None or (found := self._find_primary()) is None:
                 if self._settings.url.startswith("unix:"):
                     raise ConnectionLost(
@@ -194,7 +194,7 @@ class Servers:
         """The URL of the primary; None if the servers are nodes of a cluster."""
         for url, said in self._each(self._given, _hello):
             if said.get(b"mode") == b"sentinel":
-                raise _sentinel_error(self._client(url), self._settings)
+                raise _sentinel_error(self._server(url).client, self._settings)
             is_node = said.get(b"mode") == b"cluster"
             if is_node or len(self._given) == 1 or said.get(b"role") == b"master":
                 check_version(self._settings, url, said)
@@ -210,9 +210,9 @@ class Servers:
         first, last, urls = zip(*sorted(found), strict=True) if found else ((), (), ())
         return url, _Slots(first, last, urls)
 
-    def _ranges_at(self, client: redis.Redis) -> list[tuple[int, int, str]]:
-        asked = str(client.connection_pool.connection_kwargs.get("host", "localhost"))
-        ranges = raw_reply(client, ("CLUSTER", "SLOTS"))
+    def _ranges_at(self, server: Server) -> list[tuple[int, int, str]]:
+        asked = str(server.settings.get("host", "localhost"))
+        ranges = server.ask("CLUSTER", "SLOTS")
         return [
             # A node that does not know its address says nothing about it.
             (int(first), int(last), self._url_at(host.decode() if host not in _UNKNOWN else asked, int(port)))
@@ -232,14 +232,14 @@ class Servers:
             self._announced[url] = address, said
         return url
 
-    def _each(self, urls: Sequence[str], ask: Callable[[redis.Redis], T]) -> Iterator[tuple[str, T]]:
+    def _each(self, urls: Sequence[str], ask: Callable[[Server], T]) -> Iterator[tuple[str, T]]:
         """The answers of the servers that can be reached, with their URLs. Raises the last error if none can."""
 
         def asked(url: str) -> tuple[str, T]:
             if not self._may_be_replaced:
-                return url, ask(self._client(url))
-            with new_client(self._settings, url) as client:
-                return url, ask(client)
+                return url, ask(self._server(url))
+            with closing(Server(new_client(self._settings, url))) as server:
+                return url, ask(server)
 
         return _answers(urls, asked)
 
@@ -270,13 +270,13 @@ class Servers:
             f"they watch: {', '.join(names) or 'none'}"
         )
 
-    def _client(self, url: str) -> redis.Redis:
-        if url not in self._clients:
+    def _server(self, url: str) -> Server:
+        if url not in self._servers:
             client = new_client(self._settings, url)
             arguments = client.connection_pool.connection_kwargs
             arguments["redis_connect_func"] = partial(self._on_connect, url, arguments["redis_connect_func"])
-            self._clients[url] = client
-        return self._clients[url]
+            self._servers[url] = Server(client)
+        return self._servers[url]
 
     @property
     def _may_be_replaced(self) -> bool:
@@ -320,9 +320,9 @@ def _answers(servers: Iterable[S], ask: Callable[[S], T]) -> Iterator[T]:
         raise lost
 
 
-def _hello(client: redis.Redis) -> dict[bytes, Any]:
+def _hello(server: Server) -> dict[bytes, Any]:
     """What a server says of itself, for which no right is needed; nothing if it has no HELLO."""
-    return _said(partial(raw_reply, client, ("HELLO",)))
+    return _said(partial(server.ask, "HELLO"))
 
 
 def _said(read: Callable[[], Any]) -> dict[bytes, Any]:
@@ -368,8 +368,8 @@ class ShardServers:
         self._servers = [Servers(replace(settings, url=url)) for url in urls_of(settings.url)]
         self._lost = set(range(len(self._servers)))
 
-    def at(self, place: Place) -> redis.Redis:
-        """The client of a server. Raises redis-py's errors if it can't be found, OptionError for a cluster."""
+    def at(self, place: Place) -> Server:
+        """The server of a place. Raises redis-py's errors if it can't be found, OptionError for a cluster."""
         if isinstance(place, Node):
             nodes = self.primaries()
             # One that was the primary when the caller asked may not be it any more.

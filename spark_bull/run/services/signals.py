@@ -73,7 +73,9 @@ class StreamWatch(Service):
 
     def _newest(self) -> dict[str, str]:
         """The id of the newest entry of each stream; a key of another type is left out."""
-        replies = self._connection.replies([("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._streams])
+        replies = self._connection.pipeline(
+            [("XREVRANGE", stream, "+", "-", "COUNT", 1) for stream in self._streams], raw=True
+        )
         return {
             stream: entries[0][0].decode() if entries else "0-0"
             for stream, entries in zip(self._streams, replies, strict=True)

@@ -184,7 +184,9 @@ class Caller:
     def _read(self, calls: Sequence[Call], hash_of: Callable[[str], str]) -> dict[str, bytes]:
         """What the parents of calls have of them in one of their hashes, by id."""
         groups = self._by_parent(calls)
-        replies = self.handle.connection.replies([("HMGET", hash_of(group.parent), *group.keys) for group in groups])
+        replies = self.handle.connection.pipeline(
+            [("HMGET", hash_of(group.parent), *group.keys) for group in groups], raw=True
+        )
         return {
             call.job_id: text
             for group, texts in zip(groups, replies, strict=True)
@@ -201,7 +203,7 @@ class Caller:
             return [min(count, _LOOKED_AT) for count in pending]
         sets = [self._keys.children(parent) for parent, count in zip(self._parents, pending, strict=True) if count]
         # Each has a member that stays.
-        left = iter(self.handle.connection.replies([("SCARD", key) for key in sets]))
+        left = iter(self.handle.connection.pipeline([("SCARD", key) for key in sets], raw=True))
         return [count and max(0, count + 1 - next(left)) for count in pending]
 
     def removed(self, calls: Sequence[Call]) -> list[Call]:
@@ -213,8 +215,8 @@ class Caller:
         return [call for call in others if call.job_id not in ended]
 
     def _pending(self, calls: Sequence[Call]) -> set[str]:
-        groups, replies = self._by_parent(calls), self.handle.connection.replies
-        found = replies([("SMISMEMBER", self._keys.children(group.parent), *group.keys) for group in groups])
+        groups, pipeline = self._by_parent(calls), self.handle.connection.pipeline
+        found = pipeline([("SMISMEMBER", self._keys.children(group.parent), *group.keys) for group in groups], raw=True)
         pending = [
             call.job_id
             for group, waits in zip(groups, found, strict=True)
@@ -224,7 +226,7 @@ class Caller:
         if self._has_parents:
             return {*pending}
         # Who removes a job of Bull knows nothing of its parent.
-        exist = replies([("EXISTS", self._keys.job(job_id)) for job_id in pending])
+        exist = pipeline([("EXISTS", self._keys.job(job_id)) for job_id in pending])
         return {job_id for job_id, exists in zip(pending, exist, strict=True) if exists}
 
     def end(self, calls: Sequence[Call], reason: str) -> None:

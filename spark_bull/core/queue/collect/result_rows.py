@@ -78,12 +78,13 @@ class ResultRows:
         """The position of the first entry, and the entries."""
         while True:
             first = max(0, start - self._base)
-            base_before, entries, base_after = self._connection.replies(
+            base_before, entries, base_after = self._connection.pipeline(
                 [
                     ("HGET", self._track, "base"),
                     ("LRANGE", self._ledger, first, max(first, stop - self._base - 1)),
                     ("HGET", self._track, "base"),
-                ]
+                ],
+                raw=True,
             )
             base = start if base_after is None else int(base_after)
             if base_before == base_after and base == self._base:

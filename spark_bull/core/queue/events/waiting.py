@@ -217,13 +217,14 @@ def _read(call: _Call) -> tuple[bool, bool, bool, list[Raw]]:
     handle, job_id = call.handle, call.job_id
     states = [handle.dialect.states[state] for state in ENDS]
     events = [("XREVRANGE", handle.keys["events"], "+", "-", "COUNT", 1)] if handle.dialect.has("event-stream") else []
-    *last, completed, failed, exists, fields = handle.connection.replies(
+    *last, completed, failed, exists, fields = handle.connection.pipeline(
         [
             *events,
             *(("ZSCORE" if state.kind == "zset" else "SISMEMBER", handle.keys[state.key], job_id) for state in states),
             ("EXISTS", handle.keys.job(job_id)),
             ("HMGET", handle.keys.job(job_id), "returnvalue", "failedReason"),
-        ]
+        ],
+        raw=True,
     )
     if last and last[0]:
         call.seen = Position(last[0][0][0].decode(), None)

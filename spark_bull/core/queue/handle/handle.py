@@ -26,8 +26,8 @@ from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.table import ALL_EVENTS, Eventful, Options
 from spark_bull.core.options.urls import urls_of
 from spark_bull.core.payloads.policy import PLAIN, Kind, PayloadPolicy, policy_of
-from spark_bull.core.store.commands import RepeatedKeys
-from spark_bull.core.store.connection import Command, Connection
+from spark_bull.core.store.commands import Command, RepeatedKeys
+from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import Steps, groups_of, run
 
 #: A process notes a queue again after this time; after an error, later.
@@ -71,7 +71,7 @@ def noted_queues(connection: Connection, prefix: str) -> Iterator[Noted]:
     entries = [(name.decode("utf-8", "replace"), int(score)) for name, score in replies]
     for first in range(0, len(entries), _CHECKED):
         part = entries[first : first + _CHECKED]
-        found = connection.replies([existence_check(QueueKeys(name, prefix)) for name, _ in part])
+        found = connection.pipeline([existence_check(QueueKeys(name, prefix)) for name, _ in part], raw=True)
         for (name, at), is_there in zip(part, found, strict=True):
             yield Noted(name, at, bool(is_there))
 

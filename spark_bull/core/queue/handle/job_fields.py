@@ -12,7 +12,7 @@ from typing import Any, Final
 from spark_bull.core.dialects.fields import ALWAYS_THERE, FIELDS, Raw, text_of
 from spark_bull.core.payloads.policy import MARK, Kind
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.core.store.connection import Command
+from spark_bull.core.store.commands import Command
 
 #: Approximate maximum size of the jobs that one round trip reads.
 MAX_BYTES: Final = 1 << 20
@@ -84,7 +84,7 @@ class JobFields:
         commands: list[Command] = [
             ("HGETALL", base + job_id) if self._whole else ("HMGET", base + job_id, *names) for job_id in ids
         ]
-        replies = self._connection.replies([*before, *commands, *after])
+        replies = self._connection.pipeline([*before, *commands, *after], raw=True)
         start, stop = len(before), len(before) + len(ids)
         columns = self._of_hashes(replies[start:stop]) if self._whole else self._of_values(replies[start:stop])
         self._adapt(columns, len(ids))
@@ -94,7 +94,7 @@ class JobFields:
         """Which of the ids of a state have a hash: what is left of a removed job may have no timestamp."""
         times = columns[ALWAYS_THERE]
         unclear = [job_id for job_id, time in zip(ids, times, strict=True) if time is None]
-        replies = self._connection.replies([("HLEN", self._base + job_id) for job_id in unclear])
+        replies = self._connection.pipeline([("HLEN", self._base + job_id) for job_id in unclear], raw=True)
         found = {job_id for job_id, reply in zip(unclear, replies, strict=True) if reply}
         return [time is not None or job_id in found for job_id, time in zip(ids, times, strict=True)]
 

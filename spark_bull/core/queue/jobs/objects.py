@@ -28,7 +28,9 @@ def deleting_objects(handle: QueueHandle, ids: Callable[[], Iterable[bytes]]) ->
         return
     base, paths, remaining = handle.keys.base.encode(), dict[bytes, set[str]](), iter(ids())
     while part := list(islice(remaining, CHUNK_SIZE)):
-        rows = handle.connection.replies([("HMGET", base + job_id, "parentKey", *KEPT_FIELDS) for job_id in part])
+        rows = handle.connection.pipeline(
+            [("HMGET", base + job_id, "parentKey", *KEPT_FIELDS) for job_id in part], raw=True
+        )
         for job_id, (parent, data, returnvalue) in zip(part, rows, strict=True):
             texts = [data] if parent else [data, returnvalue]
             if stored := handle.payloads.paths(handle.keys, texts):
@@ -37,7 +39,7 @@ def deleting_objects(handle: QueueHandle, ids: Callable[[], Iterable[bytes]]) ->
     jobs = [*paths]
     for start in range(0, len(jobs), CHUNK_SIZE):
         part = jobs[start : start + CHUNK_SIZE]
-        there = handle.connection.replies([("EXISTS", base + job_id) for job_id in part])
+        there = handle.connection.pipeline([("EXISTS", base + job_id) for job_id in part], raw=True)
         gone = [job_id for job_id, exists in zip(part, there, strict=True) if not exists]
         handle.payloads.delete(path for job_id in gone for path in paths[job_id])
 

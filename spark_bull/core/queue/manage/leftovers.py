@@ -225,7 +225,7 @@ def _used(handle: QueueHandle) -> set[str]:
             for chunk in _values(node, key, _CHUNKS):
                 used |= handle.payloads.paths_within(handle.keys, chunk)
     for node, keys in _hashes(handle, f"{literal_glob(prefix)}:{literal_glob(queue)}*"):
-        rows = node.replies([("HMGET", key, *KEPT_FIELDS) for key in keys])
+        rows = node.pipeline([("HMGET", key, *KEPT_FIELDS) for key in keys], raw=True)
         used |= handle.payloads.paths(handle.keys, (text for row in rows for text in row))
     for node, keys in _hashes(handle, pattern_of(prefix) + _CHILDREN):
         for key in keys:

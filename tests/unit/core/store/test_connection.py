@@ -21,7 +21,7 @@ from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.store.commands import CallStart, RepeatedKeys, packed_command
+from spark_bull.core.store.commands import CallStart, RepeatedKeys, packed
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.scripts import load
 from spark_bull.ops.cli import main
@@ -267,10 +267,10 @@ KEYS = {"registry": "réf"}
 @pytest.mark.parametrize("args", [(), ("",), ("é", b"\r\n*1\r\n", 7, 1.5)])
 def test_repeated_keys_are_sent_as_other_ones(args: tuple[Any, ...]) -> None:
     script, keys = load(NAME), RepeatedKeys(KEYS)
-    command = CallStart(script, KEYS).with_args(args)
-    assert isinstance(command, tuple)
+    sent = packed(("EVALSHA", script.sha, 1, KEYS["registry"], *args))
+    assert CallStart(script, KEYS).with_args(args) == sent
     for _ in range(2):
-        assert keys.start_of(script).with_args(args) == packed_command(command)
+        assert keys.start_of(script).with_args(args) == sent
 
 
 def test_repeated_keys_are_bound_for_each_script() -> None:

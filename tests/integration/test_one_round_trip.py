@@ -1,4 +1,4 @@
-"""Replies of many commands in one round trip."""
+"""Commands in one round trip: their replies, and the connections that they come on."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from spark_bull.core.errors import SparkBullError
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.job_fields import MOST_PICKED, JobFields
-from spark_bull.core.store import commands
+from spark_bull.core.store import server
 from spark_bull.core.store.client import client_of
-from spark_bull.core.store.commands import _put_back, _ready
 from spark_bull.core.store.connection import Connection
 from tests.support.wait import wait_until
 
@@ -26,38 +25,38 @@ def connection(redis_url: str) -> Connection:
 
 def test_replies_come_in_the_order_of_the_commands(connection: Connection, client: Redis, prefix: str) -> None:
     client.hset(f"{prefix}h", mapping={"a": "1", "b": "é"})
-    replies = connection.replies(
-        [("HMGET", f"{prefix}h", "b", "x"), ("EXISTS", f"{prefix}none"), ("GET", f"{prefix}none")]
+    replies = connection.pipeline(
+        [("HMGET", f"{prefix}h", "b", "x"), ("EXISTS", f"{prefix}none"), ("GET", f"{prefix}none")], raw=True
     )
     assert replies == [["é".encode(), None], 0, None]
-    assert connection.replies([]) == []
+    assert connection.pipeline([], raw=True) == []
 
 
 def test_a_key_of_another_type_has_no_reply(connection: Connection, client: Redis, prefix: str) -> None:
     client.set(f"{prefix}s", "x")
     client.hset(f"{prefix}h", "a", "1")
-    assert connection.replies([("HMGET", f"{prefix}s", "a"), ("HMGET", f"{prefix}h", "a")]) == [None, [b"1"]]
+    assert connection.pipeline([("HMGET", f"{prefix}s", "a"), ("HMGET", f"{prefix}h", "a")], raw=True) == [None, [b"1"]]
 
 
 def test_after_an_error_the_next_command_gets_its_own_reply(connection: Connection, client: Redis, prefix: str) -> None:
     client.set(f"{prefix}s", "x")
     with pytest.raises(SparkBullError, match="wrong number of arguments"):
-        connection.replies([("HMGET",), ("GET", f"{prefix}s")])
+        connection.pipeline([("HMGET",), ("GET", f"{prefix}s")], raw=True)
     assert connection.call("GET", f"{prefix}s") == b"x"
-    assert connection.replies([("GET", f"{prefix}s")]) == [b"x"]
+    assert connection.pipeline([("GET", f"{prefix}s")], raw=True) == [b"x"]
 
 
 @pytest.mark.parametrize("protocol", ["2", "3"])
 def test_redis_is_not_asked_for_messages_that_would_be_skipped(redis_url: str, protocol: str) -> None:
     client = client_of(RedisSettings(redis_url, extra=(("protocol", protocol),)))
-    pool = client.run(lambda known: known.connection_pool)
+    pool = client.run(lambda known: known.client.connection_pool)
     # An older redis-py has no such messages.
     assert not getattr(pool, "maint_notifications_enabled", bool)()
 
 
 def connection_id(redis_url: str) -> int:
     """The number of the connection that a reply came on. Nothing is tried again."""
-    return int(Connection(RedisSettings(redis_url, retry_ms=0)).replies([("CLIENT", "ID")])[0])
+    return int(Connection(RedisSettings(redis_url, retry_ms=0)).pipeline([("CLIENT", "ID")], raw=True)[0])
 
 
 def test_replies_come_on_one_connection_and_only_other_threads_get_others(
@@ -67,7 +66,7 @@ def test_replies_come_on_one_connection_and_only_other_threads_get_others(
     assert connection_id(redis_url) == first
     with ThreadPoolExecutor() as pool:
         waiting = Connection(RedisSettings(redis_url, retry_ms=0))
-        blocked = pool.submit(waiting.replies, [("BLPOP", f"{prefix}:none", 0), ("CLIENT", "ID")])
+        blocked = pool.submit(waiting.pipeline, [("BLPOP", f"{prefix}:none", 0), ("CLIENT", "ID")])
         wait_until(
             lambda: any(one["cmd"] == "blpop" and one["id"] == str(first) for one in waiting.clients()),
             "a thread to use the connection",
@@ -87,22 +86,22 @@ def test_a_connection_that_the_server_has_closed_is_opened_again_without_another
     assert connection_id(redis_url) == opened
 
 
-@pytest.mark.parametrize("lacks", ["", "a name that pools do not have"])
-def test_a_ready_connection_is_left_to_the_pool_in_a_forked_process_and_for_other_versions_of_redis_py(
-    redis_url: str, lacks: str, monkeypatch: pytest.MonkeyPatch
+def test_a_forked_process_leaves_the_connections_to_the_other_one(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = RedisSettings(redis_url, retry_ms=0, extra=(("protocol", "2"),))
-    Connection(settings).replies([("PING",)])
-    pool = client_of(settings).run(lambda known: known.connection_pool)
-    ready = _ready(pool)
-    assert ready is not None
-    _put_back(pool, ready)
-    if lacks:
-        monkeypatch.setattr(commands, "_OF_POOL", (lacks,))
-    else:
-        monkeypatch.setattr(commands, "getpid", lambda: 0)
-    assert _ready(pool) is None
-    assert Connection(settings).replies([("PING",)]) == [b"PONG"]
+    settings = RedisSettings(redis_url, retry_ms=0)
+    first = connection_id(redis_url)
+    known = client_of(settings).run(lambda found: found)
+    monkeypatch.setattr(server, "getpid", lambda: 0)
+    # `client_of` has another client for another process; a caller may have kept this one.
+    assert known.ask("CLIENT", "ID") != first
+
+
+def test_methods_of_redis_py_use_the_connection_of_calls(redis_url: str) -> None:
+    first = connection_id(redis_url)
+    known = client_of(RedisSettings(redis_url, retry_ms=0)).run(lambda found: found)
+    assert known.client.client_id() == first
+    assert connection_id(redis_url) == first
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
