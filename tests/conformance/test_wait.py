@@ -42,7 +42,7 @@ def job(behaviour: str) -> dict[str, str]:
 def waits(queue: BullQueue, *job_ids: str) -> Iterator[Callable[[], list[Any]]]:
     """Waits for jobs in threads, one each, which have looked at their jobs when the block begins."""
     looked = threading.Semaphore(0)
-    look = waiting._look
+    look = waiting._end_in_redis
 
     def counted(*arguments: Any) -> Any:
         end = look(*arguments)
@@ -56,7 +56,7 @@ def waits(queue: BullQueue, *job_ids: str) -> Iterator[Callable[[], list[Any]]]:
             return error
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(len(job_ids)) as pool:
-        patch.setattr(waiting, "_look", counted)
+        patch.setattr(waiting, "_end_in_redis", counted)
         found = [pool.submit(end_of, job_id) for job_id in job_ids]
         for _ in job_ids:
             assert looked.acquire(timeout=PATIENCE_S)

@@ -77,22 +77,22 @@ def bull_event(keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | No
     """The event of a message of Bull 3 or 4; None for one that can't be read."""
     event, text = channel.removeprefix(keys.base).partition("@")[0], message.decode("utf-8", "replace")
     if event in ("paused", "resumed", "drained"):
-        return _received(keys, event)
+        return _event_of(keys, event)
     if event in _BULL_SENDER_EVENTS:
-        return _received(keys, event, job_id=text)
+        return _event_of(keys, event, job_id=text)
     parsed = json_or_text(text)
     if not isinstance(parsed, dict) or "jobId" not in parsed:
         return _old_progress(keys, event, text)
     job_id = well_formed(str(parsed["jobId"]))
     if event == "progress":
-        return _received(keys, event, job_id=job_id, data=parsed.get("progress"))
+        return _event_of(keys, event, job_id=job_id, data=parsed.get("progress"))
     value = parsed.get("val")
     if event == "completed":
         # JSON text within JSON.
         found = json_or_text(value) if isinstance(value, str) else value
-        return _received(keys, event, job_id=job_id, returnvalue=found)
+        return _event_of(keys, event, job_id=job_id, returnvalue=found)
     reason = well_formed(value) if isinstance(value, str) else json.dumps(value)
-    return _received(keys, event, job_id=job_id, failed_reason=reason)
+    return _event_of(keys, event, job_id=job_id, failed_reason=reason)
 
 
 def _old_progress(keys: QueueKeys, event: str, text: str) -> QueueEvent | None:
@@ -100,7 +100,7 @@ def _old_progress(keys: QueueKeys, event: str, text: str) -> QueueEvent | None:
     job_id, comma, progress = text.partition(",")
     if event != "progress" or not comma:
         return None
-    return _received(keys, event, job_id=job_id, data=json_or_text(progress))
+    return _event_of(keys, event, job_id=job_id, data=json_or_text(progress))
 
 
 def bull1_channels(keys: QueueKeys) -> EventChannels:
@@ -114,14 +114,14 @@ def bull1_event(keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | N
     """The event of a message of Bull 1.1 or 2, `[sender, job, what]`; None for one that can't be read."""
     text = message.decode("utf-8", "replace")
     if channel == keys["paused"]:
-        return _received(keys, text)
+        return _event_of(keys, text)
     event = channel.partition("@")[0]
     parsed = json_or_text(text)
     if not isinstance(parsed, list) or len(parsed) < 2:
         return None
     _, job, what = [*parsed, None][:3]
     if event == "cleaned":
-        return _received(keys, event, fields={"count": str(len(job) if isinstance(job, list) else 0)})
+        return _event_of(keys, event, fields={"count": str(len(job) if isinstance(job, list) else 0)})
     opts = job.get("opts") if isinstance(job, dict) else None
     if not isinstance(opts, dict) or "jobId" not in opts:
         return None
@@ -130,7 +130,7 @@ def bull1_event(keys: QueueKeys, channel: str, message: bytes) -> QueueEvent | N
         "completed": lambda: {"returnvalue": what},
         "failed": lambda: {"failed_reason": _reason_of(what)},
     }
-    return _received(keys, event, job_id=well_formed(str(opts["jobId"])), **of_kind.get(event, dict)())
+    return _event_of(keys, event, job_id=well_formed(str(opts["jobId"])), **of_kind.get(event, dict)())
 
 
 def _reason_of(error: object) -> str | None:
@@ -139,5 +139,5 @@ def _reason_of(error: object) -> str | None:
     return well_formed(message) if isinstance(message, str) else None
 
 
-def _received(keys: QueueKeys, event: str, *, job_id: str | None = None, **values: Any) -> QueueEvent:
+def _event_of(keys: QueueKeys, event: str, *, job_id: str | None = None, **values: Any) -> QueueEvent:
     return QueueEvent(keys.queue, None, event, job_id, epoch_ms(), **values)

@@ -53,11 +53,11 @@ def found_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dia
 
 
 def _found(keys: QueueKeys, protocol: str, *, guesses: bool) -> Steps[Dialect | None]:
-    signs = yield from _look(keys)
+    signs = yield from _look_for_signs(keys)
     if protocol == "auto":
         dialect = yield from _detected(keys, signs, guesses=guesses)
     else:
-        dialect = yield from _checked(keys, signs, protocol)
+        dialect = yield from _checked_by_signs(keys, signs, protocol)
     if dialect is not DIALECTS["bullmq"]:
         return dialect
     return (yield from _older(keys, signs)) or dialect
@@ -105,7 +105,7 @@ def checked_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> D
     return found
 
 
-def _checked(keys: QueueKeys, signs: _Signs, protocol: str) -> Steps[Dialect]:
+def _checked_by_signs(keys: QueueKeys, signs: _Signs, protocol: str) -> Steps[Dialect]:
     for shown in (yield from _evidence(keys, signs)):
         if protocol not in shown.by:
             found = " or ".join(sorted(shown.by))
@@ -159,7 +159,7 @@ class _Signs:
     finished: tuple[bytes, ...]
 
 
-def _look(keys: QueueKeys) -> Steps[_Signs]:
+def _look_for_signs(keys: QueueKeys) -> Steps[_Signs]:
     typed = (*_LEADING, "priority", *_BULLMQ_KEYS)
     replies = yield from readable(
         [
@@ -212,7 +212,7 @@ def _older(keys: QueueKeys, signs: _Signs) -> Steps[OldBullMQ | None]:
 
 
 def _all_evidence(keys: QueueKeys) -> Steps[list[_Evidence]]:
-    return (yield from _evidence(keys, (yield from _look(keys))))
+    return (yield from _evidence(keys, (yield from _look_for_signs(keys))))
 
 
 def _evidence(

@@ -24,7 +24,7 @@ def key_sources(name: str, value: str) -> tuple[KeySource, ...]:
     be a key.
     """
     sources = []
-    for part in _parts(value):
+    for part in _sources_in(value):
         found = _SOURCE.fullmatch(part)
         if found is None:
             raise OptionError(
@@ -39,7 +39,7 @@ def key_sources(name: str, value: str) -> tuple[KeySource, ...]:
     return tuple(sources)
 
 
-def _parts(value: str) -> list[str]:
+def _sources_in(value: str) -> list[str]:
     try:
         given = json.loads(value)
     except (ValueError, RecursionError):

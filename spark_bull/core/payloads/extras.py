@@ -16,7 +16,7 @@ def aes_gcm() -> ModuleType:
     try:
         return import_module("spark_bull.core.payloads.aes_gcm")
     except ModuleNotFoundError as error:
-        _missing("cryptography", "encryptWith", "encrypt", error)
+        _raise_missing_package("cryptography", "encryptWith", "encrypt", error)
 
 
 def objects() -> ModuleType:
@@ -24,10 +24,10 @@ def objects() -> ModuleType:
     try:
         return import_module("spark_bull.core.payloads.objects")
     except ModuleNotFoundError as error:
-        _missing("fsspec", "offloadTo", "offload", error)
+        _raise_missing_package("fsspec", "offloadTo", "offload", error)
 
 
-def _missing(package: str, option: str, extra: str, error: ModuleNotFoundError) -> NoReturn:
+def _raise_missing_package(package: str, option: str, extra: str, error: ModuleNotFoundError) -> NoReturn:
     raise OptionError(
         f"expected the package {package} for `{option}`, found none ({error.name}): "
         f"pip install 'spark-bull[{extra}]', on the executors too"

@@ -26,7 +26,7 @@ class Found(NamedTuple):
 
 def write(root: str, path: str, content: bytes) -> None:
     """Writes an object, also if it is there: its time of change is a new one. Readers find it whole or not at all."""
-    system, base = _opened(root)
+    system, base = _file_system(root)
     whole = f"{base}/{path}"
     if not isinstance(system, LocalFileSystem):
         _write_remote(system, base, whole, content)
@@ -55,7 +55,7 @@ def _write_remote(system: AbstractFileSystem, base: str, whole: str, content: by
 
 def read(root: str, path: str) -> bytes | None:
     """The content of an object; None if it is gone."""
-    system, base = _opened(root)
+    system, base = _file_system(root)
     try:
         content: bytes = system.cat_file(f"{base}/{path}")
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def read(root: str, path: str) -> bytes | None:
 
 def delete(root: str, paths: Iterable[str]) -> int:
     """Deletes objects; returns how many were there."""
-    system, base = _opened(root)
+    system, base = _file_system(root)
     deleted = 0
     for path in paths:
         try:
@@ -78,7 +78,7 @@ def delete(root: str, paths: Iterable[str]) -> int:
 
 def found_in(root: str, folder: str) -> Iterator[Found]:
     """The objects of a folder below the root."""
-    system, base = _opened(root)
+    system, base = _file_system(root)
     try:
         entries = system.ls(f"{base}/{folder}", detail=True, refresh=True)
     except FileNotFoundError:
@@ -91,17 +91,17 @@ def found_in(root: str, folder: str) -> Iterator[Found]:
 
 def check(root: str) -> None:
     """Raises OptionError for a root that fsspec does not know, without showing it: it may hold a password."""
-    _opened(root)
+    _file_system(root)
 
 
-def _opened(root: str) -> tuple[AbstractFileSystem, str]:
+def _file_system(root: str) -> tuple[AbstractFileSystem, str]:
     """The file system of a root, and the root in it."""
     return _opened_in(os.getpid(), root)
 
 
 @lru_cache(maxsize=16)
 def _opened_in(_process: int, root: str) -> tuple[AbstractFileSystem, str]:
-    """As `_opened`: a file system with connections, such as s3fs, does not work in a fork of its process."""
+    """As `_file_system`: a file system with connections, such as s3fs, does not work in a fork of its process."""
     try:
         system, base = url_to_fs(root)
     except (ImportError, ValueError) as error:

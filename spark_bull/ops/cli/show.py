@@ -67,7 +67,7 @@ def _row(options: ReadOptions, queue: str) -> Steps[dict[str, Any]]:
     return {"queue": queue, "protocol": handle.dialect.name, **asdict(summary), "jobs": sum(jobs.values())}
 
 
-def _counts(args: Namespace) -> Output:
+def _show_counts(args: Namespace) -> Output:
     """Returns the counts of each queue by state; with `by`, the counts of each value of the queue."""
     if args.watch is not None:
         if args.by is not None:
@@ -124,18 +124,18 @@ def _short(job: Job) -> dict[str, Any]:
 def _job(args: Namespace) -> Output:
     job = existing_queue(args).job(args.id)
     if job is None:
-        raise _missing(args)
+        raise _job_missing(args)
     return parsed(job)
 
 
-def _missing(args: Namespace) -> JobMissing:
+def _job_missing(args: Namespace) -> JobMissing:
     return JobMissing(f"expected job {args.id} in queue {args.queue}, found none", queue=args.queue, job_id=args.id)
 
 
 def _flow(args: Namespace) -> Output:
     found = existing_queue(args).get_flow(args.id, args.max_depth, args.max_jobs)
     if found is None:
-        raise _missing(args)
+        raise _job_missing(args)
     return [
         {
             "depth": node.depth,
@@ -214,7 +214,7 @@ SHOW: Final = (
         "counts",
         "count the jobs of queues by state",
         "counts mail 'report-*'",
-        _counts,
+        _show_counts,
         QUEUES,
         argument("--by", choices=BY, help="also count by priority, or by name"),
         duration(

@@ -150,10 +150,10 @@ def _as_json(event: QueueEvent) -> str:
 
 def _line(event: QueueEvent) -> str:
     """Such as `2026-01-31 08:00:00Z  mail  completed  42  from active  returnvalue {"sent":true}`."""
-    return one_line("  ".join((utc(event.timestamp), event.queue, event.event, *_parts(event))))
+    return one_line("  ".join((utc(event.timestamp), event.queue, event.event, *_columns_of_event(event))))
 
 
-def _parts(event: QueueEvent) -> Iterator[str]:
+def _columns_of_event(event: QueueEvent) -> Iterator[str]:
     if event.job_id is not None:
         yield event.job_id
     if event.prev is not None:

@@ -86,7 +86,7 @@ class Queues:
         """Raises Problem 404 for a queue that is not selected. name: also with the prefix of its keys, as in BullMQ."""
         prefix, _, plain = name.rpartition(":")
         if prefix not in ("", self._prefix) or not self.selects(plain):
-            raise _missing(name)
+            raise _no_such_queue(name)
 
     def names(self) -> list[str]:
         """Names of the queues, sorted; as old as `Kept` allows."""
@@ -103,7 +103,7 @@ class Queues:
     def open(self, name: str) -> BullQueue:
         """Opens a queue that may not exist. Raises Problem 404 for one that is not selected."""
         if not self.selects(name):
-            raise _missing(name)
+            raise _no_such_queue(name)
         return BullQueue(name, **self._settings.arguments)
 
     def read(
@@ -135,7 +135,7 @@ class Queues:
         """Opens a queue. Raises Problem 404 if it does not exist."""
         queue = self.open(name)
         if not exists(queue.handle.connection, queue.handle.keys):
-            raise _missing(name)
+            raise _no_such_queue(name)
         return queue
 
     def forget_names(self) -> None:
@@ -161,7 +161,7 @@ AllQueues = Annotated[Queues, Depends(queues_of)]
 ExistingQueue = Annotated[BullQueue, Depends(existing_queue)]
 
 
-def _missing(name: str) -> Problem:
+def _no_such_queue(name: str) -> Problem:
     return Problem(404, f"expected a queue of this server, found none: {name[:200]}; GET /api/queues lists all")
 
 

@@ -113,7 +113,7 @@ class Guarding:
         for handle in handles:
             for one in self._guards:
                 if _is_of(one, handle.keys.queue):
-                    done.update(self._damaged.attempt(handle.keys, "run guards", partial(_look, handle, one)) or ())
+                    done.update(self._damaged.attempt(handle.keys, "run guards", partial(_apply, handle, one)) or ())
         self.next_at = monotonic_s() + self._interval_s
         return done
 
@@ -122,7 +122,7 @@ def _is_of(one: Guard, queue: str) -> bool:
     return one.queue == logical_queue(queue) or bool(matches([queue], one.queue))
 
 
-def _look(handle: QueueHandle, one: Guard) -> list[str]:
+def _apply(handle: QueueHandle, one: Guard) -> list[str]:
     """Looks at a queue until all its jobs are moved; returns what was done."""
     done = []
     is_moving = True

@@ -71,10 +71,10 @@ def checked_scheduler(dialect: Dialect, row: Mapping[str, Any], defaults: Mappin
         id=_id(given),
         data=given.get("data", "{}"),
         opts=_options(dialect, given, defaults),
-        name=_text(given, "name") or defaults.get("name"),
+        name=_given_text(given, "name") or defaults.get("name"),
         every=_number(given, "every", 1),
-        pattern=_text(given, "pattern"),
-        tz=_text(given, "tz"),
+        pattern=_given_text(given, "pattern"),
+        tz=_given_text(given, "tz"),
         limit=_number(given, "limit", 1),
         offset=_number(given, "offset", 0),
         start_date=_number(given, "startDate", 0),
@@ -97,7 +97,7 @@ def _id(given: Mapping[str, Any]) -> str:
     return encodable("id", scheduler_id)
 
 
-def _text(given: Mapping[str, Any], name: str) -> str | None:
+def _given_text(given: Mapping[str, Any], name: str) -> str | None:
     value = given.get(name)
     if value is not None and not isinstance(value, str):
         raise expected(name, "a text", value)

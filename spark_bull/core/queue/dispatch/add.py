@@ -62,13 +62,13 @@ def add_chunk(
         if wait is not None:
             wait.reset()
         first = reply.first
-        ids = [_text(job_id) for job_id in reply.ids]
+        ids = [_id_text(job_id) for job_id in reply.ids]
         rejected = {row - 1: reason.decode() for row, reason in reply.rejected}
         parts.append(Added(ids, reply.added, reply.duplicates, reply.deduplicated, rejected, reply.dropped))
     return sum_of(parts)
 
 
-def _text(value: bytes | int) -> str:
+def _id_text(value: bytes | int) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 

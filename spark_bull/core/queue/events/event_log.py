@@ -32,12 +32,12 @@ class Position(NamedTuple):
         return Position(entry_id, None if self.taken is None else self.taken + events)
 
     def is_before(self, other: Position) -> bool:
-        return _parts(self.id) < _parts(other.id)
+        return _ms_and_number(self.id) < _ms_and_number(other.id)
 
 
 def position_of(entry_id: str, taken: int | None) -> Position:
     """A position that was stored. Raises ValueError or TypeError if that is none."""
-    _parts(entry_id)
+    _ms_and_number(entry_id)
     return Position(entry_id, None if taken is None else int(taken))
 
 
@@ -97,7 +97,7 @@ def steps(handle: QueueHandle, after: Position, stop: Position, size: int) -> It
     yield stop
 
 
-def _parts(entry_id: str) -> tuple[int, int]:
+def _ms_and_number(entry_id: str) -> tuple[int, int]:
     ms, _, sequence = entry_id.partition("-")
     return int(ms), int(sequence or 0)
 

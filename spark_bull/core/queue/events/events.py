@@ -173,7 +173,7 @@ class QueueEvents(Iterator[QueueEvent]):
         stop: Event | None = None,
         ends_only: bool = False,
     ) -> None:
-        _check(handles, start, timeout_s)
+        _check_arguments(handles, start, timeout_s)
         self._timeout_s, self._stop = timeout_s, stop
         self._closed, self._reading = Event(), Lock()
         self._waiting: deque[QueueEvent] = deque()
@@ -239,7 +239,7 @@ class QueueEvents(Iterator[QueueEvent]):
         self.close()
 
 
-def _check(handles: Sequence[QueueHandle], start: str | None, timeout_s: float | None) -> None:
+def _check_arguments(handles: Sequence[QueueHandle], start: str | None, timeout_s: float | None) -> None:
     if timeout_s is not None and not timeout_s >= 0:
         raise expected("timeout_s", "a number of seconds >= 0", timeout_s)
     if start is None:

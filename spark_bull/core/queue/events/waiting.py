@@ -145,7 +145,7 @@ def wait_for_job(handle: QueueHandle, job_id: str, timeout_s: float | None = Non
     end_at = None if timeout_s is None else monotonic_s() + timeout_s
     with _listening(handle, job_id) as inbox:
         call = _Call(handle, job_id, inbox)
-        end = _look(call)
+        end = _end_in_redis(call)
         while end is None:
             left_s = LOOK_AGAIN_S if end_at is None else end_at - monotonic_s()
             if left_s <= 0:
@@ -164,13 +164,13 @@ def _next(call: _Call, wait_s: float) -> _End | None:
     try:
         event = call.inbox.get(timeout=wait_s)
     except Empty:
-        return _look(call)
+        return _end_in_redis(call)
     if isinstance(event, Exception):
         raise event
     if event.id is not None and not call.seen.is_before(Position(event.id, None)):
         return None
     if event.event == "failed" and (call.handle.dialect.has("failed-attempt-events") or event.failed_reason is None):
-        return _look(call)
+        return _end_in_redis(call)
     return _end_by(event)
 
 
@@ -183,7 +183,7 @@ def _end_by(event: QueueEvent) -> _End | None:
 def _result_of(handle: QueueHandle, job_id: str, end: _End) -> Any:
     queue = handle.keys.queue
     if end.how == "completed":
-        return _opened(handle, job_id, end.returnvalue)
+        return _parsed_value(handle, job_id, end.returnvalue)
     if end.how == "removed":
         raise JobMissing(f"job {job_id} of {queue} was removed before it had ended", queue=queue, job_id=job_id)
     raise JobFailed(
@@ -194,16 +194,16 @@ def _result_of(handle: QueueHandle, job_id: str, end: _End) -> Any:
     )
 
 
-def _opened(handle: QueueHandle, job_id: str, value: Any) -> Any:
+def _parsed_value(handle: QueueHandle, job_id: str, value: Any) -> Any:
     """A result as it was before it was kept. Raises PayloadUnreadable."""
     if not isinstance(value, dict) or handle.payloads.is_plain:
         return value
     return json_or_text(handle.opened("returnvalue", job_id, json_text("returnvalue", value)))
 
 
-def _look(call: _Call) -> _End | None:
+def _end_in_redis(call: _Call) -> _End | None:
     """Looks at a job; returns how it has ended, or None. Raises JobMissing."""
-    is_completed, is_failed, exists, (returnvalue, reason) = _read(call)
+    is_completed, is_failed, exists, (returnvalue, reason) = _read_end(call)
     if not exists:
         return _end_of_gone(call)
     if is_completed:
@@ -211,7 +211,7 @@ def _look(call: _Call) -> _End | None:
     return _End("failed", reason=text_of(reason)) if is_failed else None
 
 
-def _read(call: _Call) -> tuple[bool, bool, bool, list[Raw]]:
+def _read_end(call: _Call) -> tuple[bool, bool, bool, list[Raw]]:
     """Whether a job is completed, or failed, whether it exists, and fields of its hash, which is read after the states:
     a job that is in one of them has its fields, or is gone. Sets `seen`."""
     handle, job_id = call.handle, call.job_id
@@ -234,7 +234,7 @@ def _read(call: _Call) -> tuple[bool, bool, bool, list[Raw]]:
 def _end_of_gone(call: _Call) -> _End:
     """How a job has ended that does not exist any more, by its event. Raises JobMissing."""
     handle, job_id = call.handle, call.job_id
-    event = _kept_end(handle, job_id) if handle.dialect.has("event-stream") else _received(call.inbox)
+    event = _kept_end(handle, job_id) if handle.dialect.has("event-stream") else _end_in_inbox(call.inbox)
     end = None if event is None else _end_by(event)
     if end is None:
         raise JobMissing(
@@ -263,7 +263,7 @@ def _kept_end(handle: QueueHandle, job_id: str) -> QueueEvent | None:
     return None
 
 
-def _received(inbox: Inbox) -> QueueEvent | None:
+def _end_in_inbox(inbox: Inbox) -> QueueEvent | None:
     try:
         event = inbox.get(timeout=UNDER_WAY_S)
     except Empty:

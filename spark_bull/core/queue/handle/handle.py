@@ -239,11 +239,11 @@ def keys_of(handle: QueueHandle, queue: str, of: str, prefix: str | None = None)
     one of another dialect.
     """
     there = QueueKeys(queue, prefix or handle.keys.prefix)
-    return handle.keys if there == handle.keys else _checked(handle, there, of)
+    return handle.keys if there == handle.keys else _checked_keys(handle, there, of)
 
 
 @lru_cache(maxsize=1024)
-def _checked(handle: QueueHandle, there: QueueKeys, of: str) -> QueueKeys:
+def _checked_keys(handle: QueueHandle, there: QueueKeys, of: str) -> QueueKeys:
     """Reads the signs of the queue's dialect in Redis, once per process."""
     handle.dialect.check_work(there.queue)
     tag = hash_tag(handle.keys.prefix, handle.keys.queue)

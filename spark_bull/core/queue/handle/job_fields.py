@@ -47,10 +47,10 @@ def opened_columns(handle: QueueHandle, ids: Sequence[Raw], columns: Columns) ->
     if handle.payloads.is_plain:
         return columns
     kinds: tuple[Kind, ...] = ("data", "returnvalue")
-    return columns | {kind: _opened(handle, kind, ids, columns[kind]) for kind in kinds if kind in columns}
+    return columns | {kind: _opened_texts(handle, kind, ids, columns[kind]) for kind in kinds if kind in columns}
 
 
-def _opened(handle: QueueHandle, kind: Kind, ids: Sequence[Raw], raws: Sequence[Raw]) -> list[Raw]:
+def _opened_texts(handle: QueueHandle, kind: Kind, ids: Sequence[Raw], raws: Sequence[Raw]) -> list[Raw]:
     return [
         handle.opened(kind, text_of(job_id) or "", raw.decode("utf-8", "replace")).encode()
         if raw is not None and raw.startswith(_MARK)

@@ -41,10 +41,10 @@ def check_replicas(connection: Connection, terms: ReplicaTerms, queue: str) -> f
     if a primary still has too few.
     """
     nodes = [connection] if connection.home else connection.primaries()
-    return frozenset(_checked(node, terms, queue) for node in nodes)
+    return frozenset(_checked_primary(node, terms, queue) for node in nodes)
 
 
-def _checked(connection: Connection, terms: ReplicaTerms, queue: str) -> str:
+def _checked_primary(connection: Connection, terms: ReplicaTerms, queue: str) -> str:
     try:
         return str(connection.replication(terms.replicas)["master_replid"])
     except RedisUnavailable as error:

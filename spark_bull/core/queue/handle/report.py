@@ -17,7 +17,9 @@ def update_progress(
     The lock of a job with a checkpoint must hold `lock_token` ("": none is held). of_checkpoint: whether a checkpoint
     is added or removed, for which the lock must be held, too.
     """
-    _check(handle, job_id, verbs.progress(handle, job_id, progress, lock_token=lock_token, of_checkpoint=of_checkpoint))
+    _raise_unless_done(
+        handle, job_id, verbs.progress(handle, job_id, progress, lock_token=lock_token, of_checkpoint=of_checkpoint)
+    )
 
 
 def set_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
@@ -36,7 +38,7 @@ def set_progress(handle: QueueHandle, job_id: str, progress: str) -> None:
 def add_log(handle: QueueHandle, job_id: str, row: str, keep: int = 0) -> int:
     """Adds a row to a job's log and keeps its last `keep` rows (0: all); returns their number. Raises JobMissing."""
     count = verbs.log(handle, job_id, row, keep=keep)
-    _check(handle, job_id, count)
+    _raise_unless_done(handle, job_id, count)
     return count
 
 
@@ -48,12 +50,12 @@ def clear_log(handle: QueueHandle, job_id: str, keep: int = 0) -> None:
         [("EXISTS", handle.keys.job(job_id)), ("LTRIM", logs, -keep, -1) if keep else ("DEL", logs)]
     )
     if not exists:
-        _check(handle, job_id, verbs.MISSING)
+        _raise_unless_done(handle, job_id, verbs.MISSING)
 
 
 def update_data(handle: QueueHandle, job_id: str, data: str) -> None:
     """Replaces a job's payload, JSON text. Raises JobMissing."""
-    _check(handle, job_id, verbs.update_data(handle, job_id, handle.kept("data", data, uuid4().hex)))
+    _raise_unless_done(handle, job_id, verbs.update_data(handle, job_id, handle.kept("data", data, uuid4().hex)))
 
 
 def lock_lost(handle: QueueHandle, job_id: str) -> JobLockLost:
@@ -67,7 +69,7 @@ def lock_lost(handle: QueueHandle, job_id: str) -> JobLockLost:
     )
 
 
-def _check(handle: QueueHandle, job_id: str, answer: int) -> None:
+def _raise_unless_done(handle: QueueHandle, job_id: str, answer: int) -> None:
     if answer == verbs.LOCK_LOST:
         raise lock_lost(handle, job_id)
     if answer == verbs.MISSING:

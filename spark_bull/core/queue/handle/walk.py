@@ -149,7 +149,7 @@ def _walked(handle: QueueHandle, key: StateKey, asked: StateIds, fields: JobFiel
         if _all_stayed(asked.ids, *before, *after):
             return _kept(asked.ids, columns, [], [True] * len(asked.ids), fields), shift
         asked = _shifted(asked, shift)
-    check = [_check(state, kind, asked)]
+    check = [_state_check(state, kind, asked)]
     columns, [then], [now] = fields.read(asked.ids, check, check)
     stayed = _stayed(kind, asked.ids, then, now)
     return _kept(asked.ids, columns, then if kind == "zset" else [], stayed, fields), shift
@@ -202,7 +202,7 @@ def _all_stayed(
     return here and first.index(ids[0]) == last.index(ids[-1])
 
 
-def _check(state: str, kind: str, asked: StateIds) -> Command:
+def _state_check(state: str, kind: str, asked: StateIds) -> Command:
     """A command that shows which of the jobs are in their state."""
     if kind == "list":
         return ("LRANGE", state, max(0, asked.places[0] - SHIFT), asked.places[-1] + SHIFT)

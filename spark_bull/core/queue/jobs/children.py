@@ -178,9 +178,9 @@ def read_flow(
     while levels[-1]:
         below: list[_Place] = []
         for there, places in _by_queue(handle, levels[-1]):
-            jobs |= _jobs(there, places)
+            jobs |= _read_places(there, places)
             present = [place for place in places if place in jobs]
-            counts |= _counts(there, present)
+            counts |= _count_children(there, present)
             if len(levels) < max_depth:
                 below += islice(_places_below(there, present, seen), max_jobs - len(seen))
         levels.append(below)
@@ -212,12 +212,12 @@ def _by_queue(handle: QueueHandle, level: Sequence[_Place]) -> Iterator[tuple[Qu
         yield there, places
 
 
-def _jobs(handle: QueueHandle, places: Sequence[_Place]) -> Mapping[_Place, Job]:
+def _read_places(handle: QueueHandle, places: Sequence[_Place]) -> Mapping[_Place, Job]:
     by_id = {place.id: place for place in places}
     return {by_id[job.id]: job for chunk in read_ids(handle, by_id) for job in chunk.jobs(handle.keys.queue)}
 
 
-def _counts(handle: QueueHandle, places: Sequence[_Place]) -> Mapping[_Place, int]:
+def _count_children(handle: QueueHandle, places: Sequence[_Place]) -> Mapping[_Place, int]:
     found = child_counts(handle, [place.id for place in places])
     return {place: sum(by_state.values()) for place, by_state in zip(places, found, strict=True)}
 

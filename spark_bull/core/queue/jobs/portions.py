@@ -203,7 +203,7 @@ class _Budget:
         reply = _after(self.handle, place, most, self.descending)
         ids, scores = reply["members"], reply["scores"]
         places = [Place(place.state, score.decode(), job_id) for job_id, score in zip(ids, scores, strict=True)]
-        return _Step(ids, _jobs(self.handle, place.state, reply), places, _is_last(reply))
+        return _Step(ids, _jobs_in_reply(self.handle, place.state, reply), places, _is_last(reply))
 
     def _is_beyond(self, job: Job) -> bool:
         """Whether all further jobs of the state are outside the range of times."""
@@ -239,7 +239,7 @@ def _list_step(handle: QueueHandle, place: Place, most: int, descending: bool) -
         before = read[len(ids) - number :]
         anchors = tuple(before[distance] for distance in _ANCHORS if distance < len(before))
         places.append(Place(place.state, first=reply["first"] + number, length=reply["length"], anchors=anchors))
-    return _Step(ids, _jobs(handle, place.state, reply), places, _is_last(reply))
+    return _Step(ids, _jobs_in_reply(handle, place.state, reply), places, _is_last(reply))
 
 
 def _nearby(middle: int, length: int) -> Iterator[int]:
@@ -303,7 +303,7 @@ def _is_last(reply: Mapping[str, Any]) -> bool:
     return bool(reply["first"] + len(reply["members"]) >= reply["length"])
 
 
-def _jobs(handle: QueueHandle, state: str, reply: Mapping[str, Any]) -> dict[bytes, Job]:
+def _jobs_in_reply(handle: QueueHandle, state: str, reply: Mapping[str, Any]) -> dict[bytes, Job]:
     ids = reply["ids"]
     scores = dict(zip(reply["members"], reply["scores"], strict=False))
     states: list[str | None] = [state] * len(ids)

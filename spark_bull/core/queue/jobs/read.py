@@ -366,11 +366,13 @@ def counts_by(handle: QueueHandle, by: str, states: Sequence[str] = ()) -> dict[
         raise expected("by", "one of " + ", ".join(BY), by)
     for state in states:
         handle.dialect.state_key(state)
-    found = {state: _counts(handle, by, state) for state in handle.dialect.states if not states or state in states}
+    found = {
+        state: _counts_of_state(handle, by, state) for state in handle.dialect.states if not states or state in states
+    }
     return {state: dict(sorted(counted.items())) for state, counted in found.items() if counted}
 
 
-def _counts(handle: QueueHandle, by: str, state: str) -> dict[Any, int]:
+def _counts_of_state(handle: QueueHandle, by: str, state: str) -> dict[Any, int]:
     """The number of jobs of one state by value."""
     if by == "priority" and "prioritized" in handle.dialect.states:
         if state == "prioritized":

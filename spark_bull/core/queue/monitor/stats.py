@@ -216,13 +216,13 @@ def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAM
     sampled = yield from sampling(handle, [*parts, *_parts_of(ended, sample)], _COLUMNS)
     of_queue, by_name = _Tally(), defaultdict[str, _Tally](_Tally)
     for (state, total, _), columns in zip(parts, sampled, strict=False):
-        for job in _jobs(columns, total, sample):
+        for job in _sampled_jobs(columns, total, sample):
             for tally in (of_queue, by_name[job.name]):
                 tally.count(state, job)
                 if state not in COUNTED_STATES or not has_times:
                     tally.count_added(job, since, now)
     for part, columns in zip(_parts_of(ended, sample), sampled[len(parts) :], strict=True):
-        for job in _jobs(columns, part.among, part.most):
+        for job in _sampled_jobs(columns, part.among, part.most):
             for tally in (of_queue, by_name[job.name]):
                 tally.count_finished(job, now - finished_over_ms)
                 tally.count_added(job, since, now)
@@ -280,7 +280,7 @@ def percentiles(durations: Sequence[int]) -> Percentiles | None:
     return Percentiles(at[49], at[94], at[98])
 
 
-def _jobs(columns: Columns, among: int, sample: int) -> Iterator[_Sampled]:
+def _sampled_jobs(columns: Columns, among: int, sample: int) -> Iterator[_Sampled]:
     """The jobs of a sample of `among` ones."""
     names, *times = ([value_of(FIELDS[name], raw) for raw in raw_column(columns, name)] for name in _COLUMNS)
     weight = among / len(names) if among > sample and names else 1.0

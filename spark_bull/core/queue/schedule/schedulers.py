@@ -71,7 +71,7 @@ def encoder_of(handle: QueueHandle) -> SchedulerEncoder:
     """The encoder of rows without defaults. Raises DialectError for a dialect without job schedulers."""
     handle.dialect.require("schedulers")
     members: dict[str, list[str]] = defaultdict(list)
-    for member, scheduler in _read(handle, _may_have_own_id):
+    for member, scheduler in _read_schedulers(handle, _may_have_own_id):
         members[scheduler.id].append(member)
     return SchedulerEncoder(handle, {}, version_of(handle), dict(members))
 
@@ -120,7 +120,7 @@ def warn_of_frequent(keys: QueueKeys, ids: Sequence[str]) -> None:
 def schedulers(handle: QueueHandle) -> Iterator[Scheduler]:
     """The job schedulers of a queue, those that are due first at the beginning. Raises DialectError."""
     handle.dialect.require("schedulers")
-    return (scheduler for _, scheduler in _read(handle))
+    return (scheduler for _, scheduler in _read_schedulers(handle))
 
 
 def without_next_job(handle: QueueHandle) -> Iterator[Scheduler]:
@@ -130,7 +130,7 @@ def without_next_job(handle: QueueHandle) -> Iterator[Scheduler]:
     limit. Raises DialectError.
     """
     handle.dialect.require("schedulers")
-    now, found = handle.connection.now_ms(), _read(handle)
+    now, found = handle.connection.now_ms(), _read_schedulers(handle)
     while batch := list(islice(found, _PAGE)):
         next_ids = [_next_id(handle, member, scheduler.next) for member, scheduler in batch]
         unfinished = [state for state in handle.dialect.states if state not in ENDED]
@@ -232,7 +232,9 @@ def _next_id(handle: QueueHandle, member: str, next_ms: int) -> str:
     return next((each for each, owner in zip(ids, owners, strict=True) if owner == member.encode()), by_member)
 
 
-def _read(handle: QueueHandle, wanted: Callable[[str], bool] = lambda _: True) -> Iterator[tuple[str, Scheduler]]:
+def _read_schedulers(
+    handle: QueueHandle, wanted: Callable[[str], bool] = lambda _: True
+) -> Iterator[tuple[str, Scheduler]]:
     """The job schedulers with `wanted` members of the ZSET. One that moves meanwhile may be missed or read twice."""
     start = 0
     while True:

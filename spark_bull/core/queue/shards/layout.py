@@ -85,7 +85,7 @@ def found_layout(options: Sharded, queue: str) -> ShardLayout | None:
     _check_servers(options, queue)
     layout = read_layout(Connection(options.redis), options.prefix, queue)
     if layout is not None:
-        _check(layout, options)
+        _check_shards(layout, options)
     elif options.shards == AUTO:
         raise OptionError(
             f"expected queue {queue} to have shards, as {options.spelled('shards')}={AUTO} says, found no key of "
@@ -104,7 +104,7 @@ def declared_layout(options: Sharded, queue: str) -> tuple[ShardLayout, QueueHan
     reply = handle.connection.script("shards/declare", {"shard_layout": handle.keys["shard_layout"]}, args)
     layout = layout_of(reply, queue)
     assert layout is not None
-    _check(layout, options)
+    _check_shards(layout, options)
     for number, server in enumerate(_several(options)):
         server.call("SET", QueueKeys(queue, options.prefix)["shard_server"], number, "NX")
     _check_servers(options, queue)
@@ -204,7 +204,7 @@ def _several(options: Options) -> list[Connection]:
     return Connection(options.redis).primaries() if _servers(options) > 1 else []
 
 
-def _check(layout: ShardLayout, options: Sharded) -> None:
+def _check_shards(layout: ShardLayout, options: Sharded) -> None:
     if options.protocol not in (AUTO, layout.dialect):
         raise OptionError(
             f"expected `protocol` to be {layout.dialect}, the dialect of the shards of queue {layout.queue}, got: "

@@ -233,15 +233,15 @@ _BETWEEN_STEPS_S: Final = 0.5
 
 def unlocked(handle: QueueHandle) -> list[str]:
     """The ids of the active jobs that had no lock at two looks, one after the other."""
-    found = _look(handle)
+    found = _active_without_lock(handle)
     if not found:
         return []
     time.sleep(_BETWEEN_STEPS_S)
-    again = set(_look(handle))
+    again = set(_active_without_lock(handle))
     return [job_id for job_id in found if job_id in again]
 
 
-def _look(handle: QueueHandle) -> list[str]:
+def _active_without_lock(handle: QueueHandle) -> list[str]:
     found: list[str] = []
     position, length = 0, MAX_IDS
     while length == MAX_IDS:

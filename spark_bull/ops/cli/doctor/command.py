@@ -73,7 +73,7 @@ def examine(
         handles = []
         for queue in select_queues(connection, options.prefix, names):
             try:
-                handles.append(_opened(options, queue))
+                handles.append(_open_handle(options, queue))
             except SparkBullError as error:
                 if isinstance(error, ConnectionLost):
                     raise
@@ -115,7 +115,7 @@ def _results(check: str, queue: str | None, run: Callable[[], Iterable[Finding]]
     yield from (replace(finding, check=check, queue=queue) for finding in found)
 
 
-def _opened(options: ReadOptions, queue: str) -> QueueHandle:
+def _open_handle(options: ReadOptions, queue: str) -> QueueHandle:
     """Raises SparkBullError if the queue does not exist, or has another dialect."""
     handle = open_handle(options, queue)
     if not exists(handle.connection, handle.keys):

@@ -147,10 +147,10 @@ def config(connection: Connection, pattern: str) -> dict[str, str]:
     reply = connection.call("CONFIG", "GET", pattern)
     # A map in RESP3, a list of names and values in RESP2.
     pairs = reply.items() if isinstance(reply, Mapping) else zip(reply[::2], reply[1::2], strict=True)
-    return {_text(key): _text(value) for key, value in pairs}
+    return {_decoded(key): _decoded(value) for key, value in pairs}
 
 
-def _text(value: Any) -> str:
+def _decoded(value: Any) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 

@@ -72,10 +72,10 @@ class StreamSlots:
                 # The client connects again, and begins after the last id.
                 return
             for event in found:
-                yield ServerSentEvent(raw_data=_text(document(event)), id=event.id if has_ids else None)
+                yield ServerSentEvent(raw_data=_event_text(document(event)), id=event.id if has_ids else None)
 
 
-def _text(found: dict[str, Any]) -> str:
+def _event_text(found: dict[str, Any]) -> str:
     try:
         return json.dumps(found, allow_nan=False)
     except (ValueError, RecursionError):

@@ -137,7 +137,7 @@ def _limits(queue: BullQueue, fields: Fields) -> str:
 
 
 def _drain(queue: BullQueue, fields: Fields) -> str:
-    return f"Removed {_jobs(queue.drain(delayed='delayed' in fields))} from {queue.name}."
+    return f"Removed {_number_of_jobs(queue.drain(delayed='delayed' in fields))} from {queue.name}."
 
 
 def _obliterate(queue: BullQueue, fields: Fields) -> str:
@@ -169,7 +169,7 @@ def _promote_all(queue: BullQueue, fields: Fields) -> str:
 def _clean(queue: BullQueue, fields: Fields) -> str:
     state = fields.get("state", "completed")
     removed = len(queue.clean(integer_of(fields, "grace") or 0, integer_of(fields, "limit") or 0, state))
-    return f"Removed {_jobs(removed)} in {state}."
+    return f"Removed {_number_of_jobs(removed)} in {state}."
 
 
 def _remove_scheduler(queue: BullQueue, fields: Fields) -> str:
@@ -183,13 +183,13 @@ def _run_scheduler(queue: BullQueue, fields: Fields) -> str:
 
 
 def _result(verb: str, done: DoneDocument) -> str:
-    text = f"{verb} {_jobs(done.jobs)}."
+    text = f"{verb} {_number_of_jobs(done.jobs)}."
     if done.skipped:
-        text += f" {_jobs(done.skipped)} had changed meanwhile, or were locked by a worker."
+        text += f" {_number_of_jobs(done.skipped)} had changed meanwhile, or were locked by a worker."
     return text + (" There are more: do it again." if done.more else "")
 
 
-def _jobs(count: int) -> str:
+def _number_of_jobs(count: int) -> str:
     return f"{count:,} {'job' if count == 1 else 'jobs'}"
 
 

@@ -22,14 +22,14 @@ _STATIC: Final = Path(__file__).with_name("static")
 
 def add_page(app: FastAPI) -> None:
     """Adds the routes, styles and scripts of the page."""
-    app.state.history = History(partial(_counts, app.state.queues))
+    app.state.history = History(partial(_sampled_counts, app.state.queues))
     app.mount("/static", StaticFiles(directory=_STATIC), "static")
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
     for part in (queues, jobs, job, parts_of_queue, questions, actions, login, api_reference):
         app.include_router(part.router)
 
 
-def _counts(queues: Queues) -> Mapping[str, Counts]:
+def _sampled_counts(queues: Queues) -> Mapping[str, Counts]:
     """The counts of the queues that can be read."""
     names = queues.names()[:SAMPLED_QUEUES]
     found = zip(names, queues.read(counting, names), strict=True)
