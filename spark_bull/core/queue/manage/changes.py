@@ -11,7 +11,7 @@ from uuid import uuid4
 from spark_bull.core.dialects.base import json_text
 from spark_bull.core.dialects.changes import ACTIONS, COLUMNS, encode_changes
 from spark_bull.core.dialects.encode.chunks import packed_map
-from spark_bull.core.errors import JobError, OptionError, WrongState
+from spark_bull.core.errors import JobError, OptionError, WrongState, encodable
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import Change, Changed
 from spark_bull.core.options.table import QueueOptions
@@ -129,6 +129,7 @@ def change_job(handle: QueueHandle, change: Change) -> None:
     """Changes one job. Raises JobMissing, JobLocked or WrongState when it can't be changed, and OptionError or
     DialectError as `change_jobs` does.
     """
+    encodable("job_id", change.id)
     (changed,) = change_jobs(handle, [change], 1, 1)
     if changed.outcome != "done":
         raise error_of(handle, changed, change)
