@@ -1,19 +1,24 @@
-"""The queues that a server shows, opened for a request; and what is found by scanning all keys, which is kept."""
+"""The queues that a server shows, opened for a request; and what is found by scanning all keys, which is kept.
+
+And the job in the path of a request, with the version of it that a change expects.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from hashlib import blake2b
 from math import inf
 from threading import Lock
 from typing import Annotated, Final, Generic, NamedTuple, TypeVar
 
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Header, Path, Request
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.keys import QueueKeys
+from spark_bull.core.model.jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import counting
@@ -200,3 +205,42 @@ def readers_of(request: Request) -> KnownReaders:
 
 
 AllReaders = Annotated[KnownReaders, Depends(readers_of)]
+
+
+def existing_job(
+    queue: ExistingQueue, id: Annotated[str, Path(description="id of the job", min_length=1, examples=["42"])]
+) -> Job:
+    """Dependency: the job in the path. Raises Problem 404."""
+    job_id = unescaped(id)
+    job = queue.job(job_id)
+    if job is None:
+        raise Problem(404, f"expected a job {job_id[:200]} in queue {queue.name}, found none")
+    return job
+
+
+ExistingJob = Annotated[Job, Depends(existing_job)]
+
+
+def expected_job(
+    job: ExistingJob,
+    if_match: Annotated[
+        str | None, Header(description="ETag of the job, as GET returns it: the request is refused if it has changed")
+    ] = None,
+) -> Job:
+    """Dependency: the job in the path, in the version of the header If-Match. Raises Problem 404 or 409."""
+    if if_match not in (None, "*") and etag_of(job) not in [tag.strip() for tag in (if_match or "").split(",")]:
+        raise Problem(
+            409,
+            f"expected job {job.id} of queue {job.queue} to be as in If-Match, it has changed and is "
+            f"{job.state or 'in no state'}: read it again",
+        )
+    return job
+
+
+ExpectedJob = Annotated[Job, Depends(expected_job)]
+
+
+def etag_of(job: Job) -> str:
+    """A text that changes when the job does, except for its progress."""
+    digest = blake2b(repr(replace(job, progress_text=None)).encode("utf-8", "surrogatepass"), digest_size=12)
+    return f'"{digest.hexdigest()}"'

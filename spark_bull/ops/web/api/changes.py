@@ -13,7 +13,6 @@ from spark_bull.core.model.jobs import Change, RawJson
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.read import read_jobs
 from spark_bull.core.queue.manage.changes import change_job
-from spark_bull.ops.web.api.job_path import ExpectedJob
 from spark_bull.ops.web.documents import (
     DoneDocument,
     JobPatch,
@@ -24,7 +23,7 @@ from spark_bull.ops.web.documents import (
     RetryDocument,
 )
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue
+from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, ExpectedJob
 
 router = APIRouter(tags=["changes"])
 

@@ -14,7 +14,6 @@ from spark_bull.core.model.jobs import FlowNode, Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.children import DEFAULT_DEPTH, dependencies_of, named
 from spark_bull.core.queue.jobs.portions import JobFilter, Portion, read_portion
-from spark_bull.ops.web.api.job_path import ExistingJob, etag_of
 from spark_bull.ops.web.cursors import Position, cursor_of, position_of
 from spark_bull.ops.web.documents import (
     AddedDocument,
@@ -29,7 +28,7 @@ from spark_bull.ops.web.documents import (
 )
 from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.problems import MANY, ONE
-from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, QueueName, Queues
+from spark_bull.ops.web.queue_access import AllQueues, ExistingJob, ExistingQueue, QueueName, Queues, etag_of
 from spark_bull.ops.web.shown import Json, document, json_value
 
 router = APIRouter(tags=["jobs"])

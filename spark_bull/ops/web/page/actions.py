@@ -15,7 +15,6 @@ from spark_bull.core.errors import ConnectionLost, JobError, SparkBullError, Wro
 from spark_bull.core.model.jobs import Change, NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.web.api.changes import change, promote_all, retry_all
-from spark_bull.ops.web.api.job_path import etag_of
 from spark_bull.ops.web.documents import DoneDocument, JobPatch, PromoteAllDocument, RetryAllDocument
 from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.page import links
@@ -36,7 +35,7 @@ from spark_bull.ops.web.page.questions import (
 )
 from spark_bull.ops.web.page.rendering import Notice, go_to, laid_out
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue
+from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, etag_of
 
 router: Final = APIRouter(include_in_schema=False)
 
