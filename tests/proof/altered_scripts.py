@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from spark_bull.core.errors import ScriptError
-from spark_bull.core.store import connection
+from spark_bull.core.store import commands, connection
 from spark_bull.core.store.scripts import Script, assemble
 from tests.support.lua_scripts import FILES, text_of
 
@@ -56,5 +56,6 @@ def altered_scripts(*alterations: Alteration) -> Iterator[None]:
         return assemble(name, read)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection, "load", load)
+        for module in (connection, commands):
+            patch.setattr(module, "load", load)
         yield

@@ -236,7 +236,7 @@ def _choices(parties: Mapping[str, Party], mortal: Sequence[str], choices: Seque
 def _turns() -> Iterator[None]:
     """Lets the threads of parties wait before each call."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("script", "call", "pipeline", "replies"):
+        for name in ("script", "call", "pipeline"):
             patch.setattr(Connection, name, _in_turn(getattr(Connection, name)))
         # How often a process notes its queues depends on the time.
         patch.setattr(handle, "note_queues", lambda *_: None)
@@ -244,10 +244,10 @@ def _turns() -> Iterator[None]:
 
 
 def _in_turn(send: Callable[..., Any]) -> Callable[..., Any]:
-    def acting(self: Connection, *call: Any) -> Any:
+    def acting(self: Connection, *call: Any, **how: Any) -> Any:
         party = current_thread()
         if isinstance(party, Party):
-            return party.call(lambda: send(self, *call))
-        return send(self, *call)
+            return party.call(lambda: send(self, *call, **how))
+        return send(self, *call, **how)
 
     return acting
