@@ -89,7 +89,7 @@ def peer_process(command: list[str]) -> Iterator[Peer]:
 
 
 def function(spark: SparkSession, kind: str = "noop", slots: int = SLOTS, **options: Any) -> Working:
-    """Runs the loop engine with a function of a job.
+    """Runs slots with a function of a job.
 
     kind: noop; clock; wait (100 ms); wait, coroutine; tenant (20 ms, then the time); or until cancelled, also as a
     coroutine, which writes the time at which it is cancelled to the file that the job names.

@@ -154,7 +154,11 @@ class EmbeddedRedis:
     def server(self) -> str:
         """Name and version of the server, such as `Valkey 9.1.2`. Raises SparkBullError if there is none to start."""
         executable = os.fspath(self._executable or redis_server())
-        found = _VERSION.search(subprocess.run([executable, "--version"], capture_output=True, text=True).stdout)
+        try:
+            said = subprocess.run([executable, "--version"], capture_output=True, text=True).stdout
+        except OSError as error:
+            raise SparkBullError(f"expected `executable` to be a Redis or Valkey server, got: {error}") from None
+        found = _VERSION.search(said)
         return f"{found[1]} {found[2]}" if found else executable
 
     @property

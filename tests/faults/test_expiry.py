@@ -222,7 +222,7 @@ def test_jobs_of_a_micro_batch_that_have_started_do_not_expire(
     assert [batch["id"].to_pylist() for batch in reader.read(part)] == [[ids[0], ids[2]]]
 
 
-def test_the_engine_stream_does_not_start_a_job_that_expires_after_it_was_claimed_ahead(
+def test_a_query_does_not_start_a_job_that_expires_after_it_was_claimed_ahead(
     queue: BullQueue, client: Redis, redis_url: str, prefix: str, bull: Bull, tmp_path: Path
 ) -> None:
     may_end = tmp_path / "may-end"

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.rest, pytest.mark.timeout(1_200)]
 
 #: Runs a program of Python, or a command of the environment, with these arguments; returns what it has printed.
 Run = Callable[..., str]
-#: By extra: what needs it. `url` and `prefix` are those of a Redis; `folder` is empty.
+#: By extra: what needs it. `url` and `prefix` are of a Redis; `folder` is empty.
 PROGRAMS = {
     "": """
         from spark_bull import BullQueue, LocalWorker

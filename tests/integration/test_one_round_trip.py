@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from redis import Redis
+from redis.connection import AbstractConnection
 
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.options.redis_settings import RedisSettings
@@ -44,6 +46,32 @@ def test_after_an_error_the_next_command_gets_its_own_reply(connection: Connecti
         connection.pipeline([("HMGET",), ("GET", f"{prefix}s")], raw=True)
     assert connection.call("GET", f"{prefix}s") == b"x"
     assert connection.pipeline([("GET", f"{prefix}s")], raw=True) == [b"x"]
+
+
+class Interrupted(BaseException):
+    """As a timeout of a job raises it in a thread, at any place."""
+
+
+@pytest.mark.parametrize("where", ["sent", "received"])
+def test_an_interrupted_call_leaves_no_reply_to_the_next_one(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    send = AbstractConnection.send_packed_command
+
+    def interrupted(*call: Any) -> Any:
+        if where == "sent":
+            send(*call)
+        raise Interrupted
+
+    assert connection.call("ECHO", "a") == b"a"
+    with monkeypatch.context() as patch:
+        if where == "sent":
+            patch.setattr(AbstractConnection, "send_packed_command", interrupted)
+        else:
+            patch.setattr(server, "_receive", interrupted)
+        with pytest.raises(Interrupted):
+            connection.call("ECHO", "b")
+    assert connection.call("ECHO", "c") == b"c"
 
 
 @pytest.mark.parametrize("protocol", ["2", "3"])

@@ -1,4 +1,4 @@
-"""Workers of both engines process parents of Node's children, and children of Node's parents."""
+"""Workers process parents of Node's children, and children of Node's parents."""
 
 from __future__ import annotations
 

@@ -13,7 +13,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from spark_bull import BullQueue, NewJob, OptionError, RawJson, SparkBullError, process_batch
+from spark_bull import (
+    BullQueue,
+    DelayedError,
+    NewJob,
+    OptionError,
+    RawJson,
+    SparkBullError,
+    UnrecoverableError,
+    process_batch,
+)
 from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Outcomes, Retried
 from spark_bull.core.queue.work.claim import unpack_claimed, work
@@ -92,6 +101,23 @@ def test_bad_rows_fail_alone_and_a_repeated_batch_settles_nothing_twice(
         assert all("expected the payload to be JSON" in failed[wrong] for wrong in ids[12:])
     said = [record.getMessage() for record in caplog.records]
     assert any(one.startswith(f"process_batch: job {ids[7]} of queue q failed: ") for one in said)
+
+
+def test_what_the_processor_raises_says_how_a_job_ends(queue: BullQueue, spark: SparkSession, process: Process) -> None:
+    @f.udf("int")
+    def by_n(n: int) -> int:
+        raise {0: UnrecoverableError("never"), 1: DelayedError(HOUR_MS)}.get(n, ValueError("again"))
+
+    def processor(jobs: DataFrame) -> DataFrame:
+        if jobs.where("data.n = 3").count():
+            raise UnrecoverableError("on the driver")
+        return jobs.select("id", "token", by_n("data.n").alias("returnvalue"))
+
+    queue.add_many(NewJob({"n": n}, attempts=3, backoff={"type": "mine"}) for n in range(4))
+    batch, *_ = claimed(queue, spark, 4)
+    process(batch, processor, payload_schema="n INT", backoff_strategy=lambda made, kind, error, job: HOUR_MS)
+    assert {job.data["n"]: job.failed_reason for job in queue.page("failed")} == {0: "never", 3: "on the driver"}
+    assert {job.data["n"]: job.attempts_made for job in queue.page("delayed")} == {1: 0, 2: 1}
 
 
 def test_no_plan_lists_the_jobs_beside_one_that_fails(queue: BullQueue, spark: SparkSession, process: Process) -> None:

@@ -1,4 +1,4 @@
-"""Job schedulers made by Node continue with both engines and with mode=claim as they do with a Node worker."""
+"""Job schedulers made by Node continue with workers and with mode=claim as they do with a Node worker."""
 
 from __future__ import annotations
 

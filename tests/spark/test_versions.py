@@ -1,4 +1,4 @@
-"""All verbs and both engines work with the oldest PySpark; `make matrix` runs more versions, other tests this one."""
+"""All verbs work with the oldest PySpark; `make matrix` runs more versions, other tests this one."""
 
 from __future__ import annotations
 

@@ -81,12 +81,14 @@ class Server:
             try:
                 connection.send_packed_command([commands])
             except BaseException:
-                # redis-py has closed it.
+                # A reply that was not read must not answer the next command.
+                connection.disconnect()
                 self.put_back(connection)
                 raise
         except redis.TimeoutError as error:
             # It may be one of many nodes.
-            where = self.settings.get("path") or f"{self.settings.get('host')}:{self.settings.get('port', 6379)}"
+            known = {"host": "localhost", "port": 6379, **self.settings}
+            where = known.get("path") or f"{known['host']}:{known['port']}"
             raise redis.TimeoutError(f"{error} ({where})") from error
         return connection
 
@@ -114,6 +116,8 @@ class Server:
                 connection.disconnect()
                 connection.connect()
         except BaseException:
+            # The handshake may be incomplete.
+            connection.disconnect()
             self.put_back(connection)
             raise
         return connection
@@ -140,17 +144,18 @@ def exchange(parts: Sequence[tuple[Server, Sequence[Command | bytes]]]) -> list[
     try:
         for (server, _), request in zip(parts, requests, strict=True):
             used.append((server, server.send(request)))
-        return [
+        replies = [
             _received(connection, len(commands)) for (_, connection), (_, commands) in zip(used, parts, strict=True)
         ]
     except BaseException:
-        # Replies that were not read must not answer the next command.
-        for _, connection in used:
-            connection.disconnect()
-        raise
-    finally:
+        # Replies that were not read must not answer the next command. An interruption here loses a connection.
         for server, connection in used:
+            connection.disconnect()
             server.put_back(connection)
+        raise
+    for server, connection in used:
+        server.put_back(connection)
+    return replies
 
 
 def _received(connection: Any, count: int) -> list[Any]:

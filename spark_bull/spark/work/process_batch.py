@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.core.error_text import trace_of
-from spark_bull.core.errors import ConnectionLost, SparkBullError, control_error
+from spark_bull.core.errors import DialectError, OptionError, SparkBullError, control_error
 from spark_bull.core.options.parse import as_texts
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.run.claims.job_signal import retry_until_connected
@@ -70,7 +70,9 @@ def process_batch(
 
     Raises:
       OptionError: for an invalid option, or a processor that does not return the columns of mode=settle.
-      SparkBullError: if the query is stopped meanwhile; the jobs that are not settled keep their locks.
+      DialectError: for what the dialect of the queue does not support.
+      SparkBullError: if the query is stopped meanwhile; the jobs that are not settled keep their locks. Not with Spark
+        Connect, nor in a thread of one's own, which do not know the query: errors of the stop may fail jobs there.
     """
     given = as_texts({**(options or {}), "queue": queue, "mode": "settle"})
     processing = _Processing(batch, processor, frame_schema(payload_schema), given, backoff_strategy)
@@ -107,7 +109,7 @@ class _Processing:
                 return
         except BaseException as error:
             self._check_running()
-            if isinstance(error, SparkBullError) and not isinstance(error, ConnectionLost):
+            if isinstance(error, (OptionError, DialectError)):
                 raise
             log.warning("a batch of claimed jobs failed, retrying its jobs in parts: %s", first_line(error))
             failed = True

@@ -1,6 +1,6 @@
 """Errors of one line, planted in a copy of the package, one at a time: a test must find each. `make mutants` runs the
 test that the error names, and only if that one passes the others that may find it: by the recorded map of what each
-test runs (MUTANTS_ARGS=--record), else those of the folders of the altered part. It prints which test has found the
+test runs (MUTANTS_ARGS=--record), else the tests of the folders of the altered part. It prints which test has found the
 error; MUTANTS_ARGS="receipt" selects errors by text. It ends with 1 if an error survived.
 """
 
@@ -35,7 +35,7 @@ MAP: Final = ROOT / "artifacts" / "coverage"
 TEST_LIMIT_S: Final = 100
 #: Part of the time limit of the tests for an error that they took when they were recorded.
 RECORDED: Final = 0.8
-#: The tests of `make test`, and those of `make test-rest`.
+#: The tests of `make test`, and of `make test-rest`.
 IN_TEST, IN_REST = "not rest and not soak", "rest and not soak"
 #: Exit statuses of pytest: all tests passed, some failed, none was run.
 PASSED, FAILED, NO_TESTS = 0, 1, 5

@@ -10,7 +10,7 @@
 local function mismatch_by(base, refusal, is_in_wrong_state)
   return function(change)
     if not is_job(base, change.id) then
-      if change.action == 'promote' and redis.call('EXISTS', change.key) == 1 then
+      if change.action == 'promote' and not change.data and redis.call('EXISTS', change.key) == 1 then
         -- A claim puts a job aside whose key is no hash.
         return is_in_wrong_state(change) and 'missing' or nil
       end

@@ -87,7 +87,7 @@ class ClaimLedger:
             token, ids = msgpack.unpackb(packed, raw=False, unicode_errors="replace")
             first = int(score) - len(ids)
             within_range = ids[max(0, start - first) : max(0, stop - first)]
-            claims.append(LedgerClaim(token, [job_id for job_id in within_range if job_id]))
+            claims.append(LedgerClaim(token, within_range))
         return [claim for claim in claims if claim.ids]
 
     def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Iterator[Taken]:

@@ -103,7 +103,7 @@ def packages() -> Iterator[Finding]:
 
 
 def requirements() -> dict[str, str]:
-    """The bounds of the versions of the packages that this one requires, and those of Spark, such as `>=2.2,<3`.
+    """The bounds of the versions of the packages that this one and its extra `spark` require, such as `>=2.2,<3`.
 
     Empty in an archive.
     """

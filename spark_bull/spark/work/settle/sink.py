@@ -45,7 +45,7 @@ def settle_sink(raw: Mapping[str, str], schema: StructType) -> Sink[SettlePlan, 
 
 @dataclass(frozen=True)
 class Settling:
-    """The same for `DataFrame.mapInArrow`, in one Spark job without a sink; returns a row of SETTLED per task."""
+    """Settles the rows of a task, for `DataFrame.mapInArrow`, without a sink; returns a row of SETTLED."""
 
     plan: SettlePlan
 
