@@ -15,7 +15,7 @@ from typing import Any
 from redis import Redis
 
 from benchmarks.stock import stock_redis
-from spark_bull.core.store.servers import version_of
+from spark_bull.core.store.servers import name_and_version
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -66,7 +66,7 @@ def machine() -> dict[str, object]:
     models = [line.split(":")[1] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
     node = subprocess.run(["node", "--version"], check=True, capture_output=True, text=True).stdout.strip()
     with stock_redis() as server, Redis.from_url(server.url) as client:
-        redis = " ".join(version_of(client.info("server")))
+        redis = " ".join(name_and_version(client.info("server")))
     return {
         "cpu": f"{os.cpu_count()} x {models[0].strip() if models else platform.machine()}",
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),

@@ -1,4 +1,4 @@
-"""Runs a program of all verbs and slots and batches with several versions of PySpark, Python and pandas.
+"""Runs a program of all verbs with several versions of PySpark, Python and pandas.
 
 python tools/matrix.py                  makes an environment for each, runs the program, and prints a table
 python tools/matrix.py --oldest         only makes the environment of the oldest versions, for `make test`

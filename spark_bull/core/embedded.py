@@ -287,13 +287,10 @@ def redis_server() -> Path:
 
 def _bundled_server() -> Path | None:
     """Finds the server without importing its package, which would import a client."""
-    for package, pattern in _BUNDLED.items():
-        spec = find_spec(package)
-        for folder in (spec and spec.submodule_search_locations) or []:
-            for server in sorted(Path(folder).glob(pattern)):
-                if server.is_file():
-                    return server
-    return None
+    specs = ((find_spec(package), pattern) for package, pattern in _BUNDLED.items())
+    folders = ((folder, pattern) for spec, pattern in specs if spec for folder in spec.submodule_search_locations or ())
+    servers = (server for folder, pattern in folders for server in Path(folder).glob(pattern) if server.is_file())
+    return next(servers, None)
 
 
 def _free_port(cluster: bool) -> int:

@@ -13,7 +13,7 @@ from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.monitor.activity import activity
 from spark_bull.core.queue.work.claim import limited_groups_ms
 from spark_bull.core.store import servers
-from spark_bull.core.store.servers import Servers, version_of
+from spark_bull.core.store.servers import Servers, name_and_version
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.doctor.queues import overdue
 from spark_bull.ops.cli.doctor.server import Server, eviction
@@ -34,7 +34,7 @@ def test_a_server_that_is_too_old_is_named_with_its_version(
 ) -> None:
     server = own_redis(config)
     with Redis.from_url(server.url, protocol=2) as client:
-        _, version = version_of(client.info("server"))
+        _, version = name_and_version(client.info("server"))
     monkeypatch.setattr(servers, "MIN_REDIS", (99, 2))
     where = f"redis://127.0.0.1:{server.port}/0"
     said = f"expected Redis 99.2 or newer at {where}, got: {version}; upgrade it, or give another address"

@@ -62,11 +62,11 @@ def _version_in_info(settings: RedisSettings, url: str) -> str | None:
         suppress(redis.RedisError),
         new_client(replace(settings, extra=(*settings.extra, ("protocol", "2"))), url) as client,
     ):
-        return version_of(client.info("server"))[1]
+        return name_and_version(client.info("server"))[1]
     return None
 
 
-def version_of(info: Mapping[str, Any]) -> tuple[str, str]:
+def name_and_version(info: Mapping[str, Any]) -> tuple[str, str]:
     """The name and version of a server by its INFO; `redis_version` of Valkey is another one."""
     valkey = info.get("valkey_version")
     return ("Valkey", str(valkey)) if valkey else ("Redis", str(info["redis_version"]))

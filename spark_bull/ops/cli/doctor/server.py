@@ -12,7 +12,7 @@ from spark_bull.core.errors import PermissionDenied
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.server_checks import NO_EVICTION
-from spark_bull.core.store.servers import version_of
+from spark_bull.core.store.servers import name_and_version
 from spark_bull.ops.cli.doctor.finding import Finding, number_of, ok, problem, some, unchecked, warning
 from spark_bull.ops.cli.doctor.verb_commands import COMMANDS
 
@@ -36,7 +36,7 @@ class Server:
 
 def server_version(server: Server) -> Iterator[Finding]:
     """The version of the server; with one that is too old, there is no connection."""
-    name, version = version_of(server.info)
+    name, version = name_and_version(server.info)
     yield ok(f"{name} {version} at {server.connection.where}")
 
 
