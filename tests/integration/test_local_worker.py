@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -82,6 +83,26 @@ def test_it_runs_in_a_process_that_cannot_import_pyspark(redis_url: str, prefix:
     command = [sys.executable, "-c", WITHOUT_PYSPARK, redis_url, prefix]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (ended.stdout, ended.returncode) == ("['tested']\n", 0), ended.stderr
+
+
+def test_it_says_what_waits_and_ends_when_all_jobs_have_ended(
+    redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "spark_bull")
+    with BullQueue("mail", url=redis_url, prefix=prefix) as queue:
+        queue.add_many([NewJob({"n": n}) for n in range(3)])
+        queue.add({"n": 3}, delay=3_600_000)
+    worker = LocalWorker(queues=["mail", "reports"], processor=doubled, url=redis_url, prefix=prefix, slots=1)
+    with worker:
+        worker.await_idle(0.2)
+    assert (worker.status().completed, worker.status().state) == (3, "stopped")
+    assert [one.message.partition("; ")[2] for one in caplog.records if "waiting" in one.message] == [
+        "mail: 3 waiting, reports: 0 waiting"
+    ]
+
+
+def doubled(job: RunningJob) -> int:
+    return int(job.data["n"]) * 2
 
 
 def test_an_argument_that_needs_spark_or_is_wrong_is_refused_by_name(redis_url: str, prefix: str) -> None:

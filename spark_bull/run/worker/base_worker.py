@@ -9,12 +9,12 @@ from typing import Any, Final, Protocol, TextIO, TypeVar
 from uuid import uuid4
 
 from spark_bull.core.clock import monotonic_s
-from spark_bull.core.errors import OptionError, QueueDamaged, SparkBullError
+from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged, SparkBullError
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.cancel import request_cancel
-from spark_bull.core.short_errors import short_errors
+from spark_bull.core.short_errors import log, short_errors
 from spark_bull.run.job.interrupts import exiting_on_sigterm, interrupted_once, killed_by_interrupts
 from spark_bull.run.progress_line import ProgressLine
 from spark_bull.run.services.promoter import Promoter
@@ -124,6 +124,8 @@ class BaseWorker:
         self.handle.connection.check(
             self.handle.keys.prefix, [handle.keys.queue for handle in self.handles], write=True
         )
+        waiting = ", ".join(f"{one.keys.queue}: {_known_lag(one, {}):,} waiting" for one in self.handles)
+        log.info("worker %s starts; %s", self.id, waiting)
         try:
             with interrupted_once():
                 self._engine.start()
@@ -229,6 +231,30 @@ class BaseWorker:
                 self._engine.stop(0)
                 raise self._engine.error
         return ended
+
+    def await_idle(self, idle_s: float = 1.0) -> None:
+        """Waits until there has been nothing to do for some time, or the worker has ended. Delayed jobs do not count.
+
+        While Redis cannot be reached, the worker is not idle.
+
+        Parameters:
+          idle_s: for how long no job has run or could be claimed, s.
+
+        Raises:
+          WorkerFailed: if the slots could not be started.
+        """
+        idle_since, finished = monotonic_s(), 0
+        while not self.await_termination(min(1.0, idle_s)):
+            try:
+                status = self.status()
+            except ConnectionLost:
+                idle_since = monotonic_s()
+                continue
+            waits = status.damaged or (status.waiting_slots and not status.slots)
+            if status.finished != finished or status.lag or status.busy or waits:
+                idle_since, finished = monotonic_s(), status.finished
+            if monotonic_s() - idle_since >= idle_s:
+                return
 
     def status(self) -> WorkerStatus:
         """Returns the state and counters of the worker, and the backlog of the queue.

@@ -7,7 +7,6 @@ import os
 import re
 import symtable
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
@@ -15,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from spark_bull.core.errors import ConnectionLost, OptionError
+from spark_bull.core.errors import OptionError
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.options.parse import REDIS_PREFIX, parse_arguments
 from spark_bull.core.options.table import WorkOptions
@@ -148,7 +147,10 @@ def run(worker: BaseWorker, *, stop_timeout_s: float | None = None, until_idle_s
     try:
         with interrupted_once():
             worker.start()
-            _wait(worker, until_idle_s)
+            if until_idle_s is None:
+                worker.await_termination()
+            else:
+                worker.await_idle(until_idle_s)
     except Terminated:
         # This and Ctrl-C are the regular ways to stop it.
         pass
@@ -164,22 +166,3 @@ def arguments_of(options: Mapping[str, Any]) -> dict[str, Any]:
     of_redis = {name: value for name, value in options.items() if name.startswith(REDIS_PREFIX)}
     others = {name: value for name, value in options.items() if name not in of_redis}
     return {**others, "redis": {name.removeprefix(REDIS_PREFIX): value for name, value in of_redis.items()}}
-
-
-def _wait(worker: BaseWorker, until_idle_s: float | None) -> None:
-    """Waits until the worker ends, or is idle for `until_idle_s`."""
-    idle_since, finished = time.monotonic(), 0
-    while not worker.await_termination(1.0):
-        if until_idle_s is None:
-            continue
-        try:
-            status = worker.status()
-        except ConnectionLost:
-            # The slots wait for Redis, too.
-            idle_since = time.monotonic()
-            continue
-        waits = status.damaged or (status.waiting_slots and not status.slots)
-        if status.finished != finished or status.lag or status.busy or waits:
-            idle_since, finished = time.monotonic(), status.finished
-        if time.monotonic() - idle_since >= until_idle_s:
-            return
