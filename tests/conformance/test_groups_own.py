@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
@@ -16,6 +15,7 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import Group, GroupLimits
 from spark_bull.core.model.outcomes import Claim, Outcomes, Rested
 from spark_bull.core.queue.manage.limits import GROUPS
+from spark_bull.core.queue.monitor.find import exists
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.groups import (
@@ -129,18 +129,25 @@ def test_a_wrong_limit_changes_nothing(bench: WorkBench, given: dict[str, int], 
     assert bench.client.exists(bench.key("group_own")) == 0
 
 
-def test_a_queue_without_groups_gets_no_limits_of_them(bench: WorkBench) -> None:
-    add(bench.queue, ["a"])
-    claim(bench, 1, None)
-    calls: list[Callable[[], object]] = [
-        lambda: bench.queue.set_group_limit("a", concurrency=1),
-        lambda: bench.queue.remove_group_limit("a"),
-        lambda: bench.queue.pause_group("a"),
-        lambda: bench.queue.resume_group("a"),
+def test_limits_can_be_set_before_the_first_job_and_the_first_claim(bench: WorkBench) -> None:
+    bench.queue.set_group_limit("a", concurrency=1)
+    bench.queue.pause_group("b")
+    assert exists(bench.handle.connection, bench.handle.keys)
+    assert sorted(bench.queue.groups(), key=lambda one: one.group) == [
+        Group("q", "a", 0, 0, concurrency=1),
+        Group("q", "b", 0, 0, is_paused=True),
     ]
-    for call in calls:
-        with pytest.raises(OptionError, match="expected queue q to have groups of jobs, got one from which no worker"):
-            call()
+    ids = add(bench.queue, ["a", "a", "b", "c"])
+    assert ids_of(claim(bench)) == [ids[0], ids[3]]
+    bench.queue.resume_group("b")
+    assert ids_of(claim(bench)) == [ids[2]]
+
+
+def test_limits_that_are_removed_before_the_first_claim_leave_no_key(bench: WorkBench) -> None:
+    bench.queue.set_group_limit("a", concurrency=1)
+    bench.queue.pause_group("a")
+    bench.queue.remove_group_limit("a")
+    bench.queue.resume_group("a")
     assert list(bench.queue.groups()) == []
     assert bench.client.exists(*(bench.key(name) for name in ALL_GROUP_KEYS)) == 0
 

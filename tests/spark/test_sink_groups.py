@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.errors import PySparkException
-from redis import Redis
 
 from spark_bull.core.model.limits import ClaimSettings, GroupLimits
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
 from tests.spark.conftest import Bull, Files
-from tests.support.dump import dump
 from tests.support.groups import add
 
 
@@ -95,10 +93,9 @@ def test_bad_rows_change_nothing(bull: Bull, queue: BullQueue) -> None:
     assert set(own(queue).values()) == {(None, None, None)}
 
 
-def test_a_queue_without_groups_is_refused(bull: Bull, client: Redis) -> None:
-    with pytest.raises(PySparkException, match="expected queue q to have groups of jobs, got one from which no worker"):
-        limit(bull, "SELECT 'a' AS group, 5 AS concurrency", protocol="bullmq")
-    assert dump(client, bull.options["prefix"], "q") == {}
+def test_limits_can_be_written_before_a_worker_has_claimed(bull: Bull) -> None:
+    limit(bull, "SELECT 'a' AS group, 5 AS concurrency")
+    assert bull.read(view="groups").select("group", "concurrency").collect() == [("a", 5)]
 
 
 def test_modes_that_do_not_fit_are_refused(bull: Bull) -> None:

@@ -16,9 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings, GroupLimits
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.work.claim import work
 from tests.support.work_bench import Finisher
 
 #: The one form of a block: three backticks and a language, from the start of the line.
@@ -78,7 +76,7 @@ class Case:
     `finished`: of the queue `mail`, the number of completed jobs, and of failed ones, before it runs. `then`: expected
     counts by queue and state. `prints`: texts that it prints, without spaces. `files`: a pattern of files that it
     writes. `caller`: Python that runs behind it, for one that only defines a function. `capability`: what not every
-    PySpark can do. `grouped`: whether a worker has claimed jobs of the queue `mail` by groups before it runs."""
+    PySpark can do."""
 
     jobs: Mapping[str, list[Any]] = field(default_factory=dict)
     finished: int = 0
@@ -87,7 +85,6 @@ class Case:
     files: str = ""
     caller: str = ""
     capability: str = ""
-    grouped: bool = False
 
 
 #: Commands that start a JVM.
@@ -294,8 +291,8 @@ CASES = {
     '"data STRING, priority STRING"': Case(then={"mail": {"prioritized": 2}}),
     "promoter.once().aged": Case(jobs={"mail": [{"n": 1}]}, then={"mail": {"wait": 1}}, prints=("0",)),
     '"thumbnails").option("maxLength", 100)': Case(then={"thumbnails": {"wait": 100}}, prints=("|100|200|",)),
-    "SELECT 'ada' AS group, 100 AS max": Case(grouped=True, prints=("|mail|ada|0|0|100|60000|10|false|NULL|",)),
-    "queue.set_group_limit(": Case(jobs={"mail": [{}]}, grouped=True, prints=("['ada']",)),
+    "SELECT 'ada' AS group, 100 AS max": Case(prints=("|mail|ada|0|0|100|60000|10|false|NULL|",)),
+    "queue.set_group_limit(": Case(jobs={"mail": [{}]}, prints=("['ada']",)),
     "def call_tenant(": Case(
         jobs={"mail": [{"to": "ada", "tenant": "a"}, {"to": "alan", "tenant": "b", "busy": True}]},
         then={"mail": {"completed": 1, "delayed": 1}},
@@ -374,9 +371,6 @@ def prepare(case: Case, url: str) -> None:
         for name, payloads in case.jobs.items():
             with BullQueue(name, url=url, protocol="bullmq") as queue:
                 queue.add_many(one if isinstance(one, NewJob) else NewJob(one) for one in payloads)
-        if case.grouped:
-            with BullQueue("mail", url=url, protocol="bullmq") as queue:
-                work(queue.handle, ClaimSettings("slot", group=GroupLimits("tenant")), None, 1)
         if case.finished:
             with BullQueue("mail", url=url, protocol="bullmq") as queue:
                 finisher = Finisher(queue, client, twice=False)

@@ -214,6 +214,8 @@ class Managing(OpenQueue):
     ) -> None:
         """Sets limits of one group of jobs, for the workers of Spark that have `group`. Its other limits stay.
 
+        They can be set before the first job of the queue is added.
+
         Parameters:
           group: name of the group.
           concurrency: maximum number of its jobs that run at the same time.
@@ -221,7 +223,7 @@ class Managing(OpenQueue):
           duration_ms: the period of `max`, ms.
 
         Raises:
-          OptionError: for an argument that is wrong, `max` without `duration_ms`, and a queue without groups.
+          OptionError: for an argument that is wrong, and for `max` without `duration_ms`.
         """
         checked = checked_name(group)
         given = given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
@@ -236,7 +238,7 @@ class Managing(OpenQueue):
           rate: whether to remove the rate limit, `max` and `duration_ms`.
 
         Raises:
-          OptionError: for a queue without groups.
+          OptionError: if the name is no text.
         """
         removed = [*(["concurrency"] if concurrency else []), *(["max", "duration_ms"] if rate else [])]
         change_groups(self.handle, [GroupChange(group, {}, removed)])
@@ -248,7 +250,7 @@ class Managing(OpenQueue):
           group: name of the group.
 
         Raises:
-          OptionError: for a queue without groups.
+          OptionError: if the name is no text.
         """
         change_groups(self.handle, [GroupChange(group, {"paused": True})])
 
@@ -259,7 +261,7 @@ class Managing(OpenQueue):
           group: name of the group.
 
         Raises:
-          OptionError: for a queue without groups.
+          OptionError: if the name is no text.
         """
         change_groups(self.handle, [GroupChange(group, {}, ["paused"])])
 

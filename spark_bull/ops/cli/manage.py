@@ -240,8 +240,8 @@ def _limits(args: Namespace) -> Output:
     is_setting = any(value is not None for value in given.values())
     if args.remove and is_setting:
         raise OptionError("expected either limits or --remove, got both")
-    # The limits of a queue can be set before its first job is added.
-    queue = open_queue(args) if is_setting and args.group is None else existing_queue(args)
+    # Limits can be set before the first job is added.
+    queue = open_queue(args) if is_setting else existing_queue(args)
     if args.group is not None:
         if is_setting:
             queue.set_group_limit(args.group, **given)

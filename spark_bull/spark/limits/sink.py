@@ -17,7 +17,7 @@ from spark_bull.core.errors import OptionError, SparkBullError, restated
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import LimitsOptions
 from spark_bull.core.queue.handle.handle import open_handle
-from spark_bull.core.queue.manage.limits import change_groups, check_groups, checked_name, given_limits
+from spark_bull.core.queue.manage.limits import change_groups, checked_name, given_limits
 from spark_bull.core.queue.manage.verbs import GroupChange
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import MS, TEXT, ColumnRule, column, column_indexes, column_values
@@ -60,7 +60,6 @@ def limits_sink(
         raise OptionError("expected an option `queue` with mode=limits, got none")
     handle = open_handle(options, options.queue)
     handle.connection.check(options.prefix, [options.queue], write=True)
-    check_groups(handle)
     return Sink(LimitsPlan(options, columns), check_rows, set_limits)
 
 

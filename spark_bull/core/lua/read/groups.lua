@@ -49,7 +49,7 @@ local function name_of_jobs(group)
 end
 
 local reply, group = {''}, arg.position
-for _ = 1, path and tonumber(arg.limit) or 0 do
+for _ = 1, tonumber(arg.limit) do
   if bytes > MOST_BYTES then
     break
   end

@@ -1,14 +1,12 @@
 -- Changes what groups have of their own, and promotes the delayed jobs of these groups that may start now, once per call
 -- of a sender. `changes`: a list of {group = name, set = {name -> value}, removed = {name...}}; see group_record.
--- @returns 1, or 0: no worker has claimed jobs of the queue by groups, and nothing was changed
+-- Before the first claim by groups no job of them is delayed: there is nothing to promote.
+-- @returns nothing
 -- @include lib: group_room groups(group_checks group_digits group_own) numbers(time_ms) once
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local packed = redis.call('GET', key.group_settings)
-  if not packed then
-    return 0, true
-  end
-  local settings, now, rooms = cmsgpack.unpack(packed), time_ms(), {}
+  local settings, now, rooms = packed and cmsgpack.unpack(packed), time_ms(), {}
   for _, change in ipairs(cmsgpack.unpack(arg.changes)) do
     local group = group_digits(change.group)
     local own = group_own.of(key, group)
@@ -20,11 +18,12 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
       own[name] = nil
     end
     group_own.save(key, group, own)
-    rooms[group] = group_room.room_of(key, arg.base, settings, group, now)
+    if settings then
+      rooms[group] = group_room.room_of(key, arg.base, settings, group, now)
+    end
   end
   group_room.promote(key, arg, rooms)
   for group in pairs(rooms) do
     group_checks.plan_next(key, group, now)
   end
-  return 1
 end)

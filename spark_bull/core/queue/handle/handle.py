@@ -85,8 +85,8 @@ def forget_gone(connection: Connection, prefix: str) -> int:
 
 
 def existence_check(keys: QueueKeys) -> Command:
-    """The command that returns more than 0 if the queue has one of its characteristic keys, or an unfinished write."""
-    return ("EXISTS", *[keys[name] for name in (*QUEUE_SIGNS, "open_writes")])
+    """The command that returns more than 0 if the queue has a characteristic key, an unfinished write or a group."""
+    return ("EXISTS", *[keys[name] for name in (*QUEUE_SIGNS, "open_writes", "group_own")])
 
 
 log = logging.getLogger("spark_bull")

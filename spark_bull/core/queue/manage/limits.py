@@ -47,12 +47,11 @@ _KEYS: Final = ("group_own", "group_active", "group_delayed", "group_promoted", 
 
 
 def change_groups(handle: QueueHandle, changes: Sequence[GroupChange]) -> None:
-    """Changes what groups have of their own. Raises OptionError for a queue that has no groups; nothing is changed."""
+    """Changes what groups have of their own, also before a worker has claimed by groups."""
     for change in changes:
         checked_name(change.group)
     for start in range(0, len(changes), CHANGED_GROUPS):
-        if not verbs.change_groups(handle, changes[start : start + CHANGED_GROUPS]):
-            raise _without_groups(handle)
+        verbs.change_groups(handle, changes[start : start + CHANGED_GROUPS])
 
 
 def checked_name(group: object) -> str:
@@ -62,27 +61,13 @@ def checked_name(group: object) -> str:
     return encodable("group", group)
 
 
-def check_groups(handle: QueueHandle) -> None:
-    """Raises OptionError for a queue that has no groups."""
-    if not handle.connection.call("EXISTS", handle.keys["group_settings"]):
-        raise _without_groups(handle)
-
-
-def _without_groups(handle: QueueHandle) -> OptionError:
-    return OptionError(
-        f"expected queue {handle.keys.queue} to have groups of jobs, got one from which no worker has claimed by "
-        'groups: start a Worker with `group`, such as {"by": "tenant"}, on it first'
-    )
-
-
 def read_groups(handle: QueueHandle, after: str | None = None) -> Iterator[Group]:
     """The groups that have jobs, or something of their own, a chunk per call, from behind `after` on."""
     yield from _read_behind(handle, b"" if after is None else _digits(after))
 
 
 def limits_of_group(handle: QueueHandle, group: str) -> QueueLimits:
-    """The limits of one group. Raises OptionError for a queue that has no groups."""
-    check_groups(handle)
+    """The limits of one group; without any, all of them are None."""
     found = next(_read_behind(handle, b"%016d" % (int(_digits(group)) - 1)), None)
     if found is None or found.group != group:
         return QueueLimits(None, None, None)

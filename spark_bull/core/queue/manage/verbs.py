@@ -63,10 +63,10 @@ class GroupChange(NamedTuple):
     removed: Sequence[str] = ()
 
 
-def change_groups(handle: QueueHandle, changes: Sequence[GroupChange]) -> bool:
-    """Changes what groups have of their own. False: no worker has claimed by groups; nothing was changed."""
+def change_groups(handle: QueueHandle, changes: Sequence[GroupChange]) -> None:
+    """Changes what groups have of their own."""
     packed = msgpack.packb([change._asdict() for change in changes], use_bin_type=False)
-    return bool(handle.run_once("change_groups", {"changes": packed}))
+    handle.run_once("change_groups", {"changes": packed})
 
 
 def remove(handle: QueueHandle, job_id: str, keys: JobKeys, *, with_children: bool, limit: int) -> JobReply:

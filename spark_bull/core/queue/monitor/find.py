@@ -106,7 +106,7 @@ def scan_queues(connection: Connection, prefix: str) -> Iterator[str]:
 
 
 def exists(connection: Connection, keys: QueueKeys) -> bool:
-    """Whether the queue exists: it has one of its characteristic keys, or an unfinished write."""
+    """Whether the queue exists: it has a characteristic key, an unfinished write, or a group with limits."""
     return bool(connection.call(*existence_check(keys)))
 
 
