@@ -1,6 +1,6 @@
 """Writes the generated tables of the documentation: options, commands, features of dialects and of PySpark.
 
-They are from core/options/table.py, core/dialects/features.py, spark/platform/capabilities.py and ops/cli/commands.py.
+They are from core/options/table.py, core/dialects/features.py, spark/platform/capabilities.py and ops/cli.
 
 python tools/reference_pages.py
 """
@@ -16,11 +16,14 @@ from typing import Final, get_args
 from spark_bull.core.dialects.features import FEATURES, HOLDERS, FeatureColumn
 from spark_bull.core.options.parse import shown_in
 from spark_bull.core.options.table import SCOPES, LimitsOptions, Option, Options, options_in
-from spark_bull.ops.cli.commands import all_commands
+from spark_bull.ops.cli.commands import GROUPS, all_commands
+from spark_bull.ops.cli.status import MEANINGS
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 
 PAGES: Final = Path(__file__).parent.parent / "docs"
-_BLOCK: Final = re.compile(r"(<!-- (options: \w+|commands|features|pyspark) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BLOCK: Final = re.compile(
+    r"(<!-- (options: \w+|commands|statuses|features|pyspark) -->\n).*?(<!-- end -->)", re.DOTALL
+)
 
 
 def shared() -> str:
@@ -35,9 +38,19 @@ def of(scope: type[Options]) -> str:
 
 
 def commands() -> str:
-    """Returns the table of the commands of `spark-bull`."""
-    rows = [f"| `{command.name}` | {command.help} | `spark-bull {command.example}` |" for command in all_commands()]
-    return "\n".join(["| command | what it does | example |", "|---|---|---|", *rows])
+    """Returns a table of commands of `spark-bull` for each group."""
+    by_name = all_commands()
+    tables = []
+    for group, names in GROUPS.items():
+        rows = [f"| `{name}` | {by_name[name].help} | `spark-bull {by_name[name].example}` |" for name in names]
+        tables.append("\n".join([f"## {group}\n", "| command | what it does | example |", "|---|---|---|", *rows]))
+    return "\n" + "\n\n".join(tables) + "\n"
+
+
+def statuses() -> str:
+    """Returns the table of the exit statuses of `spark-bull`."""
+    rows = [f"| {status} | {meaning} |" for status, meaning in MEANINGS.items()]
+    return "\n".join(["| status | meaning |", "|---|---|", *rows])
 
 
 def features() -> str:
@@ -65,6 +78,7 @@ def pyspark() -> str:
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "commands": commands,
+    "statuses": statuses,
     "features": features,
     "pyspark": pyspark,
     "options: all": shared,

@@ -14,7 +14,7 @@ _NOW_MS: Final = 1_000
 #: What Python 3.10 does not read in a time of ISO 8601.
 _FRACTION: Final = re.compile(r"[.,]([0-9]+)")
 _OFFSET: Final = re.compile(r"(?<=[0-9]{2})([+-][0-9]{2})([0-9]{2})$")
-_DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS)})?")
+_DURATION: Final = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(UNITS)})")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -64,8 +64,8 @@ def duration(ms: int, parts: int = 2) -> str:
     return " ".join(shown) or "0 s"
 
 
-def milliseconds_of(text: str, default_unit: str = "ms") -> int | None:
-    """Parses `1d`, `2h`, `5m`, `30s` or `500ms`; None: the text is no duration. default_unit: of a bare number."""
+def milliseconds_of(text: str) -> int | None:
+    """Parses `1d`, `2h`, `5m`, `30s`, `500ms` or `0`; None: the text is no duration."""
     match = _DURATION.fullmatch(text.strip())
-    ms = float(match[1]) * UNITS[match[2] or default_unit] if match else inf
+    ms = float(match[1]) * UNITS[match[2]] if match else 0.0 if text.strip() == "0" else inf
     return None if ms == inf else round(ms)

@@ -25,6 +25,7 @@ from spark_bull.core.queue.monitor.find import find_queues, scan_keys, workers
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import Steps, run_together
 from spark_bull.ops.cli import main
+from spark_bull.ops.cli.status import PROBLEMS
 from spark_bull.ops.prometheus.collect import Export, collect
 from spark_bull.run.services.collector import Collector
 from tests.support.redis_servers import RedisCluster, is_cluster_ready, rules
@@ -302,7 +303,7 @@ def test_the_doctor_names_the_node_on_which_a_right_is_missing(
         assert f"rights: {where.format(server.port)}: the user has the rights for dispatch" in shown
     with Redis.from_url(cluster.url) as client:
         client.execute_command("ACL", "SETUSER", "few", "-cluster")
-    assert main([*command, "--json"]) == 2
+    assert main([*command, "--json"]) == PROBLEMS
     shown = capsys.readouterr().out
     assert "cluster" in shown
     assert "with the commands of `cluster` in docs/access.md" in shown

@@ -33,6 +33,7 @@ from spark_bull.ops.cli.doctor.finding import Finding
 from spark_bull.ops.cli.doctor.leftovers import leftovers
 from spark_bull.ops.cli.doctor.queues import payloads
 from spark_bull.ops.cli.doctor.server import VERBS, Server, rights
+from spark_bull.ops.cli.status import PROBLEMS, WARNINGS, WRONG_USAGE
 from spark_bull.run.services.collector import Collector
 from spark_bull.run.testing.process_all import process_all
 from tests.support.redis_servers import PASSWORD, STATES, USER, rules
@@ -553,7 +554,7 @@ def test_the_command_reports_and_repairs(
     faulty: QueueHandle, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, report = doctor(capsys, redis_url, prefix, "m*", "--fix", "--yes")
-    assert status == 2
+    assert status == PROBLEMS
     by_check = {row["check"]: row for row in report if row["queue"] == "mail"}
     assert by_check["writes"]["repaired"] == "finished 1 write"
     assert (by_check["orphans"]["level"], by_check["orphans"]["repaired"]) == ("warning", None)
@@ -577,13 +578,13 @@ def test_names_of_queues_can_not_change_the_terminal(
 def test_a_repair_needs_a_confirmation(
     faulty: QueueHandle, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--url", redis_url, "--prefix", prefix, "doctor", "--fix"]) == 1
+    assert main(["--url", redis_url, "--prefix", prefix, "doctor", "--fix"]) == WRONG_USAGE
     shown = capsys.readouterr()
     assert "repairs: mail: finish 1 write: expected a terminal to ask for confirmation" in shown.err
     assert "problem   mail writes: unfinished: 1 write, 1 job not added yet: w\n" in shown.out
     assert "          → spark-bull recover mail\n" in shown.out
     assert faulty.connection.call("LLEN", faulty.keys["wait"]) == 0
-    assert main(["--url", redis_url, "--prefix", prefix, "doctor", "--remove-orphans"]) == 1
+    assert main(["--url", redis_url, "--prefix", prefix, "doctor", "--remove-orphans"]) == WRONG_USAGE
     assert "expected --remove-orphans only with --fix" in capsys.readouterr().err
 
 
@@ -594,9 +595,9 @@ def test_the_exit_status_is_that_of_the_worst_finding(
     redis = own_redis({"appendonly": "yes"})
     assert doctor(capsys, redis.url, "bull")[0] == 0
     BullQueue("mail", url=redis.url).pause()
-    assert doctor(capsys, redis.url, "bull")[0] == 1
+    assert doctor(capsys, redis.url, "bull")[0] == WARNINGS
     status, report = doctor(capsys, redis.url, "bull", "nothing")
-    assert (status, report[-1]["found"]) == (2, "no such queue: nothing (prefix bull)")
+    assert (status, report[-1]["found"]) == (PROBLEMS, "no such queue: nothing (prefix bull)")
 
 
 def test_without_redis_the_checks_of_the_machine_remain(
@@ -605,7 +606,7 @@ def test_without_redis_the_checks_of_the_machine_remain(
     redis = own_redis()
     redis.stop()
     status, report = doctor(capsys, redis.url, "bull")
-    assert status == 2
+    assert status == PROBLEMS
     assert {"java", "python", "packages"} <= {row["check"] for row in report}
     assert (report[-1]["check"], report[-1]["level"]) == ("redis", "problem")
     assert report[-1]["found"].startswith(f"expected Redis at {redis.url}, got none within 1 s of trying")

@@ -18,6 +18,7 @@ from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.queue.monitor.find import find_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli import main
+from spark_bull.ops.cli.status import PROBLEMS
 from tests.support.redis_servers import Sentinels
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
@@ -168,7 +169,7 @@ def test_the_address_of_a_sentinel_is_refused_with_the_url_to_use(
     ):
         with pytest.raises(ConnectionLost, match=said):
             ask()
-    assert main(["--url", servers.sentinel.url, "doctor"]) == 2
+    assert main(["--url", servers.sentinel.url, "doctor"]) == PROBLEMS
     assert "is a Redis Sentinel, which holds no queues" in capsys.readouterr().out
 
 

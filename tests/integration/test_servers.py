@@ -17,6 +17,7 @@ from spark_bull.core.store.servers import Servers, name_and_version
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.doctor.queues import overdue
 from spark_bull.ops.cli.doctor.server import Server, eviction
+from spark_bull.ops.cli.status import DENIED, PROBLEMS
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -38,9 +39,9 @@ def test_a_server_that_is_too_old_is_named_with_its_version(
     monkeypatch.setattr(servers, "MIN_REDIS", (99, 2))
     where = f"redis://127.0.0.1:{server.port}/0"
     said = f"expected Redis 99.2 or newer at {where}, got: {version}; upgrade it, or give another address"
-    assert main(["counts", "mail", "--url", server.url]) == 1
+    assert main(["counts", "mail", "--url", server.url]) == DENIED
     assert capsys.readouterr().err == f"spark-bull counts: {said}\n"
-    assert main(["doctor", "--url", server.url]) == 2
+    assert main(["doctor", "--url", server.url]) == PROBLEMS
     assert f"problem   redis: {said}\n" in capsys.readouterr().out
 
 

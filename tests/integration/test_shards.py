@@ -94,7 +94,7 @@ def test_commands_take_all_shards(url: str, prefix: str, run: Callable[..., obje
 
 
 def test_each_command_says_what_it_does_with_shards() -> None:
-    names = {command.name for command in all_commands()}
+    names = set(all_commands())
     assert names > EACH | SEVERAL | OWN
 
 
@@ -211,7 +211,13 @@ def test_the_urls_of_servers_are_checked(redis_url: str, prefix: str) -> None:
 MORE = {
     "page": ["wait"],
     "retry": ["--all", "--state", "failed"],
-    "manage": ["promote", "--all", "--state", "delayed"],
+    "delay": ["--all", "--for", "1h"],
+    "prioritize": ["--all", "--priority", "high"],
+    "update": ["--all", "--data", "{}"],
+    "move": ["--all", "--to", "late"],
+    "fail": ["--all", "--reason", "late"],
+    **{name: ["--all"] for name in ("complete", "free", "discard-children")},
+    "remove": ["--all", "--yes"],
     "trim-events": ["0", "--yes"],
     **{name: ["--yes"] for name in ("clean", "drain", "remove-orphans")},
 }

@@ -141,7 +141,7 @@ def test_the_command_says_what_it_refuses(
         ["dispatch", "--input", __file__, "--queue", BAD],
         ["work", "--queue", BAD, "--processor", "json:loads"],
     ]:
-        assert main(["--url", redis_url, "--prefix", prefix, *arguments]) == 1
+        assert main(["--url", redis_url, "--prefix", prefix, *arguments]) == 2
         assert ENCODABLE in capsys.readouterr().err
     assert queue.counts()["wait"] == 1
 

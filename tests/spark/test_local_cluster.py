@@ -296,7 +296,7 @@ def test_each_script_runs_from_a_zip(
         said = submit("dispatch", "--input", "in.json", "--format", "json", "--queue", "q")
         assert "20 jobs added to queue q" in said
         assert "|q    |wait |20" in submit("report", "--queue", "q")
-        work = ["work", "--queue", "q", "--until-idle", "5", "--processor"]
+        work = ["work", "--queue", "q", "--until-idle", "5s", "--processor"]
         assert "20 completed, 0 failed" in submit(*work, "my_jobs:double")
         queue.add_many(NewJob({"n": n}) for n in range(20))
         of_batches = ["my_jobs:double_all", "--payload-schema", "n INT"]

@@ -71,7 +71,7 @@ def seen(
 
     def seen(written: str) -> str:
         if written.startswith("spark-bull "):
-            assert main(shlex.split(written)[1:]) == 1
+            assert main(shlex.split(written)[1:]) == 2
             return capsys.readouterr().err.splitlines()[-1]
         with pytest.raises(Exception) as raised:  # noqa: PT011
             exec(written, dict(names))

@@ -12,7 +12,7 @@ from spark_bull.core.dialects.terms import AT_LEAST_ONCE, AT_MOST_ONCE
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import NewJob, RawJson
 from spark_bull.core.options.values import deduplication, json_object
-from spark_bull.ops.cli.arguments import argument, duration, priority_or_name
+from spark_bull.ops.cli.arguments import argument, duration, number, priority_or_name
 from spark_bull.ops.cli.command import Output, command, open_queue
 
 
@@ -62,29 +62,31 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
-ADD: Final = command(
-    "add",
-    "add a job, or one for each line of standard input",
-    """add mail '{"to": "ada@example.org"}' --delay 1m""",
-    _add,
-    argument("data", help="payload as JSON; - reads one payload per line from standard input"),
-    argument("--name", help="name of the job"),
-    argument("--job-id", help="custom id of the job"),
-    duration("--delay", "time until the job runs: 500ms, 30s, 5m, 1d"),
-    argument(
-        "--priority",
-        type=priority_or_name,
-        help="priority; 1 is the highest, 0 none; or critical, high, medium, normal, low (1 to 5)",
+COMMANDS: Final = (
+    command(
+        "add",
+        "add a job, or one for each line of standard input",
+        """add mail '{"to": "ada@example.org"}' --delay 1m""",
+        _add,
+        argument("data", help="payload as JSON; - reads one payload per line from standard input"),
+        argument("--name", help="name of the job"),
+        argument("--job-id", help="custom id of the job"),
+        duration("--delay", "time until the job runs: 500ms, 30s, 5m, 1d"),
+        argument(
+            "--priority",
+            type=priority_or_name,
+            help="priority; 1 is the highest, 0 none; or critical, high, medium, normal, low (1 to 5)",
+        ),
+        argument("--attempts", type=number, help="maximum number of attempts"),
+        duration("--expire-after", "a job that has not started by then fails: 30s, 5m"),
+        duration("--spread", "delay jobs by different times up to this one"),
+        argument("--delivery", choices=(AT_LEAST_ONCE, AT_MOST_ONCE), help="whether a job may run twice"),
+        duration("--lock", "duration of a job's lock in workers of spark_bull: 30s, 5m"),
+        argument(
+            "--deduplication",
+            metavar="ID|JSON",
+            help="deduplication id, or JSON with id and a rule: nothing is added while an unfinished job has the id",
+        ),
+        argument("--opts", metavar="JSON", help="other job options of the Node library"),
     ),
-    argument("--attempts", type=int, help="maximum number of attempts"),
-    duration("--expire-after", "a job that has not started by then fails: 30s, 5m"),
-    duration("--spread", "delay jobs by different times up to this one"),
-    argument("--delivery", choices=(AT_LEAST_ONCE, AT_MOST_ONCE), help="whether a job may run twice"),
-    duration("--lock", "duration of a job's lock in workers of spark_bull: 30s, 5m"),
-    argument(
-        "--deduplication",
-        metavar="ID|JSON",
-        help="deduplication id, or JSON with id and a rule: nothing is added while an unfinished job has the id",
-    ),
-    argument("--opts", metavar="JSON", help="other job options of the Node library"),
 )

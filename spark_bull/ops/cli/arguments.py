@@ -8,38 +8,53 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn
 
 from spark_bull.core.model.guards import Guard
+from spark_bull.core.options.table import PROTOCOLS
 from spark_bull.core.options.values import priority
 from spark_bull.core.time_text import milliseconds_of
 
-#: An interval of Spark, such as `1 minute 30 seconds`.
-_INTERVAL: Final = re.compile(
-    r"(interval\s+)?(\d+\s+(microsecond|millisecond|second|minute|hour|day|week)s?\s*)+", re.IGNORECASE
-)
+_INTEGER: Final = re.compile(r"-?[0-9]+(_[0-9]+)*")
 
 
-def milliseconds(text: str, default_unit: str = "ms") -> int:
-    """Parses `1d`, `2h`, `5m`, `30s` or `500ms` for argparse; returns ms. default_unit: of a bare number."""
-    ms = milliseconds_of(text, default_unit)
+def number(text: str) -> int:
+    """Parses an integer such as `20` or `10_000` for argparse."""
+    if not _INTEGER.fullmatch(text):
+        raise ArgumentTypeError(f"expected a number such as 20 or 10_000, got: {text!r}")
+    return int(text)
+
+
+def rate(text: str) -> float:
+    """Parses a number of jobs per second for argparse, such as `20`, `10_000` or `0.5`."""
+    whole, point, fraction = text.partition(".")
+    if not point:
+        return number(text)
+    if not _INTEGER.fullmatch(whole) or not re.fullmatch("[0-9]+", fraction):
+        raise ArgumentTypeError(f"expected a number such as 20 or 0.5, got: {text!r}")
+    return float(text)
+
+
+def milliseconds(text: str) -> int:
+    """Parses a duration for argparse; returns ms."""
+    ms = milliseconds_of(text)
     if ms is None:
-        raise ArgumentTypeError(f"expected a duration such as 500ms, 30s, 5m, 2h or 1d, got: {text!r}")
+        raise ArgumentTypeError(f"expected a duration with its unit, such as 500ms, 5s, 3m, 2h or 1d, got: {text!r}")
+    return ms
+
+
+def positive_milliseconds(text: str) -> int:
+    """The same, for a duration that is not 0."""
+    if not (ms := milliseconds(text)):
+        raise ArgumentTypeError(f"expected a duration of 1ms or more, got: {text!r}")
     return ms
 
 
 def seconds(text: str) -> float:
-    """Parses a duration for argparse; returns s, which is also the unit of a bare number."""
-    return milliseconds(text, "s") / 1_000
+    """Parses a duration for argparse; returns s."""
+    return milliseconds(text) / 1_000
 
 
 def positive_seconds(text: str) -> float:
-    """The same as `seconds`, for a duration that is not 0."""
-    if not (found := seconds(text)):
-        raise ArgumentTypeError(f"expected a duration of 1ms or more, got: {text!r}")
-    return found
-
-
-def trigger_interval(text: str) -> str:
-    """Parses a duration, or an interval of Spark, for argparse; returns an interval of Spark."""
-    return text if _INTERVAL.fullmatch(text.strip()) else f"{milliseconds(text)} milliseconds"
+    """The same, for a duration that is not 0."""
+    return positive_milliseconds(text) / 1_000
 
 
 class Argument(NamedTuple):
@@ -100,6 +115,17 @@ def host_and_port(text: str) -> tuple[str, int]:
     if not separator or not port.isdigit() or int(port) > 65_535 or (":" in host and not host.startswith("[")):
         raise ArgumentTypeError(f"expected host:port, such as 127.0.0.1:8080, got: {text!r}")
     return host.strip("[]") or "0.0.0.0", int(port)
+
+
+#: How Redis and the queue are found. Commands have these arguments, and `spark-bull help connection` explains them.
+CONNECTION: Final = (
+    argument("--url", help="redis://, rediss:// or unix://; several for shards (default: $SPARK_BULL_URL)"),
+    argument("--prefix", help="prefix of all keys (default: bull)"),
+    argument("--protocol", choices=PROTOCOLS, help="dialect of the queue (default: auto)"),
+    argument("--shards", metavar="N", help="number of shards of the queue, or auto (default: none)"),
+    flag("--no-scan", "list only queues that spark_bull has used; skips the scan of all keys"),
+)
+COMMON: Final = (*CONNECTION, flag("--json", "print JSON"))
 
 
 ID: Final = argument("id", help="id of the job")

@@ -1,4 +1,4 @@
-"""`spark-bull retry` and `spark-bull manage`: change jobs that are given by id or selected by a condition in SQL."""
+"""Commands that change jobs, which are given by id or selected by a condition in SQL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
-from spark_bull.core.dialects.changes import ACTIONS
 from spark_bull.core.dialects.fields import FIELDS, value_of
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.model.jobs import STATES, Change
@@ -18,23 +17,19 @@ from spark_bull.core.queue.jobs.read import Chunk, read_jobs
 from spark_bull.core.queue.manage.changes import error_of
 from spark_bull.ops.cli.add import json_argument
 from spark_bull.ops.cli.arguments import IDS, YES, Argument, argument, duration, flag, priority_or_name
-from spark_bull.ops.cli.command import Deletion, Output, command, existing_queue
+from spark_bull.ops.cli.command import Command, Deletion, Output, command, existing_queue
 
 #: Columns of the condition: the columns of jobs as DataFrames.
 _COLUMNS: Final = ("id", "state", *FIELDS)
 
 
-def selection(
-    states: tuple[str, ...] = STATES, *, default: str | None = "failed", defaults: str = "failed"
-) -> tuple[Argument, ...]:
-    """The arguments that select jobs.
-
-    default: state of the jobs; None: the caller's. defaults: how the help describes it.
-    """
+def selection(states: tuple[str, ...] = STATES, *, state: str = "failed") -> tuple[Argument, ...]:
+    """The arguments that select jobs. states: those that --state can name; of one, there is no choice."""
+    which = argument("--state", choices=states, default=state, help=f"state of the jobs (default: {state})")
     return (
         IDS,
         flag("--all", "all jobs of the state"),
-        argument("--state", choices=states, default=default, help=f"state of the jobs (default: {defaults})"),
+        *([which] if len(states) > 1 else ()),
         argument(
             "--where",
             metavar="SQL",
@@ -93,87 +88,92 @@ def _plain(value: Any) -> Any:
 _SHOWN: Final = 10
 
 
-def _retry(args: Namespace) -> Output:
-    queue = existing_queue(args)
-    given = {"state": args.state, "reset_attempts": args.reset_attempts}
-    changes = [Change(job_id, "retry", **given) for job_id in selected_ids(args, queue)]
-    return change_each(queue, "retry", changes, skips=args.all)
+#: What the arguments of a command are, in a Change.
+_PROPERTIES: Final = ("data", "delay", "priority", "lifo", "reset_attempts", "failed_reason", "returnvalue", "to")
 
 
-def _manage(args: Namespace) -> Output:
-    queue = existing_queue(args)
-    args.state = args.state or _state_of(args.action)
-    ids = selected_ids(args, queue)
-    given: dict[str, Any] = {
-        "data": None if args.data is None else json_argument(args.data, "--data"),
-        "delay": args.delay,
-        "priority": args.priority,
-        "lifo": args.lifo or None,
-        "reset_attempts": args.reset_attempts or None,
-        "state": args.state,
-        "failed_reason": args.reason,
-        "returnvalue": None if args.returnvalue is None else json_argument(args.returnvalue, "--returnvalue"),
-        "to": args.to,
-    }
-    return change_each(queue, args.action, [Change(job_id, args.action, **given) for job_id in ids], skips=args.all)
-
-
-def _state_of(action: str) -> str:
-    """The state of the jobs that an action is for, if it is for one state."""
-    return "delayed" if action in ("promote", "delay") else "failed"
-
-
-def change_each(queue: BullQueue, name: str, changes: list[Change], *, skips: bool = False) -> Output:
-    """Changes jobs, or says which it would remove. Raises an error for those that were not changed, unless `skips`."""
-    if name != "remove":
-        return _changed(queue, name, changes, skips)
+def change_selected(args: Namespace) -> Output:
+    """Makes the change that has the name of the command, to all selected jobs. Removal is a Deletion."""
+    queue, given = existing_queue(args), {name: vars(args).get(name) for name in _PROPERTIES}
+    texts = {name: given[name] for name in ("data", "returnvalue")}
+    given |= {name: json_argument(text, f"--{name}") for name, text in texts.items() if text is not None}
+    changes = [Change(job_id, args.command, state=args.state, **given) for job_id in selected_ids(args, queue)]
+    if args.command != "remove":
+        return _changed(args, queue, changes)
     what = f"{len(changes):,} {'job' if len(changes) == 1 else 'jobs'} of queue {queue.name}"
-    return Deletion(what, lambda: _changed(queue, name, changes, skips))
+    return Deletion(what, lambda: _changed(args, queue, changes))
 
 
-def _changed(queue: BullQueue, name: str, changes: list[Change], skips: bool) -> Output:
+def _changed(args: Namespace, queue: BullQueue, changes: list[Change]) -> Output:
+    """Raises an error for jobs that were not changed, unless all jobs of a state were selected."""
     done: Counter[bool] = Counter()
     errors: list[SparkBullError] = []
     for change, changed in zip(changes, queue.manage(changes), strict=True):
         done[changed.outcome == "done"] += 1
-        if changed.outcome != "done" and not skips:
+        if changed.outcome != "done" and not args.all:
             errors.append(error_of(queue.handle, changed, change))
     if errors and len(changes) == 1:
         raise errors[0]
     if errors:
         reasons = "; ".join(map(str, errors[:_SHOWN])) + ("; …" if len(errors) > _SHOWN else "")
         raise SparkBullError(f"succeeded for {done[True]} of {len(changes)} jobs, failed for the others: {reasons}")
-    return {"done": name, "queue": queue.name, "jobs": done[True], "skipped": done[False]}
+    return {"done": args.command, "queue": queue.name, "jobs": done[True], "skipped": done[False]}
 
 
-CHANGE: Final = (
+def _change(name: str, help: str, example: str, *arguments: Argument, state: str = "failed") -> Command:
+    """A command for each action of `mode=manage`. state: the jobs that --all selects unless --state does."""
+    return command(name, help, f"{name} mail {example}", change_selected, *selection(state=state), *arguments)
+
+
+_PRIORITY: Final = argument(
+    "--priority",
+    type=priority_or_name,
+    required=True,
+    help="1 is the highest, 0 none; or critical, high, medium, normal, low",
+)
+_LIFO: Final = flag("--lifo", "the jobs are the next ones")
+_DATA: Final = argument("--data", metavar="JSON", required=True, help="the new payload")
+
+COMMANDS: Final = (
     command(
         "retry",
         "retry failed or completed jobs",
         "retry mail --all",
-        _retry,
+        change_selected,
         *selection(("failed", "completed")),
         flag("--reset-attempts", "count attempts from 0 again"),
+        _LIFO,
     ),
-    command(
-        "manage",
-        "change jobs: retry, promote, delay, prioritize, update, remove, fail, complete or move them",
-        """manage mail move --all --where "failedReason = 'timeout'" --to late""",
-        _manage,
-        argument("action", choices=list(ACTIONS), metavar="action", help=", ".join(ACTIONS)),
-        *selection(default=None, defaults="delayed for promote and delay, else failed"),
-        argument("--data", metavar="JSON", help="the new payload"),
-        duration("--delay", "of delay: time until the jobs run: 30s, 5m"),
-        argument(
-            "--priority",
-            type=priority_or_name,
-            help="of prioritize: 1 is the highest, 0 none; or critical, high, medium, normal, low",
-        ),
-        flag("--lifo", "of retry and prioritize: the jobs are the next ones"),
-        flag("--reset-attempts", "of retry: count attempts from 0 again"),
-        argument("--reason", metavar="TEXT", help="of fail: why the jobs fail"),
-        argument("--returnvalue", metavar="JSON", help="of complete: the result"),
-        argument("--to", metavar="QUEUE", help="of move: the other queue"),
-        YES,
+    _change(
+        "delay",
+        "let waiting or delayed jobs run later",
+        "42 --for 1h",
+        duration("--for", "time until the jobs run", dest="delay", required=True),
+        state="delayed",
     ),
+    _change("prioritize", "change the priority of jobs", "42 43 --priority high", _PRIORITY, _LIFO, state="wait"),
+    _change("update", "change the payload of jobs", """42 --data '{"to": "ada"}'""", _DATA),
+    _change(
+        "move",
+        "move jobs to another queue",
+        """--all --where "failedReason = 'timeout'" --to late""",
+        argument("--to", metavar="QUEUE", required=True, help="the other queue"),
+    ),
+    _change(
+        "complete",
+        "complete jobs without running them",
+        "42",
+        argument("--returnvalue", metavar="JSON", help="the result (default: null)"),
+        state="wait",
+    ),
+    _change(
+        "fail",
+        "fail jobs without running them",
+        "42 --reason 'not needed'",
+        argument("--reason", dest="failed_reason", metavar="TEXT", required=True, help="their `failedReason`"),
+        state="wait",
+    ),
+    _change("remove", "remove jobs", "42 43", YES),
+    _change("free", "let others have the deduplication ids of jobs", "42", state="wait"),
+    _change("discard-children", "remove the children of jobs that have not run", "42", state="waiting-children"),
 )

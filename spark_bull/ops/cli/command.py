@@ -18,6 +18,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.core.queue.monitor.find import exists, is_glob, matches, select_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli.arguments import Argument
+from spark_bull.ops.cli.status import NotFound
 from spark_bull.ops.cli.tables import one_line
 from spark_bull.run.job.interrupts import Terminated
 
@@ -47,13 +48,23 @@ class Command:
     run: Callable[[Namespace], Output]
     arguments: Sequence[Argument]
     of_queue: bool
+    empty: Callable[[Namespace], str]
 
 
 def command(
-    name: str, help: str, example: str, run: Callable[[Namespace], Output], *arguments: Argument, of_queue: bool = True
+    name: str,
+    help: str,
+    example: str,
+    run: Callable[[Namespace], Output],
+    *arguments: Argument,
+    of_queue: bool = True,
+    empty: Callable[[Namespace], str] = lambda args: "nothing",
 ) -> Command:
-    """A command. run: called with the parsed arguments; of_queue: whether the first argument is a queue."""
-    return Command(name, help, example, run, arguments, of_queue)
+    """A command. run: called with the parsed arguments; of_queue: whether the first argument is a queue.
+
+    empty: what is said for people in place of an empty list.
+    """
+    return Command(name, help, example, run, arguments, of_queue, empty)
 
 
 def name_of(args: Namespace) -> str:
@@ -70,7 +81,7 @@ def open_queue(args: Namespace, queue: str | None = None, **options: Any) -> Bul
 
 
 def existing_queue(args: Namespace, queue: str | None = None) -> BullQueue:
-    """Opens the queue in the arguments. Raises SparkBullError if it does not exist, unless it is a shard."""
+    """Opens the queue in the arguments. Raises NotFound if it does not exist, unless it is a shard."""
     opened = open_queue(args, queue)
     check_exists(args, opened.handle)
     return opened
@@ -87,9 +98,7 @@ def check_exists(args: Namespace, handle: QueueHandle) -> None:
     """Raises SparkBullError if the queue does not exist, unless it is a shard, which may be to come."""
     if not args.logical and not exists(handle.connection, handle.keys):
         keys, where = handle.keys, handle.connection.settings.where
-        raise SparkBullError(
-            f"no such queue: {keys.queue} (prefix {keys.prefix}, {where}); `spark-bull queues` lists all"
-        )
+        raise NotFound(f"no such queue: {keys.queue} (prefix {keys.prefix}, {where}); `spark-bull queues` lists all")
 
 
 def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:
@@ -98,7 +107,7 @@ def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:
     found = select_queues(Connection(options.redis), options.prefix, names)
     for name in names:
         if is_glob(name) and not matches(found, name):
-            raise SparkBullError(f"no such queue: none matches {name} (prefix {options.prefix})")
+            raise NotFound(f"no such queue: none matches {name} (prefix {options.prefix})")
     return found
 
 
@@ -118,7 +127,7 @@ class Deletion:
 
 
 def confirmed(args: Namespace, outputs: Sequence[Any]) -> list[Any]:
-    """The outputs of a command, each of one queue. Deletions are confirmed at once, then made. Raises OptionError."""
+    """The outputs of a command, each of one queue. Deletions are confirmed at once, then made."""
     deletions = [output for output in outputs if isinstance(output, Deletion)]
     if deletions:
         what = "; ".join(dict.fromkeys(deletion.what for deletion in deletions))
@@ -129,7 +138,7 @@ def confirmed(args: Namespace, outputs: Sequence[Any]) -> list[Any]:
 def confirm(args: Namespace, consequence: str, answer: str) -> None:
     """Asks the user to type `answer`, unless `--yes` is set.
 
-    Raises OptionError without a terminal, or if the user types something else.
+    Raises OptionError without a terminal, SparkBullError if the user types something else.
     """
     if args.yes:
         return
@@ -138,7 +147,7 @@ def confirm(args: Namespace, consequence: str, answer: str) -> None:
     # Standard output may be redirected.
     print(f"{one_line(consequence)}. Type {one_line(answer)} to continue: ", file=sys.stderr, end="", flush=True)
     if sys.stdin.readline().strip() != answer:
-        raise OptionError("not confirmed, nothing was changed")
+        raise SparkBullError("not confirmed, nothing was changed")
 
 
 @contextmanager

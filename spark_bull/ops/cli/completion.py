@@ -73,11 +73,13 @@ def _actions(parser: ArgumentParser) -> Iterator[Action]:
             yield action
 
 
-COMPLETION: Final = command(
-    "completion",
-    "print the script with which bash, zsh or fish complete this command",
-    "completion bash > ~/.local/share/bash-completion/completions/spark-bull",
-    _completion,
-    argument("shell", choices=(*SHELLS, _QUEUES), help="bash, zsh or fish; queues prints names of queues"),
-    of_queue=False,
+COMMANDS: Final = (
+    command(
+        "completion",
+        "print the completion script of bash, zsh or fish",
+        "completion bash > ~/.local/share/bash-completion/completions/spark-bull",
+        _completion,
+        argument("shell", choices=(*SHELLS, _QUEUES), help="bash, zsh or fish; queues prints names of queues"),
+        of_queue=False,
+    ),
 )

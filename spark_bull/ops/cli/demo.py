@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_bull.core.errors import OptionError, SparkBullError
-from spark_bull.ops.cli.arguments import argument, flag
+from spark_bull.ops.cli.arguments import argument, flag, number
 from spark_bull.ops.cli.command import Output, command, sigterm_as_sigint
 from spark_bull.ops.cli.programs import check_java
 
@@ -30,14 +30,14 @@ def _demo(args: Namespace) -> None:
     run(Demo(args.months, args.servers, args.bullmq, args.picture, args.compare))
 
 
-DEMO: Final = command(
+_DEMO: Final = command(
     "demo",
-    "in Spark: dispatch, inspect, process and collect 80,789 flights, with a Redis of its own",
+    "run all four verbs on 80,789 flights, with an own Redis",
     "demo --months 1",
     _demo,
     argument(
         "--months",
-        type=int,
+        type=number,
         choices=range(1, 13),
         default=3,
         metavar="NUMBER",
@@ -45,7 +45,7 @@ DEMO: Final = command(
     ),
     argument(
         "--servers",
-        type=int,
+        type=number,
         choices=range(1, 17),
         default=1,
         metavar="NUMBER",
@@ -88,11 +88,14 @@ def _copy(args: Namespace) -> Output:
     return [str(folder / source.name) for source in sources]
 
 
-NOTEBOOKS: Final = command(
-    "notebooks",
-    "copy notebooks with examples and charts to a folder, where `jupyter lab` opens them",
-    "notebooks ~/spark-bull",
-    _copy,
-    argument("folder", type=Path, nargs="?", default=Path("notebooks"), help="(default: notebooks)"),
-    of_queue=False,
+COMMANDS: Final = (
+    _DEMO,
+    command(
+        "notebooks",
+        "copy notebooks with examples to a folder",
+        "notebooks ~/spark-bull",
+        _copy,
+        argument("folder", type=Path, nargs="?", default=Path("notebooks"), help="(default: notebooks)"),
+        of_queue=False,
+    ),
 )

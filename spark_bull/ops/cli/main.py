@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import SUPPRESS, ArgumentError, ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Mapping, Sequence
+from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
 from spark_bull.core.errors import SparkBullError, did_you_mean
-from spark_bull.core.options.table import PROTOCOLS
 from spark_bull.core.version import VERSION
+from spark_bull.ops.cli.arguments import COMMON, CONNECTION, Argument
 from spark_bull.ops.cli.command import Command, Ended, Output
-from spark_bull.ops.cli.commands import all_commands, commands_like
+from spark_bull.ops.cli.commands import MODULES, all_commands, commands_like
 from spark_bull.ops.cli.shards import run_command
+from spark_bull.ops.cli.status import INTERRUPTED, PIPE_BROKEN, WRONG_USAGE, status_of
 from spark_bull.ops.cli.tables import as_json, as_text, one_line
 
-#: Exit codes as in shells: after SIGINT, and after a broken pipe.
-INTERRUPTED, PIPE_BROKEN = 130, 141
 #: The file for spark-submit, which takes no console script.
 _SUBMIT_FILE: Final = Path(__file__).with_name("__main__.py")
-
-
-#: The defaults of the arguments of all commands.
-_COMMON: Final = {"url": None, "prefix": None, "protocol": None, "shards": None, "no_scan": False, "json": False}
+_HELP: Final = ("--help", "-h")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command; returns the exit status: 0, or the command's, or 1 with one line on standard error.
-
-    Invalid usage exits with 2.
-    """
+    """Runs a command; returns the exit status, see `status.py`. An error is one line on standard error."""
     args = _parsed(sys.argv[1:] if argv is None else argv)
     if isinstance(sys.stdout, TextIOWrapper):
         # Texts of jobs can have characters that the terminal has no form for, and unpaired surrogates.
@@ -40,10 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         output, status = _ended(run_command(args))
         if output is not None:
-            print(as_json(output) if args.json else as_text(output), flush=True)
+            print(as_json(output) if args.json else as_text(output) or one_line(args.empty(args)), flush=True)
     except SparkBullError as error:
         print(f"spark-bull {args.command}: {one_line(str(error))}", file=sys.stderr)
-        return 1
+        return status_of(error)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -53,48 +46,67 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
+def _ended(output: Output) -> tuple[Output, int]:
+    return (output.output, output.status) if isinstance(output, Ended) else (output, 0)
+
+
 def _parsed(given: Sequence[str]) -> Namespace:
-    """Parses the arguments. For an option that the command does not have, the error names the nearest one."""
-    args, unknown = parser(commands_like(_name_of_command(given))).parse_known_args(given)
+    """Parses the arguments. For an unknown command or option, the error names the nearest one."""
+    name = _name_of_command(given)
+    if name == "":
+        name, given = "help", [*(one for one in given if one not in _HELP), "help"]
+    if name is not None and name not in MODULES:
+        near = did_you_mean(name, MODULES)
+        print(f"spark-bull: unknown command `{one_line(name)}`{near}; `spark-bull help` lists all", file=sys.stderr)
+        raise SystemExit(WRONG_USAGE)
+    args, unknown = parser(all_commands().values() if name is None else commands_like(name)).parse_known_args(given)
     if unknown:
         near = did_you_mean(unknown[0].partition("=")[0], args.of_command._option_string_actions)
         args.of_command.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
     return args
 
 
-def _ended(output: Output) -> tuple[Output, int]:
-    return (output.output, output.status) if isinstance(output, Ended) else (output, 0)
-
-
 def _name_of_command(argv: Sequence[str]) -> str | None:
-    """Returns the name of the command; None without a command, with --help, and for invalid arguments."""
+    """Returns the name of the command; "" if there is nothing to do but to help; None for other arguments."""
     first = ArgumentParser(add_help=False, exit_on_error=False)
-    _add_common(first, _COMMON)
-    first.add_argument("--help", "-h", action="store_true")
+    _add(first, COMMON)
+    first.add_argument(*_HELP, action="store_true")
     first.add_argument("command", nargs="?")
     try:
-        args, _ = first.parse_known_args(argv)
+        args, unknown = first.parse_known_args(argv)
     except ArgumentError:
         return None
-    return None if args.help else args.command
+    return args.command or (None if unknown else "")
 
 
-def parser(commands: Sequence[Command] | None = None) -> ArgumentParser:
+class _Help(RawDescriptionHelpFormatter):
+    """Leaves out the arguments of the connection, which all commands have."""
+
+    _LEFT_OUT: Final = frozenset(name for one in CONNECTION for name in one.names)
+
+    def add_usage(self, usage: str | None, actions: Iterable[Action], *others: Any) -> None:
+        super().add_usage(usage, [action for action in actions if not self._is_left_out(action)], *others)
+
+    def add_argument(self, action: Action) -> None:
+        if not self._is_left_out(action):
+            super().add_argument(action)
+
+    def _is_left_out(self, action: Action) -> bool:
+        return not self._LEFT_OUT.isdisjoint(action.option_strings)
+
+
+def parser(commands: Iterable[Command] | None = None) -> ArgumentParser:
     """Creates the argument parser of these commands; None: of all."""
-    root = ArgumentParser(
-        prog="spark-bull",
-        description="Manages and processes queues of Bull and BullMQ.",
-        epilog="Redis: --url, else $SPARK_BULL_URL, else redis://localhost:6379/0.",
-    )
-    _add_common(root, _COMMON)
+    root = ArgumentParser(prog="spark-bull", usage="spark-bull COMMAND …; `spark-bull help` lists the commands")
+    _add(root, COMMON)
     root.add_argument("--version", action="version", version=f"spark-bull {VERSION}")
     root.add_argument(
         "--submit-file", action="version", version=str(_SUBMIT_FILE), help="print the path of the file for spark-submit"
     )
-    by_name = root.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in all_commands() if commands is None else commands:
-        _add_command(by_name, command)
     root.set_defaults(whole=parser)
+    by_name = root.add_subparsers(dest="command", required=True, metavar="COMMAND", prog="spark-bull")
+    for command in all_commands().values() if commands is None else commands:
+        _add_command(by_name, command)
     return root
 
 
@@ -103,36 +115,17 @@ def _add_command(by_name: Any, command: Command) -> None:
         command.name,
         help=command.help,
         description=command.help[0].upper() + command.help[1:] + ".",
-        epilog=f"example:\n  spark-bull {command.example}",
-        formatter_class=RawDescriptionHelpFormatter,
+        epilog=f"example:\n  spark-bull {command.example}\n\nRedis and the queue: spark-bull help connection",
+        formatter_class=_Help,
     )
     if command.of_queue:
         parser.add_argument("queue", help="name of the queue")
-    for one in command.arguments:
-        parser.add_argument(*one.names, **one.settings)
+    _add(parser, command.arguments)
     # Also accepted after the command; SUPPRESS keeps values given before it.
-    _add_common(parser, dict.fromkeys(_COMMON, SUPPRESS))
-    parser.set_defaults(run=command.run, of_command=parser)
+    _add(parser, COMMON, default=SUPPRESS)
+    parser.set_defaults(run=command.run, empty=command.empty, of_command=parser)
 
 
-def _add_common(parser: ArgumentParser, defaults: Mapping[str, Any]) -> None:
-    parser.add_argument(
-        "--url", default=defaults["url"], help="URL of Redis: redis://, rediss:// or unix://; several for shards"
-    )
-    parser.add_argument("--prefix", default=defaults["prefix"], help="prefix of all keys (default: bull)")
-    parser.add_argument(
-        "--protocol", choices=PROTOCOLS, default=defaults["protocol"], help="dialect of the queue (default: auto)"
-    )
-    parser.add_argument(
-        "--shards",
-        metavar="N",
-        default=defaults["shards"],
-        help="number of shards of the queue, or auto (default: none)",
-    )
-    parser.add_argument(
-        "--no-scan",
-        action="store_true",
-        default=defaults["no_scan"],
-        help="list only queues that spark_bull has used; skips the scan of all keys",
-    )
-    parser.add_argument("--json", action="store_true", default=defaults["json"], help="print JSON")
+def _add(parser: ArgumentParser, arguments: Iterable[Argument], **settings: Any) -> None:
+    for one in arguments:
+        parser.add_argument(*one.names, **{**one.settings, **settings})

@@ -10,15 +10,14 @@ from typing import Final
 
 from spark_bull.core import time_text
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.jobs import STATES, Change
+from spark_bull.core.model.jobs import STATES
 from spark_bull.core.options.values import AUTO
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import advance_all
 from spark_bull.core.queue.manage.leftovers import SWEEP_AFTER_MS
 from spark_bull.core.queue.manage.limits import limits_of_group
 from spark_bull.core.queue.shards.reshard import Draining, reshard
-from spark_bull.ops.cli.arguments import GROUP, ID, YES, argument, duration, flag
-from spark_bull.ops.cli.change import CHANGE, change_each
+from spark_bull.ops.cli.arguments import GROUP, ID, YES, argument, duration, flag, number
 from spark_bull.ops.cli.command import Deletion, Output, command, existing_queue, name_of, open_queue, options_of
 from spark_bull.ops.cli.show import records_of
 
@@ -48,10 +47,6 @@ def _open_intake(args: Namespace) -> Output:
     # A queue whose intake was closed may not exist any more.
     open_queue(args).open_intake()
     return {"done": args.command, "queue": args.queue}
-
-
-def _remove(args: Namespace) -> Output:
-    return change_each(existing_queue(args), "remove", [Change(job_id, "remove") for job_id in args.ids])
 
 
 def _cancel(args: Namespace) -> Output:
@@ -130,10 +125,10 @@ def _recover(args: Namespace) -> Output:
     return records_of(args, queue, advance_all(queue.handle))
 
 
-MANAGE: Final = (
+_QUEUE: Final = (
     command(
         "pause",
-        "pause a queue, or a group of jobs: workers claim no jobs of it",
+        "pause a queue or a group: workers claim no jobs of it",
         "pause mail",
         _run_for(BullQueue.pause, BullQueue.pause_group),
         GROUP,
@@ -147,15 +142,14 @@ MANAGE: Final = (
     ),
     command(
         "close-intake",
-        "let a queue accept no jobs from Spark and this command; workers go on",
+        "refuse jobs from Spark and this command; workers go on",
         "close-intake mail",
         _close_intake,
     ),
-    command("open-intake", "let a queue accept jobs again", "open-intake mail", _open_intake),
-    *CHANGE,
+    command("open-intake", "accept jobs again", "open-intake mail", _open_intake),
     command(
         "cancel",
-        "end an active job of a Spark worker, or all of them: they fail",
+        "end active jobs of Spark workers: they fail",
         "cancel mail 42",
         _cancel,
         argument("id", nargs="?", help="id of the job"),
@@ -163,24 +157,16 @@ MANAGE: Final = (
         argument("--reason", metavar="TEXT", help="why, for its `failedReason` (default: none)"),
     ),
     command(
-        "remove",
-        "remove jobs",
-        "remove mail 42 43",
-        _remove,
-        argument("ids", metavar="id", nargs="+", help="ids of jobs"),
-        YES,
-    ),
-    command(
         "remove-orphans",
-        "remove jobs that are in no state, so that no worker gets them",
+        "remove jobs that are in no state: no worker gets them",
         "remove-orphans mail",
         _remove_orphans,
-        argument("--limit", type=int, default=0, help="maximum number of jobs (default: 0, all)"),
+        argument("--limit", type=number, default=0, help="maximum number of jobs (default: 0, all)"),
         YES,
     ),
     command(
         "sweep",
-        "delete stored payloads and results that no job of a queue has any more",
+        "delete stored payloads and results that no job has",
         "sweep mail --offload-to s3://bucket/jobs",
         _sweep,
         argument("--offload-to", metavar="URL", required=True, help="folder, as the option `offloadTo`"),
@@ -193,7 +179,7 @@ MANAGE: Final = (
         "clear-logs mail 42 --keep 100",
         _clear_logs,
         ID,
-        argument("--keep", type=int, default=0, metavar="ROWS", help="number of last rows that stay (default: 0)"),
+        argument("--keep", type=number, default=0, metavar="ROWS", help="number of last rows that stay (default: 0)"),
         YES,
     ),
     command(
@@ -201,7 +187,7 @@ MANAGE: Final = (
         "remove the oldest events of a BullMQ queue",
         "trim-events mail 1000",
         _trim_events,
-        argument("max", type=int, help="about how many events stay"),
+        argument("max", type=number, help="about how many events stay"),
         YES,
     ),
     command(
@@ -211,7 +197,7 @@ MANAGE: Final = (
         _clean,
         argument("--state", choices=STATES, default="completed", help="state of the jobs (default: completed)"),
         duration("--grace", "minimum age of the jobs: 30s, 5m, 2h, 1d (default: 0)", default=0),
-        argument("--limit", type=int, default=0, help="maximum number of jobs (default: 0, all)"),
+        argument("--limit", type=number, default=0, help="maximum number of jobs (default: 0, all)"),
         YES,
     ),
     command(
@@ -230,7 +216,13 @@ MANAGE: Final = (
         flag("--force", "even if jobs are active"),
         YES,
     ),
-    command("recover", "complete writes that were interrupted in their commit", "recover mail", _recover),
+    command(
+        "recover",
+        "finish writes that were interrupted in their commit",
+        "recover mail",
+        _recover,
+        empty=lambda args: f"no interrupted writes to {args.queue}",
+    ),
 )
 
 
@@ -272,22 +264,28 @@ def _rate_limit(args: Namespace) -> Output:
     return asdict(queue.limits())
 
 
-LIMITS: Final = (
+_LIMITS: Final = (
     command(
         "limits",
-        "show, set or remove the limits of a BullMQ queue over all workers, or of a group of jobs",
+        "show, set or remove limits of a BullMQ queue or a group",
         "limits mail --concurrency 10 --max 100 --duration 1s",
         _limits,
         GROUP,
-        argument("--concurrency", type=int, metavar="JOBS", help="maximum number of active jobs"),
-        argument("--max", type=int, metavar="JOBS", help="maximum number of jobs that start in --duration"),
+        argument("--concurrency", type=number, metavar="JOBS", help="maximum number of active jobs"),
+        argument("--max", type=number, metavar="JOBS", help="maximum number of jobs that start in --duration"),
         duration("--duration", "period of --max: 500ms, 30s, 5m"),
         flag("--remove", "remove all limits"),
     ),
-    command("groups", "list the groups of jobs of a queue, with their limits", "groups mail", _groups),
+    command(
+        "groups",
+        "list the groups of a queue, with their limits",
+        "groups mail",
+        _groups,
+        empty=lambda args: f"no groups of jobs in {args.queue}",
+    ),
     command(
         "rate-limit",
-        "keep workers of a BullMQ queue from starting jobs for a time",
+        "start no jobs of a BullMQ queue for a time",
         "rate-limit mail 30s",
         _rate_limit,
         duration("duration", "for how long: 500ms, 30s, 5m", nargs="?"),
@@ -310,9 +308,13 @@ def _reshard(args: Namespace) -> Output:
     return {"queue": layout.queue, "shards": layout.count}
 
 
-RESHARD: Final = command(
-    "reshard",
-    "change the number of shards of a queue: waits until all shards are empty, blocks new writes meanwhile",
-    "reshard mail --shards 16",
-    _reshard,
+COMMANDS: Final = (
+    *_QUEUE,
+    *_LIMITS,
+    command(
+        "reshard",
+        "change the number of shards, once all shards are empty",
+        "reshard mail --shards 16",
+        _reshard,
+    ),
 )

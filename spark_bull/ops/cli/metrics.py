@@ -16,7 +16,8 @@ from spark_bull.ops.cli.arguments import (
     argument,
     duration,
     host_and_port,
-    milliseconds,
+    number,
+    positive_milliseconds,
     positive_seconds,
     repeated,
 )
@@ -81,60 +82,56 @@ def _label(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _number(text: str) -> int:
-    if not text.isdecimal():
+def _count(text: str) -> int:
+    if (count := number(text)) < 0:
         raise ArgumentTypeError(f"expected a number of 0 or more, got: {text!r}")
-    return int(text)
+    return count
 
 
-def _window(text: str) -> int:
-    if (window := milliseconds(text)) < 1:
-        raise ArgumentTypeError(f"expected a duration of 1ms or more, got: {text!r}")
-    return window
-
-
-METRICS: Final = command(
-    "metrics",
-    "print the metrics of queues for Prometheus, or serve them",
-    "metrics 'mail*' --listen :9090",
-    _metrics,
-    argument("queues", metavar="queue", nargs="*", help="names or globs of queues (default: all)"),
-    argument(
-        "--listen",
-        type=host_and_port,
-        metavar="HOST:PORT",
-        help="serve them at http://HOST:PORT/metrics until Ctrl-C; without HOST on all addresses",
+COMMANDS: Final = (
+    command(
+        "metrics",
+        "print or serve metrics for Prometheus",
+        "metrics 'mail*' --listen :9090",
+        _metrics,
+        argument("queues", metavar="queue", nargs="*", help="names or globs of queues (default: all)"),
+        argument(
+            "--listen",
+            type=host_and_port,
+            metavar="HOST:PORT",
+            help="serve them at http://HOST:PORT/metrics until Ctrl-C; without HOST on all addresses",
+        ),
+        *OF_LISTEN,
+        repeated(
+            "--label",
+            "NAME=VALUE",
+            "label of all metrics, as a global variable of exportPrometheusMetrics; may be repeated",
+            type=_label,
+        ),
+        duration(
+            "--window",
+            "period, up to now, of the times and rates of jobs (default: 5m)",
+            type=positive_milliseconds,
+            default=300_000,
+        ),
+        duration(
+            "--target-wait",
+            "time within which waiting jobs are to start, for the number of wanted slots (default: 30s)",
+            type=positive_seconds,
+            default=TARGET_WAIT_S,
+        ),
+        argument(
+            "--sample",
+            type=_count,
+            default=1_000,
+            help="maximum number of jobs read of each state for times, ages and jobs by name (default: 1000); 0: none",
+        ),
+        argument(
+            "--names",
+            type=_count,
+            default=20,
+            help="number of job names, the most frequent ones, that have metrics of their own (default: 20)",
+        ),
+        of_queue=False,
     ),
-    *OF_LISTEN,
-    repeated(
-        "--label",
-        "NAME=VALUE",
-        "label of all metrics, as a global variable of exportPrometheusMetrics; may be repeated",
-        type=_label,
-    ),
-    duration(
-        "--window",
-        "period, up to now, of the times and rates of jobs (default: 5m)",
-        type=_window,
-        default=300_000,
-    ),
-    duration(
-        "--target-wait",
-        "time within which waiting jobs are to start, for the number of wanted slots (default: 30s)",
-        type=positive_seconds,
-        default=TARGET_WAIT_S,
-    ),
-    argument(
-        "--sample",
-        type=_number,
-        default=1_000,
-        help="maximum number of jobs read of each state for times, ages and jobs by name (default: 1000); 0: none",
-    ),
-    argument(
-        "--names",
-        type=_number,
-        default=20,
-        help="number of job names, the most frequent ones, that have metrics of their own (default: 20)",
-    ),
-    of_queue=False,
 )

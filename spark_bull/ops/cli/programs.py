@@ -30,13 +30,15 @@ from spark_bull.ops.cli.arguments import (
     duration,
     flag,
     guards_of,
+    number,
+    positive_milliseconds,
     positive_seconds,
     repeated,
     seconds,
-    trigger_interval,
 )
 from spark_bull.ops.cli.command import Output, command, sigterm_as_sigint
 from spark_bull.ops.cli.doctor.machine import MIN_JAVA, find_java
+from spark_bull.ops.cli.status import NotFound
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +80,7 @@ def check_queues(options: ReadOptions) -> None:
     """Raises SparkBullError if none of the queues of a read exists."""
     connection, prefix, queues = Connection(options.redis), options.prefix, selection_of(options)
     if not any(exists(connection, QueueKeys(queue, prefix)) for queue in select_queues(connection, prefix, queues)):
-        raise SparkBullError(
+        raise NotFound(
             f"no such queue: {', '.join(queues)} (prefix {prefix}, {connection.where}); `spark-bull queues` lists all"
         )
 
@@ -168,7 +170,8 @@ def _collect(args: Namespace) -> Output:
     from spark_bull.spark.collect.stream import check_servers, collect_options
     from spark_bull.spark.programs.commands import Table, collect
 
-    table, every = Table(args.output, args.format, args.checkpoint), None if args.once else args.trigger
+    table = Table(args.output, args.format, args.checkpoint)
+    every = None if args.once else f"{args.trigger} milliseconds"
     options = _options(args) | {"queue": args.queue}
     check_servers(collect_options(options))
     with _session(args, args.queue) as spark:
@@ -215,10 +218,10 @@ def _number_of(what: str) -> Callable[[str], tuple[str, int]]:
     """A parser of what=number."""
 
     def parse(text: str) -> tuple[str, int]:
-        name, _, number = text.rpartition("=")
-        if not name or not number.isdigit():
+        name, _, given = text.rpartition("=")
+        if not name or (value := number(given)) < 0:
             raise ArgumentTypeError(f"expected {what}=number, got: {text!r}")
-        return name, int(number)
+        return name, value
 
     return parse
 
@@ -240,7 +243,7 @@ def _queue(help: str) -> Argument:
 _WRITING: Final = (_queue("queue to add the jobs to"), _option("option of the write"), *_SPARK)
 _QUEUES: Final = _queue("queues: names, comma separated, or globs")
 
-PROGRAMS: Final = (
+COMMANDS: Final = (
     command(
         "dispatch",
         "in Spark: add rows of files as jobs",
@@ -269,7 +272,7 @@ PROGRAMS: Final = (
     ),
     command(
         "work",
-        "in Spark, or with --local without it: process jobs with a Python function until Ctrl-C",
+        "in Spark, or --local: process jobs with a Python function",
         "work --queue mail --processor my_jobs:send",
         _work,
         argument("--processor", required=True, metavar="MODULE:NAME", help="function of a job, or a UDF"),
@@ -324,7 +327,7 @@ PROGRAMS: Final = (
     ),
     command(
         "collect",
-        "in Spark: write finished jobs to a table of files, exactly once",
+        "in Spark: write finished jobs to files, exactly once",
         "collect --queue 'mail,report-*' --output results --once",
         _collect,
         argument("--output", required=True, metavar="PATH", help="output folder of the table"),
@@ -336,10 +339,10 @@ PROGRAMS: Final = (
         ),
         argument(
             "--trigger",
-            type=trigger_interval,
-            default="10 seconds",
+            type=positive_milliseconds,
+            default=10_000,
             metavar="TIME",
-            help="trigger interval: 30s, 1m, or as in Spark (default: 10 seconds)",
+            help="trigger interval (default: 10s)",
         ),
         flag("--once", "write the jobs that have finished so far, then exit"),
         _QUEUES,

@@ -1,4 +1,4 @@
-"""`spark-bull promote`: promotes one delayed job, or runs a Promoter."""
+"""`spark-bull promote`: promotes given jobs, or runs a Promoter."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Final
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import shard
-from spark_bull.ops.cli.arguments import GUARDING, argument, duration, flag, guards_of, priority_or_name
-from spark_bull.ops.cli.command import Output, command, existing_queue, until_interrupted
+from spark_bull.ops.cli.arguments import GUARDING, argument, duration, flag, guards_of, number, priority_or_name
+from spark_bull.ops.cli.change import change_selected, selection
+from spark_bull.ops.cli.command import Output, command, until_interrupted
 from spark_bull.run.services.promoter import Promoter, PromoterStats
 
 #: Interval at which changed counters are printed.
@@ -18,11 +19,11 @@ _REPORT_INTERVAL_S: Final = 5.0
 
 
 def _promote(args: Namespace) -> Output:
-    if args.id is not None and args.shards is not None:
-        raise OptionError(f"expected the name of a shard, such as {shard(args.queue, 0)}, with a job, got --shards")
-    if args.id is not None:
-        existing_queue(args).promote(args.id)
-        return asdict(PromoterStats(promoted=1))
+    if args.ids or args.all:
+        if args.shards is not None:
+            raise OptionError(f"expected the name of a shard, such as {shard(args.queue, 0)}, with jobs, got --shards")
+        args.state = "delayed"
+        return change_selected(args)
     promoter = Promoter(
         args.url,
         [args.queue],
@@ -50,24 +51,26 @@ def _until_interrupted(promoter: Promoter) -> PromoterStats:
     return promoter.done
 
 
-PROMOTE: Final = command(
-    "promote",
-    "promote delayed jobs when they are due and rescue stalled ones, until Ctrl-C; or promote one job (ID) now",
-    "promote mail",
-    _promote,
-    argument("queue", nargs="?", default="*", help="name or glob of queues (default: all)"),
-    argument("id", nargs="?", help="id of a delayed job to promote now"),
-    flag("--once", "promote and rescue what is due, then exit"),
-    flag("--no-rescue", "do not rescue stalled jobs"),
-    duration("--check", "interval of the check for stalled jobs (default: 30s)", default=30_000),
-    argument("--max-stalled", type=int, default=1, help="how often a job may stall before it fails (default: 1)"),
-    duration("--age-after", "give jobs that have waited for so long a higher priority"),
-    argument(
-        "--age-priority",
-        type=priority_or_name,
-        default="critical",
-        help="the priority that they get: 1 is the highest; or critical (default), high, medium, normal, low",
+COMMANDS: Final = (
+    command(
+        "promote",
+        "promote due jobs and rescue stalled ones; or given jobs",
+        "promote mail",
+        _promote,
+        argument("queue", nargs="?", default="*", help="name or glob of queues (default: all)"),
+        *selection(("delayed",)),
+        flag("--once", "promote and rescue what is due, then exit"),
+        flag("--no-rescue", "do not rescue stalled jobs"),
+        duration("--check", "interval of the check for stalled jobs (default: 30s)", default=30_000),
+        argument("--max-stalled", type=number, default=1, help="stalls after which a job fails (default: 1)"),
+        duration("--age-after", "give jobs that have waited for so long a higher priority"),
+        argument(
+            "--age-priority",
+            type=priority_or_name,
+            default="critical",
+            help="the priority that they get: 1 is the highest; or critical (default), high, medium, normal, low",
+        ),
+        *GUARDING,
+        of_queue=False,
     ),
-    *GUARDING,
-    of_queue=False,
 )

@@ -5,18 +5,13 @@ from __future__ import annotations
 from argparse import Namespace
 from typing import Final
 
-from spark_bull.core.errors import SparkBullError
 from spark_bull.core.model.job_json import parsed
 from spark_bull.core.options.values import instant, json_object
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.cli.add import json_argument
-from spark_bull.ops.cli.arguments import YES, argument, duration, milliseconds
+from spark_bull.ops.cli.arguments import YES, argument, duration, number
 from spark_bull.ops.cli.command import Deletion, Output, command, existing_queue, name_of, open_queue
-
-
-def _interval(text: str) -> int | str:
-    """Parses an interval for argparse: ms, or a duration of ISO 8601, which is checked with the other properties."""
-    return text if text[:1] in ("P", "p") else milliseconds(text)
+from spark_bull.ops.cli.status import NotFound
 
 
 def _schedulers(args: Namespace) -> Output:
@@ -57,22 +52,28 @@ def _unscheduled(args: Namespace, queue: BullQueue) -> Output:
     missing = [scheduler_id for scheduler_id in args.ids if not queue.remove_scheduler(scheduler_id)]
     if missing:
         removed = f"removed {len(args.ids) - len(missing)} of {len(args.ids)}; " if len(args.ids) > 1 else ""
-        raise SparkBullError(
+        raise NotFound(
             f"{removed}no such job scheduler in queue {args.queue}: {', '.join(missing)}; `spark-bull schedulers "
             f"{args.queue}` lists all"
         )
     return {"done": "unschedule", "queue": args.queue, "schedulers": len(args.ids)}
 
 
-SCHEDULE: Final = (
-    command("schedulers", "list the job schedulers of a queue", "schedulers mail", _schedulers),
+COMMANDS: Final = (
+    command(
+        "schedulers",
+        "list the job schedulers of a queue",
+        "schedulers mail",
+        _schedulers,
+        empty=lambda args: f"no job schedulers in {args.queue}",
+    ),
     command(
         "schedule",
-        "create or change a job scheduler: a job again and again",
+        "create or change a job scheduler",
         "schedule mail daily --pattern '0 9 * * 1-5' --tz Europe/Berlin",
         _schedule,
         argument("id", help="id of the job scheduler; one that exists is changed"),
-        duration("--every", "interval: 30s, 5m, 2h, 1d, PT15M", type=_interval),
+        duration("--every", "interval: 30s, 5m, 2h, 1d"),
         argument(
             "--pattern",
             metavar="CRON",
@@ -81,15 +82,15 @@ SCHEDULE: Final = (
         argument("--tz", metavar="ZONE", help="time zone of the pattern (default: the zone of this machine)"),
         argument("--name", help="name of the jobs"),
         argument("--data", metavar="JSON", help="payload of the jobs (default: {})"),
-        argument("--limit", type=int, help="maximum number of jobs"),
-        duration("--offset", "shift from multiples of the interval", type=_interval),
+        argument("--limit", type=number, help="maximum number of jobs"),
+        duration("--offset", "shift from multiples of the interval"),
         argument("--start", metavar="TIME", help="no job runs before: ISO 8601 or ms since 1970"),
         argument("--end", metavar="TIME", help="no more jobs are added after: ISO 8601 or ms since 1970"),
         argument("--opts", metavar="JSON", help="other job options of the Node library"),
     ),
     command(
         "run-scheduler",
-        "add a job like the next one of a job scheduler, which runs at once",
+        "add a job of a job scheduler that runs at once",
         "run-scheduler mail daily",
         _run_scheduler,
         argument("id", help="id of the job scheduler"),

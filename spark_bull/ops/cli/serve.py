@@ -60,38 +60,40 @@ def _token(path: Path | None, variable: str) -> str | None:
         raise OptionError(f"expected a file with a token, got: {path} ({type(error).__name__})") from None
 
 
-SERVE: Final = command(
-    "serve",
-    "serve a page and a REST API for queues, until Ctrl-C",
-    "serve --queue 'mail*'",
-    _serve,
-    argument(
-        "--listen",
-        type=host_and_port,
-        default=("127.0.0.1", 8080),
-        metavar="HOST:PORT",
-        help="address (default: 127.0.0.1:8080); one that other machines reach demands tokens",
+COMMANDS: Final = (
+    command(
+        "serve",
+        "serve a page and a REST API, until Ctrl-C",
+        "serve --queue 'mail*'",
+        _serve,
+        argument(
+            "--listen",
+            type=host_and_port,
+            default=("127.0.0.1", 8080),
+            metavar="HOST:PORT",
+            help="address (default: 127.0.0.1:8080); one that other machines reach demands tokens",
+        ),
+        *OF_LISTEN,
+        repeated("--queue", "NAME", "name or glob of queues (default: all); may be repeated"),
+        argument(
+            "--read-token-file",
+            type=Path,
+            metavar="PATH",
+            help="file with the token for reading (default: $SPARK_BULL_READ_TOKEN)",
+        ),
+        argument(
+            "--write-token-file",
+            type=Path,
+            metavar="PATH",
+            help="file with the token for reading and writing (default: "
+            "$SPARK_BULL_WRITE_TOKEN); without it nobody can write",
+        ),
+        flag("--read-only", "let nobody write"),
+        repeated(
+            "--host-name",
+            "NAME",
+            "other name of the server in requests, such as a reverse proxy's; may be repeated",
+        ),
+        of_queue=False,
     ),
-    *OF_LISTEN,
-    repeated("--queue", "NAME", "name or glob of queues (default: all); may be repeated"),
-    argument(
-        "--read-token-file",
-        type=Path,
-        metavar="PATH",
-        help="file with the token for reading (default: $SPARK_BULL_READ_TOKEN)",
-    ),
-    argument(
-        "--write-token-file",
-        type=Path,
-        metavar="PATH",
-        help="file with the token for reading and writing (default: "
-        "$SPARK_BULL_WRITE_TOKEN); without it nobody can write",
-    ),
-    flag("--read-only", "let nobody write"),
-    repeated(
-        "--host-name",
-        "NAME",
-        "other name of the server in requests, such as a reverse proxy's; may be repeated",
-    ),
-    of_queue=False,
 )

@@ -6,17 +6,19 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from spark_bull.core.errors import OptionError, SparkBullError
+from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import QueueKeys, shard
 from spark_bull.core.queue.monitor.find import exists
 from spark_bull.core.queue.shards.layout import forget_layout, read_layout, spread
 from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli.command import Output, confirmed, options_of
+from spark_bull.ops.cli.status import NotFound
 
 #: Commands that run for each shard.
 EACH: Final = frozenset(
-    {"page", "workers", "writes", "schedulers", "pause", "resume", "close-intake", "open-intake", "retry", "manage"}
-    | {"groups", "clean", "drain", "obliterate", "recover", "trim-events", "remove-orphans"}
+    {"page", "workers", "writes", "schedulers", "pause", "resume", "close-intake", "open-intake", "groups", "recover"}
+    | {"retry", "delay", "prioritize", "update", "move", "complete", "fail", "remove", "free", "discard-children"}
+    | {"clean", "drain", "obliterate", "trim-events", "remove-orphans"}
 )
 #: Commands that have several queues: they take the shards.
 SEVERAL: Final = frozenset({"counts", "tail", "metrics", "doctor"})
@@ -56,7 +58,7 @@ def _existing(args: Namespace, queue: str) -> list[str]:
     names, connection, prefix = spread(options, [queue]), Connection(options.redis), options.prefix
     if read_layout(connection, prefix, queue) or any(exists(connection, QueueKeys(name, prefix)) for name in names):
         return names
-    raise SparkBullError(
+    raise NotFound(
         f"no such queue: {queue} with shards, such as {names[0]} (prefix {prefix}, {connection.settings.where}); "
         "`spark-bull queues` lists all"
     )

@@ -20,7 +20,7 @@ from spark_bull.core.queue.monitor.activity import QueueFilter, selecting
 from spark_bull.core.queue.monitor.find import describing, find_queues, workers
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import Steps, run_all
-from spark_bull.ops.cli.arguments import ID, QUEUES, argument, duration, flag, seconds
+from spark_bull.ops.cli.arguments import ID, QUEUES, argument, duration, flag, number, rate, seconds
 from spark_bull.ops.cli.command import (
     Output,
     check_exists,
@@ -59,6 +59,11 @@ def _selected(args: Namespace, queues: Sequence[str]) -> list[str]:
 
     fit = run_all(Connection(options.redis), [fits(queue) for queue in queues])
     return [queue for queue, is_selected in zip(queues, fit, strict=True) if is_selected]
+
+
+def _no_queues(args: Namespace, names: Sequence[str]) -> str:
+    filters = "" if _filter_of(args) == QueueFilter() else " with these filters"
+    return f"no queues match {', '.join(names)}{filters}"
 
 
 def _row(options: ReadOptions, queue: str) -> Steps[dict[str, Any]]:
@@ -113,6 +118,11 @@ def _page(args: Namespace) -> Output:
 def _page_of(args: Namespace) -> list[Job]:
     queue = existing_queue(args)
     return queue.page(args.state, args.start, args.stop, name=args.name, descending=args.descending)
+
+
+def _no_jobs(args: Namespace) -> str:
+    named = f" named {args.name}" if args.name else ""
+    return f"no {args.state} jobs{named} in {args.queue}" + (f" from position {args.start} on" if args.start else "")
 
 
 def _short(job: Job) -> dict[str, Any]:
@@ -180,27 +190,27 @@ def records_of(args: Namespace, queue: BullQueue, records: list[WriteRecord]) ->
 _FILTERS: Final = (
     argument(
         "--min-length",
-        type=int,
+        type=number,
         metavar="JOBS",
         help="only queues with at least JOBS jobs that are not active and have not ended",
     ),
-    argument("--max-length", type=int, metavar="JOBS", help="only queues with at most JOBS such jobs"),
+    argument("--max-length", type=number, metavar="JOBS", help="only queues with at most JOBS such jobs"),
     argument(
         "--min-added-per-second",
-        type=float,
+        type=rate,
         metavar="JOBS",
         help="only queues to which at least JOBS jobs per second were added in the last minute (BullMQ)",
     ),
     argument(
         "--min-finished-per-second",
-        type=float,
+        type=rate,
         metavar="JOBS",
         help="only queues of which at least JOBS jobs per second have ended in the last minute",
     ),
     duration("--min-idle", "only queues in which nothing has happened for so long", dest="min_idle_ms"),
 )
 
-SHOW: Final = (
+COMMANDS: Final = (
     command(
         "queues",
         "list queues",
@@ -209,6 +219,7 @@ SHOW: Final = (
         argument("glob", nargs="?", default="*", help="glob of queues (default: all)"),
         *_FILTERS,
         of_queue=False,
+        empty=lambda args: _no_queues(args, [args.glob]),
     ),
     command(
         "counts",
@@ -226,6 +237,7 @@ SHOW: Final = (
         ),
         *_FILTERS,
         of_queue=False,
+        empty=lambda args: _no_queues(args, args.queues),
     ),
     command(
         "page",
@@ -233,16 +245,17 @@ SHOW: Final = (
         "page mail failed 0 49",
         _page,
         argument("state", choices=STATES),
-        argument("start", type=int, nargs="?", default=0, help="first position (default: 0)"),
+        argument("start", type=number, nargs="?", default=0, help="first position (default: 0)"),
         argument(
             "stop",
-            type=int,
+            type=number,
             nargs="?",
             default=19,
             help="last position, inclusive (default: 19); -1 is the last job",
         ),
         argument("--name", help="only jobs of this name"),
         flag("--descending", "in the reverse order, the newest jobs first"),
+        empty=_no_jobs,
     ),
     command("job", "show one job", "job mail 42 --json", _job, ID),
     command(
@@ -251,10 +264,29 @@ SHOW: Final = (
         "flow books 42",
         _flow,
         ID,
-        argument("--max-depth", type=int, default=DEFAULT_DEPTH, metavar="LEVELS", help="maximum number of levels"),
-        argument("--max-jobs", type=int, default=DEFAULT_JOBS, metavar="JOBS", help="maximum number of jobs"),
+        argument("--max-depth", type=number, default=DEFAULT_DEPTH, metavar="LEVELS", help="maximum number of levels"),
+        argument("--max-jobs", type=number, default=DEFAULT_JOBS, metavar="JOBS", help="maximum number of jobs"),
     ),
-    command("logs", "show the log of a job", "logs mail 42", _logs, ID),
-    command("workers", "list the connected workers of a queue", "workers mail", _workers),
-    command("writes", "list Spark's writes of the last 30 days", "writes mail", _writes),
+    command(
+        "logs",
+        "show the log of a job",
+        "logs mail 42",
+        _logs,
+        ID,
+        empty=lambda args: f"job {args.id} of {args.queue} has no log",
+    ),
+    command(
+        "workers",
+        "list the connected workers of a queue",
+        "workers mail",
+        _workers,
+        empty=lambda args: f"no workers of {args.queue} are connected",
+    ),
+    command(
+        "writes",
+        "list Spark's writes of the last 30 days",
+        "writes mail",
+        _writes,
+        empty=lambda args: f"no writes to {args.queue} in the last 30 days",
+    ),
 )

@@ -46,12 +46,12 @@ def as_text(output: Any) -> str:
 
 
 def as_table(rows: Sequence[Row]) -> str:
-    """Formats rows as a table, without empty columns; numbers are right-aligned.
+    """Formats rows as a table, without empty columns; numbers are right-aligned. Without rows it is empty.
 
     On a terminal the widest texts are truncated to fit its width.
     """
     if not rows:
-        return "nothing"
+        return ""
     # JSON, lists and texts need none of it.
     from rich.console import Console
     from rich.table import Table

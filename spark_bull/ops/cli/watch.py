@@ -172,25 +172,27 @@ def _short(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-TAIL: Final = command(
-    "tail",
-    "print the events of queues as they happen, until Ctrl-C",
-    "tail mail --event completed,failed",
-    _tail,
-    QUEUES,
-    argument(
-        "--event",
-        type=comma_separated,
-        action="extend",
-        default=[],
-        metavar="NAMES",
-        help="only these events, comma separated: waiting, active, progress, completed, failed, …",
+COMMANDS: Final = (
+    command(
+        "tail",
+        "print events of queues as they happen, until Ctrl-C",
+        "tail mail --event completed,failed",
+        _tail,
+        QUEUES,
+        argument(
+            "--event",
+            type=comma_separated,
+            action="extend",
+            default=[],
+            metavar="NAMES",
+            help="only these events, comma separated: waiting, active, progress, completed, failed, …",
+        ),
+        argument(
+            "--from",
+            dest="start",
+            metavar="ID",
+            help="BullMQ: begin with all events that Redis keeps (0), or after this one; default: from now on",
+        ),
+        of_queue=False,
     ),
-    argument(
-        "--from",
-        dest="start",
-        metavar="ID",
-        help="BullMQ: begin with all events that Redis keeps (0), or after this one; default: from now on",
-    ),
-    of_queue=False,
 )

@@ -22,6 +22,7 @@ from spark_bull.ops.cli.doctor.finding import Finding, Level, problem, unchecked
 from spark_bull.ops.cli.doctor.leftovers import leftovers
 from spark_bull.ops.cli.doctor.queues import payloads
 from spark_bull.ops.cli.doctor.server import VERBS, Server, rights
+from spark_bull.ops.cli.status import PROBLEMS, WARNINGS, NotFound
 from spark_bull.ops.cli.tables import one_line
 
 #: The checks, by their names in the report. Checks of a queue come once per queue.
@@ -119,12 +120,12 @@ def _open_handle(options: ReadOptions, queue: str) -> QueueHandle:
     """Raises SparkBullError if the queue does not exist, or has another dialect."""
     handle = open_handle(options, queue)
     if not exists(handle.connection, handle.keys):
-        raise SparkBullError(f"no such queue: {queue} (prefix {options.prefix})")
+        raise NotFound(f"no such queue: {queue} (prefix {options.prefix})")
     return handle
 
 
 #: Exit status by the worst finding.
-_STATUS: Final[dict[Level, int]] = {"ok": 0, "unchecked": 0, "warning": 1, "problem": 2}
+_STATUS: Final[dict[Level, int]] = {"ok": 0, "unchecked": 0, "warning": WARNINGS, "problem": PROBLEMS}
 #: Time for which calls are retried: an operator waits for the report.
 _RETRY_MS: Final = 1_000
 
@@ -176,21 +177,23 @@ def _repair(args: Namespace, findings: Sequence[Finding]) -> list[tuple[int, str
     return [(number, repair.run()) for number, _, repair in found]
 
 
-DOCTOR: Final = command(
-    "doctor",
-    "check this machine, Redis and queues; exit status 0: all is well, 1: warnings, 2: problems",
-    "doctor mail --fix",
-    _doctor,
-    argument("queues", metavar="queue", nargs="*", default=["*"], help="names or globs (default: all)"),
-    flag("--fix", "after a question: finish interrupted writes, return stalled jobs, trim events"),
-    flag("--remove-orphans", "with --fix: also remove jobs that are in no state"),
-    argument(
-        "--rights",
-        action="append",
-        choices=VERBS,
-        metavar="VERB",
-        help=f"what the user is for: {', '.join(VERBS)}",
+COMMANDS: Final = (
+    command(
+        "doctor",
+        "check this machine, Redis and queues, and repair",
+        "doctor mail --fix",
+        _doctor,
+        argument("queues", metavar="queue", nargs="*", default=["*"], help="names or globs (default: all)"),
+        flag("--fix", "after a question: finish interrupted writes, return stalled jobs, trim events"),
+        flag("--remove-orphans", "with --fix: also remove jobs that are in no state"),
+        argument(
+            "--rights",
+            action="append",
+            choices=VERBS,
+            metavar="VERB",
+            help=f"what the user is for: {', '.join(VERBS)}",
+        ),
+        YES,
+        of_queue=False,
     ),
-    YES,
-    of_queue=False,
 )

@@ -254,7 +254,7 @@ def test_keys_without_a_hash_tag_are_an_error_in_python_and_in_the_command(
         BullQueue("mail", url=server.url)
     with pytest.raises(OptionError, match=re.escape(said)):
         BullQueue("mail", url=server.url, protocol="bullmq").add({})
-    assert main(["add", "mail", "{}", "--url", server.url]) == 1
+    assert main(["add", "mail", "{}", "--url", server.url]) == 2
     assert said in capsys.readouterr().err
     assert BullQueue("mail", url=server.url, prefix="{bull}").add({}) == "1"
     assert main(["add", "{mail}", "{}", "--url", server.url]) == 0

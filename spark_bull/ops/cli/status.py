@@ -1,0 +1,57 @@
+"""The exit statuses of the command: one for each kind of error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from spark_bull.core.errors import (
+    ConnectionLost,
+    DialectError,
+    IntakeClosed,
+    JobLocked,
+    JobMissing,
+    OptionError,
+    PatternError,
+    QueueBusy,
+    QueueFull,
+    RedisUnavailable,
+    SparkBullError,
+    WrongState,
+)
+
+FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, DENIED, REFUSED, WARNINGS, PROBLEMS = range(1, 9)
+#: As in shells: after SIGINT, and after a broken pipe.
+INTERRUPTED, PIPE_BROKEN = 130, 141
+
+MEANINGS: Final[Mapping[int, str]] = {
+    0: "done",
+    FAILED: "an error that is none of the others",
+    WRONG_USAGE: "wrong arguments; nothing was changed",
+    NOT_FOUND: "no such queue, job or job scheduler",
+    UNREACHABLE: "Redis cannot be reached; try again later",
+    DENIED: "Redis denies access, or is too old",
+    REFUSED: "the queue or the job is in a state that forbids it",
+    WARNINGS: "`doctor` found warnings",
+    PROBLEMS: "`doctor` found problems",
+    INTERRUPTED: "ended by Ctrl-C",
+    PIPE_BROKEN: "the reader of a pipe has ended",
+}
+
+
+class NotFound(SparkBullError):
+    """A queue or a job scheduler does not exist."""
+
+
+#: The first class that an error is of decides.
+_OF_ERRORS: Final = (
+    ((OptionError, PatternError), WRONG_USAGE),
+    ((NotFound, JobMissing), NOT_FOUND),
+    ((RedisUnavailable,), UNREACHABLE),
+    ((ConnectionLost,), DENIED),
+    ((WrongState, JobLocked, QueueBusy, QueueFull, IntakeClosed, DialectError), REFUSED),
+)
+
+
+def status_of(error: SparkBullError) -> int:
+    return next((status for classes, status in _OF_ERRORS if isinstance(error, classes)), FAILED)
