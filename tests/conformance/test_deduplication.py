@@ -151,6 +151,35 @@ def test_a_delayed_job_gets_the_delay_of_the_last_one_in_bullmq_6(once: Once, ho
 
 
 @each_version
+@pytest.mark.parametrize("held", [{}, {"ttl": 60_000}, {"ttl": 60_000, "extend": True}])
+def test_a_busy_id_runs_when_the_longest_delay_since_its_first_job_is_over(once: Once, held: dict[str, Any]) -> None:
+    rule = {"id": "x", "replace": True, "maxDelay": 100_000, **held}
+    first = once.queue.handle.connection.now_ms()
+    for number, age, left in [(1, 0, 60_000), (2, 50_000, 50_000), (3, 90_000, 10_000), (4, 120_000, 0)]:
+        assert once.add(number, rule, delay=60_000, timestamp=first + age)
+        (job,) = [*once.queue.page("delayed"), *once.queue.page("wait")]
+        assert (job.data, job.delay, job.opts["delay"]) == (number, left, left)
+        if "extend" in held:
+            assert once.queue.handle.connection.call("PTTL", once.queue.handle.keys.deduplication("x")) <= max(1, left)
+    assert once.start().data == 4
+    once.end()
+    once.queue.remove_deduplication_key("x")
+    assert once.add(5, rule, delay=60_000, timestamp=first + 200_000)
+    (job,) = once.queue.page("delayed")
+    assert job.delay == 60_000
+
+
+def test_a_delayed_job_is_delayed_anew_until_its_longest_delay_is_over(once: Once) -> None:
+    rule = {"id": "x", "reschedule": True, "maxDelay": 100_000}
+    first = once.queue.handle.connection.now_ms()
+    assert once.add(1, rule, delay=60_000, timestamp=first)
+    for age, left in [(30_000, 60_000), (90_000, 10_000)]:
+        assert not once.add(2, rule, delay=60_000, timestamp=first + age)
+        (job,) = once.queue.page("delayed")
+        assert (job.data, job.delay, job.run_at) == (1, left, first + age + left)
+
+
+@each_version
 def test_the_last_job_runs_after_the_running_one(once: Once) -> None:
     rule = {"id": "x", "keepLastIfActive": True}
     once.add(1, rule)

@@ -404,6 +404,18 @@ def test_a_job_that_starts_too_often_fails_as_in_node(
 
 
 @each_bullmq
+def test_node_runs_the_last_one_of_jobs_that_replace_each_other_until_their_longest_delay(
+    theirs: NodePeer, queue: BullQueue
+) -> None:
+    rule = {"id": "x", "ttl": HOUR_MS, "extend": True, "replace": True, "maxDelay": HOUR_MS}
+    first = queue.handle.connection.now_ms() - HOUR_MS
+    for number, age in enumerate([0, HOUR_MS // 2, HOUR_MS]):
+        last = queue.add(number, delay=HOUR_MS, deduplication=rule, timestamp=first + age)
+    (claimed,) = theirs.call("claim", queue="q", count=1, token="t")
+    assert (claimed["id"], queue.counts()["delayed"]) == (last, 0)
+
+
+@each_bullmq
 def test_node_adds_the_job_that_we_have_deferred(theirs: NodePeer, queue: BullQueue) -> None:
     deferred = {"id": "x", "deferrableBy": 3600}
     theirs.call("add", queue="q", jobs=[{"name": "task", "data": 1, "opts": {"deduplication": {"id": "x"}}}])

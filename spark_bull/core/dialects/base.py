@@ -364,7 +364,7 @@ class Dialect(ABC):
         for name in ("removeOnComplete", "removeOnFail"):
             if opts.get(name) is not None:
                 check_keep(name, opts[name])
-        if rule is not None and rule.is_deferring:
+        if rule is not None and rule.sets_delay:
             opts["delay"] = 0
         for name, mark in MARKS.items():
             if name in opts:

@@ -33,6 +33,7 @@ _MEMBERS: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     "ttl": ("a positive integer (ms)", _is_integer(1)),
     "extend": ("true or false", _is_flag),
     "replace": ("true or false", _is_flag),
+    "maxDelay": ("a positive integer (ms)", _is_integer(1)),
     "reschedule": ("true or false", _is_flag),
     "keepLastIfActive": ("true or false", _is_flag),
     "deferrableBy": ("an integer >= 0 (s)", _is_integer(0)),
@@ -48,8 +49,9 @@ class Rule:
     members: tuple[tuple[str, int | bool], ...] = ()
 
     @property
-    def is_deferring(self) -> bool:
-        return any(name == "deferrableBy" for name, _ in self.members)
+    def sets_delay(self) -> bool:
+        """Whether a job of the rule may get another delay than its own."""
+        return any(name in ("deferrableBy", "maxDelay") for name, _ in self.members)
 
     @property
     def storing(self) -> str | None:
@@ -140,6 +142,11 @@ class Deduplications:
             if name not in self._allowed:
                 known = ", ".join(f"`{member}`" for member in ("id", *sorted(self._allowed)))
                 raise DialectError(f"expected `{DEDUPLICATION}` without `{name}`: {self._dialect} has only {known}")
+        if "maxDelay" in members and not (members.get("replace") or members.get("reschedule")):
+            raise OptionError(
+                f"expected `{DEDUPLICATION}` with `maxDelay` to have `replace` or `reschedule`, got neither: add one "
+                "of them, or leave `maxDelay` out"
+            )
         if "deferrableBy" in members:
             for other in ("ttl", "keepLastIfActive"):
                 if members.get(other):

@@ -72,7 +72,7 @@ class NewJob:
       opts: other options of the Node library, by its own names; they take precedence over the others.
       deduplication: an id that one unfinished job of the queue can have: while it is taken, the job is not added. Or a
         mapping with `id` and a rule: `ttl` (ms), `extend`, `replace`, `reschedule`, `keepLastIfActive` as in BullMQ,
-        and `deferrableBy` (s). Bull 4 has only `id` and `ttl`; Bull 1 to 3 have no such ids.
+        `maxDelay` (ms) and `deferrableBy` (s). Bull 4 has only `id` and `ttl`; Bull 1 to 3 have no such ids.
       parent: a job that waits for this one: a mapping with its `queue`, `id` and optionally `onFailure`: what becomes
         of it when this job fails: `wait` (the default), `fail`, `continue`, `ignore` or `remove`. BullMQ only.
       expire_after_ms: ms after its creation, after which the job does not start any more: it fails as `expired`.

@@ -70,6 +70,7 @@ _JSON: Final = (DATA, "opts")
 _DEDUPLICATION: Final = dict.fromkeys(DEDUPLICATION_MEMBERS, (BooleanType,)) | {
     "id": (StringType, IntegralType),
     "ttl": (IntegralType,),
+    "maxDelay": (IntegralType,),
     "deferrableBy": (IntegralType,),
 }
 
@@ -108,8 +109,8 @@ _COLUMNS: Final[Mapping[str, ColumnRule]] = {
     DELIVERY: TEXT,
     LOCK_MS: MS,
     DEDUPLICATION: ColumnRule(
-        "STRING, or STRUCT<id, ttl, extend, replace, reschedule, keepLastIfActive, deferrableBy>, of which `id` is "
-        "required (`ttl` and `deferrableBy` are integers, the others BOOLEAN)",
+        "STRING, or STRUCT<id, ttl, extend, replace, maxDelay, reschedule, keepLastIfActive, deferrableBy>, of which "
+        "`id` is required (`ttl`, `maxDelay` and `deferrableBy` are integers, the others BOOLEAN)",
         _is_deduplication,
     ),
     PARENT: ColumnRule(

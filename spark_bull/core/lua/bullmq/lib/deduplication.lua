@@ -1,5 +1,5 @@
 -- Jobs that are added once for each deduplication id.
--- @include lib: chunk(fill_opts) json(options_of) numbers(free_id number_texts set_of take_numbers whole_number)
+-- @include lib: chunk(fill_opts) jobs(job_row) json(options_of) numbers(free_id number_texts set_of take_numbers whole_number)
 -- @include bullmq/lib: delayed(delay_job) events(emit emit_trimmed) meta(major_version) parents(unlink_job)
 -- @include bullmq/lib: waiting(enqueue_job)
 
@@ -12,7 +12,8 @@ local function free_deduplication(base, job_id, deduplication_id)
 end
 
 -- Returns a function that decides whether a job is added although its deduplication id may be taken. `job`: {id, name,
--- data, opts with marks, timestamp, delay, deduplication_id, rule}, all of them as given. It returns the id of the job
+-- data, opts with marks, timestamp, delay, deduplication_id, rule}, all of them as given; `maxDelay` of the rule lowers
+-- `delay`, and sets `since`: when the first one was added of the jobs that have replaced each other. It returns the id of the job
 -- that is kept in its place, or nil when the job is to be added: then it has taken the id. Delayed jobs of the same
 -- chunk must be in Redis.
 local function deduplicator(key, arg)
@@ -37,10 +38,24 @@ local function deduplicator(key, arg)
     return not rule.keepLastIfActive and rule.ttl
   end
 
-  local function hold(holder, job_id, rule)
+  -- Limits the delay of a job that others may replace to what is left of `maxDelay` (ms), which begins with the first
+  -- of these jobs. Returns what is left, ms; nil without `maxDelay`.
+  local function limit_delay(job, kept)
+    if not job.rule.maxDelay then
+      return nil
+    end
+    local row = kept and job_row(base .. kept, 'debouncedSince', 'timestamp') or {}
+    job.since = tonumber(row[1] or row[2]) or job.timestamp
+    local left = math.max(0, job.since + job.rule.maxDelay - job.timestamp)
+    job.delay = math.min(job.delay, left)
+    return left
+  end
+
+  -- left: ms after which a new period begins, if that is before the TTL of the rule.
+  local function hold(holder, job_id, rule, left)
     local ttl = ttl_of(rule)
     if ttl then
-      call('SET', holder, job_id, 'PX', ttl)
+      call('SET', holder, job_id, 'PX', math.max(1, math.min(ttl, left or ttl)))
     else
       call('SET', holder, job_id)
     end
@@ -95,6 +110,7 @@ local function deduplicator(key, arg)
     if call('ZREM', key.delayed, kept) == 0 then
       return false
     end
+    local left = limit_delay(job, kept)
     unlink_job(base .. kept)
     emit(key, arg, 'removed', 'jobId', kept, 'prev', 'delayed')
     announce(job, job.id, kept)
@@ -104,7 +120,7 @@ local function deduplicator(key, arg)
     if ttl_of(job.rule) and not job.rule.extend then
       call('SET', holder, job.id, 'KEEPTTL')
     else
-      hold(holder, job.id, job.rule)
+      hold(holder, job.id, job.rule, left)
     end
     return true
   end
@@ -112,7 +128,7 @@ local function deduplicator(key, arg)
   local function add_or_replace(holder, aside, job)
     local kept = call('GET', holder)
     if not kept then
-      hold(holder, job.id, job.rule)
+      hold(holder, job.id, job.rule, limit_delay(job))
       return nil
     end
     if replace(holder, aside, job, kept) or take_stale(holder, aside, job, kept) then
@@ -125,6 +141,7 @@ local function deduplicator(key, arg)
   -- The delayed job gets the delay of the job that is dropped.
   local function reschedule(job, kept)
     if not is_5 and call('ZSCORE', key.delayed, kept) then
+      limit_delay(job, kept)
       call('HSET', base .. kept, 'delay', text[job.delay])
       delay_job(key, kept, job.timestamp + job.delay)
     end

@@ -291,10 +291,11 @@ def test_a_deduplication_id_can_be_in_opts_by_the_name_of_the_library() -> None:
     assert encoded(BULL, opts=['{"debounce": {"id": "x", "ttl": 5}}']).deduplication == '{"ttl":5}'
 
 
-def test_a_deferred_job_has_a_delay_to_change() -> None:
-    columns = encoded(BULLMQ, deduplication=[{"id": "x", "deferrableBy": 30}])
-    assert columns.opts == f'{{"attempts":0,"delay":{DELAY_MARK},"de":{{"id":{ID_MARK},"deferrableBy":30}}}}'
-    assert columns.deduplication == '{"deferrableBy":30}'
+@pytest.mark.parametrize("rule", ['"deferrableBy":30', '"replace":true,"maxDelay":30'])
+def test_a_job_whose_delay_may_change_has_a_mark_for_it(rule: str) -> None:
+    columns = encoded(BULLMQ, deduplication=[{"id": "x", **json.loads(f"{{{rule}}}")}])
+    assert columns.opts == f'{{"attempts":0,"delay":{DELAY_MARK},"de":{{"id":{ID_MARK},{rule}}}}}'
+    assert columns.deduplication == f"{{{rule}}}"
 
 
 @pytest.mark.parametrize(
@@ -314,6 +315,7 @@ def test_a_deferred_job_has_a_delay_to_change() -> None:
             {"id": "x", "keepLast": True},
             "unknown member `keepLast` of `deduplication` (did you mean",
         ),
+        ({"id": "x", "maxDelay": 5, "ttl": 5}, "`maxDelay` to have `replace` or `reschedule`, got neither"),
         ({"id": "x", "deferrableBy": 1, "ttl": 5}, "one of `deferrableBy` and `ttl`, got both"),
         ({"id": "x", "deferrableBy": 1, "keepLastIfActive": True}, "one of `deferrableBy` and `keepLastIfActive`"),
     ],
