@@ -306,7 +306,7 @@ def test_the_doctor_names_the_node_on_which_a_right_is_missing(
     assert main([*command, "--json"]) == PROBLEMS
     shown = capsys.readouterr().out
     assert "cluster" in shown
-    assert "with the commands of `cluster` in docs/access.md" in shown
+    assert "ACL SETUSER few '+cluster|slots'" in shown
 
 
 def test_a_frozen_node_is_named_and_stops_no_call_to_the_others() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from itertools import cycle
@@ -102,7 +105,7 @@ def test_a_redis_that_evicts_keys_is_a_problem(own_redis: OwnRedis) -> None:
     redis = own_redis({"maxmemory": "4mb", "maxmemory-policy": "allkeys-random"})
     policy = only(server.eviction(server_of(redis)), "problem")
     assert "maxmemory-policy is allkeys-random" in policy.found
-    assert "redis-cli CONFIG SET maxmemory-policy noeviction" in policy.advice
+    assert "run: redis-cli CONFIG SET maxmemory-policy noeviction" in policy.advice
     with Redis.from_url(redis.url) as client:
         for n in range(8):
             client.set(f"k{n}", bytes(2**20))
@@ -163,13 +166,14 @@ def test_missing_rights_are_named_by_verb_and_problems_when_nothing_works(own_re
     assert not any("inspect" in name for name in by_verb)
     (dispatch,) = [finding for name, finding in by_verb.items() if name.endswith("for dispatch")]
     assert "+decrby, +del" in dispatch.found
-    assert "commands of `dispatch` in docs/access.md" in dispatch.advice
+    granting = f"leave dispatch out with --rights, or as an administrator: redis-cli ACL SETUSER {USER} +decrby +del "
+    assert dispatch.advice.startswith(granting)
     assert only(rights(reader, ["inspect"]), "ok")
     without_scan = restricted(own_redis, rules(prefix="test-p:*") + " -scan")
     assert only(rights(without_scan, VERBS), "problem").found == "the user lacks 1 command for everything: +scan"
     keys = only(rights(restricted(own_redis, rules(prefix="other:*")), VERBS), "problem")
     assert keys.found == "the user may not use keys such as test-p:doctor:meta"
-    assert keys.advice == "ACL SETUSER … ~test-p:*"
+    assert keys.advice == f"as an administrator: redis-cli ACL SETUSER {USER} '~test-p:*'"
 
 
 def test_what_may_not_be_read_is_reported_as_unchecked(own_redis: OwnRedis, capsys: pytest.CaptureFixture[str]) -> None:
@@ -293,7 +297,7 @@ def test_delayed_jobs_that_nobody_promotes_are_a_problem(queue: BullQueue) -> No
     queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], due * 4096, "late")
     found = only(queues.overdue(queue.handle), "problem")
     assert re.match(r"1 delayed job, the first late by 1 min .*: no process promotes delayed jobs", found.found)
-    assert found.advice == "spark-bull promote mail, or a worker"
+    assert found.advice == "start a worker, or run: spark-bull promote mail"
 
 
 @with_schedules
@@ -380,7 +384,7 @@ def test_a_longer_limit_is_advised_with_what_jobs_would_take(own_redis: OwnRedis
     short, long = own_redis({COMPACT_SETTING: "64"}), own_redis()
     found = payloads_on(short, protocol, [200] * 5)
     assert found.found.startswith("10 of 10 sampled jobs have a field over 64 bytes: they take ")
-    assert re.match(r"redis-cli CONFIG SET hash-max-(ziplist|listpack)-value 1024, and the same in", found.advice)
+    assert re.search(r"run: redis-cli CONFIG SET hash-max-(ziplist|listpack)-value 1024$", found.advice)
     taken = re.findall(r"take ([\d,]+) bytes each in Redis, about ([\d,]+)", found.found)[0]
     now, then = (int(size.replace(",", "")) for size in taken)
     assert payloads_on(long, protocol, [200] * 5).found.startswith("10 of 10 sampled jobs")
@@ -582,10 +586,28 @@ def test_a_repair_needs_a_confirmation(
     shown = capsys.readouterr()
     assert "repairs: mail: finish 1 write: expected a terminal to ask for confirmation" in shown.err
     assert "problem   mail writes: unfinished: 1 write, 1 job not added yet: w\n" in shown.out
-    assert "          → spark-bull recover mail\n" in shown.out
+    assert f"          → spark-bull --url {redis_url} --prefix {prefix} recover mail\n" in shown.out
     assert faulty.connection.call("LLEN", faulty.keys["wait"]) == 0
     assert main(["--url", redis_url, "--prefix", prefix, "doctor", "--remove-orphans"]) == WRONG_USAGE
     assert "expected --remove-orphans only with --fix" in capsys.readouterr().err
+
+
+def test_advice_can_be_pasted_and_has_no_secret(own_redis: OwnRedis, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "ma{il} $(x)"
+    redis = own_redis({"user": f"{USER} on >{PASSWORD} ~* &* +@all"})
+    url = redis.url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
+    with BullQueue(name, url=url, prefix="p") as queue:
+        queue.pause()
+        _, report = doctor(capsys, url, "p", name)
+        assert PASSWORD not in str(report)
+        advice = {row["check"]: row["advice"] for row in report if row["advice"]}
+        cli = f"redis-cli -h 127.0.0.1 -p {redis.port} --user {USER} --askpass CONFIG SET appendonly yes"
+        assert advice["persistence"].endswith(f"run: {cli}")
+        given = f'--url "redis://{USER}:$REDISCLI_AUTH@127.0.0.1:{redis.port}'
+        assert advice["state"].startswith(f"spark-bull {given}")
+        pasted = advice["state"].replace("spark-bull", f"{sys.executable} -m spark_bull.ops.cli", 1)
+        subprocess.run(["sh", "-c", pasted], env=os.environ | {"REDISCLI_AUTH": PASSWORD}, check=True)
+        assert not queue.is_paused()
 
 
 def test_the_exit_status_is_that_of_the_worst_finding(

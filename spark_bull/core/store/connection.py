@@ -58,6 +58,11 @@ class Connection:
         return without_secrets(self.home.url) if isinstance(self.home, Node) else self.settings.where
 
     @property
+    def arguments(self) -> Mapping[str, Any]:
+        """redis-py's arguments of a connection to the server of this home, with the password."""
+        return self._client.run_at(lambda servers: servers.at(self.home).settings)
+
+    @property
     def is_cluster(self) -> bool:
         return self._client.run_at(lambda servers: servers.is_cluster)
 

@@ -17,11 +17,12 @@ from spark_bull.core.queue.monitor.find import exists, select_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli.arguments import YES, argument, flag
 from spark_bull.ops.cli.command import Ended, Output, command, confirm, options_of
-from spark_bull.ops.cli.doctor import machine, queues, server
+from spark_bull.ops.cli.doctor import machine, queues, server, verb_commands
 from spark_bull.ops.cli.doctor.finding import Finding, Level, problem, unchecked
 from spark_bull.ops.cli.doctor.leftovers import leftovers
+from spark_bull.ops.cli.doctor.pasted import with_address, with_connection
 from spark_bull.ops.cli.doctor.queues import payloads
-from spark_bull.ops.cli.doctor.server import VERBS, Server, rights
+from spark_bull.ops.cli.doctor.server import VERBS, Server, granting, rights
 from spark_bull.ops.cli.status import PROBLEMS, WARNINGS, NotFound
 from spark_bull.ops.cli.tables import one_line
 
@@ -65,7 +66,8 @@ def examine(
         try:
             nodes = connection.primaries()
         except PermissionDenied as error:
-            advice = "ACL SETUSER … with the commands of `cluster` in docs/access.md"
+            lacking = [f"+{name}" for name in verb_commands.COMMANDS["cluster"].split()]
+            advice = with_address(granting(connection, lacking), connection)
             yield replace(problem(str(error), advice), check="rights")
             return
         for node in nodes:
@@ -81,7 +83,7 @@ def examine(
                 yield replace(problem(str(error), "spark-bull queues"), check="dialect", queue=queue)
         for handle in handles:
             for check, of_queue in QUEUE.items():
-                yield from _results(check, handle.keys.queue, partial(of_queue, handle))
+                yield from _results(check, handle.keys.queue, partial(of_queue, handle), connection)
         yield from leftovers(handles, removes=removes_orphans)
     except PermissionDenied as error:
         yield replace(unchecked(str(error)), check="queues")
@@ -97,13 +99,16 @@ def _of_server(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
     """The findings about one server."""
     for check, of_server in SERVER.items():
         if server.info or check in _WITHOUT_INFO:
-            yield from _results(check, None, partial(of_server, server))
+            yield from _results(check, None, partial(of_server, server), server.connection)
         else:
             yield replace(unchecked("INFO is denied to this user"), check=check)
-    yield from _results("rights", None, partial(rights, server, verbs))
+    yield from _results("rights", None, partial(rights, server, verbs), server.connection)
 
 
-def _results(check: str, queue: str | None, run: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+def _results(
+    check: str, queue: str | None, run: Callable[[], Iterable[Finding]], connection: Connection | None = None
+) -> Iterator[Finding]:
+    """The findings of a check, about a queue if one is given. connection: of the server that it asks, if any."""
     found: list[Finding] = []
     try:
         found += run()
@@ -113,7 +118,9 @@ def _results(check: str, queue: str | None, run: Callable[[], Iterable[Finding]]
         raise
     except SparkBullError as error:
         found.append(problem(str(error), "see docs/troubleshooting.md"))
-    yield from (replace(finding, check=check, queue=queue) for finding in found)
+    for finding in found:
+        advice = finding.advice if connection is None else with_address(finding.advice, connection)
+        yield replace(finding, check=check, queue=queue, advice=advice)
 
 
 def _open_handle(options: ReadOptions, queue: str) -> QueueHandle:
@@ -137,9 +144,9 @@ def _doctor(args: Namespace) -> Output:
     queues = _existing(options, args.queues) if args.logical else args.queues
     findings: list[Finding] = []
     for finding in examine(options, queues, args.rights or VERBS, removes_orphans=args.remove_orphans):
-        findings.append(finding)
+        findings.append(replace(finding, advice=with_connection(finding.advice, args)))
         if not args.json:
-            print("\n".join(_lines(finding)), flush=True)
+            print("\n".join(_lines(findings[-1])), flush=True)
     rows = [_row(finding) for finding in findings]
     for number, done in _repair(args, findings) if args.fix else ():
         rows[number]["repaired"] = done

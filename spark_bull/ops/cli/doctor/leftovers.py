@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from shlex import join, quote
 from typing import Final
 
 from spark_bull.core.queue.collect.verbs import RESULTS_TTL_MS
@@ -47,8 +48,8 @@ def _orphans(handle: QueueHandle, orphans: Sequence[bytes], *, removes: bool) ->
     shown = some([job_id.decode("utf-8", "replace") for job_id in orphans])
     return warning(
         f"in no state, so that no worker gets them: {number_of(len(orphans), 'job')}, {shown}",
-        f"look at them with spark-bull job {handle.keys.queue} ID, then spark-bull doctor {handle.keys.queue} "
-        "--fix --remove-orphans",
+        f"look at one: spark-bull job {join([handle.keys.queue, orphans[0].decode('utf-8', 'replace')])}; "
+        f"then remove them: spark-bull doctor {quote(handle.keys.queue)} --fix --remove-orphans",
         Repair(
             f"remove {number_of(len(orphans), 'orphaned job')}",
             lambda: f"removed {number_of(remove_orphans(handle, orphans), 'job')}",
@@ -64,7 +65,7 @@ def _remnants(handle: QueueHandle, remnants: Sequence[bytes]) -> Finding:
     shown = some([job_id.decode("utf-8", "replace") for job_id in remnants])
     return warning(
         f"without a payload, as they were removed while they ran: {number_of(len(remnants), 'job')}, {shown}",
-        f"spark-bull doctor {handle.keys.queue} --fix",
+        f"spark-bull doctor {quote(handle.keys.queue)} --fix",
         Repair(
             f"remove {number_of(len(remnants), 'remnant')}",
             lambda: f"removed {number_of(remove_remnants(handle, remnants), 'remnant')}",

@@ -60,13 +60,11 @@ def dialect(handle: QueueHandle) -> Iterator[Finding]:
 def state(handle: QueueHandle) -> Iterator[Finding]:
     """Whether the queue takes jobs, and workers get them."""
     jobs = ", ".join(f"{count:,} {name}" for name, count in counts(handle).items() if count)
-    paused, intake_open = is_paused(handle), is_intake_open(handle)
+    paused, intake_open, queue = is_paused(handle), is_intake_open(handle), quote(handle.keys.queue)
     if paused:
-        yield warning(f"paused: workers claim no jobs ({jobs or 'no jobs'})", f"spark-bull resume {handle.keys.queue}")
+        yield warning(f"paused: workers claim no jobs ({jobs or 'no jobs'})", f"spark-bull resume {queue}")
     if not intake_open:
-        yield warning(
-            "its intake is closed: Spark and this command add no jobs", f"spark-bull open-intake {handle.keys.queue}"
-        )
+        yield warning("its intake is closed: Spark and this command add no jobs", f"spark-bull open-intake {queue}")
     if not paused and intake_open:
         yield ok(jobs or "no jobs")
 
@@ -88,7 +86,7 @@ def writes(handle: QueueHandle) -> Iterator[Finding]:
         ids = [record.id for record in old]
         yield problem(
             f"unfinished: {number_of(len(old), 'write')}, {number_of(left, 'job')} not added yet: {some(ids)}",
-            f"spark-bull recover {handle.keys.queue}",
+            f"spark-bull recover {quote(handle.keys.queue)}",
             Repair(f"finish {number_of(len(old), 'write')}", lambda: _finish(handle)),
         )
     if not lost and not old:
@@ -111,7 +109,7 @@ def stalled(handle: QueueHandle) -> Iterator[Finding]:
         return
     next_check_ms = handle.connection.call("PTTL", handle.keys["stalled_check"])
     what = f"active without a lock: {number_of(len(found), 'job')}, {some(found)}"
-    advice = f"spark-bull promote {handle.keys.queue}, or a worker: both return such jobs to the queue"
+    advice = f"start a worker, or run: spark-bull promote {quote(handle.keys.queue)}"
     repair = Repair(f"return {number_of(len(found), 'stalled job')} to the queue", lambda: _return(handle))
     if next_check_ms > 0:
         yield warning(f"{what}; a worker checks for them, again in {duration(next_check_ms, 1)}", advice, repair)
@@ -149,7 +147,7 @@ def overdue(handle: QueueHandle) -> Iterator[Finding]:
     late_by = duration(now - int(float(score)) // DELAYED_SCALE)
     yield problem(
         f"{number_of(late, 'delayed job')}, the first late by {late_by}: no process promotes delayed jobs",
-        f"spark-bull promote {handle.keys.queue}, or a worker",
+        f"start a worker, or run: spark-bull promote {quote(handle.keys.queue)}",
     )
 
 
@@ -165,7 +163,7 @@ def schedulers(handle: QueueHandle) -> Iterator[Finding]:
             f"stopped, the next job is missing: {number_of(len(stopped), 'job scheduler')} of {number:,}, "
             f"{some(stopped)}"
         )
-        advice = f"create them again: spark-bull schedule {handle.keys.queue} {quote(stopped[0])} …"
+        advice = f"create them again: spark-bull schedule {quote(handle.keys.queue)} {quote(stopped[0])} …"
         if any(scheduler.iteration_count is not None for scheduler in without):
             yield problem(found, advice)
         else:
@@ -188,7 +186,7 @@ def events(handle: QueueHandle) -> Iterator[Finding]:
     if length > _FAR_ABOVE * max(most, 100):
         yield warning(
             f"{number_of(length, 'event')} with a maximum of about {most:,}",
-            f"spark-bull doctor {handle.keys.queue} --fix, or trimEvents in Node",
+            f"spark-bull trim-events {quote(handle.keys.queue)} {most}",
             Repair(f"remove the oldest {number_of(length - most, 'event')}", lambda: _trim(handle, most)),
         )
     else:
@@ -205,7 +203,7 @@ def damaged(handle: QueueHandle) -> Iterator[Finding]:
     if found:
         yield warning(
             f"set aside, as another program has overwritten the key: {number_of(found, 'job')}",
-            f"redis-cli HGETALL {handle.keys['damaged']}; see docs/troubleshooting.md",
+            f"see docs/troubleshooting.md, and run: redis-cli HGETALL {quote(handle.keys['damaged'])}",
         )
 
 
@@ -249,8 +247,7 @@ def payloads(handle: QueueHandle) -> Iterator[Finding]:
     yield ok(
         f"{len(gain)} {sampled} have a field over {now:,} bytes: they take {fmean(job.size for job in gain):,.0f} "
         f"bytes each in Redis, about {fmean(job.compact for job in gain):,.0f} if {name} were {COMPACT_UP_TO}",
-        f"redis-cli CONFIG SET {name} {COMPACT_UP_TO}, and the same in redis.conf: jobs that are added then take less "
-        "memory",
+        f"for jobs that are added later, set it in redis.conf, and run: redis-cli CONFIG SET {name} {COMPACT_UP_TO}",
     )
 
 

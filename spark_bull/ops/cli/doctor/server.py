@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from shlex import join
 from typing import Any, Final
 
 from spark_bull.core.clock import epoch_ms
@@ -53,7 +54,7 @@ def persistence(server: Server) -> Iterator[Finding]:
     if info.get("aof_enabled"):
         yield ok("AOF is on")
         return
-    advice = "redis-cli CONFIG SET appendonly yes, and appendonly yes in redis.conf"
+    advice = "set appendonly yes in redis.conf, and run: redis-cli CONFIG SET appendonly yes"
     # A replica copies what its primary has, also after a restart before the fail-over.
     replicas = int(info.get("connected_slaves", 0))
     also = f", also on its {number_of(replicas, 'replica')} unless one becomes the primary before" if replicas else ""
@@ -77,7 +78,7 @@ def eviction(server: Server) -> Iterator[Finding]:
     elif policy != NO_EVICTION:
         yield problem(
             f"maxmemory-policy is {policy}: Redis may delete jobs",
-            "redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
+            "set it in redis.conf, and run: redis-cli CONFIG SET maxmemory-policy noeviction",
         )
     else:
         yield ok("maxmemory-policy is noeviction")
@@ -179,7 +180,7 @@ def rights(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
     names = sorted({name for verb in needed for name in COMMANDS[verb].split()})
     denials = server.connection.denials(names, key)
     if _OF_COMMAND not in denials.get("get", _OF_COMMAND):
-        yield problem(f"the user may not use keys such as {key}", f"ACL SETUSER … ~{server.prefix}:*")
+        yield problem(f"the user may not use keys such as {key}", granting(server.connection, [f"~{server.prefix}:*"]))
         return
     missing = {verb: _denied(verb, denials) for verb in needed}
     if not any(missing.values()):
@@ -193,9 +194,15 @@ def rights(server: Server, verbs: Sequence[str]) -> Iterator[Finding]:
         what = {"all": "everything", "cluster": "a cluster"}.get(verb, verb)
         yield finding(
             f"the user lacks {number_of(number, 'command')} for {what}: {shown}",
-            f"ACL SETUSER … with the commands of `{verb}` in docs/access.md"
-            + (f", or leave {what} out with --rights" if verb in verbs else ""),
+            (f"leave {what} out with --rights, or " if verb in verbs else "")
+            + granting(server.connection, [f"+{name}" for name in denied]),
         )
+
+
+def granting(connection: Connection, rules: Sequence[str]) -> str:
+    """The advice to give the user further rights."""
+    user = connection.arguments.get("username") or "default"
+    return f"as an administrator: {join(['redis-cli', 'ACL', 'SETUSER', user, *rules])}"
 
 
 def _denied(verb: str, denials: dict[str, str]) -> list[str]:
