@@ -4,7 +4,6 @@ replaced. test_readme_commands.py runs the other blocks."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -14,7 +13,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.run.worker.base_worker import BaseWorker
 from spark_bull.spark.platform.query_start import MAX_ATTEMPTS, is_late, start_query
 from tests.support.examples import (
     SHOWN_FOLDER,
@@ -64,13 +62,10 @@ def test_a_block_of_python_or_sql_runs_alone(
     def done() -> bool:
         return is_done(case, server.url, tmp_path)
 
-    if endless := "await_termination()" in text:
-        monkeypatch.setattr(BaseWorker, "await_termination", until_interrupted(done))
     for _ in range(MAX_ATTEMPTS):
         prepare(case, server.url)
-        with pytest.raises(KeyboardInterrupt) if endless else nullcontext():
-            if run(program, session, done):
-                break
+        if run(program, session, done):
+            break
     assert not (missing := missing_in(printed := capsys.readouterr().out, case)), f"{missing} in:\n{printed}"
 
 
@@ -81,24 +76,12 @@ def python_of(language: str, text: str) -> str:
     return "\n".join(f"spark.sql({statement!r}).show()" for statement in statements if statement)
 
 
-def until_interrupted(done: Callable[[], bool]) -> Callable[[BaseWorker], bool]:
-    """A `Worker.await_termination` that raises KeyboardInterrupt once `done` is true."""
-    await_termination = BaseWorker.await_termination
-
-    def interrupted(worker: BaseWorker) -> bool:
-        ended: bool = wait_until(lambda: done() or await_termination(worker, 0.5), "the worker's jobs to end")
-        assert done(), f"{worker} ended before its jobs: {ended}"
-        raise KeyboardInterrupt
-
-    return interrupted
-
-
 def run(program: CodeType, session: SparkSession, done: Callable[[], bool]) -> bool:
     """Runs a block and waits until `done` is true; returns False if a streaming source of it connected too late."""
     namespace: dict[str, Any] = {"__name__": "__main__", "spark": session}
-    exec(program, namespace)
-    queries = session.streams.active
     try:
+        exec(program, namespace)
+        queries = session.streams.active
         for query in queries:
             start_query(lambda query=query: query)
 

@@ -1,4 +1,4 @@
-"""The wrong uses in docs/troubleshooting.md end with the lines shown there, below few frames of the package."""
+"""The wrong uses in docs/reference/messages.md end with the lines shown there, below few frames of the package."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADDED = re.compile(r" ?SQLSTATE: .*|=== Streaming Query ===")
 
 def table() -> list[tuple[str, str]]:
     """What one writes, and what one sees, of the table of wrong uses."""
-    _, _, text = (ROOT / "docs/troubleshooting.md").read_text("utf-8").partition("## Wrong uses\n")
+    _, _, text = (ROOT / "docs/reference/messages.md").read_text("utf-8").partition("## Wrong uses\n")
     rows = re.findall(r"^\| (`+)(.+?)\1 \| (`+)(.+?)\3 \|$", text, re.MULTILINE)
     return [(written, seen) for _, written, _, seen in rows]
 

@@ -90,8 +90,8 @@ FEATURES: Final[Mapping[Feature, Support]] = {
     "priorities": Support(
         "BullMQ or Bull 3 or 4",
         "jobs of {dialect} have no priority",
-        "leave it out, add the jobs to the queue of the priority, as the PriorityQueue of Bull 1 does, for example "
-        "mail:prio:high (writes of Spark do so for priorities by name)",
+        "leave it out, or add the jobs to the queue of the priority, such as mail:prio:high, as writes of Spark do for "
+        "priorities by name",
     ),
     "priority-queues": Support("Bull 1 or 2", "{dialect} has one queue for all priorities"),
     "queue-limits": Support(

@@ -659,8 +659,8 @@ class WorkOptions(Claiming, Settling, Rescuing):
     in_python = True
     retry: dict[str, int] | None = option(
         values.retry_rules,
-        "maximum attempts of a job by the class of its error, instead of its own `attempts`: the nearest class of the "
-        'error that has a rule counts, 0 fails the job at once, `{"TimeoutError": 5, "ValueError": 0}`',
+        "maximum attempts of a job by the class of its error, instead of its own `attempts`; the most specific class "
+        'wins; 0 fails the job at once; `{"TimeoutError": 5, "ValueError": 0}`',
         shown="each job has its own",
     )
     slots: int | SlotRange | None = option(

@@ -117,7 +117,7 @@ def _results(
     except ConnectionLost:
         raise
     except SparkBullError as error:
-        found.append(problem(str(error), "see docs/troubleshooting.md"))
+        found.append(problem(str(error), "see docs/reference/messages.md"))
     for finding in found:
         advice = finding.advice if connection is None else with_address(finding.advice, connection)
         yield replace(finding, check=check, queue=queue, advice=advice)

@@ -203,7 +203,7 @@ def damaged(handle: QueueHandle) -> Iterator[Finding]:
     if found:
         yield warning(
             f"set aside, as another program has overwritten the key: {number_of(found, 'job')}",
-            f"see docs/troubleshooting.md, and run: redis-cli HGETALL {quote(handle.keys['damaged'])}",
+            f"see docs/reference/messages.md, and run: redis-cli HGETALL {quote(handle.keys['damaged'])}",
         )
 
 

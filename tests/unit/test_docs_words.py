@@ -1,0 +1,63 @@
+"""Guides are short, and so are the sentences of all pages for users."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.examples import BLOCK, ROOT
+
+DOCS = ROOT / "docs"
+GUIDES = [*DOCS.glob("*.md"), *DOCS.glob("howto/*.md"), *DOCS.glob("platforms/*.md")]
+#: All pages but those for maintainers.
+PAGES = [ROOT / "README.md", *(page for page in DOCS.rglob("*.md") if page.parent.name != "develop")]
+MOST_WORDS = 1500
+MOST_WORDS_OF_A_SENTENCE = 30
+#: Words that are read twice.
+UNCLEAR = r"\b(those of|that of|so many|whoever)\b"
+
+
+def test_a_guide_has_few_words_beside_its_code() -> None:
+    words = {page.name: len(without_code(page).split()) for page in GUIDES}
+    assert {page: number for page, number in words.items() if number > MOST_WORDS} == {}
+
+
+def test_sentences_are_short() -> None:
+    """Words of code count as one."""
+    assert {page.name: long for page in PAGES if (long := [one for one in sentences(page) if is_long(one)])} == {}
+
+
+def test_no_word_stands_for_another_one() -> None:
+    unclear = {page.name: re.findall(UNCLEAR, " ".join(without_code(page).split())) for page in PAGES}
+    assert {page: words for page, words in unclear.items() if words} == {}
+
+
+def test_long_sentences_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    words = "one `two words` " * 10
+    page.write_text(
+        f"# Title\n\n- A {words}\n  {words}end.\n- Short.\n\n| {words} | {words}; {words} |\n\n```sh\n{words * 2}\n```\n"
+    )
+    assert [is_long(one) for one in sentences(page)] == [False, True, False, False, False, False]
+    assert len(without_code(page).split()) == 161
+
+
+def is_long(sentence: str) -> bool:
+    return len(sentence.split()) > MOST_WORDS_OF_A_SENTENCE
+
+
+def without_code(page: Path) -> str:
+    """The text of a page without its blocks of code and its comments."""
+    return re.sub(r"<!--.*?-->", "", BLOCK.sub("\n\n", page.read_text("utf-8")), flags=re.DOTALL)
+
+
+def sentences(page: Path) -> Iterator[str]:
+    """The sentences of a page, its headings, and the items of cells of its tables, which semicolons divide."""
+    text = re.sub(r"(`+) ?(.+?) ?\1", "code", without_code(page))
+    text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"^ *(?:[-*]|\d+\.) ", "\n\n", text, flags=re.MULTILINE)
+    for paragraph in re.split(r"\n\s*\n|^(?=[#|])", text, flags=re.MULTILINE):
+        cells = paragraph.split("|") if paragraph.startswith("|") else [paragraph]
+        ends = r"(?<=[.!?])[*)]*\s|;\s" if len(cells) > 1 else r"(?<=[.!?])[*)]*\s"
+        yield from (one.strip() for cell in cells for one in re.split(ends, cell) if re.search(r"\w", one))
