@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-#: Weights of the pages of a folder; others have 1.
-WEIGHTS: Final = {"howto": 4, "concepts": 2, "reference/api": 0.2, "develop": 0.2}
+#: Weights of pages, by the beginnings of their paths; others have 1.
+WEIGHTS: Final = {"troubleshooting": 12, "howto/": 4, "concepts/": 2, "reference/api/": 0.005, "develop/": 0.005}
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> None:
-    """Weighs a page by its folder."""
-    for folder, weight in WEIGHTS.items():
-        if page.file.src_uri.startswith(f"{folder}/"):
+    """Weighs a page by its path."""
+    for beginning, weight in WEIGHTS.items():
+        if page.file.src_uri.startswith(beginning):
             page.meta.setdefault("search", {"boost": weight})

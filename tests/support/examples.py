@@ -121,23 +121,6 @@ NOT_RUN = {
     "exporters: [carbon]": "is the configuration of a collector",
     "spark-bull reshard": "needs a queue with shards; test_shards.py runs it",
 }
-_CALL_TOTAL = """
-from spark_bull import BullQueue, FlowJob, Worker
-
-
-def child(job):
-    if job.name == "bad":
-        raise ValueError("bad")
-    return 2
-
-
-children = [FlowJob({}, "good"), FlowJob({}, "bad", on_failure="continue")]
-with BullQueue("sums") as queue:
-    queue.add_flow(FlowJob({}, "total", children=children))
-processor = {"total": lambda job: {"total": total(job)}, "*": child}
-with Worker(spark, "sums", processor, slots=1) as worker:
-    worker.await_idle()
-"""
 _CALL_BOOKS = """
 orders = spark.range(3).selectExpr("concat('order-', id) AS order")
 jobs = spark.createDataFrame([("order-1", "wait"), ("order-2", "completed")], "id STRING, state STRING")
@@ -186,7 +169,9 @@ CASES = {
     'FlowJob({"book": 1}, "bind"': Case(then={"books": {"waiting-children": 1}, "pages": {"wait": 3}}, prints=("33",)),
     'with BullQueue("books") as books': Case(then={"books": {"wait": 1}, "pages": {"wait": 1}}, prints=("1",)),
     "def refresh(": Case(then={"pages": {"completed": 1, "wait": 0}}, prints=("1completed",)),
-    '"jobId STRING, dependsOn ARRAY<STRING>"': Case(then={"steps": {"wait": 1, "waiting-children": 3}}),
+    '"jobId STRING, dependsOn ARRAY<STRING>"': Case(
+        then={"steps": {"wait": 1, "waiting-children": 3}}, prints=("|report|waiting-children|", "|load|wait|")
+    ),
     '"sequenceBy", "customer"': Case(then={"orders": {"completed": 4}}, prints=('{"customer":"ada","step":3}',)),
     'queue="shop", shards=4': Case(
         then={"shop{1}": {"completed": 2}, "shop{2}": {"completed": 1}}, prints=("|wait|3|", "3completed")
@@ -196,7 +181,7 @@ CASES = {
         then={"people": {"completed": 1, "failed": 1}}, prints=("1completed,1failed,4retried",)
     ),
     '{"sum": of_week': Case(then={"sales": {"completed": 8}}, prints=('{"week":12,"total":2800}',)),
-    '"jobColumns"': Case(then={"mail": {"delayed": 1}}),
+    '"jobColumns"': Case(then={"mail": {"delayed": 1}}, prints=('|delayed|{"to":"ada@example.org","name":"Ada"}|',)),
     "INSERT INTO outbox": Case(then={"mail": {"wait": 2}}),
     "def to_review(": Case(finished=2, then={"review": {"wait": 2}}, prints=('|2|wait|{"n":',)),
     'queue = BullQueue("mail", url=': Case(then={"mail": {"delayed": 1}}, prints=("'delayed':1",)),
@@ -229,7 +214,7 @@ CASES = {
         then={"mail": {"wait": 1}},
         prints=("1|ada@example.org|1|", "template:long"),
     ),
-    '"payloadSchema", "template INT': Case(then={"mail": {"wait": 1}}),
+    '"payloadSchema", "template INT': Case(then={"mail": {"wait": 1}}, prints=('"template":1}|',)),
     "spark-sql -f": Case(then={"mail": {"wait": 2}}, prints=("ada@example.org",)),
     "spark-shell <": Case(then={"mail": {"wait": 2}}, prints=("|1|wait|ada@example.org|",)),
     "spark-pipelines run": Case(finished=2, then={"receipts": {"wait": 2}}, capability="pipelines"),
@@ -289,7 +274,7 @@ CASES = {
         then={"mail": {"completed": 1, "delayed": 1}}, prints=('|delayed|{"to":"alan","tenant":"b","busy":true}|',)
     ),
     "queue.set_limits(concurrency=20": Case(then={"mail": {"wait": 1}}, prints=("concurrency=20,max=100",)),
-    "def total(": Case(caller=_CALL_TOTAL, then={"sums": {"completed": 2, "failed": 1}}),
+    "def total(": Case(then={"sums": {"completed": 3, "failed": 1}}, prints=('|total|completed|{"total":5.0}|NULL|',)),
     "async def call(": Case(then={"mail": {"completed": 2}}, prints=("2completed,0failed",)),
     "def other(": Case(
         then={"mail": {"completed": 1}, "urgent": {"completed": 1}},
@@ -311,10 +296,10 @@ CASES = {
     "events.on('added'": Case(
         jobs={"mail": [{"to": "ada"}]}, prints=("added1", "completed1{sent:'ada'}", "{wait:0,completed:1}")
     ),
-    '"jobIdColumn", "order"': Case(then={"mail": {"wait": 100}}),
+    '"jobIdColumn", "order"': Case(then={"mail": {"wait": 100}}, prints=("|wait|100|",)),
     "def send_receipt(": Case(then={"mail": {"completed": 1}}, prints=("1completed",)),
-    'start("/lake/receipts")': Case(finished=2, files="receipts/*.parquet"),
-    "def replace_batch(": Case(finished=2, files="receipts/batch=0/*.parquet"),
+    'start("/lake/receipts")': Case(finished=2, files="receipts/*.parquet", prints=("|completed|2|", "|failed|2|")),
+    "def replace_batch(": Case(finished=2, files="receipts/batch=0/*.parquet", prints=("|0|completed|2|",)),
     "def books(": Case(caller=_CALL_BOOKS, prints=("|nojobyet|1|0|", "|wait|1|0|", "|table|1|1|")),
     "make zip": Case(
         jobs={"mail": [{"to": "ada@example.org"}]},
