@@ -21,6 +21,7 @@ from spark_bull.core.queue.monitor.activity import Look, look_at, throughput_of
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.commands import all_commands
 from tests.support.commands import RunningCommand, running_command
+from tests.support.network import UNUSED_PORT
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -150,6 +151,13 @@ def test_a_pipe_gets_a_line_per_queue_and_interval(queue: BullQueue, common: tup
         wait_until(lambda: " 2 (+1)" in command.text, "the job to be counted")
         assert command.interrupt(signal.SIGTERM) == 0
         assert "\x1b" not in command.text
+
+
+def test_a_command_that_waits_for_redis_ends_with_sigterm() -> None:
+    with running_command("--url", f"redis://127.0.0.1:{UNUSED_PORT}", "counts", "mail", terminal=True) as command:
+        wait_until(lambda: "waiting for Redis" in command.text, "the wait")
+        assert command.interrupt(signal.SIGTERM) == 128 + signal.SIGTERM
+        assert "Traceback" not in command.text
 
 
 def test_a_terminal_gets_a_table_that_is_updated(queue: BullQueue, common: tuple[str, ...]) -> None:

@@ -6,7 +6,6 @@ test_local_cluster.py submits the scripts of jobs/.
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -55,9 +54,8 @@ def program(
     """Runs a command here, in a new session of the same JVM, which it does not stop; returns what it prints."""
     monkeypatch.setattr(SparkSession, "_instantiatedSession", spark.newSession())
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
-    # Programs change the path of modules and the handler of SIGTERM.
+    # Programs change the path of modules.
     monkeypatch.setattr(sys, "path", [*sys.path])
-    handler = signal.getsignal(signal.SIGTERM)
 
     def run_here(*arguments: str) -> str:
         capsys.readouterr()
@@ -66,8 +64,7 @@ def program(
         assert code == 0, printed.err[-3000:]
         return printed.out
 
-    yield run_here
-    signal.signal(signal.SIGTERM, handler)
+    return run_here
 
 
 @pytest.fixture

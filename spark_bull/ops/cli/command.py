@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from spark_bull.core.errors import OptionError, SparkBullError
@@ -20,7 +18,6 @@ from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli.arguments import Argument
 from spark_bull.ops.cli.status import NotFound
 from spark_bull.ops.cli.tables import one_line
-from spark_bull.run.job.interrupts import Terminated
 
 if TYPE_CHECKING:
     from spark_bull.core.queue.bull_queue import BullQueue
@@ -153,15 +150,5 @@ def confirm(args: Namespace, consequence: str, answer: str) -> None:
 @contextmanager
 def until_interrupted() -> Iterator[None]:
     """Lets SIGINT and SIGTERM end what runs within: the regular way to stop it."""
-    sigterm_as_sigint()
     with suppress(KeyboardInterrupt):
         yield
-
-
-def sigterm_as_sigint() -> None:
-    """Makes SIGTERM raise KeyboardInterrupt, as SIGINT does."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise Terminated
-
-    signal.signal(signal.SIGTERM, interrupt)

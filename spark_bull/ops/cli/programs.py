@@ -36,7 +36,7 @@ from spark_bull.ops.cli.arguments import (
     repeated,
     seconds,
 )
-from spark_bull.ops.cli.command import Output, command, sigterm_as_sigint
+from spark_bull.ops.cli.command import Output, command
 from spark_bull.ops.cli.doctor.machine import MIN_JAVA, find_java
 from spark_bull.ops.cli.status import NotFound
 
@@ -90,7 +90,6 @@ def _session(args: Namespace, queue: str) -> Iterator[SparkSession]:
     from spark_bull.spark.programs.session import errors_in_one_line, session
 
     check_java()
-    sigterm_as_sigint()
     with errors_in_one_line(), session(f"{args.command} {queue}", args.master, dict(args.conf)) as spark:
         yield spark
 
@@ -154,7 +153,6 @@ def _local_worker(
     for name in ("master", "conf"):
         if getattr(args, name):
             raise OptionError(f"`--{name}` has no effect with --local, which does not start Spark: leave one out")
-    sigterm_as_sigint()
     return LocalWorker(
         queues=args.queue,
         weights=weights,

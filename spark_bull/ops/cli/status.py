@@ -21,8 +21,8 @@ from spark_bull.core.errors import (
 )
 
 FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, DENIED, REFUSED, WARNINGS, PROBLEMS = range(1, 9)
-#: As in shells: after SIGINT, and after a broken pipe.
-INTERRUPTED, PIPE_BROKEN = 130, 141
+#: As in shells: after SIGINT, after a broken pipe, and after SIGTERM.
+INTERRUPTED, PIPE_BROKEN, TERMINATED = 130, 141, 143
 
 MEANINGS: Final[Mapping[int, str]] = {
     0: "done",
@@ -36,6 +36,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     PROBLEMS: "`doctor` found problems",
     INTERRUPTED: "ended by Ctrl-C",
     PIPE_BROKEN: "the reader of a pipe has ended",
+    TERMINATED: "ended by SIGTERM; commands that run until Ctrl-C end with 0",
 }
 
 

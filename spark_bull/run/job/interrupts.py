@@ -44,9 +44,13 @@ def raise_if_interrupted() -> None:
         raise KeyboardInterrupt
 
 
+class Terminated(KeyboardInterrupt):
+    """The process got SIGTERM, which ends a command as Ctrl-C does."""
+
+
 @contextmanager
-def exiting_on_sigterm() -> Iterator[None]:
-    """Makes SIGTERM raise SystemExit in this block, so that `with` and `finally` take effect.
+def sigterm_raises(error: BaseException) -> Iterator[None]:
+    """Makes SIGTERM raise this error in this block, so that `with` and `finally` take effect.
 
     Has no effect outside the main thread, or if the program handles SIGTERM itself.
     """
@@ -55,18 +59,14 @@ def exiting_on_sigterm() -> Iterator[None]:
         yield
         return
 
-    def exit_program(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
+    def end_program(_number: int, _frame: FrameType | None) -> None:
+        raise error
 
-    signal.signal(signal.SIGTERM, exit_program)
+    signal.signal(signal.SIGTERM, end_program)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-class Terminated(KeyboardInterrupt):
-    """The process got SIGTERM, which ends a command as Ctrl-C does."""
 
 
 class Interrupted(SystemExit, KeyboardInterrupt):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
@@ -15,7 +16,7 @@ from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.cancel import request_cancel
 from spark_bull.core.short_errors import log, short_errors
-from spark_bull.run.job.interrupts import exiting_on_sigterm, interrupted_once, killed_by_interrupts
+from spark_bull.run.job.interrupts import interrupted_once, killed_by_interrupts, sigterm_raises
 from spark_bull.run.progress_line import ProgressLine
 from spark_bull.run.services.promoter import Promoter
 from spark_bull.run.services.recovery import LossWatch
@@ -223,7 +224,7 @@ class BaseWorker:
         Raises:
           WorkerFailed: if the slots could not be started.
         """
-        with exiting_on_sigterm(), interrupted_once():
+        with sigterm_raises(SystemExit(128 + signal.SIGTERM)), interrupted_once():
             ended = self._engine.wait(timeout_s)
         if ended:
             self._stop_services()
