@@ -10,8 +10,10 @@ from tests.support.examples import BLOCK, ROOT
 
 DOCS = ROOT / "docs"
 GUIDES = [*DOCS.glob("*.md"), *DOCS.glob("howto/*.md"), *DOCS.glob("platforms/*.md")]
+CONCEPTS = [*DOCS.glob("concepts/*.md")]
 #: All pages but those for maintainers.
-PAGES = [ROOT / "README.md", *(page for page in DOCS.rglob("*.md") if page.parent.name != "develop")]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"]
+PAGES += [page for page in DOCS.rglob("*.md") if page.parent.name != "develop"]
 MOST_WORDS = 1500
 MOST_WORDS_OF_A_SENTENCE = 30
 #: Words that are read twice.
@@ -20,6 +22,12 @@ UNCLEAR = r"\b(those of|that of|so many|whoever)\b"
 
 def test_a_guide_has_few_words_beside_its_code() -> None:
     words = {page.name: len(without_code(page).split()) for page in GUIDES}
+    assert {page: number for page, number in words.items() if number > MOST_WORDS} == {}
+
+
+def test_a_concept_has_few_words_beside_its_code_and_tables() -> None:
+    rows = re.compile(r"^\|.*$", re.MULTILINE)
+    words = {page.name: len(rows.sub("", without_code(page)).split()) for page in CONCEPTS}
     assert {page: number for page, number in words.items() if number > MOST_WORDS} == {}
 
 
@@ -48,8 +56,9 @@ def is_long(sentence: str) -> bool:
 
 
 def without_code(page: Path) -> str:
-    """The text of a page without its blocks of code and its comments."""
-    return re.sub(r"<!--.*?-->", "", BLOCK.sub("\n\n", page.read_text("utf-8")), flags=re.DOTALL)
+    """The text of a page without its blocks of code, indented or fenced, and its comments."""
+    text = re.sub(r"^ {4}\S.*$", "", BLOCK.sub("\n\n", page.read_text("utf-8")), flags=re.MULTILINE)
+    return re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
 
 
 def sentences(page: Path) -> Iterator[str]:
