@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -51,6 +52,17 @@ def test_a_server_whose_hello_is_disabled_can_be_used_with_resp2(own_redis: OwnR
         BullQueue("mail", url=url, redis={"protocol": "3"})
     with BullQueue("mail", url=url, redis={"protocol": "2"}) as queue:
         assert queue.add({}) == "1"
+
+
+@pytest.mark.parametrize("options", [{}, {"redis": {"socket_keepalive": "false"}}])
+def test_silent_connections_are_probed_unless_the_user_says_otherwise(
+    own_redis: OwnRedis, options: dict[str, dict[str, str]]
+) -> None:
+    with BullQueue("mail", url=own_redis().url, **options) as queue:
+        listener = queue.handle.connection.subscribe(["news"])
+        probed = bool(listener._listener.connection._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        listener.close()
+        assert probed == (not options)
 
 
 PAST_MS = 1_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from functools import partial
 from typing import Any, Final
 
@@ -34,6 +35,13 @@ else:
 
 log = logging.getLogger("spark_bull")
 
+#: A connection that is silent for a minute is probed. Otherwise a balancer that forgets it without a word, after some
+#: minutes, would leave a listener waiting for ever. TCP_KEEPALIVE is the name on macOS.
+_PROBES: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}
+_KEEPALIVE: Final = {
+    "socket_keepalive": True,
+    "socket_keepalive_options": {getattr(socket, name): n for name, n in _PROBES.items() if hasattr(socket, name)},
+}
 CONNECT_TIMEOUT_S: Final = 5.0
 #: Settings `redis.sentinel_…` are for the connections to Sentinels.
 _OF_SENTINELS: Final = "sentinel_"
@@ -42,7 +50,7 @@ _OF_SENTINELS: Final = "sentinel_"
 def new_client(settings: RedisSettings, url: str) -> redis.Redis:
     """A client of the server at `url`. Opens no socket. Raises OptionError for settings that redis-py refuses."""
     # hiredis parses a list of names and values in a fifth of the time of a map of RESP3.
-    arguments = {"protocol": 2, **_timeouts(settings)}
+    arguments = {"protocol": 2, **_timeouts(settings), **({} if url.startswith("unix:") else _KEEPALIVE)}
     arguments.update((name, _typed(text)) for name, text in settings.extra if not name.startswith(_OF_SENTINELS))
     try:
         client = redis.Redis.from_url(url, **arguments)
