@@ -26,7 +26,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rest test-all prepared peers chromium prometheus oldest matrix matrix-tests soak faults costs mutants audit lint docs format bench walks zip release clean
+.PHONY: help setup demo test test-rest test-all prepared peers chromium prometheus oldest matrix matrix-tests servers soak faults costs mutants audit lint docs format bench walks zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,12 +60,16 @@ chromium:
 prometheus:
 	@tools/ensure-tools.sh prometheus || true
 
-# Without it, the test of the oldest PySpark is skipped; in CI it fails.
+# Without them, the tests of the oldest PySpark and the oldest Redis are skipped; in CI they fail.
 oldest: $(PYTHON_STAMP)
 	@$(RUN) tools/matrix.py --oldest || true
+	@$(RUN) -m tools.servers --oldest || true
 
 matrix: setup ## Run all verbs with each version of PySpark, and print a table
 	@$(RUN) tools/matrix.py
+
+servers: setup ## Run the conformance tests on each version of Redis and Valkey, and print a table: 20 minutes; VERSIONS="6.2" selects
+	@$(RUN) -m tools.servers $(VERSIONS)
 
 matrix-tests: setup ## Run tests/spark with older versions of PySpark; VERSIONS="4.0" selects some
 	@$(RUN) tools/matrix.py --tests $(VERSIONS)

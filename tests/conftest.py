@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,9 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 # Ports of the servers that the tests start: no two processes of pytest choose the same one.
 embedded_redis.random = own_ports
+# `make servers` names the server of all tests, clusters and Sentinels included.
+if OWN_SERVER := os.environ.get("SPARK_BULL_TEST_SERVER"):
+    embedded_redis._bundled_server = partial(Path, OWN_SERVER)
 # The Python that Spark starts, in the sessions of the tests and in those of the programs that they run.
 os.environ["PYSPARK_PYTHON"] = str(Path(__file__).parent / "support" / "spark_python.sh")
 os.environ["SPARK_BULL_TEST_PYTHON"] = sys.executable
@@ -124,7 +127,7 @@ def admin_url(redis_kind: str, request: pytest.FixtureRequest) -> Iterator[str]:
             yield server.url
     elif url := os.environ.get("SPARK_BULL_TEST_URL"):
         yield url
-    elif _docker_answers():
+    elif not OWN_SERVER and _docker_answers():
         with redis_container() as url:
             yield url
     else:

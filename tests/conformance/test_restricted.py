@@ -1,17 +1,20 @@
-"""Parts of the suite run again for BullMQ as a user with few rights: on a cluster and behind a Sentinel.
+"""Parts of the suite run again for BullMQ as a user with few rights: on a cluster, with Sentinels, on the oldest Redis.
 
 `make soak` runs all of it, in all dialects.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import need
 from tests.support.redis_servers import KINDS
+from tools.servers import OLDEST, VARIABLE
 
 FOLDER = Path(__file__).parent
 FILES = (
@@ -51,14 +54,19 @@ MORE = f"{SOME} and not queue_of_another_dialect"
     [
         ("cluster", FILES, []),
         ("sentinel", FEW, []),
+        ("oldest", FILES, []),
         *(pytest.param(kind, FILES, ["--each-value", "-k", MORE], marks=pytest.mark.soak) for kind in KINDS),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_the_suite_passes_with_few_rights_on_a_cluster_and_behind_a_sentinel(
+def test_the_suite_passes_with_few_rights_on_other_kinds_and_versions_of_redis(
     kind: str, names: tuple[str, ...], values: list[str]
 ) -> None:
     files = [str(FOLDER / name) for name in names]
+    environment = dict(os.environ)
+    if kind == "oldest":
+        need(OLDEST.executable.exists(), f"no {OLDEST.name}: run `make oldest`")
+        environment |= {VARIABLE: str(OLDEST.executable), "SPARK_BULL_TEST_URL": ""}
     command = [
         sys.executable,
         "-m",
@@ -68,10 +76,12 @@ def test_the_suite_passes_with_few_rights_on_a_cluster_and_behind_a_sentinel(
         "-p",
         "no:cacheprovider",
         "--redis",
-        kind,
+        "acl" if kind == "oldest" else kind,
         "-k",
         SOME,
         *values,
     ]
-    run = subprocess.run([*command, *files], capture_output=True, text=True, check=False, cwd=FOLDER.parents[1])
+    run = subprocess.run(
+        [*command, *files], capture_output=True, text=True, check=False, cwd=FOLDER.parents[1], env=environment
+    )
     assert run.returncode == 0, run.stdout[-5_000:] + run.stderr[-2_000:]
