@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import re
-import socket
-import ssl
-import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
-from select import select
 from typing import NamedTuple
 
 import pytest
@@ -21,102 +16,10 @@ from spark_bull.core.errors import ConnectionLost, OptionError, RedisUnavailable
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.monitor.find import find_queues
 from spark_bull.core.store.connection import Connection
-from tests.support.network import accepting, new_listener
 from tests.support.redis_servers import RedisCluster, Sentinels
+from tests.support.tls import Authority, TlsServer, tls_server
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
-
-#: What a Sentinel sends first on a connection without TLS.
-_OF_SENTINEL = re.compile(rb"SETNAME\r\n\$\d+\r\nsentinel-")
-#: The first byte of a connection with TLS.
-_HANDSHAKE = b"\x16"
-
-
-class Authority:
-    """Signs certificates. folder: for the files."""
-
-    def __init__(self, folder: Path, name: str = "ca") -> None:
-        self._folder = folder
-        self.certificate, self._key = folder / f"{name}.crt", folder / f"{name}.key"
-        _openssl(
-            *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"),
-            *("-subj", f"/CN={name}", "-keyout", self._key, "-out", self.certificate),
-            # Python 3.13 wants them.
-            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
-        )
-
-    def signed(self, name: str, address: str = "IP:127.0.0.1") -> tuple[Path, Path]:
-        """A certificate and its key. address: of the server that has it."""
-        certificate, key, request = (self._folder / f"{name}.{kind}" for kind in ("crt", "key", "csr"))
-        extensions = self._folder / f"{name}.ext"
-        extensions.write_text(f"subjectAltName={address}\nauthorityKeyIdentifier=keyid\n")
-        _openssl(
-            *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", f"/CN={name}", "-keyout", key, "-out", request),
-        )
-        _openssl(
-            *("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial"),
-            *("-days", "2", "-extfile", extensions, "-out", certificate),
-        )
-        return certificate, key
-
-    def server(self, name: str = "server", address: str = "IP:127.0.0.1") -> ssl.SSLContext:
-        """What a server needs that only accepts clients with a certificate of this authority."""
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.certificate))
-        context.verify_mode = ssl.CERT_REQUIRED
-        context.load_cert_chain(*self.signed(name, address))
-        return context
-
-    def client(self) -> Mapping[str, str]:
-        """The settings of redis-py for a client with a certificate."""
-        certificate, key = self.signed("client")
-        return {"ssl_ca_certs": str(self.certificate), "ssl_certfile": str(certificate), "ssl_keyfile": str(key)}
-
-
-def _openssl(*arguments: object) -> None:
-    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
-
-
-@dataclass
-class TlsServer:
-    """Ends TLS, and forwards to a port without it. Sentinels may connect without TLS. handshakes: how many clients."""
-
-    port: int
-    target: int
-    context: ssl.SSLContext
-    handshakes: int = 0
-
-    def carry(self, client: socket.socket) -> None:
-        with client, suppress(OSError):
-            first = client.recv(1, socket.MSG_PEEK)
-            if first == _HANDSHAKE:
-                with self.context.wrap_socket(client, server_side=True) as secure:
-                    self.handshakes += 1
-                    self._forward(secure)
-            elif _OF_SENTINEL.search(client.recv(1 << 16, socket.MSG_PEEK)):
-                self._forward(client)
-
-    def _forward(self, client: socket.socket) -> None:
-        """Forwards both directions, until one side disconnects."""
-        with socket.create_connection(("127.0.0.1", self.target)) as server:
-            while True:
-                is_ready = isinstance(client, ssl.SSLSocket) and client.pending()
-                readable = [client] if is_ready else select([client, server], [], [])[0]
-                for one, other in ((client, server), (server, client)):
-                    if one in readable:
-                        if not (data := one.recv(1 << 16)):
-                            return
-                        other.sendall(data)
-
-
-@contextmanager
-def tls_server(context: ssl.SSLContext, target: int = 0) -> Iterator[TlsServer]:
-    """Serves on a free port before Redis on the port `target`, which may be set later."""
-    with new_listener() as listener:
-        server = TlsServer(listener.getsockname()[1], target, context)
-        with accepting(listener, server.carry):
-            yield server
-
 
 #: On all nodes of a cluster.
 NAMES = [f"{{q{n}}}" for n in range(6)]

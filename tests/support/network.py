@@ -1,4 +1,4 @@
-"""Ports of servers that tests start, and a server before Redis that loses replies or holds scripts back."""
+"""Ports of servers that tests start, and proxies before Redis that lose replies, or end idle connections."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import random
 import re
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -79,6 +80,51 @@ def accepting(listener: socket.socket, handle: Callable[[socket.socket], None]) 
     with suppress(OSError):
         listener.shutdown(socket.SHUT_RDWR)
     server.join()
+
+
+def forward(client: socket.socket, port: int, idle_s: float | None = None) -> bool:
+    """Forwards both directions to a port, until one side disconnects; true if nothing was sent for `idle_s` instead."""
+    with socket.create_connection(("127.0.0.1", port)) as server:
+        while True:
+            is_ready = isinstance(client, ssl.SSLSocket) and client.pending()
+            readable = [client] if is_ready else select([client, server], [], [], idle_s)[0]
+            if not readable:
+                return True
+            for one, other in ((client, server), (server, client)):
+                if one in readable:
+                    if not (data := one.recv(1 << 16)):
+                        return False
+                    other.sendall(data)
+
+
+@dataclass
+class IdleProxy:
+    """Ends connections on which nothing was sent for `idle_s`. ended: how many; open: how many are not yet."""
+
+    port: int
+    target: int
+    idle_s: float
+    ended: int = 0
+    open: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def carry(self, client: socket.socket) -> None:
+        with self._lock:
+            self.open += 1
+        was_idle = False
+        with client, suppress(OSError):
+            was_idle = forward(client, self.target, self.idle_s)
+        with self._lock:
+            self.open -= 1
+            self.ended += was_idle
+
+
+@contextmanager
+def idle_proxy(target: int, idle_s: float) -> Iterator[IdleProxy]:
+    with new_listener() as listener:
+        proxy = IdleProxy(listener.getsockname()[1], target, idle_s)
+        with accepting(listener, proxy.carry):
+            yield proxy
 
 
 SCRIPT = re.compile(rb"\r\nEVAL(SHA)?\r\n")

@@ -200,9 +200,9 @@ class SlotDocument(BaseModel):
 
 
 class WorkerList(BaseModel):
-    """The connected workers of a queue, and the slots of Spark's workers."""
+    """The connected workers, null if the user of Redis may not see connections; and the slots of workers of Spark."""
 
-    workers: list[WorkerDocument]
+    workers: list[WorkerDocument] | None
     slots: list[SlotDocument]
 
 

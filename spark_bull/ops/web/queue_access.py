@@ -5,6 +5,7 @@ And the job in the path of a request, with the version of it that a change expec
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -16,17 +17,28 @@ from typing import Annotated, Final, Generic, NamedTuple, TypeVar
 from fastapi import Depends, Header, Path, Request
 
 from spark_bull.core.clock import monotonic_s
-from spark_bull.core.errors import SparkBullError
+from spark_bull.core.errors import PermissionDenied, SparkBullError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import counting
-from spark_bull.core.queue.monitor.find import Ledger, exists, find_queues, is_glob, ledgers, workers_of_spark
+from spark_bull.core.queue.monitor.find import (
+    ConnectedWorker,
+    Ledger,
+    exists,
+    find_queues,
+    is_glob,
+    ledgers,
+    workers,
+    workers_of_spark,
+)
 from spark_bull.core.store.steps import TOGETHER, Steps, run_together
 from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.problems import Problem
 from spark_bull.ops.web.settings import WebSettings
+
+log = logging.getLogger("spark_bull")
 
 T = TypeVar("T")
 #: The shortest time that it is kept, s, and how many times as long as the scan has taken: Redis scans for a twentieth
@@ -205,6 +217,15 @@ def readers_of(request: Request) -> KnownReaders:
 
 
 AllReaders = Annotated[KnownReaders, Depends(readers_of)]
+
+
+def connected_workers(handle: QueueHandle) -> list[ConnectedWorker] | None:
+    """The connected workers of a queue; None if the user of Redis may not see its connections."""
+    try:
+        return workers(handle.connection, handle.keys)
+    except PermissionDenied as error:
+        log.info("queue %s: connected workers are not known: %s", handle.keys.queue, error)
+        return None
 
 
 def existing_job(

@@ -8,7 +8,6 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Query
 
 from spark_bull.core.queue.manage.limits import read_groups
-from spark_bull.core.queue.monitor.find import workers
 from spark_bull.ops.web.documents import (
     AddedDocument,
     GroupList,
@@ -22,7 +21,7 @@ from spark_bull.ops.web.documents import (
 )
 from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.queue_access import AllReaders, ExistingQueue
+from spark_bull.ops.web.queue_access import AllReaders, ExistingQueue, connected_workers
 from spark_bull.ops.web.shown import Json, document
 from spark_bull.run.slot.status import latest, slots_of
 
@@ -45,9 +44,10 @@ def list_ledgers(queue: ExistingQueue, readers: AllReaders) -> Json:
 def list_workers(queue: ExistingQueue, readers: AllReaders) -> Json:
     """Lists connected workers, and the slots of Spark's workers. A new one of Spark appears after 15 s, or longer."""
     handle = queue.handle
+    found = connected_workers(handle)
     connected = [
         {"name": worker.name, "address": worker.address, "ageMs": worker.age * 1_000, "idleMs": worker.idle * 1_000}
-        for worker in workers(handle.connection, handle.keys)
+        for worker in found or ()
     ]
     counted = ("claimed", "completed", "failed", "retried", "returned", "lost")
     slots = [
@@ -61,7 +61,7 @@ def list_workers(queue: ExistingQueue, readers: AllReaders) -> Json:
         for name in readers.of(queue).workers
         for slot in latest(slots_of(handle, name))
     ]
-    return Json({"workers": connected, "slots": slots})
+    return Json({"workers": None if found is None else connected, "slots": slots})
 
 
 @router.get("/queues/{queue}/schedulers", response_model=SchedulerList)

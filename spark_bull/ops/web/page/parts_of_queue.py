@@ -10,12 +10,11 @@ from fastapi.responses import Response
 from spark_bull.core.errors import DialectError
 from spark_bull.core.model.queues import Scheduler
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.monitor.find import workers
 from spark_bull.ops.web.access import Authorized
 from spark_bull.ops.web.page import links
 from spark_bull.ops.web.page.queues import TABS, head_of
 from spark_bull.ops.web.page.rendering import render
-from spark_bull.ops.web.queue_access import ExistingQueue, readers_of
+from spark_bull.ops.web.queue_access import ExistingQueue, connected_workers, readers_of
 from spark_bull.run.slot.status import latest, slots_of
 
 #: Jobs read of each state for statistics, and rows of statistics.
@@ -65,7 +64,7 @@ def show_workers(request: Request, caller: Authorized, queue: ExistingQueue) -> 
     handle = queue.handle
     names = readers_of(request).of(queue).workers
     slots = [(name, slot) for name in names for slot in latest(slots_of(handle, name))]
-    return _live(request, queue, "workers", slots=slots, workers=workers(handle.connection, handle.keys))
+    return _live(request, queue, "workers", slots=slots, workers=connected_workers(handle))
 
 
 @router.get("/queues/{queue}/writes")
