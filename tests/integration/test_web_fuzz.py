@@ -26,7 +26,7 @@ from schemathesis.specs.openapi.checks import (
 
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.ops.web.page import api_reference, job, jobs, login, parts_of_queue, questions, queues
+from spark_bull.ops.web.page import api_reference, job, jobs, login, overview, parts_of_queue, questions
 from tests.support.bad_input import each_number, texts, tried
 from tests.support.web import READING, WRITING, Web, serving
 from tests.support.work_bench import DIALECTS
@@ -39,7 +39,7 @@ NEGATIVE_CHECKS = [*CHECKS, negative_data_rejection]
 #: The pages that are shown.
 PAGES = [
     route
-    for part in (api_reference, job, jobs, login, queues, parts_of_queue, questions)
+    for part in (api_reference, job, jobs, login, overview, parts_of_queue, questions)
     for route in part.router.routes
     if isinstance(route, APIRoute) and "GET" in route.methods
 ]

@@ -21,7 +21,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.web.access import COOKIE, Access, Role
 from spark_bull.ops.web.api.description import described
 from spark_bull.ops.web.middleware import MAX_BODY
-from spark_bull.ops.web.page import actions, api_reference, job, jobs, parts_of_queue, questions, queues
+from spark_bull.ops.web.page import actions, api_reference, job, jobs, overview, parts_of_queue, questions
 from spark_bull.ops.web.server import create_app
 from spark_bull.ops.web.settings import WebSettings
 from tests.support.web import READ_TOKEN, READING, WRITE_TOKEN, WRITING, Web, serving
@@ -285,7 +285,7 @@ def test_no_secret_is_shown(own_redis: Any, caplog: pytest.LogCaptureFixture) ->
 
 def test_no_page_is_shown_and_no_form_works_without_a_token(web: Web) -> None:
     tried = 0
-    for part in (actions, api_reference, job, jobs, queues, parts_of_queue, questions):
+    for part in (actions, api_reference, job, jobs, overview, parts_of_queue, questions):
         for route in part.router.routes:
             assert isinstance(route, APIRoute)
             path = re.sub(r"\{(\w+)(:path)?\}", "mail", route.path)

@@ -9,10 +9,13 @@ from html import unescape
 
 import httpx
 import pytest
+from redis import Redis
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.work.claim import work
 from tests.support.wait import wait_until
 from tests.support.web import READ_TOKEN, WRITE_TOKEN, serving
 from tests.web.conftest import Site
@@ -162,9 +165,9 @@ def test_statistics_show_percentiles_of_waiting_and_run_times(site: Site, user: 
     assert "mail" in shown
     found = re.findall(r'data-label="(Waited|Ran) (p\d+)">([^<]*)<', shown)
     assert found[:6] == [
-        ("Waited", "p50", "5 s 50 ms"),
-        ("Waited", "p95", "9 s 505 ms"),
-        ("Waited", "p99", "9 s 901 ms"),
+        ("Waited", "p50", "5.0 s"),
+        ("Waited", "p95", "9.5 s"),
+        ("Waited", "p99", "9.9 s"),
         ("Ran", "p50", "505 ms"),
         ("Ran", "p95", "950 ms"),
         ("Ran", "p99", "990 ms"),
@@ -434,6 +437,41 @@ def test_each_button_reaches_its_verb(site: Site, user: httpx.Client) -> None:
     assert "Removed 0 jobs" in send(user, "/queues/buttons/actions/clean", state="wait", grace="3600000").text
     assert "Removed 5 jobs" in press(user, "/queues/buttons?state=wait", "actions/clean")
     assert queue.counts()["wait"] == 0
+
+
+def names_on(user: httpx.Client, path: str) -> list[str]:
+    """The queues on a page of queues, in order."""
+    return re.findall(r'<tr id="queue-\d+-([^"]*)"', user.get(path).text)
+
+
+def test_the_queues_with_problems_come_first_on_the_first_of_several_pages(site: Site, user: httpx.Client) -> None:
+    for number in range(52):
+        with site.queue(f"calm-{number:02}") as queue:
+            queue.complete(queue.add({}))
+    old, failing, stalling = site.queue("calm-old"), site.queue("calm-z-failing"), site.queue("calm-z-stalling")
+    old.add({}, timestamp=1_700_000_000_000)
+    failing.fail(failing.add({}), "no such host")
+    stalled_id = stalling.add({})
+    work(stalling.handle, ClaimSettings("slot"), None, 1)
+    site.client.delete(f"{stalling.handle.keys.base}{stalled_id}:lock")
+    site.forget_queues()
+    wait_until(lambda: len(names_on(user, "/?match=calm")) == 50, "the queues to be found")
+    urgent = ["calm-z-failing", "calm-z-stalling", "calm-old"]
+    assert names_on(user, "/?match=calm")[:4] == [*urgent, "calm-00"]
+    assert names_on(user, "/?match=calm&page=2") == [f"calm-{number:02}" for number in range(47, 52)]
+    assert names_on(user, "/?match=calm&sort=name")[0] == "calm-00"
+    assert names_on(user, "/?match=calm&sort=oldest")[0] == "calm-old"
+    assert names_on(user, "/?match=calm&sort=active")[0] == "calm-z-stalling"
+    for only, name in (("failed", urgent[0]), ("stalled", urgent[1]), ("no-workers", urgent[2])):
+        assert names_on(user, f"/?match=calm&only={only}") == [name]
+    assert "No queue is paused" in user.get("/?match=calm&only=paused").text
+    old.pause()
+    wait_until(lambda: names_on(user, "/?match=calm&only=paused") == ["calm-old"], "the pause to be seen")
+    with Redis.from_url(site.redis_url, client_name=f"{failing.handle.keys.client_name}:w:ada") as worker:
+        worker.ping()
+        failing.add({})
+        wait_until(lambda: 'data-label="workers">1<' in user.get("/?match=calm&only=failed").text, "the worker")
+        assert names_on(user, "/?match=calm&only=no-workers") == []
 
 
 def test_shards_have_a_row_with_their_sums(site: Site, user: httpx.Client) -> None:

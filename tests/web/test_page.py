@@ -216,6 +216,16 @@ def test_states_and_their_numbers_have_a_line_each_on_a_phone(browser: Browser, 
     assert heights["waiting-children"] == heights["wait"]
 
 
+def test_a_queue_has_three_figures_on_a_phone(browser: Browser, site: Site) -> None:
+    site.queue("figures").add({})
+    site.forget_queues()
+    script = "return [...document.querySelectorAll('#queues tbody tr:last-child td')].filter((e) => e.offsetHeight)"
+    for size, figures in ((PHONE, 3), (DESKTOP, 10)):
+        browser.show_on(size, "light")
+        browser.open("/?match=figures")
+        assert len(browser.driver.execute_script(script)) == figures
+
+
 @pytest.mark.rest
 def test_pages_fit_a_desktop_and_a_phone(browser: Browser, site: Site) -> None:
     fill(site)

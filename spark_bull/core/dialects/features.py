@@ -12,6 +12,7 @@ FeatureColumn = Literal["bull-1", "bull", "bullmq-5", "bullmq-6"]
 Feature = Literal[
     "ageing",
     "classic-cron",
+    "client-names",
     "custom-events",
     "deduplication",
     "event-stream",
@@ -70,6 +71,7 @@ _COLLECT: Final = "read them as they happen with BullQueue.events(), or collect 
 FEATURES: Final[Mapping[Feature, Support]] = {
     "ageing": Support("BullMQ", "{dialect} keeps jobs with a priority among the others, so that they do not age"),
     "classic-cron": Support("Bull 3 or 4 or BullMQ 5", "{dialect} does not read patterns as cron-parser 4"),
+    "client-names": Support("BullMQ or Bull 3 or 4", "workers of {dialect} give their connections no names"),
     "custom-events": Support(
         "BullMQ", "{dialect} has no custom events", "use PUBLISH of Redis with a channel of your own"
     ),

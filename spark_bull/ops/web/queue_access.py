@@ -41,16 +41,20 @@ from spark_bull.ops.web.settings import WebSettings
 log = logging.getLogger("spark_bull")
 
 T = TypeVar("T")
-#: The shortest time that it is kept, s, and how many times as long as the scan has taken: Redis scans for a twentieth
-#: of the time at most.
+#: The shortest time that names are kept, s, and how many times as long as the scan has taken: Redis scans for a
+#: twentieth of the time at most.
 LEAST_S: Final = 15.0
 _TIMES: Final = 20
 
 
 class Kept(Generic[T]):
-    """What a scan finds: some seconds old at most, or longer in a large database. Thread-safe."""
+    """What a scan finds: some seconds old at most, or longer in a large database. Thread-safe.
 
-    def __init__(self) -> None:
+    least_s: for how long it is kept in a small one.
+    """
+
+    def __init__(self, least_s: float = LEAST_S) -> None:
+        self._least_s = least_s
         self._lock = Lock()
         self._until_s = -inf
 
@@ -61,7 +65,7 @@ class Kept(Generic[T]):
             if started > self._until_s:
                 self._found = scan()
                 ended = monotonic_s()
-                self._until_s = ended + max(LEAST_S, _TIMES * (ended - started))
+                self._until_s = ended + max(self._least_s, _TIMES * (ended - started))
             return self._found
 
     def forget(self) -> None:

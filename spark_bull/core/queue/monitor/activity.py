@@ -82,6 +82,17 @@ def waiting_since(handle: QueueHandle) -> Steps[int | None]:
     return min((time for time in times if time is not None), default=None)
 
 
+#: Active jobs of which the locks are looked at.
+_LOOKED_AT: Final = 1_000
+
+
+def counting_unlocked(handle: QueueHandle) -> Steps[int]:
+    """The number of active jobs without a lock, among the first thousand: their worker has died, or begins just now."""
+    args = {"base": handle.keys.base, "position": 0, "window": _LOOKED_AT}
+    (found,) = yield [script_command("read/unlocked", {"active": handle.keys["active"]}, args)]
+    return len(found) - 1
+
+
 def _of_events(handle: QueueHandle, now: int) -> Steps[tuple[int | None, float, float]]:
     """The time of the last event, and the rates."""
     events = yield from recent_events(handle, now, MINUTE_MS)

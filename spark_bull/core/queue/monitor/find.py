@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -183,6 +183,11 @@ def workers_among(clients: Iterable[Mapping[str, str]], keys: QueueKeys) -> list
             age, idle = int(client["age"]), int(client["idle"])
             found.append(ConnectedWorker(name if separator else None, client["addr"], age, idle))
     return found
+
+
+def clients_by_queue(connection: Connection) -> Mapping[str, int]:
+    """The number of connections of workers, by the client name of their queue. Raises PermissionDenied."""
+    return Counter(client["name"].partition(":w:")[0] for client in connection.clients())
 
 
 def scan_keys(connection: Connection, prefix: str, queues: Container[bytes]) -> Iterator[Mapping[bytes, list[bytes]]]:

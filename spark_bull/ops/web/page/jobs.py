@@ -22,7 +22,8 @@ from spark_bull.ops.web.api.jobs import Wanted, jobs_of_queues
 from spark_bull.ops.web.cursors import Position, cursor_of, position_of
 from spark_bull.ops.web.page import links
 from spark_bull.ops.web.page.history import chart_of_metrics, chart_of_samples, history_of
-from spark_bull.ops.web.page.queues import TABS, QueueHead, counting_minutes, head_of, matching, total_counts
+from spark_bull.ops.web.page.overview import matching
+from spark_bull.ops.web.page.queues import TABS, QueueHead, counting_minutes, head_of, total_counts
 from spark_bull.ops.web.page.rendering import render
 from spark_bull.ops.web.problems import Problem
 from spark_bull.ops.web.queue_access import READING_S, AllQueues, ExistingQueue

@@ -25,6 +25,7 @@ from spark_bull.ops.web.page import links
 #: Maximum characters of a text on the page of a job, and in a list of jobs.
 SHOWN: Final = 4_000
 PREVIEW: Final = 200
+_S: Final = 1_000
 #: Longer JSON is not laid out: it would take long.
 _LAID_OUT: Final = 1_000_000
 
@@ -172,6 +173,13 @@ def grouped(number: int) -> str:
     return f"{number:,}"
 
 
+def span(ms: float) -> str:
+    """A measured duration, such as `250 ms`, `36.8 s` or `2 min 19 s`."""
+    if ms < _S:
+        return f"{ms:.0f} ms"
+    return f"{ms / _S:.1f} s" if ms < 60 * _S else duration(round(ms / _S) * _S)
+
+
 def coded(text: str) -> Markup:
     """A text whose parts in backticks are code."""
     parts = [escape(part) for part in text.split("`")]
@@ -194,6 +202,7 @@ def _environment() -> Environment:
         "grouped": grouped,
         "local_input": local_input,
         "preview": preview,
+        "span": span,
         "time_of": time_of,
     }
     return environment

@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.queue.jobs.read import counting
-from spark_bull.ops.web.page import actions, api_reference, job, jobs, login, parts_of_queue, questions, queues
+from spark_bull.ops.web.page import actions, api_reference, job, jobs, login, overview, parts_of_queue, questions
 from spark_bull.ops.web.page.history import SAMPLED_QUEUES, Counts, History
 from spark_bull.ops.web.queue_access import Queues
 
@@ -22,10 +22,11 @@ _STATIC: Final = Path(__file__).with_name("static")
 
 def add_page(app: FastAPI) -> None:
     """Adds the routes, styles and scripts of the page."""
+    app.state.overview = overview.Overview(app.state.queues)
     app.state.history = History(partial(_sampled_counts, app.state.queues))
     app.mount("/static", StaticFiles(directory=_STATIC), "static")
     app.add_api_route("/favicon.ico", _icon, include_in_schema=False)
-    for part in (queues, jobs, job, parts_of_queue, questions, actions, login, api_reference):
+    for part in (overview, jobs, job, parts_of_queue, questions, actions, login, api_reference):
         app.include_router(part.router)
 
 

@@ -37,6 +37,7 @@ TABLE = {
     "classic-cron": "0110",
     "custom-events": "0011",
     "deduplication": "0111",
+    "client-names": "0111",
     "event-stream": "0011",
     "failed-attempt-events": "1000",
     "finish-times": "0111",
