@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 #: The first place that is found.
 EXPECTED = {
-    "jobId": "howto/dispatch/#one-job-per-id",
+    "jobId": "howto/deduplication/",
     "worker does nothing": "troubleshooting/#my-worker-does-nothing",
     "dead letter": "troubleshooting/#jobs-fail-dead-letters",
     "stuck": "troubleshooting/",
