@@ -197,3 +197,13 @@ def test_defaults_are_shown_as_users_write_them() -> None:
 def test_every_command_is_listed_once() -> None:
     text = (PAGES / "reference" / "command.md").read_text("utf-8")
     assert all(text.count(f"| `{command.name}` |") == 1 for command in all_commands().values())
+
+
+def test_commands_that_texts_name_exist() -> None:
+    named = {
+        name
+        for page in DOCS.rglob("*.md")
+        for name in re.findall(r"`spark-bull ([a-z][a-z-]*)", page.read_text("utf-8"))
+    }
+    assert named
+    assert named <= {*all_commands(), "help"}
