@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import redis
@@ -121,14 +122,19 @@ class RetryingClient:
 
     @contextmanager
     def errors(self, what: str = "a command") -> Iterator[None]:
-        """Translates the errors of redis-py and its encoder to ours; messages never contain secrets of the URL."""
+        """Translates the errors of redis-py and its encoder to ours; messages never contain secrets of the URL.
+
+        Nothing in the block is tried again.
+        """
         try:
             yield
         except _TRANSLATED as error:
-            raise self._ours(error, what) from error
+            raise self._ours(error, what, replace(self._settings, retry_ms=0)) from error
 
-    def _ours(self, error: redis.RedisError | UnicodeEncodeError, what: str) -> SparkBullError:
-        """Translates an error. Raises OptionError for a text that cannot be encoded."""
+    def _ours(
+        self, error: redis.RedisError | UnicodeEncodeError, what: str, settings: RedisSettings | None = None
+    ) -> SparkBullError:
+        """Translates an error. Raises OptionError for a text that cannot be encoded. settings: if others were used."""
         if isinstance(error, UnicodeEncodeError):
             check_encodable(f"{what} of Redis", error.object)
             raise error
@@ -136,7 +142,7 @@ class RetryingClient:
             # A new connection may reach the new primary.
             self._servers.close()
         announced = self._servers.announced_in(str(error))
-        ours = translated(error, self._settings, what, was_reached=self._reached, announced=announced)
+        ours = translated(error, settings or self._settings, what, was_reached=self._reached, announced=announced)
         if self._reached and not announced and is_unknown_host(error):
             # The name was resolved before, so the name service is unavailable.
             ours = RedisUnavailable(str(ours))
