@@ -19,7 +19,7 @@ from tests.support.wait import PATIENCE_S, wait_until
 ROOT = Path(__file__).parents[2]
 JOBS = 5
 
-#: As in README.md. The first job never ends.
+#: A worker that runs until Ctrl-C. The first job never ends.
 PROGRAM = """
     import sys
     import time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -99,6 +100,24 @@ def test_it_says_what_waits_and_ends_when_all_jobs_have_ended(
     assert [one.message.partition("; ")[2] for one in caplog.records if "waiting" in one.message] == [
         "mail: 3 waiting, reports: 0 waiting"
     ]
+
+
+def test_ctrl_c_stops_a_worker_that_waits_until_it_is_idle_while_its_status_is_read(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handler_of_pyspark(*_: object) -> None:
+        raise AssertionError("it would cancel all jobs of Spark")
+
+    handler_of_pyspark.__module__ = "pyspark.core.context"
+    previous = signal.signal(signal.SIGINT, handler_of_pyspark)
+    monkeypatch.setattr(LocalWorker, "status", lambda _: os.kill(os.getpid(), signal.SIGINT))
+    worker = LocalWorker("mail", doubled, url=redis_url, prefix=prefix).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            worker.await_idle(0.2)
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        worker.stop()
 
 
 def doubled(job: RunningJob) -> int:

@@ -244,6 +244,11 @@ class BaseWorker:
         Raises:
           WorkerFailed: if the slots could not be started.
         """
+        # Also while the status is read: PySpark's handler of Ctrl-C would kill the slots.
+        with sigterm_raises(SystemExit(128 + signal.SIGTERM)), interrupted_once():
+            self._await_idle(idle_s)
+
+    def _await_idle(self, idle_s: float) -> None:
         idle_since, finished = monotonic_s(), 0
         while not self.await_termination(min(1.0, idle_s)):
             try:
