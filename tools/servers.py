@@ -119,6 +119,8 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[:1] == ["--oldest"]:
         OLDEST.fetch()
         return 0
+    if unknown := set(arguments) - {server.version for server in SERVERS}:
+        raise NotRun(f"expected versions of {', '.join(server.name for server in SERVERS)}; got: {', '.join(unknown)}")
     print(f"| {' | '.join(_HEAD)} |\n" + "|" + "---|" * len(_HEAD), flush=True)
     failed = False
     for server in SERVERS:
@@ -133,4 +135,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except NotRun as why:
-        sys.exit(f"not made: {why}")
+        sys.exit(f"not run: {why}")
