@@ -29,7 +29,7 @@ from spark_bull.core.queue.dispatch.written import (
 )
 from spark_bull.core.queue.handle.walk import Slice
 from tests.support.wait import PATIENCE_S
-from tests.support.work_bench import DIALECTS, WorkBench, completed, only_bullmq
+from tests.support.work_bench import DIALECTS, WorkBench, completed, failed_for, only_bullmq
 from tests.support.writes import register_all, stage_all
 
 not_bullmq = pytest.mark.parametrize("bench", DIALECTS[:2], indirect=True)
@@ -203,3 +203,20 @@ def test_one_can_wait_until_all_jobs_of_a_write_have_ended(bench: WorkBench) -> 
         bench.work(completed(bench.claim(12)))
         waiting.result(PATIENCE_S)
     wait_for_written([bench.handle], "w", 0)
+
+
+@only_bullmq
+def test_the_end_of_a_write_counts_its_jobs_and_their_reasons(bench: WorkBench) -> None:
+    write(bench, "w", [NewJob({"n": n}) for n in range(6)], keepsIds=1)
+    bench.queue.remove(list(written_ids(bench.handle, "w"))[5])
+    bench.work(failed_for(bench.claim(2), "late"))
+    bench.work(failed_for(bench.claim(1), "no"))
+    last = bench.claim(2)
+    with pytest.raises(WaitTimeout):
+        bench.queue.wait_for_write("w", 0)
+    bench.work(completed(last))
+    end = bench.queue.wait_for_write("w")
+    assert (end.completed, end.failed, end.removed) == (2, 3, 1)
+    assert [*end.reasons.items()] == [("late", 2), ("no", 1)]
+    with pytest.raises(OptionError, match="expected `writeId` to be the id of a write"):
+        bench.queue.wait_for_write("unknown", 0)

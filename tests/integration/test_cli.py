@@ -60,7 +60,7 @@ def run(redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]) -> Run:
     def run_main(*argv: str, code: int = 0) -> str:
         assert main(["--url", redis_url, "--prefix", prefix, *argv]) == code
         shown = capsys.readouterr()
-        return shown.err if code else shown.out
+        return shown.err if code and shown.err else shown.out
 
     return run_main
 
@@ -569,6 +569,18 @@ def test_an_empty_list_says_what_is_empty(run: Run, queue: BullQueue) -> None:
     ):
         assert run(*given) == f"{said}\n"
         assert as_data(run, *given) == []
+
+
+def test_the_status_of_wait_tells_what_has_become_of_the_jobs(run: Run, queue: BullQueue) -> None:
+    good, bad = queue.add({"$behaviour": "return:1"}), queue.add({"$behaviour": "fail"})
+    for what in (["--idle"], ["--job", good]):
+        assert "within 0.001 s" in run("wait", "mail", *what, "--timeout", "1ms", code=124)
+    with OurWorker(queue.handle):
+        assert json.loads(run("--json", "wait", "mail", "--job", good))["returnvalue"] == 1
+        assert "scripted failure 1" in run("wait", "mail", "--job", bad, code=1)
+        assert json.loads(run("--json", "wait", "mail", "--idle"))["failed"] == 1
+    assert "expected one of --write, --job and --idle" in run("wait", "mail", "--idle", "--job", good, code=2)
+    assert "expected `writeId` to be the id of a write" in run("wait", "mail", "--write", "none", code=2)
 
 
 def test_programs_have_help_without_pyspark() -> None:

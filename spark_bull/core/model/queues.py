@@ -202,6 +202,23 @@ class Scheduler:
 
 
 @dataclass(frozen=True)
+class WriteEnd:
+    """What has become of the jobs of one write of Spark.
+
+    Parameters:
+      completed: number of completed jobs.
+      failed: number of failed jobs.
+      removed: number of jobs that were removed before they had ended.
+      reasons: how many jobs have failed for each reason, the most frequent one first.
+    """
+
+    completed: int
+    failed: int
+    removed: int
+    reasons: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class WriteRecord:
     """The record of one write of Spark. Times are ms since 1970.
 

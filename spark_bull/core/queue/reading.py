@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import Changed, Dependency, FlowNode, Job
-from spark_bull.core.model.queues import JobStats, QueueMetrics, WriteRecord
+from spark_bull.core.model.queues import JobStats, QueueMetrics, WriteEnd, WriteRecord
 from spark_bull.core.queue.adding import OpenQueue
 from spark_bull.core.queue.dispatch.write_records import read_outcomes, records
+from spark_bull.core.queue.dispatch.written import end_of_write
 from spark_bull.core.queue.events.events import QueueEvents
 from spark_bull.core.queue.events.publish import publish, trim_events
 from spark_bull.core.queue.events.waiting import wait_for_job
@@ -362,6 +364,26 @@ class Reading(OpenQueue):
           The outcomes in the order of the write; none after 30 days, or when the file at `resultPath` was written.
         """
         return read_outcomes(self.handle, write_id)
+
+    def wait_for_write(self, write_id: str, timeout_s: float | None = None) -> WriteEnd:
+        """Waits until all jobs of a write of Spark have ended.
+
+        The write is an exactly-once write of jobs without ids of their own, or one with the option `keepIds`.
+
+        Parameters:
+          write_id: id of the write, as in `writes()`.
+          timeout_s: maximum time to wait, s; default: unlimited.
+
+        Returns:
+          How many jobs have completed and failed, and the reasons.
+
+        Raises:
+          OptionError: for an unknown write, and one whose ids are not known.
+          WaitTimeout: when a job has not ended in time.
+          ResultsLost: when a job is gone and no event tells how it has ended.
+          ConnectionLost: when Redis can't be reached for longer than `retry_ms`.
+        """
+        return end_of_write(self.handle, write_id, math.inf if timeout_s is None else timeout_s)
 
     def writes(self) -> list[WriteRecord]:
         """Reads the records of the writes of the last 30 days.

@@ -23,6 +23,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
     "Jobs": {
         **dict.fromkeys(("page", "job", "flow", "logs"), "show"),
         "add": "add",
+        "wait": "wait",
         **dict.fromkeys(("retry", "delay", "prioritize", "update", "move", "complete", "fail", "remove"), "change"),
         **dict.fromkeys(("free", "discard-children"), "change"),
         **dict.fromkeys(("cancel", "clean", "clear-logs"), "manage"),

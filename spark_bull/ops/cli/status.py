@@ -17,16 +17,17 @@ from spark_bull.core.errors import (
     QueueFull,
     RedisUnavailable,
     SparkBullError,
+    WaitTimeout,
     WrongState,
 )
 
 FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, DENIED, REFUSED, WARNINGS, PROBLEMS = range(1, 9)
-#: As in shells: after SIGINT, after a broken pipe, and after SIGTERM.
-INTERRUPTED, PIPE_BROKEN, TERMINATED = 130, 141, 143
+#: As of `timeout`, and in shells after SIGINT, after a broken pipe, and after SIGTERM.
+TIMED_OUT, INTERRUPTED, PIPE_BROKEN, TERMINATED = 124, 130, 141, 143
 
 MEANINGS: Final[Mapping[int, str]] = {
     0: "done",
-    FAILED: "an error that is none of the others",
+    FAILED: "`wait`: a job has failed; otherwise, an error that is none of the others",
     WRONG_USAGE: "wrong arguments; nothing was changed",
     NOT_FOUND: "no such queue, job or job scheduler",
     UNREACHABLE: "Redis cannot be reached; try again later",
@@ -34,6 +35,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     REFUSED: "the queue or the job is in a state that forbids it",
     WARNINGS: "`doctor` found warnings",
     PROBLEMS: "`doctor` found problems",
+    TIMED_OUT: "`wait`: the time was over before all jobs had ended",
     INTERRUPTED: "ended by Ctrl-C",
     PIPE_BROKEN: "the reader of a pipe has ended",
     TERMINATED: "ended by SIGTERM; commands that run until Ctrl-C end with 0",
@@ -48,6 +50,7 @@ class NotFound(SparkBullError):
 _OF_ERRORS: Final = (
     ((OptionError, PatternError), WRONG_USAGE),
     ((NotFound, JobMissing), NOT_FOUND),
+    ((WaitTimeout,), TIMED_OUT),
     ((RedisUnavailable,), UNREACHABLE),
     ((ConnectionLost,), DENIED),
     ((WrongState, JobLocked, QueueBusy, QueueFull, IntakeClosed, DialectError), REFUSED),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate, compress, islice
@@ -17,7 +18,7 @@ import msgpack
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.dialects.fields import ALWAYS_THERE, Raw
 from spark_bull.core.errors import JobFailed, JobMissing, OptionError, ResultsLost, WaitTimeout
-from spark_bull.core.model.queues import WriteRecord
+from spark_bull.core.model.queues import WriteEnd, WriteRecord
 from spark_bull.core.queue.dispatch.write_records import read_record
 from spark_bull.core.queue.events.waiting import wait_for_job
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
@@ -28,7 +29,7 @@ from spark_bull.core.queue.jobs.read import Chunk, hash_fields, read_ids
 #: Chunks of ids that one call reads.
 _CHUNKS: Final = 20
 #: Time between two looks at a write that is not finished.
-_PAUSE_S: Final = 0.2
+_PAUSE_S: Final = 1.0
 
 #: Events that one command reads.
 _EVENTS: Final = 1_000
@@ -207,8 +208,24 @@ def _in_states(chunk: Chunk, states: Sequence[str]) -> Iterator[Chunk]:
         yield some
 
 
+def end_of_write(handle: QueueHandle, write_id: str, timeout_s: float) -> WriteEnd:
+    """Waits as `wait_for_written`, and counts how the jobs have ended. Raises OptionError, WaitTimeout, ResultsLost."""
+    since_ms = find_written([handle], write_id).since_ms
+    wait_for_written([handle], write_id, timeout_s)
+    states, reasons = Counter[str | None](), Counter[str]()
+    ends = WrittenEnds(handle, since_ms, strict=True)
+    for chunk in read_written(handle, written_ids(handle, write_id), (), ["failedReason"], CHUNK_SIZE, ends):
+        states.update(chunk.states)
+        values = zip(chunk.states, chunk.column("failedReason"), strict=True)
+        reasons.update((value or b"").decode("utf-8", "replace") for state, value in values if state == "failed")
+    return WriteEnd(states["completed"], states["failed"], states[None], dict(reasons.most_common()))
+
+
 def wait_for_written(handles: Sequence[QueueHandle], write_id: str, timeout_s: float) -> None:
-    """Waits until a write has added its jobs to all queues, and all that exist have ended. Raises WaitTimeout."""
+    """Waits until a write has added its jobs to all queues, and all that exist have ended. Raises WaitTimeout.
+
+    timeout_s: may be infinite.
+    """
     end_at = monotonic_s() + timeout_s
     for handle in handles:
         _wait_for_added(handle, write_id, timeout_s, end_at)
