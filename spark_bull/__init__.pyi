@@ -55,6 +55,7 @@ from spark_bull.core.model.queues import QueueEvent as QueueEvent
 from spark_bull.core.model.queues import QueueLimits as QueueLimits
 from spark_bull.core.model.queues import QueueMetrics as QueueMetrics
 from spark_bull.core.model.queues import Scheduler as Scheduler
+from spark_bull.core.model.queues import WriteEnd as WriteEnd
 from spark_bull.core.model.queues import WriteRecord as WriteRecord
 from spark_bull.core.queue.bull_queue import BullQueue as BullQueue
 from spark_bull.core.queue.events.events import QueueEvents as QueueEvents

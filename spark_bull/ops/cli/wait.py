@@ -12,12 +12,11 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import JobFailed, OptionError, WaitTimeout
 from spark_bull.core.model.jobs import NOT_STARTED
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.written import PAUSE_S
 from spark_bull.ops.cli.arguments import argument, duration, flag, positive_seconds
 from spark_bull.ops.cli.command import Ended, Output, command, existing_queue
 from spark_bull.ops.cli.status import FAILED
 
-#: Time between two looks at a queue that is not idle.
-_PAUSE_S: Final = 1.0
 _PENDING: Final = NOT_STARTED - {"delayed"} | {"active"}
 #: Reasons that are shown.
 _REASONS: Final = 10
@@ -60,7 +59,7 @@ def _wait_until_idle(queue: BullQueue, timeout_s: float | None) -> Output:
                 queue=queue.name,
                 job_id="",
             )
-        time.sleep(min(left_s, _PAUSE_S))
+        time.sleep(min(left_s, PAUSE_S))
     return {"queue": queue.name, **queue.counts()}
 
 

@@ -29,7 +29,7 @@ from spark_bull.core.queue.jobs.read import Chunk, hash_fields, read_ids
 #: Chunks of ids that one call reads.
 _CHUNKS: Final = 20
 #: Time between two looks at a write that is not finished.
-_PAUSE_S: Final = 1.0
+PAUSE_S: Final = 1.0
 
 #: Events that one command reads.
 _EVENTS: Final = 1_000
@@ -247,7 +247,7 @@ def _wait_for_added(handle: QueueHandle, write_id: str, timeout_s: float, end_at
                 queue=handle.keys.queue,
                 job_id="",
             )
-        time.sleep(min(left_s, _PAUSE_S))
+        time.sleep(min(left_s, PAUSE_S))
 
 
 def _unfinished(handle: QueueHandle, ids: Sequence[str]) -> list[str]:
