@@ -30,7 +30,7 @@ from benchmarks.trials import (
     yardstick,
 )
 from benchmarks.workers import CANCELLED, frames, function, peers
-from spark_bull.run.slot.cancel_reader import READ_S
+from spark_bull.run.slot.termination import READ_S
 
 #: Targets of benchmarks/README.md.
 #: Rate of a slot with a function of DataFrames, as a ratio to a query's.

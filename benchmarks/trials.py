@@ -26,7 +26,7 @@ from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.options.table import ALL_EVENTS
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import work
-from spark_bull.run.slot.cancel_reader import READ_S
+from spark_bull.run.slot.termination import READ_S
 
 BASE = f"bull:{QUEUE}:"
 #: Records the scripts of chunks, and few other commands (µs).

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.options.table import ReadOptions
-from spark_bull.core.short_errors import short_errors
 from spark_bull.spark.platform.positioned_reader import as_called
 from spark_bull.spark.platform.sent_along import sent_along
 from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceStreamArrowWriter

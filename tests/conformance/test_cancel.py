@@ -22,7 +22,7 @@ from spark_bull.core.queue.manage.cancel import CancelRequest, cancel_requests
 from spark_bull.core.queue.work.claim import rescue, work
 from spark_bull.run.job.job_runner import FunctionRunner
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot import cancel_reader, chunk_loop
+from spark_bull.run.slot import chunk_loop, termination
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
@@ -108,7 +108,7 @@ def test_a_job_that_is_cancelled_is_interrupted_and_fails_without_a_further_atte
         other = queue.add({})
         wait_until(lambda: queue.counts()["completed"], f"job {other} to be processed afterwards")
 
-    monkeypatch.setattr(cancel_reader, "cancel_requests", read)
+    monkeypatch.setattr(termination, "cancel_requests", read)
     process(queue, kind, blocked, cancel)
     assert failed_reasons(queue) == {job_id: "cancelled: the customer has left"}
     assert blocked.started.count(job_id) == 1
@@ -370,7 +370,7 @@ def test_a_request_does_not_apply_to_a_later_attempt(
             await asyncio.sleep(0.005)
         return "done"
 
-    monkeypatch.setattr(cancel_reader, "cancel_requests", read)
+    monkeypatch.setattr(termination, "cancel_requests", read)
     job_id = queue.add({}, attempts=2)
     concurrency = 1 if kind == "chunk" else 2
     worker = OurWorker(queue.handle, coroutine if kind == "coroutine" else function, concurrency=concurrency)

@@ -20,10 +20,9 @@ from spark_bull.run.job.job_runner import FunctionRunner, JobFunction
 from spark_bull.run.job.named_runner import NamedRunner
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.chunk_loop import ChunkLoop
-from spark_bull.run.slot.failures import Failures
+from spark_bull.run.slot.queue_calls import SCRIPT_JOBS
 from spark_bull.run.slot.slot_queue import SlotQueue
-from spark_bull.run.slot.slot_stats import SlotStats
-from spark_bull.run.slot.unsettled import SCRIPT_JOBS
+from spark_bull.run.slot.slot_report import Failures, SlotStats
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.traffic import script_work
 from tests.support.wait import PATIENCE_S, wait_until

@@ -24,7 +24,7 @@ from spark_bull.core.queue.jobs.read import read_ids, read_jobs
 from spark_bull.core.queue.work.claim import read_claimed, rescue, unpack_claimed, work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.core.queue.work.verbs import promote_due
-from spark_bull.run.job.failure import failure
+from spark_bull.run.job.endings import failure
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS

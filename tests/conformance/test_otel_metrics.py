@@ -16,10 +16,9 @@ from spark_bull import BullQueue, NewJob, OptionError
 from spark_bull.core.tracing.tracer import check_sendable, meter_of
 from spark_bull.run.job.job_runner import Result
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot.failures import Failures
 from spark_bull.run.slot.slot import run_slot
 from spark_bull.run.slot.slot_queue import SlotQueue
-from spark_bull.run.slot.slot_stats import SlotStats
+from spark_bull.run.slot.slot_report import Failures, SlotStats
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.metrics import MetricRecorder
 from tests.support.wait import wait_until

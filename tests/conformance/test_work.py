@@ -27,7 +27,7 @@ from spark_bull.core.queue.work.claim import extend, read_claimed, relock, rescu
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger, new_lock_token
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.claims.claimer import Claimer
-from spark_bull.run.job.failure import failure
+from spark_bull.run.job.endings import failure
 from spark_bull.run.job.job_options import keep_rule
 from spark_bull.spark.work.settle.plan import SettlePlan
 from spark_bull.spark.work.settle.task import settle_task

@@ -23,7 +23,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
 from spark_bull.core.queue.work.claim import rescue, work
 from spark_bull.core.queue.work.verbs import promote_due
-from spark_bull.run.claims import damage
+from spark_bull.run.claims import waits
 from spark_bull.run.claims.lock_keeper import LockKeeper
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services import queue_set
@@ -51,7 +51,7 @@ Open = Callable[[str, str], BullQueue]
 
 @pytest.fixture(autouse=True)
 def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (damage, job_wait):
+    for module in (waits, job_wait):
         monkeypatch.setattr(module, "RETRY_S", 0.01)
 
 

@@ -74,7 +74,7 @@ def test_a_queue_that_is_omitted_for_a_while_keeps_its_position(
 def test_a_damaged_queue_does_not_keep_the_results_of_others(
     benches: dict[str, WorkBench], collector: Opener, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr("spark_bull.run.claims.damage.RETRY_S", 0.0)
+    monkeypatch.setattr("spark_bull.run.claims.waits.RETRY_S", 0.0)
     for bench in benches.values():
         finish(bench, 3)
     known = collector(benches["mail"], "mail,reports")
@@ -94,7 +94,7 @@ def test_a_damaged_queue_does_not_keep_the_results_of_others(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queues and dialects are looked for in each batch, and damaged queues are tried again at once."""
-    monkeypatch.setattr("spark_bull.run.claims.damage.RETRY_S", 0.0)
+    monkeypatch.setattr("spark_bull.run.claims.waits.RETRY_S", 0.0)
     monkeypatch.setattr("spark_bull.run.services.collector.REFRESH_S", 0.0)
 
 

@@ -23,8 +23,8 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.client import RetryingClient
-from spark_bull.core.store.commands import Command
 from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.scripts import Command
 from spark_bull.core.store.steps import TOGETHER, Steps, run, run_all, run_together
 from spark_bull.ops.cli import show
 from spark_bull.ops.cli.main import main

@@ -28,8 +28,7 @@ from spark_bull.ops.prometheus.collect import Export, collect
 from spark_bull.ops.prometheus.families import READABLE
 from spark_bull.ops.web import queue_access, settings
 from spark_bull.ops.web.api.events import MAX_STREAMS
-from spark_bull.run.slot.failures import Failures
-from spark_bull.run.slot.slot_stats import SlotReport, SlotStats
+from spark_bull.run.slot.slot_report import Failures, SlotReport, SlotStats
 from tests.support.groups import add
 from tests.support.wait import wait_until
 from tests.support.web import READING, WRITING, Web, serving

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from spark_bull.core.errors import ScriptError
-from spark_bull.core.store import commands, connection
+from spark_bull.core.store import connection, scripts
 from spark_bull.core.store.scripts import Script, assemble
 from tests.support.lua_scripts import FILES, text_of
 
@@ -56,6 +56,6 @@ def altered_scripts(*alterations: Alteration) -> Iterator[None]:
         return assemble(name, read)
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (connection, commands):
+        for module in (connection, scripts):
             patch.setattr(module, "load", load)
         yield

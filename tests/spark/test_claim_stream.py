@@ -18,7 +18,7 @@ from spark_bull import BullQueue, NewJob
 from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Claim, Outcomes
 from spark_bull.core.queue.work.claim import work
-from spark_bull.run.claims import batch_size
+from spark_bull.run.claims import claimer
 from spark_bull.spark.platform.query_start import start_query
 from spark_bull.spark.work import claim_stream
 from spark_bull.spark.work.claim_stream import ClaimReader, claim_reader
@@ -116,8 +116,8 @@ def wait_for_claims_ahead(reader: ClaimReader) -> None:
 def test_a_query_that_was_idle_begins_with_a_small_batch(
     queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_size, "LEAST", 5)
-    monkeypatch.setattr(batch_size, "MOST", 40)
+    monkeypatch.setattr(claimer, "LEAST", 5)
+    monkeypatch.setattr(claimer, "MOST", 40)
     monkeypatch.setattr(claim_stream, "monotonic_s", lambda: 0.0)
     reader = claim_reader({"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq"})
     start, ends = reader.initialOffset(), []
@@ -137,8 +137,8 @@ def test_jobs_claimed_ahead_become_smaller_batches_when_jobs_turn_slow(
     queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 0.0
-    monkeypatch.setattr(batch_size, "LEAST", 5)
-    monkeypatch.setattr(batch_size, "MOST", 40)
+    monkeypatch.setattr(claimer, "LEAST", 5)
+    monkeypatch.setattr(claimer, "MOST", 40)
     monkeypatch.setattr(claim_stream, "monotonic_s", lambda: now_s)
     options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "chunkSize": "2"}
     reader = claim_reader(options)

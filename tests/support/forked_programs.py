@@ -25,8 +25,8 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.handle.admission import LengthLimit
-from spark_bull.core.store.commands import Command
 from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.scripts import Command
 from spark_bull.ops.cli.main import main
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services.promoter import Promoter

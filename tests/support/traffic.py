@@ -15,8 +15,8 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from spark_bull.core.store.commands import Command
 from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.scripts import Command
 from tests.support.dump import escaped
 from tests.support.wait import PATIENCE_S, wait_until
 

@@ -20,7 +20,7 @@ from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.slot import loop_of
 from spark_bull.run.slot.slot_control import SlotControl
 from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan, start_limit
-from spark_bull.run.slot.slot_stats import SlotStats
+from spark_bull.run.slot.slot_report import SlotStats
 from tests.support.background import Background
 from tests.support.wait import wait_until
 

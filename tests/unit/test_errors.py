@@ -16,6 +16,7 @@ import redis
 import spark_bull
 from spark_bull import BullQueue
 from spark_bull.core import errors
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import (
     ConnectionLost,
     DelayedError,
@@ -39,7 +40,6 @@ from spark_bull.core.errors import (
 )
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ReadOptions
-from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.errors import translated
 
 CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)]

@@ -32,7 +32,7 @@ from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.model.queues import QueueEvent, Scheduler
 from spark_bull.core.options.table import Claiming, Options
 from spark_bull.core.options.values import check_keep
-from spark_bull.core.store.commands import Command
+from spark_bull.core.store.scripts import Command
 
 #: Marks in a job's options text that a script replaces; JSON text can't contain control characters.
 MARKS: Final = {"jobId": "\x03", "delay": "\x02", "timestamp": "\x01"}

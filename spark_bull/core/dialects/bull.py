@@ -34,7 +34,7 @@ from spark_bull.core.errors import OptionError, PatternError
 from spark_bull.core.keys import SCHEDULED, QueueKeys, scheduled_id
 from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.model.queues import QueueEvent, Scheduler
-from spark_bull.core.store.commands import Command
+from spark_bull.core.store.scripts import Command
 
 FALSE_IN_JAVASCRIPT = frozenset({"null", "false", "0", '""', "-0", "0.0"})
 

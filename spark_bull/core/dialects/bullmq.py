@@ -41,7 +41,7 @@ from spark_bull.core.keys import SCHEDULED, QueueKeys, scheduler_of
 from spark_bull.core.model import javascript
 from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.model.queues import Scheduler
-from spark_bull.core.store.commands import Command
+from spark_bull.core.store.scripts import Command
 
 #: Option names that BullMQ stores under a short one.
 SHORT_NAMES: Final = {"deduplication": "de", "keepLogs": "kl", **FAILURE_FLAGS}

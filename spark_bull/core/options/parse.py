@@ -12,9 +12,8 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from spark_bull.core.errors import OptionError, did_you_mean
-from spark_bull.core.options.redis_settings import redis_settings
+from spark_bull.core.options.redis_settings import check_url, redis_settings
 from spark_bull.core.options.table import SCOPES, Options, options_in
-from spark_bull.core.options.urls import check_url
 
 #: Keys that Spark adds to the options of a source.
 SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})

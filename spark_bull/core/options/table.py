@@ -37,7 +37,7 @@ VIEWS: Final = (
 )
 #: The default of the option `events`: as the Node libraries.
 ALL_EVENTS: Final = "all"
-#: See run/claims/batch_size.py.
+#: See run/claims/claimer.py.
 BATCH_SIZE: Final = "10,000; with a backlog up to 100,000, while batches take less than 5 s"
 #: Options that can have secrets.
 _NOT_SHOWN: Final = frozenset({"password", "url", "shardUrls", "resultPath", "offloadTo"})

@@ -13,6 +13,7 @@ from spark_bull.core.dialects.encode.chunks import ChunkBuilder
 from spark_bull.core.dialects.encode.codec import carrying, encode, rows_of
 from spark_bull.core.dialects.encode.flows import Flows
 from spark_bull.core.dialects.terms import SPREAD_SEED
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError, did_you_mean
 from spark_bull.core.model.jobs import Added, AddedFlow, FlowJob, NewJob
 from spark_bull.core.options.arguments import JOB_TEXTS, JobProperties, listing
@@ -23,7 +24,6 @@ from spark_bull.core.queue.dispatch.parents import check_queues, rejection
 from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.replication import ReplicaTerms, check_replicas, wait_for_replicas
-from spark_bull.core.short_errors import short_errors
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_bull.core.dialects.encode.codec import carrying, check_defaults, defaults_of
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.options.arguments import QueueArguments, with_options
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import QueueOptions
@@ -15,7 +16,6 @@ from spark_bull.core.queue.handle.replication import replica_terms_of
 from spark_bull.core.queue.managing import Managing
 from spark_bull.core.queue.reading import Reading
 from spark_bull.core.queue.scheduling import Scheduling
-from spark_bull.core.short_errors import short_errors
 from spark_bull.core.tracing.tracer import MeterSource, TracerSource, meter_of, spans_of
 
 if TYPE_CHECKING:

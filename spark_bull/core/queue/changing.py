@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from spark_bull.core.dialects.base import json_text
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import DialectError
 from spark_bull.core.model.jobs import Change, Changed, Priority, RawJson
 from spark_bull.core.queue.adding import OpenQueue
@@ -14,7 +15,6 @@ from spark_bull.core.queue.manage import verbs
 from spark_bull.core.queue.manage.cancel import request_cancel, request_cancel_all
 from spark_bull.core.queue.manage.changes import change_job, change_jobs
 from spark_bull.core.queue.manage.manage import job_keys, missing, remove, remove_unprocessed_children
-from spark_bull.core.short_errors import short_errors
 
 
 @short_errors

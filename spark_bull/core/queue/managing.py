@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from spark_bull.core.dialects.fields import integer_of
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import DialectError, check_count
 from spark_bull.core.model.limits import Group
 from spark_bull.core.model.queues import QueueLimits, WriteRecord
@@ -21,7 +22,6 @@ from spark_bull.core.queue.manage.leftovers import SWEEP_AFTER_MS, Swept, remove
 from spark_bull.core.queue.manage.limits import change_groups, check_positive, checked_name, given_limits, read_groups
 from spark_bull.core.queue.manage.manage import free, is_paused, obliterate
 from spark_bull.core.queue.manage.verbs import GroupChange
-from spark_bull.core.short_errors import short_errors
 
 #: Number of started jobs that exhausts every rate limit, as in BullMQ: the largest integer of JavaScript.
 _EXHAUSTED: Final = 2**53 - 1

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import Changed, Dependency, FlowNode, Job
 from spark_bull.core.model.queues import JobStats, QueueMetrics, WriteEnd, WriteRecord
@@ -30,7 +31,6 @@ from spark_bull.core.queue.jobs.read import counts, counts_by, logs, page, read_
 from spark_bull.core.queue.monitor.activity import read_metrics
 from spark_bull.core.queue.monitor.find import describe
 from spark_bull.core.queue.monitor.stats import SAMPLE, WINDOW_MS, stats
-from spark_bull.core.short_errors import short_errors
 
 if TYPE_CHECKING:
     from spark_bull.core.tracing.otel import JobMeter

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_bull.core.dialects.encode.codec import data_text
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.model.queues import Scheduler
 from spark_bull.core.queue.adding import Adding
 from spark_bull.core.queue.schedule import schedulers
-from spark_bull.core.short_errors import short_errors
 
 
 @short_errors

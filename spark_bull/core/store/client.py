@@ -15,8 +15,7 @@ import redis
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, RedisUnavailable, SparkBullError, check_encodable, restated
-from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.options.urls import urls_of
+from spark_bull.core.options.redis_settings import RedisSettings, urls_of
 from spark_bull.core.store.errors import code_of, hint, is_unknown_host, reason, translated
 from spark_bull.core.store.server import Server
 from spark_bull.core.store.servers import Place, Servers, ShardServers

@@ -16,14 +16,11 @@ import redis
 
 from spark_bull.core.errors import OptionError, PermissionDenied, RedisUnavailable, check_encodable
 from spark_bull.core.keys import hash_tag
-from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.options.urls import without_secrets
+from spark_bull.core.options.redis_settings import RedisSettings, without_secrets
 from spark_bull.core.store.client import RetryingClient, client_of, close_client
-from spark_bull.core.store.commands import CallStart, Command, RepeatedKeys, key_of, packed
 from spark_bull.core.store.errors import code_of
-from spark_bull.core.store.scripts import Value, load
-from spark_bull.core.store.server import Server, exchange
-from spark_bull.core.store.server_checks import denials, warn_of_eviction
+from spark_bull.core.store.scripts import CallStart, Command, RepeatedKeys, Value, key_of, load, packed
+from spark_bull.core.store.server import Server, denials, exchange, warn_of_eviction
 from spark_bull.core.store.servers import Node, Place, Servers, ShardServers
 
 #: Maximum number of messages that one call receives.

@@ -24,11 +24,16 @@ from redis.sentinel import MasterNotFoundError, Sentinel
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, OptionError
 from spark_bull.core.keys import shard_number
-from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.options.urls import at_address, sentinels_of, server_urls, urls_of, without_secrets
+from spark_bull.core.options.redis_settings import (
+    RedisSettings,
+    at_address,
+    sentinels_of,
+    server_urls,
+    urls_of,
+    without_secrets,
+)
 from spark_bull.core.store.errors import is_denied
-from spark_bull.core.store.plain_client import new_client, sentinel_arguments
-from spark_bull.core.store.server import Server
+from spark_bull.core.store.server import Server, new_client, sentinel_arguments
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -17,9 +17,9 @@ from typing import Any, Final, TypeVar
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, PermissionDenied, QueueDamaged, SparkBullError
-from spark_bull.core.store.commands import Command
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.errors import code_of
+from spark_bull.core.store.scripts import Command
 
 T = TypeVar("T")
 #: A read that returns a T.

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.store.commands import Command
 from spark_bull.core.store.connection import BlockingConnection
+from spark_bull.core.store.scripts import Command
 
 #: Polling interval for streams in several slots of a cluster or on several servers, where no command can block on all.
 POLL_S: Final = 0.2

@@ -13,7 +13,7 @@ from spark_bull.core.errors import QueueDamaged, SparkBullError
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import extend
 from spark_bull.core.threads import DaemonThread
-from spark_bull.run.claims.damage import Damage
+from spark_bull.run.claims.waits import Damage
 
 log = logging.getLogger("spark_bull")
 

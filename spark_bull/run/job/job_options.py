@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from spark_bull.core.dialects.base import Dialect
+from spark_bull.core.dialects.base import Dialect, json_text
 from spark_bull.core.dialects.terms import AT_MOST_ONCE, DELIVERY, LOCK_MS
 from spark_bull.core.model.javascript import ceiling, given_number, is_true, number_of, whole
-from spark_bull.core.model.job_json import parsed_opts
+from spark_bull.core.model.job_json import json_or_text, parsed_opts
 from spark_bull.core.model.outcomes import ClaimedJob, Keep
 
 #: What the options of a job with a lock duration of its own contain. Options are not parsed for what they do not
@@ -143,3 +143,33 @@ def keep_of(dialect: Dialect, opts: str, name: str, default: Keep = None) -> Kee
         return {"count": 0} if name == "removeOnComplete" and given is not None else None
     rule: Keep = given
     return rule
+
+
+_PROGRESS: Final = "progress"
+_CHECKPOINT: Final = "checkpoint"
+
+
+class Reported(NamedTuple):
+    """What the attempts of a job have reported. None: nothing."""
+
+    progress: Any = None
+    checkpoint: Any = None
+
+    @classmethod
+    def of(cls, value: Any) -> Reported:
+        """Splits a value of the field `progress`."""
+        if isinstance(value, dict) and _CHECKPOINT in value:
+            return cls(value.get(_PROGRESS), value[_CHECKPOINT])
+        return cls(value)
+
+    @classmethod
+    def parsed(cls, text: str | None) -> Reported:
+        """Splits the stored field."""
+        return cls.of(json_or_text(text))
+
+    def json_text(self) -> str:
+        """Returns the field as it is stored. Raises OptionError if JSON cannot hold it."""
+        if self.checkpoint is None:
+            return json_text(_PROGRESS, self.progress)
+        progress = json_text(_PROGRESS, 0 if self.progress is None else self.progress)
+        return f'{{"{_PROGRESS}":{progress},"{_CHECKPOINT}":{json_text(_CHECKPOINT, self.checkpoint)}}}'

@@ -15,8 +15,7 @@ from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.model.outcomes import Keep, Lost, Outcomes
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import read_claimed
-from spark_bull.run.job.ending import Ending, Stated, outcome_of, stack_of
-from spark_bull.run.job.failure import Strategy, failure
+from spark_bull.run.job.endings import Ending, Stated, Strategy, failure, outcome_of, stack_of
 from spark_bull.run.job.interrupts import raise_if_interrupted
 from spark_bull.run.job.job_options import keep_of
 from spark_bull.run.job.job_runner import Result

@@ -20,8 +20,7 @@ from spark_bull.core.queue.handle.report import add_log, lock_lost, update_data,
 from spark_bull.core.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
 from spark_bull.core.queue.manage.manage import free, remove_unprocessed_children
 from spark_bull.core.well_formed import well_formed
-from spark_bull.run.job.checkpoint import Reported
-from spark_bull.run.job.job_options import job_options, timeout_of
+from spark_bull.run.job.job_options import Reported, job_options, timeout_of
 
 _UNSET: Any = object()
 #: Held to create the lock of a job.

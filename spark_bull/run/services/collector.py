@@ -29,7 +29,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle, handle_of
 from spark_bull.core.queue.monitor.find import is_glob, select_queues, warn_of_missing
 from spark_bull.core.queue.shards.layout import Spread, given_queues
 from spark_bull.core.store.connection import Connection
-from spark_bull.run.claims.damage import DamagedQueues
+from spark_bull.run.claims.waits import DamagedQueues
 from spark_bull.run.services.queue_collector import QueueCollector
 from spark_bull.run.services.recovery import LossCheck
 from spark_bull.run.services.service import Service

@@ -23,7 +23,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.monitor.find import is_glob, matches
 from spark_bull.core.queue.work import verbs
 from spark_bull.core.queue.work.verbs import guard
-from spark_bull.run.claims.damage import DamagedQueues
+from spark_bull.run.claims.waits import DamagedQueues
 
 _PRIORITY: Final = "critical"
 _EXPECTED: Final = 'an object such as {"after_ms": 600000, "priority": "high"} (by default critical)'

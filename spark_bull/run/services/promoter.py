@@ -12,6 +12,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_bull.core.clock import monotonic_s
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.options.arguments import ServiceArguments, with_options
@@ -19,8 +20,7 @@ from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import ServiceOptions
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.work.verbs import promote_due
-from spark_bull.core.short_errors import short_errors
-from spark_bull.run.claims.damage import DamagedQueues
+from spark_bull.run.claims.waits import DamagedQueues
 from spark_bull.run.services.guarding import Guarding, age_jobs, ageing_of
 from spark_bull.run.services.queue_set import MISSING_S, QueueSet
 from spark_bull.run.services.recovery import LossCheck, Recovery

@@ -16,7 +16,7 @@ from spark_bull.core.queue.handle.handle import FORGET_MS, QueueHandle, forget_g
 from spark_bull.core.queue.monitor.find import select_queues
 from spark_bull.core.queue.shards.layout import Spread
 from spark_bull.core.store.connection import Connection
-from spark_bull.run.claims.damage import DamagedQueues
+from spark_bull.run.claims.waits import DamagedQueues
 
 log = logging.getLogger("spark_bull")
 

@@ -16,7 +16,7 @@ from spark_bull.core.queue.dispatch.lost_writes import KnownWrites, report_losse
 from spark_bull.core.queue.dispatch.roll_forward import advance_all
 from spark_bull.core.queue.handle.admission import RoomPauses
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.run.claims.damage import DamagedQueues
+from spark_bull.run.claims.waits import DamagedQueues
 from spark_bull.run.services.service import Service
 
 #: Minimum interval, s, and maximum number of queues per second.

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.options.arguments import ServiceArguments, with_options
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import ServiceOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import Rescued, rescue
-from spark_bull.core.short_errors import short_errors
-from spark_bull.run.claims.damage import DamagedQueues
+from spark_bull.run.claims.waits import DamagedQueues
 from spark_bull.run.services.queue_set import QueueSet
 from spark_bull.run.services.service import Service
 

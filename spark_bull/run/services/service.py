@@ -8,10 +8,10 @@ from threading import Event
 from types import TracebackType
 from typing import TypeVar
 
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import ConnectionLost
-from spark_bull.core.short_errors import short_errors
 from spark_bull.core.threads import DaemonThread
-from spark_bull.run.claims.job_signal import RECONNECT_PAUSE_S
+from spark_bull.run.claims.waits import RECONNECT_PAUSE_S
 
 log = logging.getLogger("spark_bull")
 

@@ -15,8 +15,7 @@ from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.handle.handle import QueueHandle, by_hub
 from spark_bull.core.store.connection import BlockingConnection, Subscription
 from spark_bull.core.store.streams import StreamReader
-from spark_bull.run.claims.damage import RETRY_S
-from spark_bull.run.claims.job_signal import BLOCK_S
+from spark_bull.run.claims.waits import BLOCK_S, RETRY_S
 from spark_bull.run.services.service import Service
 
 

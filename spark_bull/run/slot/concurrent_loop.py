@@ -12,14 +12,12 @@ from uuid import uuid4
 from spark_bull.core.errors import UnrecoverableError
 from spark_bull.core.model.outcomes import Claim, Outcomes
 from spark_bull.run.job.job_runner import FunctionRunner, Result
-from spark_bull.run.job.job_tasks import JobTasks, is_coroutine_function
-from spark_bull.run.job.job_threads import JobThreads
+from spark_bull.run.job.job_threads import JobTasks, JobThreads, is_coroutine_function
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot.cancel_reader import Cancelled
-from spark_bull.run.slot.queue_order import in_order
-from spark_bull.run.slot.slot_loop import Event, SlotLoop, StateEnded
+from spark_bull.run.slot.slot_loop import Event, SlotLoop, StateEnded, in_order
 from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.slot_queue import SlotQueue
+from spark_bull.run.slot.termination import Cancelled
 
 
 class _Place(NamedTuple):

@@ -12,8 +12,7 @@ from spark_bull.core.errors import ConnectionLost, QueueDamaged, SparkBullError
 from spark_bull.core.model.outcomes import Claim
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.threads import DaemonThread
-from spark_bull.run.claims.damage import RETRY_S
-from spark_bull.run.claims.job_signal import RECONNECT_PAUSE_S, JobSignal
+from spark_bull.run.claims.waits import RECONNECT_PAUSE_S, RETRY_S, JobSignal
 
 #: An idle slot sends three commands per queue in this time: CLIENT ID, one that waits for a job, one that claims.
 IDLE_S: Final = 10.0

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from spark_bull.core.errors import PermissionDenied, SparkBullError
 from spark_bull.run.slot.slot_plan import SlotPlan
-from spark_bull.run.slot.slot_stats import report_name
+from spark_bull.run.slot.slot_report import report_name
 from spark_bull.run.slot.status import Slot, slots_of
 
 log = logging.getLogger("spark_bull")

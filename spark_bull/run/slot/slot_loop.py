@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import logging
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.threads import PollingThread
 from spark_bull.core.tracing.tracer import meter_of
-from spark_bull.run.job.alarm import handling_alarms
 from spark_bull.run.job.interrupts import recording_interrupts
-from spark_bull.run.job.job_runner import Result
-from spark_bull.run.job.job_tasks import JobTasks
-from spark_bull.run.slot.cancel_reader import READ_S, Cancelled, CancelReader
-from spark_bull.run.slot.failures import Failures
+from spark_bull.run.job.job_runner import Result, handling_alarms
+from spark_bull.run.job.job_threads import JobTasks
 from spark_bull.run.slot.job_wait import Signalled
 from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.slot_queue import SlotQueue
+from spark_bull.run.slot.slot_report import Failures, SlotReport, SlotStats
 from spark_bull.run.slot.slot_state import SlotState
-from spark_bull.run.slot.slot_stats import SlotReport, SlotStats
-from spark_bull.run.slot.termination import return_jobs, returning_jobs
+from spark_bull.run.slot.termination import READ_S, Cancelled, CancelReader, return_jobs, returning_jobs
 
 if TYPE_CHECKING:
     from spark_bull.core.tracing.otel import Spans
-
 
 log = logging.getLogger("spark_bull")
 
@@ -176,3 +173,53 @@ class SlotLoop(ABC):
         for queue in self.queues:
             if queue.wait.has_woken:
                 queue.work(None, 0)
+
+
+#: Chunks that a slot claims of one queue with a weight, while it has jobs, before it draws again.
+TURN: Final = 4
+
+
+class Weighted(Protocol):
+    """What has a weight; 0: none."""
+
+    @property
+    def weight(self) -> int: ...
+
+
+W = TypeVar("W", bound=Weighted)
+
+
+def in_order(queues: Sequence[W]) -> Sequence[W]:
+    """The queues as they are listed, or in random order: the first one is drawn in proportion to the weights.
+
+    Formula: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", 2006.
+    """
+    if not any(queue.weight for queue in queues):
+        return queues
+    return sorted(queues, key=lambda queue: random.random() ** (1 / max(1, queue.weight)), reverse=True)
+
+
+class Turns(Generic[W]):
+    """The order for a slot that processes chunks: it stays with a queue that has a weight for TURN chunks.
+
+    A script settles a chunk and claims the next one of the same queue; for another queue, two are needed.
+    """
+
+    def __init__(self, queues: Sequence[W]) -> None:
+        self._queues = queues
+        self._last: W | None = None
+        self._left = 0
+
+    def order(self) -> Sequence[W]:
+        """The queues in the order in which they are asked now."""
+        last = self._last
+        if last is None or not self._left:
+            return in_order(self._queues)
+        return [last, *(queue for queue in in_order(self._queues) if queue is not last)]
+
+    def claimed(self, queue: W) -> None:
+        """A chunk of this queue was claimed."""
+        if not queue.weight:
+            return
+        self._left = (self._left if queue is self._last and self._left else TURN) - 1
+        self._last = queue

@@ -14,13 +14,10 @@ from spark_bull.run.claims.lock_keeper import LockKeeper
 from spark_bull.run.job.job_options import once_only
 from spark_bull.run.job.outcome_policy import fail_blocked
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot.failures import Failures
 from spark_bull.run.slot.job_wait import JobWait, Signalled
-from spark_bull.run.slot.queue_calls import END, Call, QueueCalls
-from spark_bull.run.slot.queue_meter import QueueMeter
+from spark_bull.run.slot.queue_calls import END, Call, QueueCalls, Unsettled
 from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
-from spark_bull.run.slot.slot_stats import SlotStats
-from spark_bull.run.slot.unsettled import Unsettled
+from spark_bull.run.slot.slot_report import Failures, QueueMeter, SlotStats
 
 if TYPE_CHECKING:
     from spark_bull.core.tracing.otel import JobMeter

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 from spark_bull.core.error_text import described
 from spark_bull.core.errors import WorkerFailed
 from spark_bull.run.job.interrupts import raise_if_interrupted
-from spark_bull.run.job.job_tasks import JobTasks
+from spark_bull.run.job.job_threads import JobTasks
 
 log = logging.getLogger("spark_bull")
 

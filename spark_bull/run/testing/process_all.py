@@ -15,7 +15,7 @@ from spark_bull.core.errors import SparkBullError
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.run.job.job_runner import FunctionRunner, Result
-from spark_bull.run.job.job_tasks import is_coroutine_function
+from spark_bull.run.job.job_threads import is_coroutine_function
 from spark_bull.run.job.outcome_policy import BackoffStrategy, OutcomePolicy
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.chunk_loop import ChunkLoop

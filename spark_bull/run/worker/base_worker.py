@@ -10,12 +10,12 @@ from typing import Any, Final, Protocol, TextIO, TypeVar
 from uuid import uuid4
 
 from spark_bull.core.clock import monotonic_s
+from spark_bull.core.error_text import log, short_errors
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged, SparkBullError
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.cancel import request_cancel
-from spark_bull.core.short_errors import log, short_errors
 from spark_bull.run.job.interrupts import interrupted_once, killed_by_interrupts, sigterm_raises
 from spark_bull.run.progress_line import ProgressLine
 from spark_bull.run.services.promoter import Promoter

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError, expected
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.options.arguments import LocalWorkerArguments, connection_of, with_options
 from spark_bull.core.options.table import WorkOptions
-from spark_bull.core.short_errors import short_errors
 from spark_bull.core.tracing.tracer import MeterSource, TracerSource
 from spark_bull.run.job.outcome_policy import BackoffStrategy
 from spark_bull.run.slot.slot_plan import SlotPlan

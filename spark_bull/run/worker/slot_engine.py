@@ -12,8 +12,8 @@ from typing import Any, Final
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.threads import DaemonThread
-from spark_bull.run.slot.failure_log import DamageLog, FailureLog
 from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan
+from spark_bull.run.slot.slot_report import DamageLog, FailureLog
 from spark_bull.run.slot.status import Slot, counters_of, damage_in, latest, slots_of
 from spark_bull.run.worker.slot_group import SlotGroup
 

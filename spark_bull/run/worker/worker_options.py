@@ -13,7 +13,7 @@ from spark_bull.core.model.slots import SlotRange
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.tracing.tracer import MeterSource, TracerSource, check_sendable
-from spark_bull.run.job.job_tasks import is_coroutine_function
+from spark_bull.run.job.job_threads import is_coroutine_function
 from spark_bull.run.job.outcome_policy import BackoffStrategy
 from spark_bull.run.slot.slot_state import Setup
 from spark_bull.run.worker.kinds import Processor, by_name, kinds_of

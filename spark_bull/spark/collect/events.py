@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import ConnectionLost, OptionError, ResultsLost
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import EventsOptions
@@ -19,9 +20,8 @@ from spark_bull.core.queue.events.event_log import BEGIN, Position, position_of,
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.core.queue.monitor.find import is_glob
 from spark_bull.core.queue.shards.layout import selection_of
-from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.connection import Connection
-from spark_bull.run.claims.damage import DamagedQueues
+from spark_bull.run.claims.waits import DamagedQueues
 from spark_bull.run.services.queue_set import QueueSet
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.platform.arrow import to_arrow_schema

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged, ResultsLost
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
@@ -27,7 +28,6 @@ from spark_bull.core.queue.dispatch.written import WrittenIds, find_written
 from spark_bull.core.queue.handle.handle import open_handle
 from spark_bull.core.queue.monitor.find import is_glob
 from spark_bull.core.queue.shards.layout import selection_of
-from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.connection import Connection
 from spark_bull.run.services.collector import Collector
 from spark_bull.spark.json.types import INFER, TYPED_COLUMNS, is_inferred

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 
 from spark_bull.core.dialects.features import Feature
 from spark_bull.core.dialects.fields import FIELDS, JSON_COLUMNS
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.dispatch.written import WrittenEnds, find_written, read_written, written_ids
@@ -28,7 +29,6 @@ from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.jobs.read import Chunk, counting, read_ids, read_jobs
 from spark_bull.core.queue.monitor.find import find_queues, is_glob, warn_of_missing
 from spark_bull.core.queue.shards.layout import selection_of
-from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import run_all
 from spark_bull.core.well_formed import well_formed_json

@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.model.jobs import Changed
-from spark_bull.core.options.urls import masked
+from spark_bull.core.options.redis_settings import masked
 
 _SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("queue", "id", "action", "outcome")])
 _ROWS: Final = 50_000

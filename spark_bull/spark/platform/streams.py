@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError, SparkBullError
-from spark_bull.core.short_errors import short_errors
 
 __all__ = ["PASSES_START", "FirstBatch", "LimitedReader", "ReadAllAvailable", "ReadLimit", "ReadMaxRows"]
 

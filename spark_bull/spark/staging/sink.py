@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError
-from spark_bull.core.short_errors import short_errors
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.platform.writers import (
     DataSourceArrowWriter,

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from spark_bull.core.clock import monotonic_s
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged
 from spark_bull.core.model.limits import ClaimSettings, default_worker
 from spark_bull.core.options.parse import parse_options
@@ -30,11 +31,8 @@ from spark_bull.core.queue.monitor.find import describe
 from spark_bull.core.queue.work.claim import limited_groups_ms, read_chunk, start_chunk, unpack_claimed
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger, Portion
 from spark_bull.core.queue.work.claimed_fields import ClaimedChunk
-from spark_bull.core.short_errors import short_errors
-from spark_bull.run.claims.batch_size import BatchSize
-from spark_bull.run.claims.claimer import Claimer
-from spark_bull.run.claims.damage import Damage
-from spark_bull.run.claims.job_signal import BLOCK_S, retry_until_connected
+from spark_bull.run.claims.claimer import BatchSize, Claimer
+from spark_bull.run.claims.waits import BLOCK_S, Damage, retry_until_connected
 from spark_bull.run.slot.status import lag_of
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.python_worker import begin_task

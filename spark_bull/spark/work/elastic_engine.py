@@ -16,7 +16,7 @@ from spark_bull.core.model.slots import Look, SlotRange, SlotScale
 from spark_bull.core.queue.jobs.read import counts
 from spark_bull.core.threads import DaemonThread
 from spark_bull.run.slot.slot_plan import SlotPlan
-from spark_bull.run.slot.slot_stats import report_name
+from spark_bull.run.slot.slot_report import report_name
 from spark_bull.run.slot.status import Slot, counters_of, damage_in, lag_in
 from spark_bull.run.worker.slot_engine import running_of
 from spark_bull.run.worker.slot_group import SlotGroup

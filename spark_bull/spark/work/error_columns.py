@@ -8,7 +8,7 @@ from typing import Any, Final
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from spark_bull.core.error_text import reason_of, trace_of
-from spark_bull.run.job.ending import outcome_of
+from spark_bull.run.job.endings import outcome_of
 
 ERROR_SCHEMA: Final = StructType(
     [

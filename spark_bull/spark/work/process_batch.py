@@ -18,11 +18,11 @@ from spark_bull.core.error_text import trace_of
 from spark_bull.core.errors import DialectError, OptionError, SparkBullError, control_error
 from spark_bull.core.options.parse import as_texts
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.run.claims.job_signal import retry_until_connected
+from spark_bull.run.claims.waits import retry_until_connected
 from spark_bull.run.job.bisection import Abandoned, run_bisected
-from spark_bull.run.job.forks import in_this_process
+from spark_bull.run.job.interrupts import in_this_process
 from spark_bull.run.job.outcome_policy import BackoffStrategy
-from spark_bull.run.slot.failure_log import FailureLog
+from spark_bull.run.slot.slot_report import FailureLog
 from spark_bull.spark.platform.jvm import is_query_running
 from spark_bull.spark.platform.spark_errors import first_line, python_trace, sendable_errors
 from spark_bull.spark.work.error_columns import ERROR_SCHEMA, error_columns

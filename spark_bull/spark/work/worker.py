@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.model.slots import SlotRange
 from spark_bull.core.options.arguments import WorkerArguments, connection_of, with_options
 from spark_bull.core.options.table import WorkOptions
-from spark_bull.core.short_errors import short_errors
 from spark_bull.core.tracing.tracer import MeterSource, TracerSource
 from spark_bull.run.job.outcome_policy import BackoffStrategy
 from spark_bull.run.slot.slot_state import Setup

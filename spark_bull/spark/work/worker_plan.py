@@ -13,8 +13,8 @@ from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.job_runner import ANY_NAME, FunctionRunner, Runner
 from spark_bull.run.job.named_runner import NamedRunner
+from spark_bull.run.slot.queue_calls import SCRIPT_JOBS
 from spark_bull.run.slot.slot_plan import SlotPlan
-from spark_bull.run.slot.unsettled import SCRIPT_JOBS
 from spark_bull.run.worker.kinds import Processor, by_name, check_processors, is_udf, kind_of, kinds_of
 from spark_bull.run.worker.slots_plan import FUNCTION_CHUNK, plan_slots
 from spark_bull.run.worker.worker_options import Processing

@@ -14,8 +14,8 @@ import msgpack
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.store.commands import script_command
 from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.scripts import script_command
 from spark_bull.core.store.steps import all_together, groups_of
 
 #: TTL of the watermark of a query or application after its last write.

@@ -13,11 +13,11 @@ from typing import Final
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.dialects.events import entry_event
+from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import ConnectionLost, OptionError, RedisUnavailable, expected
 from spark_bull.core.model.queues import QueueEvent
 from spark_bull.core.queue.events.event_log import Position, span_of
 from spark_bull.core.queue.handle.handle import QueueHandle, by_hub
-from spark_bull.core.short_errors import short_errors
 from spark_bull.core.store.connection import BlockingConnection, Subscription
 from spark_bull.core.store.streams import StreamReader
 

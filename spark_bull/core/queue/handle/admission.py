@@ -12,7 +12,7 @@ from spark_bull.core.errors import IntakeClosed, QueueFull
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.table import Adding
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.store.commands import Command
+from spark_bull.core.store.scripts import Command
 
 log = logging.getLogger("spark_bull")
 

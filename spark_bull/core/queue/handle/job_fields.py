@@ -12,7 +12,7 @@ from typing import Any, Final
 from spark_bull.core.dialects.fields import ALWAYS_THERE, FIELDS, Raw, text_of
 from spark_bull.core.payloads.policy import MARK, Kind
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
-from spark_bull.core.store.commands import Command
+from spark_bull.core.store.scripts import Command
 
 #: Approximate maximum size of the jobs that one round trip reads.
 MAX_BYTES: Final = 1 << 20

@@ -14,7 +14,7 @@ from zlib import crc32
 from spark_bull.core.dialects.base import StateKey
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.job_fields import Columns, JobFields
-from spark_bull.core.store.commands import Command
+from spark_bull.core.store.scripts import Command
 
 #: Maximum number of ids that one command reads, of a slice or of a list.
 MAX_IDS: Final = 5_000

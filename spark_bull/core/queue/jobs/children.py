@@ -14,7 +14,7 @@ from spark_bull.core.model.job_json import json_or_text
 from spark_bull.core.model.jobs import Dependency, FlowNode, Job
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import read_ids
-from spark_bull.core.store.commands import Command
+from spark_bull.core.store.scripts import Command
 
 #: Default of the maximum number of children whose results are read.
 MAX_CHILDREN: Final = 100_000

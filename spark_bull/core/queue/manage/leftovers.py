@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import JobError, OptionError, check_count
 from spark_bull.core.keys import SCHEDULED, SEGMENTS, literal_glob, pattern_of, stages_of, whole_queue
-from spark_bull.core.options.urls import urls_of
+from spark_bull.core.options.redis_settings import urls_of
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.walk import MAX_IDS
 from spark_bull.core.queue.jobs.objects import KEPT_FIELDS

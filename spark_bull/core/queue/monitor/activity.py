@@ -18,8 +18,8 @@ from spark_bull.core.model.queues import MINUTE_MS, QueueMetrics
 from spark_bull.core.queue.events.event_log import recent_events
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import count_commands, counting
-from spark_bull.core.store.commands import Command, script_command
 from spark_bull.core.store.connection import ms_of
+from spark_bull.core.store.scripts import Command, script_command
 from spark_bull.core.store.steps import LargeStep, Steps, run
 
 

@@ -21,8 +21,8 @@ from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.handle.job_fields import Columns, raw_column
 from spark_bull.core.queue.jobs.read import counting, hash_fields
 from spark_bull.core.queue.monitor.activity import COUNTED_STATES, reading_metrics
-from spark_bull.core.store.commands import Command
 from spark_bull.core.store.connection import ms_of
+from spark_bull.core.store.scripts import Command
 from spark_bull.core.store.steps import LargeStep, Steps, run
 
 #: A queue with at most this number of sampled jobs shares its round trips with other queues.

@@ -12,7 +12,7 @@ from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import PermissionDenied
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.server_checks import NO_EVICTION
+from spark_bull.core.store.server import NO_EVICTION
 from spark_bull.core.store.servers import name_and_version
 from spark_bull.ops.cli.doctor.finding import Finding, number_of, ok, problem, some, unchecked, warning
 from spark_bull.ops.cli.doctor.verb_commands import COMMANDS

@@ -11,7 +11,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SettleOptions
-from spark_bull.run.job.ending import Stated
+from spark_bull.run.job.endings import Stated
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.work.settle.plan import OUTCOMES, SETTLED_COLUMNS, THEN, plan_columns
 from spark_bull.spark.work.settle.rows import Row, by_queue_and_reader, completed_columns, read_follow_ups

@@ -14,7 +14,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
-from spark_bull.run.claims.job_signal import retry_until_connected
+from spark_bull.run.claims.waits import retry_until_connected
 from spark_bull.run.job.job_options import keep_rule
 from spark_bull.run.job.outcome_policy import BackoffStrategy, OutcomePolicy
 from spark_bull.spark.dispatch.jobs_column import JobsColumn, plan_jobs

@@ -13,7 +13,7 @@ from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.outcomes import FollowUp
 from spark_bull.core.queue.dispatch.follow_ups import check_bounds, encode_follow_ups
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.run.job.ending import Ending
+from spark_bull.run.job.endings import Ending
 from spark_bull.spark.dispatch.jobs_column import JobsColumn, jobs_in
 from spark_bull.spark.json.json_text import is_json, to_json
 from spark_bull.spark.json.times import ms_of

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, LongType, MapType, Row, StringType, StructField, StructType
 
-from spark_bull.run.slot.failures import FailedAttempt
+from spark_bull.run.slot.slot_report import FailedAttempt
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.staging.sink import Sink
 from spark_bull.spark.work.settle.plan import SettlePlan, plan_settle

@@ -19,12 +19,11 @@ from spark_bull.core.model.outcomes import LOST, Claim, ClaimedJob, Failed, Foll
 from spark_bull.core.queue.handle.handle import RECEIPT_TTL_MS, QueueHandle, open_handle
 from spark_bull.core.queue.work.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.core.queue.work.verbs import CLAIMS_TTL_MS
-from spark_bull.run.job.ending import Ending
-from spark_bull.run.job.failure import failure
+from spark_bull.run.job.endings import Ending, failure
 from spark_bull.run.job.job_options import keep_of
 from spark_bull.run.job.outcome_policy import fail_blocked, strategy_for
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot.failures import FailedAttempt, Failures
+from spark_bull.run.slot.slot_report import FailedAttempt, Failures
 from spark_bull.spark.dispatch.jobs_column import JobsColumn
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.work.settle.plan import THEN, SettlePlan

@@ -21,9 +21,8 @@ from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.store.commands import CallStart, RepeatedKeys, packed
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.scripts import load
+from spark_bull.core.store.scripts import CallStart, RepeatedKeys, load, packed
 from spark_bull.ops.cli import main
 from tests.support.network import new_listener
 from tests.support.redis_servers import become_cluster

@@ -31,8 +31,7 @@ from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.model.outcomes import ClaimedJob, Delayed, Failed, Outcomes, Rested, Retried
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import WorkOptions
-from spark_bull.run.job.ending import Ending, Stated, outcome_of
-from spark_bull.run.job.failure import failure
+from spark_bull.run.job.endings import Ending, Stated, failure, outcome_of
 from spark_bull.run.job.job_options import job_options, keep_of, keep_rule
 from spark_bull.run.job.job_runner import JobExpired
 from spark_bull.run.job.outcome_policy import NoReturnValue, attempts_after, returnvalue_text

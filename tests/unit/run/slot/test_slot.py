@@ -11,19 +11,18 @@ from typing import NamedTuple
 import pytest
 
 from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
-from spark_bull.run.claims.batch_size import LEAST, BatchSize
-from spark_bull.run.claims.batch_size import MOST as LARGEST
-from spark_bull.run.slot import failures
-from spark_bull.run.slot.chunk_parts import ChunkSize
-from spark_bull.run.slot.failure_log import FailureLog
-from spark_bull.run.slot.failures import MOST, PERIOD_S, Failures
-from spark_bull.run.slot.queue_order import TURN, Turns, in_order
+from spark_bull.run.claims.claimer import LEAST, BatchSize
+from spark_bull.run.claims.claimer import MOST as LARGEST
+from spark_bull.run.slot import slot_report
+from spark_bull.run.slot.chunk_loop import ChunkSize
+from spark_bull.run.slot.slot_loop import TURN, Turns, in_order
+from spark_bull.run.slot.slot_report import MOST, PERIOD_S, FailureLog, Failures
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(failures, "monotonic_s", lambda: now[0])
+    monkeypatch.setattr(slot_report, "monotonic_s", lambda: now[0])
     return now
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from spark_bull.core.options.parse import as_texts, parse_options
 from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.work.claim_ledger import new_lock_token
-from spark_bull.run.job.ending import Ending
+from spark_bull.run.job.endings import Ending
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.work.settle.plan import SettlePlan, plan_columns
 from spark_bull.spark.work.settle.rows import all_completed, by_queue_and_reader

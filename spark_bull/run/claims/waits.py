@@ -1,15 +1,22 @@
-"""Waiting for jobs with the blocking command of each dialect, and retrying while Redis is unreachable."""
+"""What lets a worker wait: a queue without jobs, and a queue that is damaged."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 
+from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, QueueDamaged, SparkBullError
+from spark_bull.core.keys import QueueKeys
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import BlockingConnection
+
+log = logging.getLogger("spark_bull")
+
 
 T = TypeVar("T")
 
@@ -91,3 +98,69 @@ class JobSignal:
             self.client = int(self._connection.call("CLIENT", "ID"))
         except SparkBullError:
             self.client = 0
+
+
+#: Interval at which a damaged queue is tried again, s.
+RETRY_S: Final = 1.0
+
+
+class Damage:
+    """What keeps calls for one queue from succeeding. error: its text; "": nothing.
+
+    log: gets the text once, until it changes, and "" when the damage is repaired.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self.error = ""
+        self._log = log
+        self._retry_at = 0.0
+
+    @property
+    def rest_s(self) -> float:
+        """The time until the queue is tried again, s; 0: at once."""
+        return max(0.0, self._retry_at - monotonic_s())
+
+    def begin(self, error: BaseException) -> None:
+        """A call has failed: the queue rests for RETRY_S."""
+        self._retry_at = monotonic_s() + RETRY_S
+        self._change(str(error))
+
+    def end(self) -> None:
+        """A call has succeeded."""
+        self._retry_at = 0.0
+        self._change("")
+
+    def _change(self, error: str) -> None:
+        if error != self.error:
+            self.error = error
+            self._log(error)
+
+
+class DamagedQueues:
+    """The damage of the queues of a service, each of which is worked on in steps that have names."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[QueueKeys, str], Damage] = {}
+
+    def attempt(self, keys: QueueKeys, step: str, run: Callable[[], T]) -> T | None:
+        """The result of a step; None if the queue is damaged, which is logged once until that changes."""
+        damage = self._found.get((keys, step))
+        if damage is not None and damage.rest_s:
+            return None
+        try:
+            result = run()
+        except QueueDamaged as error:
+            damage = damage or self._found.setdefault((keys, step), Damage(partial(_log, keys.queue, step)))
+            damage.begin(error)
+            return None
+        if damage is not None:
+            damage.end()
+            del self._found[keys, step]
+        return result
+
+
+def _log(queue: str, step: str, error: str) -> None:
+    if error:
+        log.error("queue %s: could not %s, trying again until it is repaired: %s", queue, step, error)
+    else:
+        log.warning("queue %s is no longer damaged (%s)", queue, step)
