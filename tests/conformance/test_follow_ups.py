@@ -208,6 +208,37 @@ def test_a_follow_up_whose_parent_is_removed_before_the_job_is_settled_is_added_
     assert (following.data, following.parent_key) == ({"n": 2}, None)
 
 
+# dead letters
+
+
+def test_a_job_that_fails_for_good_is_copied_once_with_its_origin_and_can_come_back(bench: WorkBench) -> None:
+    ids = bench.add(3, attempts=2)
+    policy = OutcomePolicy(dead_letter_queue="dead", retry={"LookupError": 0})
+
+    def processor(job: RunningJob) -> None:
+        if job.data["n"] == 0:
+            raise LookupError("no such thing")
+        if job.data["n"] == 1:
+            raise ValueError("never works")
+        if job.attempts_made == 0:
+            raise ValueError("works later")
+
+    with OurWorker(bench.handle, processor, policy=policy):
+        wait_until(lambda: bench.counts() == {"completed": 1, "failed": 2}, "all jobs to end")
+    with other(bench, "dead") as dead:
+        copies = {job.data["n"]: job for job in dead.page("wait")}
+        assert {n: (job.name, job.opts["deadLetter"]) for n, job in copies.items()} == {
+            n: (
+                bench.queue.job(ids[n]).name,
+                {"queue": "q", "id": ids[n], "failedReason": reason, "attemptsMade": attempts},
+            )
+            for n, reason, attempts in [(0, "no such thing", 1), (1, "never works", 2)]
+        }
+        dead.move(copies[1].id, to="q")
+        assert dead.counts()["wait"] == 1
+    assert [job.data["n"] for job in bench.queue.page("wait")] == [1]
+
+
 # reschedules of resqu
 
 

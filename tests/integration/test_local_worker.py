@@ -141,6 +141,17 @@ def test_an_argument_that_needs_spark_or_is_wrong_is_refused_by_name(redis_url: 
             LocalWorker(**{"queue": "q", "processor": of_a_job, "url": redis_url, "prefix": prefix} | arguments)
 
 
+def test_failed_jobs_are_copied_to_another_queue_but_not_to_their_own(redis_url: str, prefix: str) -> None:
+    place: dict[str, Any] = {"url": redis_url, "prefix": prefix}
+    with BullQueue("q", **place) as queue, BullQueue("dead", **place) as dead:
+        queue.add({})
+        with LocalWorker("q", lambda job: job.data["to"], dead_letter_queue="dead", **place) as worker:
+            worker.await_idle()
+        assert (queue.counts()["failed"], dead.counts()["wait"]) == (1, 1)
+    with pytest.raises(OptionError, match="expected `dead_letter_queue` to be another queue than q"):
+        LocalWorker("q", lambda job: 1, dead_letter_queue="q", **place).start()
+
+
 def test_a_function_that_other_processes_cannot_import_is_refused(redis_url: str, prefix: str) -> None:
     worker = LocalWorker("q", lambda job: None, processes=True, url=redis_url, prefix=prefix)
     with pytest.raises(OptionError, match=r"expected `processor` to be picklable.* define it at the top level"):

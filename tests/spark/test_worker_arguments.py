@@ -59,8 +59,11 @@ GIVEN: dict[str, Any] = {
 #: Arguments that a UDF does not support; see conformance/test_concurrency.py, test_setup.py and test_long_jobs.py.
 FUNCTIONS_ONLY = {"concurrency": 5, "setup": 5, "extend_timeout_on_progress": True}
 #: Arguments whose effects conformance/test_chunks.py and test_worker_concurrency.py show; test_worker.py the effects
-#: of `env` and `retry`, test_shards.py the effect of `shards`, test_elastic_slots.py the effect of `target_wait_s`.
-ELSEWHERE = ("min_chunk", "chunk_wait_ms", "max_started", "env", "shards", "retry", "target_wait_s")
+#: of `env` and `retry`, test_shards.py the effect of `shards`, test_elastic_slots.py the effect of `target_wait_s`,
+#: conformance/test_follow_ups.py the effect of `dead_letter_queue`.
+ELSEWHERE = frozenset(
+    ("min_chunk", "chunk_wait_ms", "max_started", "env", "shards", "retry", "target_wait_s", "dead_letter_queue")
+)
 
 
 @dataclass

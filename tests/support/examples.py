@@ -253,6 +253,7 @@ CASES = {
     '[("morning", ': Case(then={"reports": {"delayed": 1, "wait": 1}}, prints=("|morning|summary|", "|sync|")),
     'upsert_scheduler("nightly"': Case(then={"reports": {"delayed": 1}}, prints=("nightly03***", "poll60000")),
     "spark-bull schedulers reports": Case(prints=("weekly",)),
+    "def ship(": Case(then={"parcels": {"failed": 1, "completed": 1, "wait": 1}}, prints=("2'NoneType'object",)),
     "spark-bull wait mail --idle": Case(finished=2, prints=("completed2",)),
     "def follow_plan(": Case(
         then={"mails": {"wait": 1}, "plans": {"completed": 1, "delayed": 1}}, prints=("[('load',{'user':'ada'})]",)

@@ -144,6 +144,7 @@ class LocalWorkerArguments(ConnectionArguments, PayloadArguments, total=False):
     remove_on_fail: KeepRule | None
     metrics_minutes: int | None
     max_started: int | None
+    dead_letter_queue: str | None
     max_stalled: int | None
     check_ms: int | None
     promoter: bool | None

@@ -714,6 +714,12 @@ class WorkOptions(Claiming, Settling, Rescuing):
         "`maxStartedAttempts`; 0: unlimited; BullMQ only",
         0,
     )
+    dead_letter_queue: str | None = option(
+        values.text,
+        "a queue that gets a copy of each job that fails for good, with its origin and reason in `opts.deadLetter`, in "
+        "the step that fails the job",
+        shown="none",
+    )
     promoter: bool = option(values.flag, "whether a `Promoter` for the queues runs on the driver", True)
     progress: bool | None = option(
         values.flag, "whether to show a line with the worker's progress", shown="on a terminal or in a notebook"

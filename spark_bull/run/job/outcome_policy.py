@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,10 +10,12 @@ from types import ModuleType
 from typing import Any, Final
 
 from spark_bull.core.dialects.base import Dialect, json_text
+from spark_bull.core.dialects.encode.codec import rows_of
 from spark_bull.core.error_text import reason_of
-from spark_bull.core.errors import DialectError, UnrecoverableError
-from spark_bull.core.model.jobs import RawJson
-from spark_bull.core.model.outcomes import Keep, Lost, Outcomes
+from spark_bull.core.errors import DialectError, SparkBullError, UnrecoverableError
+from spark_bull.core.model.jobs import NewJob, RawJson
+from spark_bull.core.model.outcomes import Failed, FollowUp, Keep, Lost, Outcomes
+from spark_bull.core.queue.dispatch.follow_ups import encode_follow_ups
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import read_claimed
 from spark_bull.run.job.endings import Ending, Stated, Strategy, failure, outcome_of, stack_of
@@ -20,6 +23,8 @@ from spark_bull.run.job.interrupts import raise_if_interrupted
 from spark_bull.run.job.job_options import keep_of
 from spark_bull.run.job.job_runner import Result
 from spark_bull.run.job.running_job import RunningJob
+
+log = logging.getLogger("spark_bull")
 
 #: Name of a class -> maximum attempts; 0: the job fails at once.
 RetryRules = Mapping[str, int]
@@ -91,6 +96,7 @@ class OutcomePolicy:
     keep_failed: Keep = None
     strategy: BackoffStrategy | None = None
     retry: RetryRules = field(default_factory=dict)
+    dead_letter_queue: str | None = None
 
     def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
         """Adds one result to the outcomes. now: time of Redis, ms since 1970. Never raises."""
@@ -133,6 +139,24 @@ class OutcomePolicy:
             default_keep=self.keep_failed,
         )
         outcomes.add_failure(decided)
+        if self.dead_letter_queue is not None and isinstance(decided, Failed):
+            outcomes.add_follow_ups(_dead_letter(job, decided, self.dead_letter_queue))
+
+
+def _dead_letter(job: RunningJob, failed: Failed, queue: str) -> Sequence[FollowUp]:
+    """The copy of a failed job that its settlement adds to a queue; none, with a warning, if that cannot have it."""
+    origin = {
+        "queue": job.queue,
+        "id": job.id,
+        "failedReason": failed.reason,
+        "attemptsMade": job.claimed.attempts_made + 1,
+    }
+    try:
+        copy = NewJob(RawJson(job.data_text), job.name, opts={"deadLetter": origin})
+        return encode_follow_ups(job.handle, rows_of([copy]), [job.id], [queue], ["failure"])
+    except SparkBullError as error:
+        log.warning("job %s of %s failed without a copy in %s: %s", job.id, job.queue, queue, error)
+        return ()
 
 
 def strategy_for(strategy: BackoffStrategy | None, job: RunningJob) -> Strategy | None:

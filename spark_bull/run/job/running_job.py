@@ -347,8 +347,9 @@ class RunningJob:
           OptionError: if JSON cannot hold the value.
           ConnectionLost: if Redis cannot be reached.
         """
-        update_data(self.handle, self.claimed.id, json_text("data", data))
-        self._data = data
+        text = json_text("data", data)
+        update_data(self.handle, self.claimed.id, text)
+        self._data, self._text = data, text
 
     def then(self, job: NewJob, queue: str | None = None, on: On = "success") -> None:
         """Adds a job in the step that settles this one: both happen, or neither.

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from spark_bull.core.errors import OptionError
 from spark_bull.core.model.limits import ClaimSettings, default_worker
 from spark_bull.core.options.table import WorkOptions
+from spark_bull.core.queue.handle.handle import QueueHandle, keys_of
 from spark_bull.run.job.job_options import keep_rule
 from spark_bull.run.job.job_runner import Runner
 from spark_bull.run.job.outcome_policy import OutcomePolicy
@@ -16,6 +18,15 @@ from spark_bull.run.worker.worker_queues import OpenedQueue
 
 #: Default size of the chunks of functions. A script for more jobs blocks Redis for longer.
 FUNCTION_CHUNK: Final = 100
+
+
+def check_dead_letter_queue(handle: QueueHandle, queue: str) -> None:
+    """Raises OptionError or DialectError if the queue cannot take the failed jobs of the queue of `handle`."""
+    if keys_of(handle, queue, "`dead_letter_queue`") == handle.keys:
+        raise OptionError(
+            f"expected `dead_letter_queue` to be another queue than {queue}, which the worker processes: a copy that "
+            "fails would be copied again"
+        )
 
 
 def plan_slots(
@@ -30,6 +41,8 @@ def plan_slots(
 
     def queue_plan(queue: OpenedQueue) -> SlotQueuePlan:
         handle = queue.handle
+        if options.dead_letter_queue is not None:
+            check_dead_letter_queue(handle, options.dead_letter_queue)
         settings = ClaimSettings(
             sender=worker,
             lock_ms=options.lock_ms,
@@ -48,7 +61,7 @@ def plan_slots(
         worker,
         runner,
         chunk_size,
-        OutcomePolicy(*keep, processing.backoff_strategy, options.retry or {}),
+        OutcomePolicy(*keep, processing.backoff_strategy, options.retry or {}, options.dead_letter_queue),
         options.concurrency,
         min_chunk=options.min_chunk,
         chunk_wait_ms=options.chunk_wait_ms,
