@@ -18,12 +18,12 @@ from fastapi.routing import APIRoute
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.ops.web.access import COOKIE, Access, Role
+from spark_bull.ops.web.access import COOKIE, Access
 from spark_bull.ops.web.api.description import described
 from spark_bull.ops.web.middleware import MAX_BODY
 from spark_bull.ops.web.page import actions, api_reference, job, jobs, overview, parts_of_queue, questions
 from spark_bull.ops.web.server import create_app
-from spark_bull.ops.web.settings import WebSettings
+from spark_bull.ops.web.settings import Role, Token, WebSettings
 from tests.support.web import READ_TOKEN, READING, WRITE_TOKEN, WRITING, Web, serving
 
 UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
@@ -110,6 +110,86 @@ def test_a_reader_on_a_loopback_address_needs_no_token_and_cannot_write(redis_ur
         web.post("/queues/mail/resume", code=403)
 
 
+def test_a_token_is_for_its_queues_and_its_role(redis_url: str, prefix: str) -> None:
+    names = ("mail", "mail-late", "orders", "hidden")
+    queues = {name: BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") for name in names}
+    for name, one in queues.items():
+        one.fail(one.add({"of": name}), f"reason of {name}")
+    tokens = (Token("reads mail queues", Role.READ, ("mail*",)), Token("writes the orders", Role.WRITE, ("orders",)))
+    with serving(url=redis_url, prefix=prefix, queues=("mail*", "orders"), tokens=tokens) as web:
+        for token, known in (("reads mail queues", ["mail", "mail-late"]), ("writes the orders", ["orders"])):
+            headers = {"Authorization": f"Bearer {token}"}
+            listed = web.ask("GET", "/queues", code=200, headers=headers).json()["queues"]
+            assert [one["queue"] for one in listed] == known
+            jobs = web.ask("GET", "/jobs", code=200, headers=headers, params={"state": "failed"}).json()["jobs"]
+            assert [job["queue"] for job in jobs] == known
+            with httpx.Client(base_url=web.url, follow_redirects=True) as user:
+                pages = user.post("/login", data={"token": token}).text + user.get("/jobs?state=failed").text
+                pages += user.get("/schedulers").text
+                assert {name for name in names if f"/queues/{name}" in pages} == {*known}
+                for name in names:
+                    assert (user.get(f"/queues/{name}").status_code == 200) == (name in known)
+            for name in names:
+                for method, path in (("GET", ""), ("GET", "/jobs"), ("GET", "/stats"), ("POST", "/pause")):
+                    may = name in known and (method == "GET" or token.startswith("writes"))
+                    refused = 403 if method == "POST" and token.startswith("reads") else 404
+                    code = (204 if method == "POST" else 200) if may else refused
+                    web.ask(method, f"/queues/{name}{path}", code=code, headers=headers)
+            move = {"to": "hidden"} if token.startswith("writes") else {"to": "orders"}
+            code = 404 if token.startswith("writes") else 403
+            web.ask("POST", f"/queues/{known[0]}/jobs/1/move", code=code, headers=headers, json=move)
+        assert [one["queue"] for one in web.get("/queues")["queues"]] == ["mail", "mail-late", "orders"]
+        assert web.client.get("/readyz", headers={"Authorization": "Bearer none"}).status_code == 200
+    assert queues["orders"].is_paused()
+    assert not queues["mail"].is_paused()
+    with serving(url=redis_url, prefix=prefix, read_token=None, write_token=None, tokens=tokens[:1]) as web:
+        web.ask("GET", "/queues", code=401)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_reverse_proxy_has_the_server_under_a_path(redis_url: str, prefix: str, queue: BullQueue, kept: bool) -> None:
+    """kept: whether the proxy passes the path on."""
+    root = "/bull" if kept else ""
+    with (
+        serving(url=redis_url, prefix=prefix, root_path="/bull") as web,
+        httpx.Client(base_url=web.url + root) as user,
+    ):
+        assert user.get("/").headers["location"] == "/bull/login"
+        signed_in = user.post("/login", data={"token": WRITE_TOKEN})
+        assert signed_in.headers["location"] == "/bull/"
+        cookie = signed_in.headers["set-cookie"]
+        assert "Path=/bull;" in cookie
+        user.headers["Cookie"] = cookie.partition(";")[0]
+        queue.fail(queue.add({}), "no such host")
+        for path in (
+            "/",
+            "/queues/mail?state=failed",
+            "/queues/mail/jobs/1",
+            "/jobs?state=failed",
+            "/schedulers",
+            "/api",
+        ):
+            shown = user.get(path)
+            assert shown.status_code == 200
+            found = re.findall(r' (?:href|src|action|formaction|data-events)="(/[^"]*)"', shown.text)
+            assert len(found) > 5
+            assert [url for url in found if not url.startswith("/bull/")] in ([], ["/bull"])
+        for file in re.findall(r'(?:href|src)="/bull(/static/[^"]*)"', user.get("/").text):
+            assert user.get(file).status_code == 200
+        csrf = re.findall(r'name="csrf" value="([0-9a-f]+)"', user.get("/queues/mail?state=failed").text)[0]
+        fields = {"csrf": csrf, "back": "/bull/jobs?state=failed", "state": "failed", "/queues/mail/jobs/1": "yes"}
+        retried = user.post("/jobs/actions/retry", data=fields)
+        assert retried.headers["location"] == "/bull/jobs?state=failed"
+        assert queue.counts()["wait"] == 1
+        assert user.get("/api/openapi.json").json()["servers"] == [{"url": "/bull"}]
+
+
+def test_a_wrong_root_path_is_refused() -> None:
+    for path in ("bull", "/bull/", "//x", "/a b", "/queues", "/api/x"):
+        with pytest.raises(OptionError, match="expected --root-path to be a path such as /bull"):
+            WebSettings(root_path=path)
+
+
 def test_a_session_writes_with_its_csrf_token_only(web: Web, session: dict[str, str], queue: BullQueue) -> None:
     csrf, other = csrf_token(web, session), csrf_token(web, sign_in(web, WRITE_TOKEN))
     web.ask("GET", "/queues/mail", code=200, headers=session)
@@ -139,7 +219,7 @@ def test_a_forged_or_expired_session_is_none(
     role, expires, nonce, signature = value.split(".")
     forged = [
         f"{role}.{int(expires) + 1}.{nonce}.{signature}",
-        f"1.{expires}.{nonce}.{signature}",
+        f"0.{expires}.{nonce}.{signature}",
         f"{role}.{expires}.{nonce}.{'0' * 64}",
         f"{role}.{expires}.{nonce}.",
         value + "0",
@@ -149,8 +229,9 @@ def test_a_forged_or_expired_session_is_none(
     ]
     for cookie in forged:
         web.ask("GET", "/queues", code=401, headers={"Cookie": f"{COOKIE}={cookie}".encode()})
-    access = Access(WebSettings(write_token=WRITE_TOKEN))
-    cookie = access.open_session(Role.WRITE)
+    settings = WebSettings(write_token=WRITE_TOKEN)
+    access = Access(settings)
+    cookie = access.open_session(settings.all_tokens[0])
     assert access.session_of(cookie) is not None
     assert Access(WebSettings(write_token=WRITE_TOKEN)).session_of(cookie) is None
     monkeypatch.setattr("spark_bull.ops.web.access.time.time", lambda: float(expires) + 3_600)
@@ -226,8 +307,8 @@ def test_other_addresses_demand_a_token() -> None:
     for host in ["0.0.0.0", "::", "192.0.2.1", "queues.example"]:
         with pytest.raises(OptionError, match=r"SPARK_BULL_READ_TOKEN.*or listen on 127\.0\.0\.1"):
             WebSettings(host=host)
-        assert Access(WebSettings(host=host, write_token=WRITE_TOKEN)).demands_token
-        assert not Access(WebSettings(host="::1", write_token=WRITE_TOKEN)).demands_token
+        assert WebSettings(host=host, write_token=WRITE_TOKEN).demands_token
+        assert not WebSettings(host="::1", write_token=WRITE_TOKEN).demands_token
 
 
 def test_weak_tokens_are_refused_without_being_shown() -> None:
@@ -247,6 +328,9 @@ def test_the_command_reads_tokens_from_files_and_the_environment(redis_url: str,
     command = [sys.executable, "-m", "spark_bull.ops.cli", "--url", redis_url, "--prefix", prefix, "serve"]
     command += ["--listen", "127.0.0.1:0", "--write-token-file", str(file)]
     environment = {"SPARK_BULL_READ_TOKEN": READ_TOKEN, "PYTHONPATH": str(Path(__file__).parents[2])}
+    further = tmp_path / "tokens"
+    further.write_text(f"# whose, for what, which queues\n\n{'f' * 16} read mail,report-*\n")
+    command += ["--tokens-file", str(further), "--root-path", "/bull"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         line = process.stderr.readline()
         assert "to read only" not in line
@@ -255,12 +339,18 @@ def test_the_command_reads_tokens_from_files_and_the_environment(redis_url: str,
         with httpx.Client(base_url=url[0]) as client:
             assert client.get("/api/queues").status_code == 401
             assert client.get("/api/queues", headers=READING).status_code == 200
-            for headers, status in ((READING, 403), (WRITING, 404)):
-                assert client.post("/api/queues/none/pause", headers=headers).status_code == status
+            of_file = {"Authorization": f"Bearer {'f' * 16}"}
+            for headers, status in ((READING, 403), (WRITING, 404), (of_file, 403)):
+                assert client.post("/bull/api/queues/none/pause", headers=headers).status_code == status
         process.terminate()
         rest = process.stderr.read()
         assert (process.wait(600), rest) == (0, "")
     assert READ_TOKEN not in line
+    further.write_text(f"{'f' * 16} admin *\n")
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert ended.returncode == 2
+    assert f"expected line 1 of {further} to be `TOKEN read|write QUEUES`" in ended.stderr
+    assert "f" * 16 not in ended.stderr
 
 
 def test_no_secret_is_shown(own_redis: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from spark_bull.core.model.jobs import FlowJob, NewJob
 from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
+from spark_bull.core.time_text import moment_of, ms_of
 from tests.support.wait import wait_until
 from tests.support.web import READ_TOKEN, WRITE_TOKEN, serving
 from tests.web.conftest import Site
@@ -273,6 +274,29 @@ def test_a_job_of_a_schedule_runs_now(site: Site, user: httpx.Client) -> None:
     assert queue.scheduler("nightly") == before
     assert queue.counts()["delayed"] == 1
     assert "has no next job" in send(user, "/queues/planned/actions/run-scheduler", scheduler="none").text
+
+
+def test_the_schedulers_of_all_queues_are_listed_with_their_last_and_next_run(site: Site, user: httpx.Client) -> None:
+    for name in ("clock-a", "clock-b"):
+        queue = site.queue(name)
+        queue.upsert_scheduler("hourly", every=3_600_000)
+        queue.upsert_scheduler("monthly", pattern="0 3 1 * *", tz="UTC")
+        site.client.hset(queue.handle.keys.scheduler("monthly"), "ic", 2)
+    site.client.hset(site.queue("clock-b").handle.keys.scheduler("hourly"), "ic", 2)
+    site.forget_queues()
+    shown = user.get("/schedulers?match=clock").text
+    rows = re.findall(r'<tr id="scheduler-(clock-[^"]*)">(.*?)</tr>', shown, re.DOTALL)
+    runs = r'data-label="(?:Last|Next) run">(?:<time datetime="([^"]*)"|<)'
+    times: dict[str, list[str]] = {name: re.findall(runs, row) for name, row in rows}
+    assert sorted(times) == ["clock-a/hourly", "clock-a/monthly", "clock-b/hourly", "clock-b/monthly"]
+    assert (due := [next_run for _, next_run in times.values()]) == sorted(due)
+    assert times["clock-a/hourly"][0] == ""
+    first, second = (ms_of(moment_of(text)) for text in times["clock-b/hourly"])
+    assert second - first == 3_600_000
+    last, following = times["clock-a/monthly"]
+    assert last[8:] == following[8:] == "01T03:00:00.000Z"
+    assert last[:7] < following[:7]
+    assert "No job schedulers in queues that match none-of-these" in user.get("/schedulers?match=none-of-these").text
 
 
 def test_selected_jobs_of_several_queues_are_changed(site: Site, user: httpx.Client) -> None:

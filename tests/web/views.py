@@ -21,6 +21,7 @@ VIEWS: Final = {
     "add": "/queues/reports/actions/add?like=report-5",
     "delete": "/queues/reports/actions/obliterate",
     "schedulers": "/queues/reports/schedulers",
+    "all-schedulers": "/schedulers",
     "workers": "/queues/reports/workers",
     "writes": "/queues/reports/writes",
     "api": "/api",

@@ -12,15 +12,15 @@ import hmac
 import secrets
 import time
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Annotated, Final
 
 from fastapi import Depends, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import HTTPConnection
 
+from spark_bull.ops.web import links
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.settings import WRITE_TOKEN_VARIABLE, WebSettings
+from spark_bull.ops.web.settings import WRITE_TOKEN_VARIABLE, Role, Token, WebSettings
 
 COOKIE: Final = "spark_bull_session"
 #: Duration of a session, s.
@@ -28,30 +28,26 @@ SESSION_S: Final = 12 * 3600
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-class Role(IntEnum):
-    """What a caller may do; each role includes those before it."""
-
-    NONE = 0
-    READ = 1
-    WRITE = 2
-
-
 @dataclass(frozen=True)
 class Session:
-    """A session of the page. `expires`: s since 1970; `nonce`: makes it unique."""
+    """A session of the page. `token`: that opened it; `expires`: s since 1970; `nonce`: makes it unique."""
 
-    role: Role
+    token: Token
     expires: int
     nonce: str
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes a request. `session`: set if it is authenticated by a cookie; `has_token`: by a header."""
+    """Who makes a request. `session`: set if it is authenticated by a cookie; `has_token`: by a header.
+
+    queues: names or globs of the queues that exist for the caller.
+    """
 
     role: Role
     session: Session | None = None
     has_token: bool = False
+    queues: tuple[str, ...] = ("*",)
 
 
 class Access:
@@ -59,27 +55,22 @@ class Access:
 
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings
+        self._tokens = settings.all_tokens
         self._key = secrets.token_bytes(32)
-
-    @property
-    def demands_token(self) -> bool:
-        """Whether reading needs a token."""
-        return self._settings.read_token is not None or not self._settings.is_loopback
 
     @property
     def read_only(self) -> bool:
         """Whether nobody can write."""
         return not self._settings.allows_writing
 
-    def role_of(self, token: str) -> Role:
-        """The role of a token; both comparisons take the same time for all tokens of a length."""
-        is_write = _is_equal(token, self._settings.write_token)
-        is_read = _is_equal(token, self._settings.read_token)
-        return Role.WRITE if is_write else Role.READ if is_read else Role.NONE
+    def token_of(self, text: str) -> Token | None:
+        """The token of this text; all comparisons take the same time for all tokens of a length."""
+        found = [token for token in self._tokens if _is_equal(text, token.text)]
+        return found[0] if found else None
 
-    def open_session(self, role: Role) -> str:
-        """Creates a session; returns the value of its cookie."""
-        text = f"{int(role)}.{int(time.time()) + SESSION_S}.{secrets.token_urlsafe(16)}"
+    def open_session(self, token: Token) -> str:
+        """Creates a session of one of the tokens; returns the value of its cookie."""
+        text = f"{self._tokens.index(token)}.{int(time.time()) + SESSION_S}.{secrets.token_urlsafe(16)}"
         return f"{text}.{self._signature('session', text)}"
 
     def session_of(self, cookie: str) -> Session | None:
@@ -87,8 +78,8 @@ class Access:
         text, _, signature = cookie.rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._signature("session", text).encode()):
             return None
-        role, expires, nonce = text.split(".")
-        session = Session(Role(int(role)), int(expires), nonce)
+        number, expires, nonce = text.split(".")
+        session = Session(self._tokens[int(number)], int(expires), nonce)
         return session if session.expires > time.time() else None
 
     def csrf_token(self, session: Session) -> str:
@@ -98,14 +89,14 @@ class Access:
     def caller(self, request: HTTPConnection, token: str | None) -> Caller:
         """Who makes a request, with a token in its header or None. Raises Problem 401 for a wrong token."""
         if token is not None:
-            role = self.role_of(token)
-            if role is Role.NONE:
+            found = self.token_of(token)
+            if found is None:
                 raise _unauthenticated("the token in the header Authorization is not one of this server")
-            return Caller(role, has_token=True)
+            return Caller(found.role, has_token=True, queues=found.queues)
         session = self.session_of(request.cookies.get(COOKIE, ""))
         if session is not None:
-            return Caller(session.role, session)
-        return Caller(Role.NONE if self.demands_token else Role.READ)
+            return Caller(session.token.role, session, queues=session.token.queues)
+        return Caller(Role.NONE if self._settings.demands_token else Role.READ)
 
     def check(self, request: Request, caller: Caller, csrf: str = "") -> None:
         """Raises Problem 401 or 403 unless the caller may make the request. csrf: the token that a form has."""
@@ -119,7 +110,7 @@ class Access:
             raise Problem(
                 403,
                 "this server only reads: start it without --read-only, and with a write token "
-                f"(${WRITE_TOKEN_VARIABLE} or --write-token-file)",
+                f"(${WRITE_TOKEN_VARIABLE}, --write-token-file or --tokens-file)",
             )
         if caller.role is Role.NONE or (caller.session is None and not caller.has_token):
             raise _unauthenticated(
@@ -151,7 +142,7 @@ def set_cookie(request: Request, response: Response, value: str) -> None:
         COOKIE,
         value,
         max_age=SESSION_S,
-        path="/",
+        path=links.ROOT.get() or "/",
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
@@ -159,13 +150,19 @@ def set_cookie(request: Request, response: Response, value: str) -> None:
 
 
 def delete_cookie(response: Response) -> None:
-    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    response.delete_cookie(COOKIE, path=links.ROOT.get() or "/", httponly=True, samesite="strict")
 
 
 def access_of(request: HTTPConnection) -> Access:
     """The Access of the application that got a request."""
     access: Access = request.app.state.access
     return access
+
+
+def queues_of_caller(request: Request) -> tuple[str, ...]:
+    """Names or globs of the queues that exist for the caller, who may have been checked or not."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return access_of(request).caller(request, token.strip() if scheme.lower() == "bearer" else None).queues
 
 
 bearer: Final = HTTPBearer(auto_error=False, description="The read token, or the write token.")
@@ -186,5 +183,5 @@ def _unauthenticated(detail: str) -> Problem:
     return Problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
 
-def _is_equal(given: str, wanted: str | None) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), (wanted or "").encode()) and wanted is not None
+def _is_equal(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())

@@ -11,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from spark_bull.ops.web import links
 from spark_bull.ops.web.problems import PROBES, Problem, response_of
 from spark_bull.ops.web.settings import WebSettings
 
@@ -41,11 +42,14 @@ class RequestRules:
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
         self._app = app
         self._hosts = settings.accepted_hosts
+        self._root = settings.root_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        links.ROOT.set(self._root)
+        scope = _below(self._root, scope)
 
         async def send_protected(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -75,6 +79,14 @@ class RequestRules:
         if not length.isdigit() or int(length) > MAX_BODY:
             return _too_large()
         return None
+
+
+def _below(root: str, scope: Scope) -> Scope:
+    """The path without the root, which some reverse proxies pass on and others remove."""
+    path, raw = scope["path"], scope.get("raw_path") or b""
+    if not root or not f"{path}/".startswith(f"{root}/"):
+        return scope
+    return {**scope, "path": path[len(root) :] or "/", "raw_path": raw[len(root) :] or b"/"}
 
 
 def _as_get(app: ASGIApp) -> ASGIApp:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from hashlib import blake2b
@@ -34,6 +35,7 @@ from spark_bull.core.queue.monitor.find import (
     workers_of_spark,
 )
 from spark_bull.core.store.steps import TOGETHER, Steps, run_together
+from spark_bull.ops.web.access import queues_of_caller
 from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.problems import Problem
 from spark_bull.ops.web.settings import WebSettings
@@ -98,10 +100,19 @@ class Queues:
         self._prefix: str = settings.options.prefix
         self.connection = settings.connection()
         self._names = Kept[list[str]]()
+        self._allowed: tuple[str, ...] = ("*",)
+
+    def limited_to(self, globs: tuple[str, ...]) -> Queues:
+        """Those of these queues that names or globs select; finds them together with this object."""
+        if globs == self._allowed:
+            return self
+        limited = copy(self)
+        limited._allowed = globs
+        return limited
 
     def selects(self, name: str) -> bool:
-        """Whether the settings select a queue of this name."""
-        return any(fnmatchcase(name, glob) for glob in self._settings.queues)
+        """Whether the settings select a queue of this name, and the caller may know it."""
+        return all(any(fnmatchcase(name, glob) for glob in globs) for globs in (self._settings.queues, self._allowed))
 
     def check_shown(self, name: str) -> None:
         """Raises Problem 404 for a queue that is not selected. name: also with the prefix of its keys, as in BullMQ."""
@@ -111,13 +122,14 @@ class Queues:
 
     def names(self) -> list[str]:
         """Names of the queues, sorted; as old as `Kept` allows."""
-        return self._names.get(lambda: sorted(self._find()))
+        names = self._names.get(lambda: sorted(self._find()))
+        return names if self._allowed == ("*",) else [name for name in names if self.selects(name)]
 
     def _find(self) -> Iterator[str]:
         selected = self._settings.queues
         if any(map(is_glob, selected)):
             found = find_queues(self.connection, self._prefix)
-            yield from (name for name in found if self.selects(name))
+            yield from (name for name in found if any(fnmatchcase(name, glob) for glob in selected))
         else:
             yield from (name for name in set(selected) if exists(self.connection, QueueKeys(name, self._prefix)))
 
@@ -165,9 +177,9 @@ class Queues:
 
 
 def queues_of(request: Request) -> Queues:
-    """Dependency: the queues of the server."""
+    """Dependency: the queues of the server that exist for the caller."""
     queues: Queues = request.app.state.queues
-    return queues
+    return queues.limited_to(queues_of_caller(request))
 
 
 QueueName = Annotated[str, Path(description="name of the queue", min_length=1, max_length=1_000, examples=["mail"])]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 import uvicorn
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import PlainTextResponse
 
 from spark_bull.core.errors import OptionError
@@ -21,7 +21,7 @@ from spark_bull.ops.web.middleware import RequestRules
 from spark_bull.ops.web.page.login import error_page
 from spark_bull.ops.web.page.routes import add_page
 from spark_bull.ops.web.problems import ALIVE, READY, handle_errors
-from spark_bull.ops.web.queue_access import AllQueues, KnownReaders, Queues
+from spark_bull.ops.web.queue_access import KnownReaders, Queues
 from spark_bull.ops.web.settings import WebSettings
 
 probes: Final = APIRouter(include_in_schema=False)
@@ -34,8 +34,9 @@ async def alive() -> PlainTextResponse:
 
 
 @probes.get(READY)
-def ready(queues: AllQueues) -> PlainTextResponse:
+def ready(request: Request) -> PlainTextResponse:
     """Whether queues can be read. Raises ConnectionLost, also for a cluster that is down but answers PING."""
+    queues: Queues = request.app.state.queues
     queues.check_readable()
     return PlainTextResponse("ok\n")
 

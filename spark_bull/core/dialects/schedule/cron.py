@@ -68,6 +68,22 @@ def next_time(pattern: str, after_ms: int, zone: str | float | None = None, *, c
     return None if found is None else int(found.timestamp()) * 1000 - shift_ms
 
 
+#: The first distance, ms, in which a time is looked for, and the last one: a leap day may be eight years away.
+_NEAR_MS: Final = 60_000
+_FAR_MS: Final = 9 * 366 * 86_400_000
+
+
+def time_before(pattern: str, before_ms: int, zone: str | float | None = None) -> int | None:
+    """The last time of a pattern before `before_ms`; None when there is none in nine years. Raises PatternError."""
+    distance, found = _NEAR_MS, None
+    while distance < _FAR_MS and (found is None or found >= before_ms):
+        found = next_time(pattern, before_ms - distance, zone)
+        distance *= 2
+    while found is not None and (following := next_time(pattern, found, zone)) is not None and following < before_ms:
+        found = following
+    return None if found is None or found >= before_ms else found
+
+
 def check_zone(name: str) -> None:
     """Raises PatternError for a time zone that is unknown."""
     _zone_of(name)

@@ -13,6 +13,7 @@ from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.dialects.base import Repeated
 from spark_bull.core.dialects.encode.chunks import packed_map
 from spark_bull.core.dialects.schedule.checks import checked_scheduler
+from spark_bull.core.dialects.schedule.cron import time_before
 from spark_bull.core.dialects.schedule.repeating import SHORTEST_MS, NewScheduler, next_of_pattern
 from spark_bull.core.errors import JobMissing, PatternError, WrongState, encodable
 from spark_bull.core.keys import QueueKeys, literal_glob
@@ -25,6 +26,8 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import read_ids, read_job
 from spark_bull.core.queue.schedule import verbs
 from spark_bull.core.queue.schedule.advance import may_be_scheduled, version_of
+from spark_bull.core.store.scripts import Command
+from spark_bull.core.store.steps import Steps
 
 log = logging.getLogger("spark_bull")
 
@@ -123,6 +126,28 @@ def schedulers(handle: QueueHandle) -> Iterator[Scheduler]:
     return (scheduler for _, scheduler in _read_schedulers(handle))
 
 
+def reading_schedulers(handle: QueueHandle) -> Steps[list[Scheduler]]:
+    """The steps that read the first thousand of `schedulers`; none in a dialect without job schedulers."""
+    if not handle.dialect.has("schedulers"):
+        return []
+    (found,) = yield [("ZRANGE", handle.keys["repeats"], 0, _PAGE - 1, "WITHSCORES")]
+    members = [(member.decode("utf-8", "replace"), next_ms) for member, next_ms in found]
+    hashes = (yield commands) if (commands := _hashes_of(handle, members)) else [{}] * len(members)
+    return [scheduler for _, scheduler in _as_read(handle, members, hashes)]
+
+
+def last_due(scheduler: Scheduler) -> int | None:
+    """When the job before the next one was due, ms since 1970; None if there was none, or it is unknown, as in Bull."""
+    if (scheduler.iteration_count or 0) <= 1:
+        return None
+    if scheduler.every is not None:
+        return scheduler.next - scheduler.every
+    try:
+        return None if scheduler.pattern is None else time_before(scheduler.pattern, scheduler.next, scheduler.tz)
+    except PatternError:
+        return None
+
+
 def without_next_job(handle: QueueHandle) -> Iterator[Scheduler]:
     """Job schedulers that have stopped: the next job is neither waiting nor active, though the scheduler has not ended.
 
@@ -162,7 +187,7 @@ def scheduler(handle: QueueHandle, scheduler_id: str) -> Scheduler | None:
     for member in _members_of(handle, scheduler_id):
         next_ms = handle.connection.call("ZSCORE", handle.keys["repeats"], member)
         if next_ms is not None:
-            return next(_as_read(handle, [(member, next_ms)]))[1]
+            return next(_read_hashes(handle, [(member, next_ms)]))[1]
     return None
 
 
@@ -202,7 +227,7 @@ def _members_of(handle: QueueHandle, scheduler_id: Any) -> Sequence[str]:
             "ZSCAN", handle.keys["repeats"], cursor, "MATCH", f"*:{literal_glob(scheduler_id)}:*", "COUNT", _PAGE
         )
         members = [(member.decode("utf-8", "replace"), next_ms) for member, next_ms in pairs]
-        found.update(member for member, read in _as_read(handle, members) if read.id == scheduler_id)
+        found.update(member for member, read in _read_hashes(handle, members) if read.id == scheduler_id)
         if not cursor:
             return [scheduler_id, *sorted(found - {scheduler_id})]
 
@@ -241,16 +266,26 @@ def _read_schedulers(
         stop = start + _PAGE - 1
         found = handle.connection.call("ZRANGE", handle.keys["repeats"], start, stop, "WITHSCORES")
         members = [(member.decode("utf-8", "replace"), next_ms) for member, next_ms in found]
-        yield from _as_read(handle, [each for each in members if wanted(each[0])])
+        yield from _read_hashes(handle, [each for each in members if wanted(each[0])])
         if len(found) < _PAGE:
             return
         start += _PAGE
 
 
-def _as_read(handle: QueueHandle, found: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Scheduler]]:
-    hashes: Sequence[Any] = [{}] * len(found)
-    if handle.dialect.has("scheduler-hashes") and found:
-        hashes = handle.connection.pipeline([("HGETALL", handle.keys.scheduler(member)) for member, _ in found])
+def _read_hashes(handle: QueueHandle, found: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, Scheduler]]:
+    commands = _hashes_of(handle, found)
+    return _as_read(handle, found, handle.connection.pipeline(commands) if commands else [{}] * len(found))
+
+
+def _hashes_of(handle: QueueHandle, found: Sequence[tuple[str, Any]]) -> list[Command]:
+    """The commands that read the hashes of job schedulers, in a dialect that has them."""
+    has_hashes = handle.dialect.has("scheduler-hashes")
+    return [("HGETALL", handle.keys.scheduler(member)) for member, _ in found] if has_hashes else []
+
+
+def _as_read(
+    handle: QueueHandle, found: Sequence[tuple[str, Any]], hashes: Sequence[Any]
+) -> Iterator[tuple[str, Scheduler]]:
     for (member, next_ms), fields in zip(found, hashes, strict=True):
         texts = {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}
         yield member, handle.dialect.scheduler(handle.keys.queue, member, whole(float(next_ms)), texts)

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from spark_bull.core.errors import did_you_mean
+from spark_bull.ops.web import links
 from spark_bull.ops.web.access import authorize
 from spark_bull.ops.web.problems import MEDIA_TYPE, TITLES, Problem, ProblemDocument
 
@@ -26,6 +27,8 @@ def openapi(request: Request) -> JSONResponse:
 def described(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI description of the API, with the errors that all operations can have in place of FastAPI's."""
     description = app.openapi()
+    if root := links.ROOT.get():
+        description["servers"] = [{"url": root}]
     schemas = description["components"]["schemas"]
     schemas["ProblemDocument"] = ProblemDocument.model_json_schema()
     for path, operations in description["paths"].items():

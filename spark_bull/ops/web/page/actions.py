@@ -14,10 +14,10 @@ from fastapi.responses import Response
 from spark_bull.core.errors import ConnectionLost, JobError, SparkBullError, WrongState
 from spark_bull.core.model.jobs import Change, NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.web import links
 from spark_bull.ops.web.api.changes import change, promote_all, retry_all
 from spark_bull.ops.web.documents import DoneDocument, JobPatch, PromoteAllDocument, RetryAllDocument
 from spark_bull.ops.web.middleware import unescaped
-from spark_bull.ops.web.page import links
 from spark_bull.ops.web.page.job import existing_job
 from spark_bull.ops.web.page.questions import (
     JOB_QUESTIONS,
@@ -248,7 +248,7 @@ def change_selected(request: Request, queues: AllQueues, action: str, fields: Su
 
 
 def _selected(fields: Fields) -> dict[str, list[str]]:
-    """The ids of the selected jobs by queue: the names of their fields are the paths of their pages."""
+    """The ids of the selected jobs by queue: the names of their fields are as `links.selected`."""
     found: dict[str, list[str]] = defaultdict(list)
     for name in fields:
         parts = name.split("/")

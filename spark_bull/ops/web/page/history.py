@@ -54,13 +54,13 @@ class History:
         with self._lock:
             return list(self._samples.get(queue, ()))
 
-    def total(self) -> list[Sample]:
-        """The sums over all queues, of the times at which all that still exist were sampled."""
+    def total(self, selects: Callable[[str], bool]) -> list[Sample]:
+        """The sums over the selected queues, of the times at which all that still exist were sampled."""
         self._keep_running()
         sums: dict[int, dict[str, int]] = {}
         with self._lock:
-            for samples in self._samples.values():
-                for sample in samples:
+            for queue, samples in self._samples.items():
+                for sample in samples if selects(queue) else ():
                     counts = sums.setdefault(sample.time, {})
                     for state, count in sample.counts.items():
                         counts[state] = counts.get(state, 0) + count

@@ -17,9 +17,9 @@ from spark_bull.core.model.jobs import FlowNode, Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.children import dependencies_of, named
 from spark_bull.core.time_text import duration
+from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized
 from spark_bull.ops.web.middleware import unescaped
-from spark_bull.ops.web.page import links
 from spark_bull.ops.web.page.queues import head_of
 from spark_bull.ops.web.page.rendering import cut, encoded, laid_out, render, traces
 from spark_bull.ops.web.problems import Problem

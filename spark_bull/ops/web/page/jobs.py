@@ -16,11 +16,11 @@ from spark_bull.core.queue.jobs.portions import JobFilter, read_portion
 from spark_bull.core.queue.jobs.read import counting
 from spark_bull.core.store.steps import run
 from spark_bull.core.time_text import moment_of, ms_of
+from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized
 from spark_bull.ops.web.api.events import MAX_QUEUES
 from spark_bull.ops.web.api.jobs import Wanted, jobs_of_queues
 from spark_bull.ops.web.cursors import Position, cursor_of, position_of
-from spark_bull.ops.web.page import links
 from spark_bull.ops.web.page.history import chart_of_metrics, chart_of_samples, history_of
 from spark_bull.ops.web.page.overview import matching
 from spark_bull.ops.web.page.queues import TABS, QueueHead, counting_minutes, head_of, total_counts

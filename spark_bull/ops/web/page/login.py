@@ -8,8 +8,8 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
-from spark_bull.ops.web.access import Role, access_of, check_origin, delete_cookie, set_cookie
-from spark_bull.ops.web.page import links
+from spark_bull.ops.web import links
+from spark_bull.ops.web.access import access_of, check_origin, delete_cookie, set_cookie
 from spark_bull.ops.web.page.rendering import render
 from spark_bull.ops.web.problems import Problem
 
@@ -52,11 +52,11 @@ async def log_in(request: Request) -> Response:
     check_origin(request)
     fields = parse_qs((await request.body()).decode("utf-8", "replace"))
     access = access_of(request)
-    role = access.role_of(fields.get("token", [""])[0])
-    if role is Role.NONE:
+    token = access.token_of(fields.get("token", [""])[0])
+    if token is None:
         return RedirectResponse(f"{links.sign_in()}?wrong=1", 303)
     response = RedirectResponse(links.overview(), 303)
-    set_cookie(request, response, access.open_session(role))
+    set_cookie(request, response, access.open_session(token))
     return response
 
 

@@ -15,16 +15,16 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import PermissionDenied, SparkBullError
 from spark_bull.core.model.queues import QueueMetrics
 from spark_bull.core.queue.monitor.find import clients_by_queue, is_glob
+from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized
 from spark_bull.ops.web.api.events import MAX_QUEUES
-from spark_bull.ops.web.page import links
 from spark_bull.ops.web.page.history import chart_of_metrics, chart_of_samples, history_of
 from spark_bull.ops.web.page.queues import QueueHead, counting_minutes, heading, logical_heads, total_counts
 from spark_bull.ops.web.page.rendering import render
 from spark_bull.ops.web.queue_access import READING_S, AllQueues, Kept, Queues
 
-#: Queues per page.
-_SHOWN: Final = 50
+#: Queues, or job schedulers of all queues, per page.
+SHOWN_ROWS: Final = 50
 #: For how long the order of more queues than a page shows is kept, s.
 _KEPT_S: Final = 1.0
 
@@ -98,7 +98,7 @@ class Overview:
     def rows(self) -> list[Row]:
         """The queues; of more than a page shows, the numbers are a second old or, if reading takes long, older."""
         names = self._queues.names()
-        if len(names) <= _SHOWN:
+        if len(names) <= SHOWN_ROWS:
             return self._with_workers(self._read(names))
         if names is not self._names:
             # Queues have come or gone.
@@ -146,13 +146,13 @@ def overview(
 ) -> Response:
     """All queues, or those whose names match and that a filter selects, and the states of their jobs."""
     state: Overview = request.app.state.overview
-    found = state.rows()
+    found = [row for row in state.rows() if queues.selects(row.name)]
     names = set(matching(queues, match))
     matched = [row for row in found if row.name in names]
     chosen = sorted(filter(FILTERS.get(only), matched), key=_order(sort))
-    first = (page - 1) * _SHOWN
-    shown = chosen[first : first + _SHOWN]
-    if len(found) > _SHOWN:
+    first = (page - 1) * SHOWN_ROWS
+    shown = chosen[first : first + SHOWN_ROWS]
+    if len(found) > SHOWN_ROWS:
         shown = state.fresh(shown)
     totals = total_counts(row.head.counts for row in matched if row.head)
     query = {"match": match, "only": only, "sort": sort}
@@ -170,8 +170,8 @@ def overview(
         unread=len(queues.names()) - len(found),
         query=query,
         previous_url=links.overview(**query, page=page - 1) if page > 1 else None,
-        next_url=links.overview(**query, page=page + 1) if len(chosen) > first + _SHOWN else None,
-        state_chart=chart_of_samples(history_of(request).total()),
+        next_url=links.overview(**query, page=page + 1) if len(chosen) > first + SHOWN_ROWS else None,
+        state_chart=chart_of_samples(history_of(request).total(queues.selects)),
         rate_chart=chart_of_metrics([one for _, minutes in _minutes(queues, shown) for one in minutes]),
         events_url=links.events() if 0 < len(queues.names()) <= MAX_QUEUES else "",
     )

@@ -1,20 +1,25 @@
-"""The pages of what a queue has besides jobs: statistics, job schedulers, workers, writes and ledgers."""
+"""The pages of what queues have besides jobs: statistics, job schedulers, workers, writes and ledgers."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from itertools import chain
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from spark_bull.core.errors import DialectError
+from spark_bull.core.clock import monotonic_s
+from spark_bull.core.errors import DialectError, SparkBullError
 from spark_bull.core.model.queues import Scheduler
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.schedule.schedulers import last_due, reading_schedulers
+from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized
-from spark_bull.ops.web.page import links
+from spark_bull.ops.web.page.overview import SHOWN_ROWS, matching
 from spark_bull.ops.web.page.queues import TABS, head_of
 from spark_bull.ops.web.page.rendering import render
-from spark_bull.ops.web.queue_access import ExistingQueue, connected_workers, readers_of
+from spark_bull.ops.web.queue_access import READING_S, AllQueues, ExistingQueue, connected_workers, readers_of
 from spark_bull.run.slot.status import latest, slots_of
 
 #: Jobs read of each state for statistics, and rows of statistics.
@@ -55,7 +60,39 @@ def show_schedulers(request: Request, caller: Authorized, queue: ExistingQueue) 
         found = queue.schedulers()
     except DialectError as error:
         refusal = str(error)
-    return _live(request, queue, "schedulers", schedulers=found, refusal=refusal)
+    return _live(request, queue, "schedulers", rows=with_last_due(found), refusal=refusal)
+
+
+def with_last_due(found: Iterable[Scheduler]) -> list[tuple[Scheduler, int | None]]:
+    """Job schedulers, with the time when the job before the next one was due."""
+    return [(scheduler, last_due(scheduler)) for scheduler in found]
+
+
+@router.get("/schedulers")
+def show_all_schedulers(
+    request: Request,
+    caller: Authorized,
+    queues: AllQueues,
+    match: Annotated[str, Query(max_length=1_000)] = "",
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+) -> Response:
+    """The job schedulers of all queues, or of those whose names match; the one that is due first is the first."""
+    names = matching(queues, match)
+    results = queues.read(reading_schedulers, names, monotonic_s() + READING_S)
+    read = [one for one in results if not isinstance(one, SparkBullError)]
+    found = sorted(chain.from_iterable(read), key=lambda one: (one.next, one.queue, one.id))
+    first = (page - 1) * SHOWN_ROWS
+    return render(
+        request,
+        "all_schedulers.html",
+        rows=with_last_due(found[first : first + SHOWN_ROWS]),
+        total=len(found),
+        unread=len(names) - len(read),
+        match=match,
+        previous_url=links.schedulers(match=match, page=page - 1) if page > 1 else None,
+        next_url=links.schedulers(match=match, page=page + 1) if len(found) > first + SHOWN_ROWS else None,
+        events_url="",
+    )
 
 
 @router.get("/queues/{queue}/workers")

@@ -13,9 +13,9 @@ from fastapi.responses import Response
 from spark_bull.core.model.job_json import parsed_opts
 from spark_bull.core.model.jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized, access_of
 from spark_bull.ops.web.middleware import unescaped
-from spark_bull.ops.web.page import links
 from spark_bull.ops.web.page.job import existing_job
 from spark_bull.ops.web.page.rendering import laid_out, render
 from spark_bull.ops.web.problems import Problem

@@ -19,8 +19,9 @@ from spark_bull.core.model.job_json import json_or_text
 from spark_bull.core.queue.jobs.portions import time_of
 from spark_bull.core.time_text import duration, relative
 from spark_bull.core.version import VERSION
-from spark_bull.ops.web.access import Role, access_of
-from spark_bull.ops.web.page import links
+from spark_bull.ops.web import links
+from spark_bull.ops.web.access import access_of
+from spark_bull.ops.web.settings import Role
 
 #: Maximum characters of a text on the page of a job, and in a list of jobs.
 SHOWN: Final = 4_000
@@ -105,7 +106,7 @@ def render(request: Request, template: str, status: int = 200, **context: Any) -
     }
     response = HTMLResponse(encoded(_ENVIRONMENT.get_template(template).render(common | context)), status)
     if notice is not None:
-        response.delete_cookie(_NOTICE, httponly=True, samesite="strict")
+        response.delete_cookie(_NOTICE, path=links.ROOT.get() or "/", httponly=True, samesite="strict")
     return response
 
 
@@ -122,6 +123,7 @@ def go_to(request: Request, url: str, notice: Notice) -> Response:
         _NOTICE,
         f"{int(notice.is_error)}{quote(text, safe='')}",
         max_age=_NOTICE_S,
+        path=links.ROOT.get() or "/",
         httponly=True,
         samesite="strict",
         secure=request.url.scheme == "https",
@@ -150,7 +152,8 @@ def _notice_of(request: Request) -> Notice | None:
 def _here(request: Request) -> str:
     # Not of `request.url`: some versions of Starlette take a decoded `?` of the path for the start of the query.
     path, query = (request.scope[name].decode("latin-1") for name in ("raw_path", "query_string"))
-    return f"{path}?{query}" if query else path
+    here = f"{links.ROOT.get()}{path}"
+    return f"{here}?{query}" if query else here
 
 
 def iso(ms: int | None) -> str:

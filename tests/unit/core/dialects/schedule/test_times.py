@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spark_bull.core.dialects import bull
 from spark_bull.core.dialects.schedule import cron
 from spark_bull.core.dialects.schedule.checks import interval_ms
-from spark_bull.core.dialects.schedule.cron import next_time
+from spark_bull.core.dialects.schedule.cron import next_time, time_before
 from spark_bull.core.dialects.schedule.repeating import is_over, next_of_pattern, read_opts, time_of
 from spark_bull.core.errors import OptionError, PatternError
 
@@ -157,3 +157,17 @@ def test_what_is_no_duration_is_returned_and_years_and_months_are_refused() -> N
 
 def test_intervals_of_bull_begin_in_1970() -> None:
     assert [bull._next_of({"every": 10}, now) for now in (25, 30)] == [30, 40]
+
+
+def test_the_time_before_one_is_found() -> None:
+    for pattern, before, found in [
+        ("0 18 * * *", NOON, NOON - 18 * HOUR),
+        ("* * * * *", NOON, NOON - 60_000),
+        ("* * * * *", NOON + 1, NOON),
+        ("*/10 0-5 0 * * *", NOON, NOON - 12 * HOUR + 350_000),
+        ("0 0 31 2 *", NOON, None),
+    ]:
+        assert time_before(pattern, before, "UTC") == found, pattern
+    leap = time_before("0 0 29 2 *", NOON, "UTC")
+    assert leap is not None
+    assert next_time("0 0 29 2 *", leap - 1, "UTC") == leap

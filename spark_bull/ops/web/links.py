@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+from typing import Final
 from urllib.parse import quote, urlencode
+
+#: The path under which a reverse proxy has the server of this request, such as `/bull`.
+ROOT: Final[ContextVar[str]] = ContextVar("root", default="")
 
 
 def segment(text: str) -> str:
@@ -16,16 +21,25 @@ def is_own(url: str) -> bool:
 
 
 def overview(**query: object) -> str:
-    return _with_query("/", query)
+    return _with_query(f"{ROOT.get()}/", query)
 
 
 def jobs(**query: object) -> str:
     """The jobs of a state in all queues."""
-    return _with_query("/jobs", query)
+    return _with_query(f"{ROOT.get()}/jobs", query)
+
+
+def schedulers(**query: object) -> str:
+    """The job schedulers of all queues."""
+    return _with_query(f"{ROOT.get()}/schedulers", query)
 
 
 def queue(name: str, /, **query: object) -> str:
-    return _with_query(f"/queues/{segment(name)}", query)
+    return _with_query(f"{ROOT.get()}{_queue(name)}", query)
+
+
+def _queue(name: str) -> str:
+    return f"/queues/{segment(name)}"
 
 
 def tab(name: str, tab: str) -> str:
@@ -47,6 +61,11 @@ def job(name: str, job_id: str) -> str:
     return f"{queue(name)}/jobs/{segment(job_id)}"
 
 
+def selected(name: str, job_id: str) -> str:
+    """What a box that selects a job is called in a form."""
+    return f"{_queue(name)}/jobs/{segment(job_id)}"
+
+
 def job_action(name: str, job_id: str, action: str) -> str:
     """Where a form changes a job."""
     return f"{job(name, job_id)}/actions/{action}"
@@ -59,7 +78,7 @@ def ask_job(name: str, job_id: str, action: str, /, **query: object) -> str:
 
 def selection(action: str) -> str:
     """Where a form changes the selected jobs."""
-    return f"/jobs/actions/{action}"
+    return f"{ROOT.get()}/jobs/actions/{action}"
 
 
 def raw(name: str, job_id: str, field: str) -> str:
@@ -68,25 +87,25 @@ def raw(name: str, job_id: str, field: str) -> str:
 
 
 def static(file: str) -> str:
-    return f"/static/{file}"
+    return f"{ROOT.get()}/static/{file}"
 
 
 def events(name: str = "") -> str:
     """Where the browser learns that queues have changed; without a name, any queue."""
-    return f"/api{queue(name)}/events" if name else "/api/events"
+    return f"{api()}{_queue(name) if name else ''}/events"
 
 
 def api() -> str:
     """The page of the REST API."""
-    return "/api"
+    return f"{ROOT.get()}/api"
 
 
 def sign_in() -> str:
-    return "/login"
+    return f"{ROOT.get()}/login"
 
 
 def sign_out() -> str:
-    return "/logout"
+    return f"{ROOT.get()}/logout"
 
 
 def _with_query(path: str, query: dict[str, object]) -> str:
