@@ -254,6 +254,7 @@ def test_the_server_outlives_redis(own_redis: Callable[[], EmbeddedRedis]) -> No
         status, content_type, text = get(url)
         assert (status, content_type) == (503, "text/plain; charset=utf-8")
         assert "127.0.0.1" in text
+        assert get(url.replace("/metrics", "/healthz"))[0] == 200
         server.start()
         BullQueue("mail", url=server.url).add({})
         wait_until(lambda: get(url)[0] == 200, "the metrics to be back")

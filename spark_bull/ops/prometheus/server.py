@@ -13,6 +13,8 @@ from spark_bull.core.errors import SparkBullError
 from spark_bull.ops.prometheus.families import CONTENT_TYPE
 
 PATH: Final = "/metrics"
+#: As the page's: whether the server runs, with or without Redis.
+ALIVE: Final = "/healthz"
 _PLAIN: Final = "text/plain; charset=utf-8"
 #: Seconds after which an idle or slow client is disconnected.
 _CLIENT_TIMEOUT_S: Final = 30.0
@@ -39,6 +41,8 @@ class MetricsServer(ThreadingHTTPServer):
 
     def answer(self, path: str) -> tuple[HTTPStatus, str, str]:
         """Status, content type and text for a path. One client at a time reads Redis."""
+        if path == ALIVE:
+            return HTTPStatus.OK, _PLAIN, "ok\n"
         if path == "/":
             return HTTPStatus.OK, _PLAIN, f"The metrics are at {PATH}.\n"
         if path != PATH:
