@@ -156,8 +156,8 @@ def run_until(done: Callable[[], bool], command: list[str], log: Path, folder: P
 
 def assert_can_be_parsed(command: list[str]) -> None:
     """`make` has the target; `pip` installs this package, with extras that exist; variables are those of this package;
-    the parser of `spark-bull` accepts the arguments, also those behind the script or the file of a spark-submit, whose
-    own options exist."""
+    the parser of `spark-bull` accepts the arguments, also those in a container, and those behind the script or the file
+    of a spark-submit, whose own options exist; files that `docker` and `kubectl` get are there."""
     if command[:2] == ["pip", "install"]:
         name, extras = re.fullmatch(r"([\w-]+)(?:\[(.+)\])?", command[2]).groups()
         declared = ConfigParser()
@@ -168,6 +168,11 @@ def assert_can_be_parsed(command: list[str]) -> None:
         assert re.search(rf"^{command[1]}:.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
     elif command[0] == "export":
         assert command[1].partition("=")[0] in (READ_TOKEN_VARIABLE, WRITE_TOKEN_VARIABLE)
+    elif command[0] in ("docker", "kubectl"):
+        files = {command[place + 1] for place, word in enumerate(command) if word in ("--file", "--filename")}
+        assert all((ROOT / file).is_file() for file in files)
+        if command[1] in ("run", "compose") and "spark-bull" in command:
+            assert_is_accepted(command[command.index("spark-bull") + 1 :])
     elif command[0] == "spark-bull":
         assert_is_accepted(command[1 : command.index(">") if ">" in command else None])
     else:

@@ -116,6 +116,10 @@ NOT_RUN = {
     "spark-submit --master yarn": "needs a cluster that no test has",
     "spark-submit --master k8s": "needs a cluster that no test has",
     "FROM apache/spark": "is the description of an image",
+    "FROM spark-bull": "is the description of an image; test_containers.py builds and runs it",
+    "docker build --tag spark-bull .": "needs an engine; test_containers.py builds and runs the image",
+    "docker compose --file": "needs images of a registry; test_containers.py runs what the file has",
+    "kubectl apply": "needs a cluster that no test has; test_containers.py runs what the file has",
     "spark.executor.decommission.forceKillTimeout  60s": "is a part of the configuration of Spark",
     "scrape_configs:\n  - job_name": "is a part of the configuration of Prometheus",
     "exporters: [carbon]": "is the configuration of a collector",
@@ -148,7 +152,7 @@ CASES = {
         then={"mail": {"completed": 1}}, prints=("1completed,0failed",)
     ),
     "archive.trigger": Case(finished=1, files="mail/*.parquet"),
-    "spark-bull add mail": Case(then={"mail": {"delayed": 1}}, prints=("delayed",)),
+    "--delay 1m": Case(then={"mail": {"delayed": 1}}, prints=("delayed",)),
     # docs
     'LocalWorker("greetings"': Case(then={"greetings": {"completed": 1}}, prints=("{'greeting':'HelloAda'}",)),
     "process_all(queue, charge)": Case(caller=_CALL_TESTS),

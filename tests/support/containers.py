@@ -1,0 +1,194 @@
+"""A container engine of a test's own, a base image of the running Python, and the image of the Dockerfile on it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.wheel import ROOT, build_wheel
+
+BASE: Final = "python-of-the-test"
+IMAGE: Final = "spark-bull"
+#: Parts of the standard library that no program needs.
+_LEFT_OUT: Final = frozenset({"site-packages", "test", "idlelib", "tkinter"})
+#: Libraries of C that wheels find on each Linux, beside those that Python itself needs.
+_OF_WHEELS: Final = ("pthread", "dl", "rt", "util", "resolv", "nss_files", "nss_dns", "gcc_s", "stdc++")
+
+_OWN_NAMESPACES: Final = [
+    *("setpriv", "--pdeathsig", "KILL"),
+    *("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"),
+]
+
+
+class Engine:
+    """Runs `docker` with the arguments; returns what it has printed."""
+
+    def __init__(self, socket: Path) -> None:
+        self._begin = ["docker", "--host", f"unix://{socket}"]
+        # The other builder is a plugin, which may be missing.
+        self._environment = os.environ | {"DOCKER_BUILDKIT": "0"}
+
+    def __call__(self, *arguments: str) -> str:
+        done = self.run(*arguments)
+        assert done.returncode == 0, (arguments, done.stdout[-3_000:])
+        return done.stdout.strip()
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command, both = [*self._begin, *arguments], subprocess.STDOUT
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=both, text=True, env=self._environment)
+
+
+@contextmanager
+def own_engine() -> Iterator[Engine]:
+    """Starts dockerd with a socket and folders of its own, and without networks. Skips the test where none starts.
+
+    Its processes and mounts are in namespaces of their own, which end with this program, also if it is killed.
+    """
+    if os.geteuid() != 0 or not all(map(shutil.which, ("setpriv", "unshare", "dockerd", "docker"))):
+        pytest.skip("needs root, Linux, `dockerd` and `docker`")
+    with tempfile.TemporaryDirectory(prefix="spark-bull-engine-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        places = {"host": f"unix://{folder}/socket", "pidfile": folder / "pid"}
+        places |= {"data-root": folder / "data", "exec-root": folder / "exec"}
+        command = [*_OWN_NAMESPACES, "dockerd", "--bridge=none", "--iptables=false", "--ip-forward=false"]
+        command += [f"--{option}={value}" for option, value in places.items()]
+        engine = Engine(folder / "socket")
+        with (folder / "log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+            try:
+                wait_until(lambda: process.poll() is not None or not engine.run("version").returncode, "the engine")
+                if process.poll() is not None:
+                    pytest.skip(f"needs dockerd to start: {(folder / 'log').read_text()[-300:]}")
+                yield engine
+                for container in engine("ps", "--all", "--quiet").split():
+                    engine("rm", "--force", container)
+            finally:
+                process.kill()
+                process.wait(PATIENCE_S)
+
+
+def build_image(engine: Engine, folder: Path) -> str:
+    """Builds the Dockerfile of this checkout without a registry of images; returns the name of the image.
+
+    `folder`: an empty one, for the wheels of what the image needs, which pip finds on this machine as in a mirror.
+    """
+    base_image(engine, folder / "base.tar")
+    [extras] = re.findall(r"^ARG EXTRAS=(.+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    wheels = folder / "wheels"
+    download = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(wheels), "setuptools>=77"]
+    wanted = f"spark-bull[{extras}] @ {build_wheel(folder).as_uri()}"
+    done = subprocess.run([*download, wanted], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"needs an index of packages: {done.stderr[-300:]}")
+    with _served(wheels) as url:
+        given = {"BASE": BASE, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": url}
+        arguments = [word for name, value in given.items() for word in ("--build-arg", f"{name}={value}")]
+        engine("build", "--network", "host", *arguments, "--tag", IMAGE, str(ROOT))
+    return IMAGE
+
+
+def base_image(engine: Engine, file: Path) -> None:
+    """Makes the image BASE of the Python that runs this test, the libraries of C that it needs, and a shell."""
+    python, library = Path(sys.executable).resolve(), Path(sysconfig.get_path("stdlib"))
+    programs = [python, Path("/bin/sh").resolve()]
+    listed = subprocess.run(
+        ["ldd", *map(str, programs), *map(str, library.glob("lib-dynload/*.so"))], capture_output=True, text=True
+    )
+    libraries = {Path(found) for found in re.findall(r"(/\S+) \(0x", listed.stdout)}
+    [of_c] = {one.parent for one in libraries if one.name.startswith("libc.so")}
+    libraries |= {one for name in _OF_WHEELS for one in of_c.glob(f"lib{name}.so.[0-9]")}
+    with tarfile.open(file, "w") as tar:
+        for one in sorted(libraries):
+            tar.add(one.resolve(), str(one), filter=_readable)
+        for one in (*programs, library):
+            tar.add(one, filter=_readable)
+        for name, target in {"bin/sh": programs[1], "usr/local/bin/python3": python}.items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, str(target)
+            if name != str(target).lstrip("/"):
+                tar.addfile(link)
+    engine("import", "--change", "ENV PATH=/usr/local/bin:/usr/bin:/bin", str(file), BASE)
+
+
+def _readable(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """The member of an archive, readable for all; None for what is left out."""
+    if _LEFT_OUT & {*Path(member.name).parts}:
+        return None
+    member.uid = member.gid = 0
+    member.mode |= 0o555 if member.isdir() else 0o444
+    return member
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    """Serves a folder of wheels on this machine; returns its URL."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+class Container:
+    """A container on the network of this machine, while the block runs."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        options: Sequence[str] = (),
+        *,
+        image: str = IMAGE,
+    ) -> None:
+        self._engine = engine
+        given = [f"--env={name}={value}" for name, value in environment.items()]
+        self._id = engine("run", "--detach", "--network=host", *options, *given, image, *arguments).splitlines()[-1]
+
+    def __enter__(self) -> Container:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._engine("rm", "--force", self._id)
+
+    @property
+    def printed(self) -> str:
+        return self._engine("logs", self._id)
+
+    def says(self, pattern: str) -> list[str]:
+        """Waits until it has printed something that matches; returns what `re.findall` does."""
+
+        def found() -> list[str]:
+            printed = self.printed
+            matches = re.findall(pattern, printed)
+            assert matches or self._engine("inspect", "--format", "{{.State.Running}}", self._id) == "true", printed
+            return matches
+
+        return wait_until(found, pattern)
+
+    def execute(self, *command: str) -> str:
+        return self._engine("exec", self._id, *command)
+
+    def stop(self) -> int:
+        """Sends SIGTERM, and SIGKILL if it does not help; returns the exit status, 137 after SIGKILL."""
+        self._engine("stop", "--time", f"{PATIENCE_S:.0f}", self._id)
+        return int(self._engine("inspect", "--format", "{{.State.ExitCode}}", self._id))
