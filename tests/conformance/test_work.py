@@ -29,9 +29,9 @@ from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.claims.claimer import Claimer
 from spark_bull.run.job.endings import failure
 from spark_bull.run.job.job_options import keep_rule
+from spark_bull.spark.work.claim_batch import SettleTokens
 from spark_bull.spark.work.settle.plan import SettlePlan
 from spark_bull.spark.work.settle.task import settle_task
-from spark_bull.spark.work.tokens import SettleTokens
 from tests.support.jobs import HOUR
 from tests.support.traffic import published
 from tests.support.wait import wait_until

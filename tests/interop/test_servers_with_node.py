@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, OptionError, Promoter, shard_names
-from spark_bull.spark.dispatch.features.shards import shard_of
+from spark_bull.spark.dispatch.features.routing import shard_of
 from tests.support.node import NEWEST, PEERS, NodePeer, NodeProcess, Peer, each_peer_of
 from tests.support.redis_servers import RedisCluster
 from tests.support.wait import wait_until

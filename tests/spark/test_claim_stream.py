@@ -19,7 +19,7 @@ from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Claim, Outcomes
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.claims import claimer
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from spark_bull.spark.work import claim_stream
 from spark_bull.spark.work.claim_stream import ClaimReader, claim_reader
 from tests.support.wait import PATIENCE_S, wait_until

@@ -26,7 +26,7 @@ from pyspark.sql import functions as f
 
 import spark_bull
 from spark_bull import BullQueue, NewJob, Worker, call, write_results
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from tests.conftest import need
 from tests.support.fork_server import VARIABLE
 from tests.support.forked_programs import CONTEXT

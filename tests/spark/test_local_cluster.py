@@ -102,11 +102,11 @@ import logging
 import socket
 import sys
 from spark_bull import Worker, WorkerFailed
-from spark_bull.spark.work import reach_watch
+from spark_bull.spark.work import spark_engine
 from script_runner import session
 
 url, name = sys.argv[1:]
-reach_watch.PATIENCE_S = 0
+spark_engine.PATIENCE_S = 0
 resolved = socket.getaddrinfo
 # Executors do not know the name.
 socket.getaddrinfo = lambda host, *more, **others: resolved("127.0.0.1" if host == name else host, *more, **others)

@@ -21,7 +21,7 @@ import spark_bull
 from spark_bull import BullQueue, Worker
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.capabilities import CAPABILITIES
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from tests.spark.conftest import Bull
 from tests.support.processing_query import processing_query
 from tests.support.wait import wait_until

@@ -11,7 +11,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, Worker
 from spark_bull.core.errors import DialectError
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from tests.spark.conftest import Bull
 from tests.support.dump import dump
 from tests.support.wait import PATIENCE_S

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_bull.spark.platform.query_start import LATE, MAX_ATTEMPTS
+from spark_bull.spark.platform.requirements import LATE, MAX_ATTEMPTS
 from tests.support.examples import QUICKSTART, ROOT, blocks
 from tests.support.spark_submit import bare_python
 from tests.support.wait import PATIENCE_S

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.spark.platform.query_start import MAX_ATTEMPTS, is_late, start_query
+from spark_bull.spark.platform.requirements import MAX_ATTEMPTS, is_late, start_query
 from tests.support.examples import (
     SHOWN_FOLDER,
     SHOWN_URL,

@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, Worker
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from tests.spark.conftest import Bull
 from tests.support.managed import LIMITS
 from tests.support.redis_servers import PASSWORD, RedisCluster, rules

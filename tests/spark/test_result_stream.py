@@ -14,7 +14,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed, failed_for

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, Worker
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from tests.support.jobs import HOUR
 from tests.support.node import each_peer_of
 from tests.support.pair import Pair

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from spark_bull import BullQueue, EmbeddedRedis, OptionError, Promoter, Worker, shard_names, write_results
-from spark_bull.spark.dispatch.features.shards import shard_of
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.dispatch.features.routing import shard_of
+from spark_bull.spark.platform.requirements import start_query
 from tests.spark.conftest import Bull, Files
 from tests.support.redis_servers import RedisCluster
 from tests.support.wait import PATIENCE_S, wait_until

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_bull import BullQueue, write_results
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from tests.spark.conftest import Bull
 from tests.support.wait import PATIENCE_S
 from tests.support.worker import OurWorker

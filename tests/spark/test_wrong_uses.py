@@ -16,7 +16,7 @@ from pyspark.sql.functions import udf
 import spark_bull
 from spark_bull import BullQueue, Worker
 from spark_bull.ops.cli.main import main
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from tests.support.examples import give_address
 
 ROOT = Path(__file__).parents[2]

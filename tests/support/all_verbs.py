@@ -20,7 +20,7 @@ from pyspark.sql.functions import pandas_udf  # type: ignore[attr-defined]
 from pyspark.sql.types import LongType
 
 import spark_bull
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from spark_bull.spark.programs.commands import Table, collect
 
 JOBS = 2_000

@@ -23,7 +23,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_bull
-from spark_bull.spark.platform.query_start import is_late, start_query
+from spark_bull.spark.platform.requirements import is_late, start_query
 from tests.support.processing_query import processing_query
 from tests.support.wait import wait_until
 

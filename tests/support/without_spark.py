@@ -23,9 +23,9 @@ from spark_bull.spark.manage.sink import manage_sink
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.schedule.sink import schedule_sink
 from spark_bull.spark.staging import task as staging_task
-from spark_bull.spark.staging.messages import CommitMessage
+from spark_bull.spark.staging.plan import CommitMessage
 from spark_bull.spark.work.claim_stream import claim_reader
-from spark_bull.spark.work.error_columns import ERROR_SCHEMA, error_columns
+from spark_bull.spark.work.frame_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.work.settle.plan import plan_settle
 from spark_bull.spark.work.settle.task import settle_task
 from tests.support.background import Background

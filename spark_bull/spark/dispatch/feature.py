@@ -20,9 +20,8 @@ from spark_bull.core.queue.dispatch.write_records import Fields
 from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.dispatch.rows import RowPlan
-from spark_bull.spark.staging.messages import CommitMessage, TaskPart
-from spark_bull.spark.staging.plan import StagedPlan
-from spark_bull.spark.staging.queue_rows import QueueRows
+from spark_bull.spark.staging.columns import QueueRows
+from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
 from spark_bull.spark.staging.task import Attempt
 
 Plan: TypeAlias = StagedPlan[RowPlan]

@@ -42,6 +42,7 @@ from spark_bull.spark.staging.columns import (
     JSON,
     JSON_OBJECT,
     MS,
+    QUEUE,
     TEXT,
     ColumnRule,
     check_json_types,
@@ -49,7 +50,6 @@ from spark_bull.spark.staging.columns import (
     column_indexes,
     column_values,
 )
-from spark_bull.spark.staging.queue_rows import QUEUE
 
 log = logging.getLogger("spark_bull")
 

@@ -19,6 +19,7 @@ from spark_bull.spark.schemas import SCHEMAS
 from spark_bull.spark.staging.columns import (
     JSON,
     MS,
+    QUEUE,
     TEXT,
     ColumnRule,
     check_json_types,
@@ -26,9 +27,7 @@ from spark_bull.spark.staging.columns import (
     column_indexes,
     column_values,
 )
-from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import StagedPlan
-from spark_bull.spark.staging.queue_rows import QUEUE
+from spark_bull.spark.staging.plan import StagedPlan, TaskPart
 
 _COLUMNS: Final[Mapping[str, ColumnRule]] = {
     "id": column("STRING, or an integer", StringType, IntegralType),

@@ -2,25 +2,176 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
 from pyspark.sql.types import StructType
 
+from spark_bull.core.errors import OptionError, SparkBullError, restated
+from spark_bull.core.model.jobs import Changed
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.redis_settings import masked
 from spark_bull.core.options.table import ManageOptions
-from spark_bull.core.queue.dispatch.stages import Identity
+from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, is_written
+from spark_bull.core.queue.dispatch.write_records import read_outcomes
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.manage.changes import change_chunks
-from spark_bull.spark.manage.commit import commit_changes
+from spark_bull.core.queue.manage.changes import change_chunks, error_of
+from spark_bull.core.queue.manage.verbs import check_managed
 from spark_bull.spark.manage.plan import ManagePlan, plan_rows
-from spark_bull.spark.manage.result_file import check_path
-from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.staging.commit import discard_stages
-from spark_bull.spark.staging.messages import CommitMessage, TaskPart
-from spark_bull.spark.staging.queue_rows import by_queue
+from spark_bull.spark.staging.columns import by_queue
+from spark_bull.spark.staging.commit import commit_staged, discard_stages
+from spark_bull.spark.staging.plan import CommitMessage, TaskPart
 from spark_bull.spark.staging.sink import Sink, refuse_overwrite
 from spark_bull.spark.staging.task import Attempt, Outbox, run_task
+
+log = logging.getLogger("spark_bull")
+
+
+_SCHEMA: Final = pa.schema([(name, pa.string()) for name in ("queue", "id", "action", "outcome")])
+_ROWS: Final = 50_000
+_WRITABLE: Final = "a directory that can be written"
+
+
+def check_path(path: str | None) -> None:
+    """Raises OptionError for a directory that can't be created."""
+    if path == "":
+        raise OptionError("expected `resultPath` to be a directory, got an empty text: leave it out for no file")
+    if path is not None:
+        system, directory = _located(path)
+        try:
+            system.create_dir(directory, recursive=True)
+        except (OSError, pa.ArrowException) as error:
+            raise OptionError(_refusal(path, _WRITABLE, error)) from None
+
+
+def write_outcomes(path: str, write_id: str, outcomes: Iterable[tuple[str, Changed]]) -> str:
+    """Writes the outcomes, each with the name of its queue; returns the path of the file.
+
+    The file is named after the write, so that a repetition replaces it. Raises SparkBullError if it can't be
+    written.
+    """
+    system, directory = _located(path)
+    name = f"{directory}/{write_id}.parquet"
+    # Spark ignores files that begin with an underscore: it sees the file when it is complete.
+    hidden = f"{directory}/_{write_id}.parquet"
+    try:
+        with system.open_output_stream(hidden) as stream, pq.ParquetWriter(stream, _SCHEMA) as writer:
+            for batch in _batches(iter(outcomes)):
+                writer.write_batch(batch)
+        system.move(hidden, name)
+    except (OSError, pa.ArrowException) as error:
+        raise SparkBullError(_refusal(path, _WRITABLE, error)) from None
+    return name
+
+
+def _batches(outcomes: Iterator[tuple[str, Changed]]) -> Iterator[pa.RecordBatch]:
+    while part := list(islice(outcomes, _ROWS)):
+        columns = zip(*((queue, one.id, one.action, one.outcome) for queue, one in part), strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(column, pa.string()) for column in columns], schema=_SCHEMA)
+
+
+def _located(path: str) -> tuple[fs.FileSystem, str]:
+    """The file system of a path or URI, and the path in it. Raises OptionError."""
+    try:
+        is_uri = "://" in path or path.startswith("file:")
+        located: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path if is_uri else os.path.abspath(path))
+        return located
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise OptionError(_refusal(path, "a path or URI that pyarrow can open", error)) from None
+
+
+def _refusal(path: str, wanted: str, error: Exception) -> str:
+    """The message shows neither the keys that a URI can contain, nor all places where pyarrow has looked for files."""
+    shown = masked(path.partition("?")[0]) if "://" in path else path
+    why = str(error).partition("\n")[0].replace(path, shown)
+    return f"expected `resultPath` to be {wanted}, got: {shown!r} ({why})"
+
+
+def commit_changes(plan: ManagePlan, written: Sequence[CommitMessage]) -> None:
+    """Registers the staged changes, then makes them, partition by partition.
+
+    With `onMismatch=fail`, raises the error of the first job that can't be changed, before any is changed.
+    """
+    fails, path = plan.options.on_mismatch == "fail", plan.options.result_path
+    records: list[WriteRecord] = []
+
+    def check(plans: Sequence[QueuePlan]) -> None:
+        if fails:
+            _check(plans, plan.identity_in(written))
+
+    def note(plans: Sequence[QueuePlan]) -> None:
+        if path is not None:
+            _write_outcomes(path, plan.write_id_in(written), plans)
+
+    def report(record: WriteRecord) -> None:
+        records.append(record)
+        _report(record)
+
+    commit_staged(plan, written, report, "the jobs were changed", before=check, after=note)
+    skipped = sum(record.jobs - record.changed for record in records)
+    if fails and skipped:
+        raise SparkBullError(
+            f"{skipped:,} of {sum(record.jobs for record in records):,} jobs were not changed, as others have changed "
+            "them since they were checked (`onMismatch=fail`); all others were: don't run this write again, see "
+            "view=writes"
+        )
+
+
+def _check(plans: Sequence[QueuePlan], identity: Identity | None) -> None:
+    """Raises the error of the first job that can't be changed."""
+    for queue_plan in plans:
+        handle = queue_plan.handle
+        if identity is not None and is_written(handle, identity):
+            continue
+        for part in queue_plan.parts:
+            for number in range(part.chunks):
+                found = check_managed(handle, part.stage, number)
+                if found is not None:
+                    error = error_of(handle, Changed(*found))
+                    raise SparkBullError(
+                        f"no job was changed (`onMismatch=fail`): the action {found[1]} is not possible: {error}"
+                    ) from error
+
+
+def _report(record: WriteRecord) -> None:
+    log.info(
+        "write %s: %d of %d jobs of queue %s changed, %d missing, %d locked, %d in a wrong state, %s ms",
+        record.id,
+        record.changed,
+        record.jobs,
+        record.queue,
+        record.missing,
+        record.locked,
+        record.wrong_state,
+        record.duration_ms,
+    )
+
+
+def _write_outcomes(path: str, write_id: str, plans: Sequence[QueuePlan]) -> None:
+    def outcomes() -> Iterator[tuple[str, Changed]]:
+        for queue_plan in plans:
+            for changed in read_outcomes(queue_plan.handle, write_id):
+                yield queue_plan.handle.keys.queue, changed
+
+    try:
+        name = write_outcomes(path, write_id, outcomes())
+    except SparkBullError as error:
+        raise restated(
+            error,
+            "the jobs were changed, but the file with the outcomes was not written: don't run this write again; "
+            f'BullQueue.outcomes("{write_id}") of each queue reads them for 30 days. Cause: {error}',
+        ) from error
+    log.info("write %s: outcomes are in %s", write_id, name)
+    for queue_plan in plans:
+        queue_plan.handle.connection.call("UNLINK", queue_plan.handle.keys.outcomes(write_id))
 
 
 def stage_changes(plan: ManagePlan, batches: Iterator[pa.RecordBatch]) -> CommitMessage:

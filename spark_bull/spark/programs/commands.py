@@ -17,7 +17,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.worker.program import Functions, arguments_of
 from spark_bull.spark.dispatch.progress import WriteProgress
 from spark_bull.spark.platform.capabilities import CAPABILITIES
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from spark_bull.spark.work.worker import Worker
 
 

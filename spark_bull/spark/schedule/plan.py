@@ -17,6 +17,7 @@ from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import (
     JSON,
     JSON_OBJECT,
+    QUEUE,
     TEXT,
     ColumnRule,
     check_json_types,
@@ -24,9 +25,7 @@ from spark_bull.spark.staging.columns import (
     column_indexes,
     column_values,
 )
-from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.plan import StagedPlan
-from spark_bull.spark.staging.queue_rows import QUEUE
+from spark_bull.spark.staging.plan import StagedPlan, TaskPart
 
 _TIME: Final = column("TIMESTAMP, or an integer (ms since 1970)", TimestampType, IntegralType)
 _INTERVAL: Final = column("an integer (ms), or STRING holding a duration such as PT15M", IntegralType, StringType)

@@ -18,8 +18,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.replication import JOBS_ADDED, record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import all_together, batches_together
-from spark_bull.spark.staging.messages import CommitMessage
-from spark_bull.spark.staging.plan import StagedPlan
+from spark_bull.spark.staging.plan import CommitMessage, StagedPlan
 
 log = logging.getLogger("spark_bull")
 

@@ -1,4 +1,4 @@
-"""The plan of a write, created on the driver before any task starts."""
+"""The plan of a write, created on the driver before any task starts, and the messages of its tasks."""
 
 from __future__ import annotations
 
@@ -8,20 +8,56 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import uuid4
 
+from pyspark.sql.datasource import WriterCommitMessage
+
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.keys import shard
 from spark_bull.core.options.table import Staged
 from spark_bull.core.queue.dispatch.roll_forward import recover
-from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, is_written
+from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, StagedPart, is_written
 from spark_bull.core.queue.dispatch.write_records import Fields
 from spark_bull.core.queue.handle.admission import check_intake
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle, opening
 from spark_bull.core.queue.handle.replication import check_replicas, replica_terms_of
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import run_all
-from spark_bull.spark.staging.messages import CommitMessage, TaskPart
+
+
+@dataclass(kw_only=True)
+class TaskPart(StagedPart):
+    """The rows that a task has written to one queue. `stage` is empty if they are added directly. `flow_queues`: the
+    other queues that have children of these jobs, or that jobs are moved to. `graph`: the ids of the jobs, each with
+    those that it depends on. `schedulers`: the ids of the rows' job
+    schedulers; `frequent`: the ids of the ones with very short intervals.
+    """
+
+    queue: str
+    dialect: str
+    stage: str = ""
+    chunks: int = 0
+    rows: int = 0
+    added: int = 0
+    duplicates: int = 0
+    deduplicated: int = 0
+    rejected: int = 0
+    dropped: int = 0
+    flow_queues: set[str] = field(default_factory=set)
+    graph: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    schedulers: tuple[str, ...] = ()
+    frequent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CommitMessage(WriterCommitMessage):
+    """The commit message of a task: what it wrote to each queue, and when it started (time of Redis, ms since 1970)."""
+
+    write_id: str
+    parts: tuple[TaskPart, ...]
+    started_on: int
+    identity: Identity | None = None
+
 
 R = TypeVar("R")
 Plan = TypeVar("Plan", bound="StagedPlan[Any]")

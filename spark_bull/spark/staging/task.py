@@ -14,8 +14,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.platform.python_worker import begin_task
-from spark_bull.spark.staging.messages import CommitMessage, TaskPart
-from spark_bull.spark.staging.plan import StagedPlan
+from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
 
 P = TypeVar("P", bound=StagedPlan[Any])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -13,13 +13,46 @@ from spark_bull.core.dialects.fields import CLAIMED_FIELDS, JSON_COLUMNS
 from spark_bull.core.errors import PayloadUnreadable
 from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.work.claim_ledger import reader_of
 from spark_bull.core.queue.work.claimed_fields import ClaimedChunk
 from spark_bull.core.well_formed import well_formed_json
-from spark_bull.run.job.job_options import runs_at_most_once
+from spark_bull.run.job.job_options import job_options, runs_at_most_once
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.schemas import CLAIM_FIELDS, CLAIM_SCHEMA
-from spark_bull.spark.work.tokens import SettleTokens
+
+_PLAIN: Final = "#plain"
+
+
+class SettleToken(NamedTuple):
+    """`reader`: the query that has claimed the job. `is_plain`: it can be completed without reading its options."""
+
+    lock_token: str
+    reader: str
+    is_plain: bool
+
+
+class SettleTokens:
+    """Makes the tokens of jobs claimed under one lock token. Equal options share one."""
+
+    def __init__(self, lock_token: str) -> None:
+        self._token = lock_token
+        self._by_opts: dict[Any, str] = {}
+
+    def of(self, opts: Any) -> str:
+        """The token of a job with these options."""
+        if opts not in self._by_opts:
+            is_plain = job_options(opts or "{}").keep_completed is ...
+            self._by_opts[opts] = f"{self._token}{_PLAIN}" if is_plain else self._token
+        return self._by_opts[opts]
+
+
+def read_settle_token(text: str) -> SettleToken:
+    """Parses the column `token`. A text of another form is the token of a lock, and the name of a reader."""
+    lock_token = text.removesuffix(_PLAIN)
+    reader = reader_of(lock_token)
+    return SettleToken(text, text, False) if reader is None else SettleToken(lock_token, reader, lock_token != text)
+
 
 #: Why a DataFrame has no such job.
 NOT_ONCE: Final = (

@@ -34,8 +34,8 @@ from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.jvm import add_tag, cancel_tagged, remove_tag
 from spark_bull.spark.platform.spark_errors import first_line, python_trace, sendable_errors
 from spark_bull.spark.work.claim_batch import NOT_ONCE, frame_table
-from spark_bull.spark.work.payload_column import invalid_payloads, parsed_payloads
-from spark_bull.spark.work.settle.frame import outcomes_of
+from spark_bull.spark.work.frame_columns import invalid_payloads, parsed_payloads
+from spark_bull.spark.work.settle.rows import outcomes_of
 
 Transformation = Callable[[DataFrame], DataFrame]
 Output = Stated | RawJson

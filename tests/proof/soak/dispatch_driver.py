@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_bull.spark.platform.query_start import start_query
+from spark_bull.spark.platform.requirements import start_query
 from tests.proof.producers import Place, once
 from tests.proof.soak.audit import COLUMNS, TIMES
 from tests.proof.soak.programs import ALL_QUEUES, FRAME_ROWS, is_over

@@ -1,1 +1,1 @@
-"""The features of a write that adds jobs, a file each; `sink.py` has their order."""
+"""The features of a write that adds jobs, a class each, in files by subject; `sink.py` has their order."""

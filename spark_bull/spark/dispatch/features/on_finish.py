@@ -28,7 +28,7 @@ from spark_bull.spark.dispatch.feature import (
     WriteFeature,
     WriteRequest,
 )
-from spark_bull.spark.staging.messages import CommitMessage, TaskPart
+from spark_bull.spark.staging.plan import CommitMessage, TaskPart
 
 log = logging.getLogger("spark_bull")
 

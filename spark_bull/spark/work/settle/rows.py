@@ -1,25 +1,30 @@
-"""Reads the rows of mode=settle: the outcome that each one has for its job."""
+"""Reads the rows of mode=settle, or of a DataFrame that a function returned: the outcome of each one for its job."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from spark_bull.core.errors import DialectError, OptionError
+from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.model.outcomes import FollowUp
+from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.dispatch.follow_ups import check_bounds, encode_follow_ups
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.run.job.endings import Ending
+from spark_bull.run.job.endings import Ending, Stated
+from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.dispatch.jobs_column import JobsColumn, jobs_in
 from spark_bull.spark.json.json_text import is_json, to_json
 from spark_bull.spark.json.times import ms_of
-from spark_bull.spark.staging.queue_rows import QUEUE
-from spark_bull.spark.work.settle.plan import ON, POSTPONING, THEN, SettlePlan
-from spark_bull.spark.work.tokens import read_settle_token
+from spark_bull.spark.staging.columns import QUEUE
+from spark_bull.spark.work.claim_batch import read_settle_token
+from spark_bull.spark.work.settle.plan import ON, OUTCOMES, POSTPONING, SETTLED_COLUMNS, THEN, SettlePlan, plan_columns
 
 
 class Row(NamedTuple):
@@ -219,3 +224,60 @@ def _follow_ups(
     for follow_ups in by_job.values():
         check_bounds(follow_ups)
     return by_job
+
+
+_REQUIRED: Final = frozenset({"id", "token"})
+
+
+def outcomes_of(jobs: Sequence[RunningJob], result: object) -> dict[str, Stated | RawJson]:
+    """Runs the query of a result, and returns the value or error of each of these jobs that it has, by job id.
+
+    The jobs, of one queue, get their follow-ups. Rows of other jobs are left out. Raises OptionError for a result
+    without the columns of mode=settle.
+    """
+    frame = checked_frame(result)
+    frame = frame.select(*[name for name in SETTLED_COLUMNS if name in frame.columns])
+    handle = jobs[0].handle
+    plan = plan_columns(parse_options({"queue": handle.keys.queue}, SettleOptions), frame.schema)
+    by_claim, found = {(job.id, job.token): job for job in jobs}, dict[str, Stated | RawJson]()
+    for batch in frame.toArrow().combine_chunks().to_batches():
+        completed = completed_columns(plan, batch)
+        if completed is not None:
+            outcomes = zip(*completed, strict=True)
+            found.update((job_id, RawJson(value)) for job_id, token, value in outcomes if (job_id, token) in by_claim)
+            continue
+        for rows in by_queue_and_reader(plan, batch).values():
+            # Of several rows for a job, the last one counts, as in the sink.
+            known = list({(row.id, row.token): row for row in rows if (row.id, row.token) in by_claim}.values())
+            errors: dict[str, str] = {}
+            if plan.follow_ups is not None:
+                ended = [row for row in known if row.postponed is None]
+                then = batch.column(plan.columns[THEN]).take([row.position for row in ended])
+                follow_ups = read_follow_ups(plan.follow_ups, handle, [row.id for row in ended], then)
+                errors = follow_ups.errors
+                for row in ended:
+                    by_claim[row.id, row.token].follow(follow_ups.valid.get(row.id, ()))
+            for row in known:
+                found[row.id] = _outcome(row, errors.get(row.id))
+    return found
+
+
+def checked_frame(result: object) -> DataFrame:
+    """Returns what a transformation has returned. Raises OptionError if it settles no job."""
+    if not isinstance(result, DataFrame):
+        raise OptionError(f"expected the transformation to return a DataFrame, got: {type(result).__name__}")
+    if not set(result.columns) >= _REQUIRED or not set(OUTCOMES) & set(result.columns):
+        raise OptionError(
+            "expected the transformation to return the columns id, token and returnvalue or error, got: "
+            + ", ".join(result.columns)
+        )
+    return result
+
+
+def _outcome(row: Row, invalid: str | None) -> Stated | RawJson:
+    if row.postponed is not None:
+        return Stated(row.postponed.kind, "", ms=row.postponed.ms)
+    error = "; ".join(filter(None, (row.error, invalid)))
+    if row.error is None and invalid is None:
+        return RawJson(row.value)
+    return Stated("failed for good" if row.unrecoverable else "failed", error, stack=row.stack)

@@ -21,14 +21,19 @@ from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.spark.collect.stream import ResultReader, Results
-from spark_bull.spark.dispatch.task import write_task
-from spark_bull.spark.dispatch.write_plan import WritePlan
+from spark_bull.spark.dispatch.task import WritePlan, write_task
 from spark_bull.spark.inspect.source import BatchReader, OpenSlice
 from spark_bull.spark.platform import python_worker
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.python_worker import begin_task
-from spark_bull.spark.platform.query_start import LATE, start_query
-from spark_bull.spark.platform.requirements import MIN_PYSPARK, VARIABLE, check_pyspark, ensure_python
+from spark_bull.spark.platform.requirements import (
+    LATE,
+    MIN_PYSPARK,
+    VARIABLE,
+    check_pyspark,
+    ensure_python,
+    start_query,
+)
 from spark_bull.spark.work.claim_stream import ClaimReader, Claims
 from spark_bull.spark.work.settle.plan import SettlePlan
 from spark_bull.spark.work.settle.task import settle_task

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.positioned_reader import PositionedReader
-from spark_bull.spark.platform.query_start import LATE, MAX_ATTEMPTS, UNANSWERED, start_query
+from spark_bull.spark.platform.requirements import LATE, MAX_ATTEMPTS, UNANSWERED, start_query
 from spark_bull.spark.platform.streams import LimitedReader, ReadLimit, ReadMaxRows
 from spark_bull.spark.platform.writers import refuse_created_table
 

@@ -11,7 +11,7 @@ from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.dispatch.stages import StagedChunk
 from spark_bull.core.store.connection import Connection
 from spark_bull.spark.staging import task as outbox_module
-from spark_bull.spark.staging.messages import TaskPart
+from spark_bull.spark.staging.plan import TaskPart
 from spark_bull.spark.staging.task import Outbox
 
 TTL_MS: Final = 1_000

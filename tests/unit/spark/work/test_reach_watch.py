@@ -12,9 +12,9 @@ from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import WorkerFailed
 from spark_bull.run.slot.status import WorkerStatus
 from spark_bull.spark.platform.jvm import TaskState
-from spark_bull.spark.work import reach_watch
+from spark_bull.spark.work import spark_engine
 from spark_bull.spark.work.elastic_engine import first_to_end
-from spark_bull.spark.work.reach_watch import PATIENCE_S, SILENT_MS, ReachWatch
+from spark_bull.spark.work.spark_engine import PATIENCE_S, SILENT_MS, ReachWatch
 
 TRACE = """ExecutorLostFailure or PythonException: Traceback (most recent call last):
   File "task_slots.py", line 60, in _reach
@@ -30,8 +30,8 @@ class Look:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tasks: list[TaskState] = []
         self.now_s = 5_000.0
-        monkeypatch.setattr(reach_watch, "task_states", lambda _spark, _tag, _known: self.tasks)
-        monkeypatch.setattr(reach_watch, "monotonic_s", lambda: self.now_s)
+        monkeypatch.setattr(spark_engine, "task_states", lambda _spark, _tag, _known: self.tasks)
+        monkeypatch.setattr(spark_engine, "monotonic_s", lambda: self.now_s)
         spark: Any = None
         self.watch = ReachWatch(spark, "w")
         self.group: Any = SimpleNamespace(numbers=range(2, 5), tag="tag", has_started=lambda report: report["run"] == 1)

@@ -14,9 +14,9 @@ from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.work.claim_ledger import new_lock_token
 from spark_bull.run.job.endings import Ending
 from spark_bull.spark.platform.arrow import to_arrow_schema
+from spark_bull.spark.work.claim_batch import SettleToken, SettleTokens, read_settle_token
 from spark_bull.spark.work.settle.plan import SettlePlan, plan_columns
 from spark_bull.spark.work.settle.rows import all_completed, by_queue_and_reader
-from spark_bull.spark.work.tokens import SettleToken, SettleTokens, read_settle_token
 
 SCHEMA = StructType(
     [StructField(name, StringType()) for name in ("queue", "id", "token", "returnvalue", "error", "stacktrace")]

@@ -1,8 +1,4 @@
-"""The column `children`: jobs for which the job of the row waits.
-
-Further fields of its STRUCTs are `queue` (default: the parent's); `onFailure`: what becomes of the parent when
-the job fails; and `children`.
-"""
+"""Jobs that wait for others: the column `children`, and parents that exist by a column `parent` or in `opts`."""
 
 from __future__ import annotations
 
@@ -10,15 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spark_bull.core.dialects.encode.chunks import EncodedJobs, with_own_ids
 from spark_bull.core.dialects.encode.flows import Flows, Labels, Level
+from spark_bull.core.queue.dispatch.flows import check_flows
+from spark_bull.core.queue.dispatch.parents import check_parents
 from spark_bull.core.queue.dispatch.write_records import FLOWS, Fields
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.dispatch.feature import Plan, TaskRows, WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.jobs_column import JobsColumn, jobs_in, plan_jobs
 from spark_bull.spark.dispatch.rows import CHILDREN
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.queue_rows import QUEUE
+from spark_bull.spark.staging.columns import QUEUE
+from spark_bull.spark.staging.plan import TaskPart
 
 ON_FAILURE: Final = "onFailure"
 
@@ -62,3 +61,30 @@ def _levels_of(
         levels.append(Level(properties, queues, parents, policies))
         array, below = others.get(CHILDREN), below.below
     return levels
+
+
+@dataclass(frozen=True)
+class Parents(WriteFeature):
+    """are_checked: whether parents exist before the write; the parent by `onFinish` does not.
+
+    A task that adds children again, as it is repeated, gives them the same ids.
+    """
+
+    are_checked: bool
+
+    @classmethod
+    def planned(cls, request: WriteRequest) -> Parents:
+        return cls(request.options.on_finish is None)
+
+    def encode(self, jobs: EncodedJobs, rows: TaskRows) -> EncodedJobs:
+        if jobs.parent_id is None:
+            return jobs
+        if self.are_checked and not rows.task.has_written(rows.handle):
+            check_parents(rows.handle, jobs, rows.numbers)
+        if rows.task.source is None:
+            return jobs
+        return with_own_ids(jobs, rows.values, rows.handle.keys.queue, rows.numbers, rows.task.source)
+
+    def check_flows(self, flows: Flows, rows: TaskRows) -> None:
+        if self.are_checked and not rows.task.has_written(rows.handle):
+            check_flows(rows.handle, flows)

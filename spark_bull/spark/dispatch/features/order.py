@@ -1,4 +1,4 @@
-"""The column `dependsOn`: ids of jobs of the same write, after which the job of the row runs."""
+"""The order in which jobs run: the column `dependsOn`, and the option `sequenceBy`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spark_bull.core.dialects.deduplication import DEDUPLICATION
-from spark_bull.core.dialects.encode.chunks import EncodedJobs, listed
+from spark_bull.core.dialects.encode.chunks import EncodedJobs, collapsed, listed
 from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY, PARENT, failure_flag, failure_option
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.dispatch.graph import DEPENDS_ON, check_new, graph_of, stage_graph
 from spark_bull.core.queue.dispatch.write_records import GRAPH, Fields
+from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.dispatch.feature import Plan, TaskRows, WholeWrite, WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.rows import CHILDREN, SEQUENCE
-from spark_bull.spark.staging.messages import CommitMessage, TaskPart
+from spark_bull.spark.staging.plan import CommitMessage, TaskPart
 
 #: What a write of jobs that depend on each other can't have, and why.
-_REFUSED: Final = {
+_REFUSED_IN_GRAPHS: Final = {
     PARENT: "its parent is a job that depends on it",
     DEDUPLICATION: "a job that others depend on can't be deduplicated",
     "uniqueBy": "a job that others depend on can't be deduplicated",
@@ -53,7 +54,7 @@ class DependsOn(WriteFeature):
             )
         if options.queue is None:
             raise OptionError(f"expected an option `queue` with a column `{DEPENDS_ON}`, got a column: use one queue")
-        for name, reason in _REFUSED.items():
+        for name, reason in _REFUSED_IN_GRAPHS.items():
             if name in rows.columns or options.value(name):
                 raise OptionError(f"expected one of `{DEPENDS_ON}` and `{name}`, got both: {reason}")
         if "jobId" not in rows.columns:
@@ -98,3 +99,56 @@ class DependsOn(WriteFeature):
 
     def record(self, write: WholeWrite) -> Fields:
         return GRAPH.fields()
+
+
+#: What the members of a sequence can't have, and why.
+_REFUSED_IN_SEQUENCES: Final = {
+    PARENT: "the parent of a job is the next one of its sequence",
+    DEDUPLICATION: "a job with a parent can't be deduplicated",
+    CHILDREN: "a job of a sequence waits for the one before it only",
+}
+
+
+@dataclass(frozen=True)
+class Sequences(WriteFeature):
+    """on_failure: the option `onFailure`."""
+
+    on_failure: str
+
+    @classmethod
+    def planned(cls, request: WriteRequest) -> Sequences | None:
+        options, rows = request.options, request.rows
+        if not rows.sequence_by:
+            return None
+        if options.delivery == AT_LEAST_ONCE:
+            raise OptionError(
+                f"expected `delivery` to be exactly-once with `sequenceBy`, got {AT_LEAST_ONCE}: tasks that add jobs "
+                "at the same time, or again, do not keep the order of the rows"
+            )
+        for name, reason in _REFUSED_IN_SEQUENCES.items():
+            if name in rows.columns or options.value(name) is not None:
+                raise OptionError(f"expected one of `sequenceBy` and `{name}`, got both: {reason}")
+        if rows.unique_by:
+            raise OptionError(
+                f"expected one of `sequenceBy` and `uniqueBy`, got both: {_REFUSED_IN_SEQUENCES[DEDUPLICATION]}"
+            )
+        return cls(options.on_failure or "ignore")
+
+    def check(self, handle: QueueHandle) -> None:
+        handle.dialect.require("flows", "`sequenceBy`")
+
+    def encode(self, jobs: EncodedJobs, rows: TaskRows) -> EncodedJobs:
+        for name, column in ((PARENT, jobs.parent_id), (DEDUPLICATION, jobs.deduplication_id)):
+            for number, given in zip(rows.numbers, listed(column, jobs.n), strict=True):
+                if given is not None:
+                    raise OptionError(
+                        f"row {number}: expected no `{name}` with `sequenceBy`: {_REFUSED_IN_SEQUENCES[name]}"
+                    )
+        for number, policy in zip(rows.numbers, listed(jobs.on_failure, jobs.n), strict=True):
+            if policy is not None:
+                raise OptionError(
+                    f"row {number}: expected no failure policy in `opts` with `sequenceBy`, as `onFailure` says what "
+                    "becomes of the next job: leave it out"
+                )
+        flag = failure_flag(failure_option("onFailure", self.on_failure))
+        return replace(jobs, sequence=collapsed(rows.values[SEQUENCE]), sequence_failure=flag)

@@ -1,18 +1,19 @@
-"""The option `shards`: the rows of a write to a logical queue go to its shards."""
+"""The queue that a row goes to: a shard of its queue, or the queue of its priority."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from zlib import crc32
 
+from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.deduplication import DEDUPLICATION
 from spark_bull.core.dialects.encode.chunks import EncodedJobs, listed
-from spark_bull.core.dialects.terms import PRIORITY
+from spark_bull.core.dialects.terms import PRIORITY, QueuePriority, priority_number
 from spark_bull.core.errors import OptionError
-from spark_bull.core.keys import QueueKeys
+from spark_bull.core.keys import QueueKeys, priority_queue
 from spark_bull.core.queue.dispatch.registration import SHARDS_EPOCH
 from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.dispatch.write_records import Fields
@@ -22,8 +23,8 @@ from spark_bull.core.queue.shards.reshard import settled_layout
 from spark_bull.core.store.steps import all_together
 from spark_bull.spark.dispatch.feature import Plan, Router, TaskRows, TaskWrite, WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.rows import SEQUENCE, SHARD
-from spark_bull.spark.staging.messages import TaskPart
-from spark_bull.spark.staging.queue_rows import QueueRows, split
+from spark_bull.spark.staging.columns import QueueRows, split
+from spark_bull.spark.staging.plan import TaskPart
 
 #: What does not hold over several queues, and why.
 _REFUSED: Final = {
@@ -135,3 +136,48 @@ def _keys(rows: dict[str, list[Any]]) -> Sequence[str | None] | None:
     if _JOB_ID in rows:
         return [None if one is None else json.dumps([str(one)], ensure_ascii=False) for one in rows[_JOB_ID]]
     return None
+
+
+#: The priority of a row without one, if others have one, as in Bull 1.
+_DEFAULT = "normal"
+
+
+@dataclass(frozen=True)
+class PriorityQueues(WriteFeature):
+    @classmethod
+    def planned(cls, request: WriteRequest) -> PriorityQueues | None:
+        return cls() if PRIORITY in request.rows.columns or request.options.priority is not None else None
+
+    def router(self, task: TaskWrite) -> Router:
+        default = task.defaults.get(PRIORITY)
+
+        def split_named(queue: str, rows: dict[str, list[Any]], numbers: Sequence[int]) -> Iterator[QueueRows]:
+            is_named = isinstance(default, str) or any(isinstance(value, str) for value in rows.get(PRIORITY, ()))
+            if is_named and task.handle(queue).dialect.has("priority-queues"):
+                yield from _by_priority(queue, rows, default, numbers)
+            else:
+                yield queue, rows, numbers
+
+        return split_named
+
+
+def named_default(dialect: Dialect, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults as jobs in the queue of a priority have them."""
+    name = defaults.get(PRIORITY)
+    is_queue = isinstance(name, str) and dialect.has("priority-queues")
+    return {**defaults, PRIORITY: QueuePriority(name)} if is_queue else {**defaults}
+
+
+def _by_priority(
+    queue: str, rows: Mapping[str, Sequence[Any]], default: str | None, numbers: Sequence[int]
+) -> Iterator[QueueRows]:
+    """Splits rows by the names of their priorities. Raises OptionError for an unknown name."""
+    names = [name or default or _DEFAULT for name in rows.get(PRIORITY) or [None] * len(numbers)]
+    for name, number in zip(names, numbers, strict=True):
+        try:
+            priority_number(name)
+        except OptionError as error:
+            raise OptionError(f"row {number}: {error}") from None
+    for name, some, own in split(rows, names, numbers):
+        some[PRIORITY] = [QueuePriority(name)] * len(own)
+        yield priority_queue(queue, name), some, own

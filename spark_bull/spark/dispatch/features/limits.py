@@ -1,17 +1,27 @@
-"""The options `maxLength` and `whenFull`: how long a queue may become, and what a write does when the queue is full."""
+"""Options without a column: `maxLength`, `keepIds`, and `encryptWith` with `offloadTo`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from spark_bull.core.dialects.encode.chunks import EncodedJobs
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.queues import WriteRecord
+from spark_bull.core.queue.dispatch.add import kept
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan
 from spark_bull.core.queue.dispatch.write_records import Fields, open_writes, read_record
 from spark_bull.core.queue.handle.admission import LengthLimit, length_limit_of
-from spark_bull.spark.dispatch.feature import AddTerms, Plan, TaskWrite, WholeWrite, WriteFeature, WriteRequest
+from spark_bull.spark.dispatch.feature import (
+    AddTerms,
+    Plan,
+    TaskRows,
+    TaskWrite,
+    WholeWrite,
+    WriteFeature,
+    WriteRequest,
+)
 from spark_bull.spark.dispatch.rows import CHILDREN
 
 
@@ -41,3 +51,28 @@ class MaxLength(WriteFeature):
                 record = read_record(handle, write_id)
                 if record is not None and record.app_id == identity.app_id:
                     yield roll_forward(handle, write_id)
+
+
+@dataclass(frozen=True)
+class KeptIds(WriteFeature):
+    @classmethod
+    def planned(cls, request: WriteRequest) -> KeptIds | None:
+        return cls() if request.options.keep_ids else None
+
+    def adding(self, task: TaskWrite) -> AddTerms:
+        return {"write_id": task.plan.write_id}
+
+    def record(self, write: WholeWrite) -> Fields:
+        return {"keepsIds": 1}
+
+
+@dataclass(frozen=True)
+class Sealing(WriteFeature):
+    """The last feature, as sealed payloads can't be compared. Flows are sealed when they are cut into chunks."""
+
+    @classmethod
+    def planned(cls, request: WriteRequest) -> Sealing:
+        return cls()
+
+    def encode(self, jobs: EncodedJobs, rows: TaskRows) -> EncodedJobs:
+        return kept(rows.handle, jobs, rows.task.attempt.name, rows.numbers)
