@@ -65,7 +65,7 @@ from spark_bull.core.tracing.tracer import current_trace as current_trace
 from spark_bull.run.job.running_job import RunningJob as RunningJob
 from spark_bull.run.services.promoter import Promoter as Promoter
 from spark_bull.run.services.promoter import PromoterStats as PromoterStats
-from spark_bull.run.services.rescuer import Rescuer as Rescuer
+from spark_bull.run.services.promoter import Rescuer as Rescuer
 from spark_bull.run.slot.status import WorkerStatus as WorkerStatus
 from spark_bull.run.worker.local_worker import LocalWorker as LocalWorker
 from spark_bull.spark.call.call import call as call

@@ -1,6 +1,10 @@
 """The texts of an exception that a failed job stores: its reason and its stack trace.
 
 The functions never raise: a message may be huge, may be invalid Unicode, or may raise an exception itself.
+
+Errors of this package in few lines: their messages say what to do, so their traces are left out.
+
+Their causes stay, for programs and trackers of errors; of their traces, the frames of the user's code.
 """
 
 from __future__ import annotations

@@ -21,9 +21,8 @@ from spark_bull.core.errors import DialectError, OptionError, ParentError, Spark
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch.lost_writes import pass_batch
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import pass_batch, recover, roll_forward
 from spark_bull.core.queue.dispatch.stages import (
     WATERMARK_TTL_MS,
     Identity,

@@ -20,7 +20,7 @@ from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
 from spark_bull.core.queue.dispatch.stages import QueuePlan, StagedChunk, StagedPart, stage_chunks
 from spark_bull.core.queue.dispatch.write_records import read_outcomes
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.manage.changes import change_chunks, change_job
+from spark_bull.core.queue.manage.manage import change_chunks, change_job
 from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise
 from tests.support.work_bench import DIALECTS, WorkBench, not_bull_1, only_bullmq
 

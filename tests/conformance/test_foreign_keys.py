@@ -20,7 +20,7 @@ from spark_bull.core.queue.dispatch.written import written_ids
 from spark_bull.core.queue.monitor.find import describe, find_queues
 from spark_bull.ops.cli.doctor import queues as doctor
 from spark_bull.run.services.collector import Collector
-from spark_bull.run.services.queue_set import QueueSet
+from spark_bull.run.services.service import QueueSet
 from tests.support.dump import dump
 from tests.support.node import NodePeer
 from tests.support.work_bench import WorkBench

@@ -26,9 +26,8 @@ from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.claims import waits
 from spark_bull.run.claims.lock_keeper import LockKeeper
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.services import queue_set
-from spark_bull.run.services.promoter import Promoter
-from spark_bull.run.services.rescuer import Rescuer
+from spark_bull.run.services import service
+from spark_bull.run.services.promoter import Promoter, Rescuer
 from spark_bull.run.slot import chunk_loop, job_wait
 from spark_bull.run.worker import slot_engine
 from spark_bull.run.worker.local_worker import LocalWorker
@@ -295,12 +294,12 @@ def test_a_promoter_goes_on_with_its_other_queues(
 def test_a_service_waits_for_a_queue_whose_dialect_a_damaged_key_hides(
     open_queue: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(queue_set, "MISSING_S", 0.0)
+    monkeypatch.setattr(service, "MISSING_S", 0.0)
     for name in ("bad", "good"):
         add(open_queue(name, "bull-1"), 1)
         with OurWorker([open_queue(name, "bull-1").handle], lambda job: None):
             completes(open_queue(name, "bull-1"), 1)
-    queues = queue_set.QueueSet(parse_arguments({"url": redis_url, "prefix": prefix}, ServiceOptions), ["bad", "good"])
+    queues = service.QueueSet(parse_arguments({"url": redis_url, "prefix": prefix}, ServiceOptions), ["bad", "good"])
 
     def dialects() -> dict[str, str]:
         return {handle.keys.queue: handle.dialect.name for handle in queues.handles()}
@@ -326,7 +325,7 @@ def test_a_queue_whose_dialect_a_damaged_key_hides_is_opened_with_the_protocol_o
         kind = "zset" if name == "delayed" else "list"
         with pytest.raises(QueueDamaged, match=f"expected {key.key} to be a {kind}, found a string, so that the dial"):
             LocalWorker("bad", print, **connection)
-        queues = queue_set.QueueSet(parse_arguments(connection, ServiceOptions), ["bad"])
+        queues = service.QueueSet(parse_arguments(connection, ServiceOptions), ["bad"])
         assert queues.handles() == []
         with BullQueue("bad", protocol="bull-1", **connection) as known:
             assert known.protocol == "bull-1"

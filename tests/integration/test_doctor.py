@@ -25,7 +25,7 @@ from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.events import publish
+from spark_bull.core.queue.events import event_log
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage import leftovers as removal
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
@@ -358,7 +358,7 @@ def test_a_stream_of_events_that_is_too_long_is_trimmed(queue: BullQueue, monkey
     handle.connection.pipeline([("XADD", handle.keys["events"], "*", "event", "waiting", "jobId", "1")] * 3_000)
     found = only(queues.events(handle), "warning")
     assert "with a maximum of about 1,000" in found.found
-    monkeypatch.setattr(publish, "_TRIMMED", 500)
+    monkeypatch.setattr(event_log, "_TRIMMED", 500)
     assert re.fullmatch(r"removed (1|2),\d\d\d events", repaired(found))
     assert 1_000 <= handle.connection.call("XLEN", handle.keys["events"]) < 1_200
     only(queues.events(handle), "ok")

@@ -222,7 +222,7 @@ def test_available_now_ends_with_the_events_of_its_begin(
 def test_queues_share_a_batch_and_join_when_they_exist(
     client: Redis, redis_url: str, prefix: str, queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.run.services.queue_set.GLOB_S", 0.0)
+    monkeypatch.setattr("spark_bull.run.services.service.GLOB_S", 0.0)
     BullQueue("kept-nothing", url=redis_url, prefix=prefix, protocol="bull").add({})
     query = Query(redis_url, prefix, "*")
     add(client, prefix, 0, 10)

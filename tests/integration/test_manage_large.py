@@ -18,7 +18,7 @@ from spark_bull.core.model.jobs import Change, NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, MOVE_SIZE, REMOVE_SIZE, touched_keys
 from spark_bull.core.queue.manage import verbs
-from spark_bull.core.queue.manage.changes import change_chunks
+from spark_bull.core.queue.manage.manage import change_chunks
 from tests.support.traffic import script_work
 
 JOBS = 20_000

@@ -133,7 +133,7 @@ def test_a_promoter_wakes_for_queues_in_several_slots_of_a_cluster(own_redis: Ca
 def test_a_promoter_finds_new_queues_that_match_its_glob(
     redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_bull.run.services.queue_set.GLOB_S", 0.05)
+    monkeypatch.setattr("spark_bull.run.services.service.GLOB_S", 0.05)
     options = {"url": redis_url, "prefix": prefix, "protocol": "bullmq"}
     with Promoter(redis_url, ["mail"], prefix=prefix), BullQueue("mail", **options) as later:
         later.add({}, delay=50)

@@ -14,7 +14,7 @@ from spark_bull.core.queue.events.events import QueueEvents
 from spark_bull.ops.cli.commands import all_commands
 from spark_bull.ops.cli.main import main
 from spark_bull.ops.cli.shards import EACH, OWN, SEVERAL
-from spark_bull.run.services import queue_set
+from spark_bull.run.services import service
 from spark_bull.run.services.promoter import Promoter
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import Sink
@@ -120,7 +120,7 @@ def test_events_and_signals_of_all_servers_arrive(url: str, prefix: str, protoco
 def test_a_running_promoter_follows_the_number_of_shards(
     url: str, prefix: str, run: Callable[..., object], monkeypatch: pytest.MonkeyPatch, shards: int | str
 ) -> None:
-    monkeypatch.setattr(queue_set, "GLOB_S", 0.01)
+    monkeypatch.setattr(service, "GLOB_S", 0.01)
     options = {"url": url, "prefix": prefix, "queue": "mail", "protocol": "bullmq", "shards": "3"}
     Sink(options, StructType().add("n", IntegerType())).commit()
     with Promoter(url, ["mail"], prefix=prefix, shards=shards):
@@ -131,7 +131,7 @@ def test_a_running_promoter_follows_the_number_of_shards(
 
 
 def test_a_promoter_waits_for_the_first_write(url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_set, "GLOB_S", 0.01)
+    monkeypatch.setattr(service, "GLOB_S", 0.01)
     with Promoter(url, ["mail"], prefix=prefix, shards="auto"):
         written(url, prefix)
         part = BullQueue("mail{2}", url=url, prefix=prefix, protocol="bullmq")

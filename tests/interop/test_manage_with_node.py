@@ -9,8 +9,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, Guard, NewJob, Promoter
-from spark_bull.core.queue.dispatch.lost_writes import KnownWrites
-from spark_bull.core.queue.dispatch.roll_forward import roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import KnownWrites, roll_forward
 from spark_bull.core.queue.monitor.find import describe
 from spark_bull.ops.cli.doctor.finding import Finding
 from spark_bull.ops.cli.doctor.leftovers import leftovers

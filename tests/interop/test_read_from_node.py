@@ -14,8 +14,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.read import read_jobs
 from spark_bull.core.queue.monitor.find import describe, find_queues, workers
 from spark_bull.ops.cli import main
-from spark_bull.run.services.promoter import Promoter
-from spark_bull.run.services.rescuer import Rescuer
+from spark_bull.run.services.promoter import Promoter, Rescuer
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S
 

@@ -20,8 +20,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import unpack_claimed, work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.services.promoter import Promoter
-from spark_bull.run.services.rescuer import Rescuer
+from spark_bull.run.services.promoter import Promoter, Rescuer
 from spark_bull.spark.work.claim_batch import claim_batch
 from spark_bull.spark.work.settle.plan import plan_settle
 from spark_bull.spark.work.settle.task import settle_task

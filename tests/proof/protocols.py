@@ -19,9 +19,8 @@ from spark_bull.core.model.outcomes import Failed, Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.dispatch import registration, stages
-from spark_bull.core.queue.dispatch.lost_writes import KnownWrites
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import KnownWrites, recover, roll_forward
 from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, StagedChunk, StagedPart, stage_chunks
 from spark_bull.core.queue.work import claim as claims
 from spark_bull.spark.staging import commit

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob, Worker, WorkerFailed
-from spark_bull.core.model.slots import Look, SlotRange, SlotScale
+from spark_bull.core.model.limits import Look, SlotRange, SlotScale
 from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.worker.slot_group import SlotGroup
 from spark_bull.spark.work.elastic_engine import ElasticEngine

@@ -138,7 +138,7 @@ def test_a_job_that_is_added_has_the_properties_of_a_new_job() -> None:
 
 def test_the_reference_lists_the_options_as_help_does() -> None:
     extensions = griffe.load_extensions(Path(__file__).parents[2] / "tools" / "listed_arguments.py")
-    shown = griffe.load("spark_bull.run.services.rescuer", extensions=extensions)["Rescuer"]
+    shown = griffe.load("spark_bull.run.services.promoter", extensions=extensions)["Rescuer"]
     assert shown.docstring.value == inspect.getdoc(spark_bull.Rescuer)
     assert [parameter.name for parameter in shown.parameters] == ["self", *map(str, documented(spark_bull.Rescuer))]
 

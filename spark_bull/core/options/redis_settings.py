@@ -1,4 +1,7 @@
-"""The settings of a connection to Redis: URLs, options and environment variables."""
+"""The settings of a connection to Redis: URLs, options and environment variables.
+
+Checks URLs of Redis, takes them apart, and shows them without secrets.
+"""
 
 from __future__ import annotations
 

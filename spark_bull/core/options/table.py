@@ -13,11 +13,10 @@ from typing import Any, ClassVar, Final
 from spark_bull.core.keys import DEFAULT_PREFIX
 from spark_bull.core.model.job_json import camel_case
 from spark_bull.core.model.jobs import KeepRule, Priority
-from spark_bull.core.model.key_sources import KeySource, key_sources
-from spark_bull.core.model.limits import GroupLimits, Limiter, group_limits, parse_limiter
-from spark_bull.core.model.slots import SlotRange
+from spark_bull.core.model.limits import GroupLimits, Limiter, SlotRange, group_limits, parse_limiter
 from spark_bull.core.options import values
 from spark_bull.core.options.redis_settings import RedisSettings
+from spark_bull.core.options.values import KeySource, key_sources
 
 PROTOCOLS: Final = ("auto", "bull-1", "bull", "bullmq")
 VIEWS: Final = (

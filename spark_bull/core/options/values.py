@@ -1,4 +1,7 @@
-"""Parsers of the values of options, which are texts."""
+"""Parsers of the values of options, which are texts.
+
+The option `encryptWith`: where keys of payloads are. The keys themselves are in no option.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from spark_bull.core.errors import OptionError, did_you_mean, encodable, expected
 from spark_bull.core.model.jobs import STATES
-from spark_bull.core.model.slots import SlotRange
+from spark_bull.core.model.limits import SlotRange
 from spark_bull.core.time_text import moment_of, ms_of
 
 #: The value of an option that is to be read from Redis.
@@ -269,3 +272,44 @@ def _json_or_none(value: str) -> Any:
 
 #: Parser of `mode`.
 choose_mode: Final = choice("claim", "settle", "schedule", "manage", "limits")
+
+
+_SOURCE: Final = re.compile(r"([A-Za-z0-9_.-]{1,64})=(env|file):(\S+)")
+
+
+class KeySource(NamedTuple):
+    """kid: id of the key, which sealed payloads name. where: name of an environment variable, or path of a file."""
+
+    kid: str
+    kind: Literal["env", "file"]
+    where: str
+
+
+def key_sources(name: str, value: str) -> tuple[KeySource, ...]:
+    """Parses `a=env:NAME,b=file:/path`, also as a JSON list of texts. Raises OptionError, which shows no value: it may
+    be a key.
+    """
+    sources = []
+    for part in _sources_in(value):
+        found = _SOURCE.fullmatch(part)
+        if found is None:
+            raise OptionError(
+                f"expected `{name}` to list ids of keys and where they are, such as 'b=file:/run/secrets/mail' or "
+                "'b=file:/run/secrets/mail,a=env:MAIL_SECRET', got something else, which is not shown; a key itself is "
+                "no option"
+            )
+        sources.append(KeySource(found[1], "env" if found[2] == "env" else "file", found[3]))
+    kids = [source.kid for source in sources]
+    if not kids or len(set(kids)) < len(kids):
+        raise OptionError(f"expected `{name}` to list keys with different ids, got: {', '.join(kids) or 'none'}")
+    return tuple(sources)
+
+
+def _sources_in(value: str) -> list[str]:
+    try:
+        given = json.loads(value)
+    except (ValueError, RecursionError):
+        given = None
+    if isinstance(given, list):
+        return [str(part) for part in given]
+    return re.split(r"[,\s]+", value.strip()) if value.strip() else []

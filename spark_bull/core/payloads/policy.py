@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from spark_bull.core.errors import OptionError, PayloadUnreadable, encodable
 from spark_bull.core.keys import QueueKeys, whole_queue
-from spark_bull.core.model.key_sources import KeySource
 from spark_bull.core.options.table import Encrypted, Offloading, Options, Storing
-from spark_bull.core.payloads.extras import aes_gcm, objects
-from spark_bull.core.payloads.seal import SEALED, NotOpened, key_of, seal, unseal
+from spark_bull.core.options.values import KeySource
+from spark_bull.core.payloads.seal import SEALED, NotOpened, aes_gcm, key_of, objects, seal, unseal
 from spark_bull.core.payloads.store import STORED, fetch, folder_of, path_of, store
 
 if TYPE_CHECKING:

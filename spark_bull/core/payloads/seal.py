@@ -2,6 +2,8 @@
 
 `ct` is the ciphertext with the tag of 16 bytes behind it; `iv`, the nonce, has 12 bytes; both are base64. What the text
 is, the payload or the result of a job of a queue, is bound to it as associated data: it opens as nothing else.
+
+The modules that need a package of an extra.
 """
 
 from __future__ import annotations
@@ -15,12 +17,39 @@ import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.key_sources import KeySource
-from spark_bull.core.payloads.extras import aes_gcm
+from spark_bull.core.options.values import KeySource
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def aes_gcm() -> ModuleType:
+    """The module with the cipher. Raises OptionError without the package cryptography."""
+    try:
+        return import_module("spark_bull.core.payloads.aes_gcm")
+    except ModuleNotFoundError as error:
+        _raise_missing_package("cryptography", "encryptWith", "encrypt", error)
+
+
+def objects() -> ModuleType:
+    """The module that stores objects. Raises OptionError without the package fsspec."""
+    try:
+        return import_module("spark_bull.core.payloads.objects")
+    except ModuleNotFoundError as error:
+        _raise_missing_package("fsspec", "offloadTo", "offload", error)
+
+
+def _raise_missing_package(package: str, option: str, extra: str, error: ModuleNotFoundError) -> NoReturn:
+    raise OptionError(
+        f"expected the package {package} for `{option}`, found none ({error.name}): "
+        f"pip install 'spark-bull[{extra}]', on the executors too"
+    ) from None
+
 
 SEALED: Final = "$sealed"
 #: The version of the format of sealed and stored payloads.

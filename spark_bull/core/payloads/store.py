@@ -14,8 +14,7 @@ from typing import Final, TypeVar
 from urllib.parse import quote
 
 from spark_bull.core.errors import PayloadNotStored, SparkBullError
-from spark_bull.core.payloads.extras import objects
-from spark_bull.core.payloads.seal import VERSION, NotOpened, parts_of
+from spark_bull.core.payloads.seal import VERSION, NotOpened, objects, parts_of
 
 T = TypeVar("T")
 

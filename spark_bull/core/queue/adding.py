@@ -18,12 +18,10 @@ from spark_bull.core.errors import OptionError, did_you_mean
 from spark_bull.core.model.jobs import Added, AddedFlow, FlowJob, NewJob
 from spark_bull.core.options.arguments import JOB_TEXTS, JobProperties, listing
 from spark_bull.core.options.table import QueueOptions
-from spark_bull.core.queue.dispatch.add import add_chunk, kept, sum_of
+from spark_bull.core.queue.dispatch.add import add_chunk, check_queues, kept, rejection, sum_of
 from spark_bull.core.queue.dispatch.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
-from spark_bull.core.queue.dispatch.parents import check_queues, rejection
-from spark_bull.core.queue.handle.admission import LengthLimit
+from spark_bull.core.queue.handle.admission import LengthLimit, ReplicaTerms, check_replicas, wait_for_replicas
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.replication import ReplicaTerms, check_replicas, wait_for_replicas
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

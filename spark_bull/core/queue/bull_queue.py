@@ -10,9 +10,8 @@ from spark_bull.core.options.arguments import QueueArguments, with_options
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.queue.changing import Changing
-from spark_bull.core.queue.handle.admission import length_limit_of
+from spark_bull.core.queue.handle.admission import length_limit_of, replica_terms_of
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
-from spark_bull.core.queue.handle.replication import replica_terms_of
 from spark_bull.core.queue.managing import Managing
 from spark_bull.core.queue.reading import Reading
 from spark_bull.core.queue.scheduling import Scheduling

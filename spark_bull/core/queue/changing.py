@@ -13,8 +13,14 @@ from spark_bull.core.queue.adding import OpenQueue
 from spark_bull.core.queue.handle import report
 from spark_bull.core.queue.manage import verbs
 from spark_bull.core.queue.manage.cancel import request_cancel, request_cancel_all
-from spark_bull.core.queue.manage.changes import change_job, change_jobs
-from spark_bull.core.queue.manage.manage import job_keys, missing, remove, remove_unprocessed_children
+from spark_bull.core.queue.manage.manage import (
+    change_job,
+    change_jobs,
+    job_keys,
+    missing,
+    remove,
+    remove_unprocessed_children,
+)
 
 
 @short_errors

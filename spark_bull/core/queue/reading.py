@@ -14,8 +14,8 @@ from spark_bull.core.model.queues import JobStats, QueueMetrics, WriteEnd, Write
 from spark_bull.core.queue.adding import OpenQueue
 from spark_bull.core.queue.dispatch.write_records import read_outcomes, records
 from spark_bull.core.queue.dispatch.written import end_of_write
+from spark_bull.core.queue.events.event_log import publish, trim_events
 from spark_bull.core.queue.events.events import QueueEvents
-from spark_bull.core.queue.events.publish import publish, trim_events
 from spark_bull.core.queue.events.waiting import wait_for_job
 from spark_bull.core.queue.jobs.children import (
     DEFAULT_DEPTH,

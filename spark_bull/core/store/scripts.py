@@ -33,6 +33,8 @@ A script of a dialect with a file `lib/key_types.lua` first checks that its keys
 `lib/check_types.lua`.
 
 Files are read with pkgutil, which also works in a zip file passed to --py-files.
+
+Commands and calls of scripts, as they are sent.
 """
 
 from __future__ import annotations

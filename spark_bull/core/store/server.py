@@ -2,6 +2,10 @@
 
 redis-py itself takes 50 µs of CPU for a command where this takes 20, and 12 ms for a pipeline of 1,000 HMGET where this
 takes 1.7.
+
+Plain clients of redis-py for one server, with the settings of a connection.
+
+Warns of a Redis that deletes keys when its memory is full: jobs, and what this library stores about them.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.model.jobs import STATES, Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.read import Chunk, read_jobs
-from spark_bull.core.queue.manage.changes import error_of
+from spark_bull.core.queue.manage.manage import error_of
 from spark_bull.ops.cli.add import json_argument
 from spark_bull.ops.cli.arguments import IDS, YES, Argument, argument, duration, flag, priority_or_name
 from spark_bull.ops.cli.command import Command, Deletion, Output, command, existing_queue

@@ -26,7 +26,7 @@ from spark_bull.core.time_text import duration, utc
 from spark_bull.ops.cli.arguments import QUEUES, argument, comma_separated
 from spark_bull.ops.cli.command import command, existing_queue, options_of, queues_of, until_interrupted
 from spark_bull.ops.cli.tables import one_line
-from spark_bull.run.services.queue_set import QueueSet
+from spark_bull.run.services.service import QueueSet
 
 #: Calls are repeated in the next interval.
 _RETRY_MS = 200

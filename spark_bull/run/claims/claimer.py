@@ -1,4 +1,9 @@
-"""Claims jobs for a streaming query, extends their locks, and claims the next jobs while a batch is processed."""
+"""Claims jobs for a streaming query, extends their locks, and claims the next jobs while a batch is processed.
+
+Adapts the number of jobs per micro-batch to the backlog and to their duration.
+
+A micro-batch has a fixed cost, but its jobs are claimed together: other workers cannot take them until it ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""What lets a worker wait: a queue without jobs, and a queue that is damaged."""
+"""What lets a worker wait: a queue without jobs, and a queue that is damaged.
+
+A queue with a key of the wrong type: its calls fail until the key is repaired; other queues are not affected.
+
+Waiting for jobs with the blocking command of each dialect, and retrying while Redis is unreachable.
+"""
 
 from __future__ import annotations
 

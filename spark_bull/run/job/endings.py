@@ -1,4 +1,9 @@
-"""How functions of jobs end: what they raise or return, as text and as outcomes."""
+"""How functions of jobs end: what they raise or return, as text and as outcomes.
+
+Decides whether a job whose attempt failed is retried, and when.
+
+Decides what becomes of a job whose processor has raised an exception.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Runs functions beside each other: in threads, and coroutines in an event loop."""
+"""Runs functions beside each other: in threads, and coroutines in an event loop.
+
+Runs coroutine functions of jobs as tasks of one event loop, in a thread.
+"""
 
 from __future__ import annotations
 

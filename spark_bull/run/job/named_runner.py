@@ -1,4 +1,7 @@
-"""Divides a chunk of jobs by name among runners of several kinds."""
+"""Divides a chunk of jobs by name among runners of several kinds.
+
+Runs the functions of a chunk of jobs at the same time: in threads, coroutine functions in an event loop.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from spark_bull.core.error_text import reason_of
 from spark_bull.core.errors import DialectError, SparkBullError, UnrecoverableError
 from spark_bull.core.model.jobs import NewJob, RawJson
 from spark_bull.core.model.outcomes import Failed, FollowUp, Keep, Lost, Outcomes
-from spark_bull.core.queue.dispatch.follow_ups import encode_follow_ups
+from spark_bull.core.queue.dispatch.flows import encode_follow_ups
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import read_claimed
 from spark_bull.run.job.endings import Ending, Stated, Strategy, failure, outcome_of, stack_of

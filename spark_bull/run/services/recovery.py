@@ -12,8 +12,7 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import DataLost, QueueDamaged
 from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.call.caller import sweep
-from spark_bull.core.queue.dispatch.lost_writes import KnownWrites, report_losses
-from spark_bull.core.queue.dispatch.roll_forward import advance_all
+from spark_bull.core.queue.dispatch.roll_forward import KnownWrites, advance_all, report_losses
 from spark_bull.core.queue.handle.admission import RoomPauses
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.claims.waits import DamagedQueues

@@ -1,19 +1,33 @@
-"""A background thread that runs until it is stopped, and reconnects when Redis is unreachable."""
+"""A background thread that runs until it is stopped, and reconnects when Redis is unreachable.
+
+The queues of a service, by names and globs. A queue joins the set as soon as it exists.
+"""
 
 from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from functools import partial
 from threading import Event
 from types import TracebackType
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from spark_bull.core.clock import monotonic_s
+from spark_bull.core.dialects.registry import found_dialect
 from spark_bull.core.error_text import short_errors
-from spark_bull.core.errors import ConnectionLost
+from spark_bull.core.errors import ConnectionLost, DialectError, OptionError, check_encodable
+from spark_bull.core.keys import QueueKeys
+from spark_bull.core.options.table import Sharded
+from spark_bull.core.queue.handle.handle import FORGET_MS, QueueHandle, forget_gone, handle_of
+from spark_bull.core.queue.monitor.find import select_queues
+from spark_bull.core.queue.shards.layout import Spread
+from spark_bull.core.store.connection import Connection
 from spark_bull.core.threads import DaemonThread
-from spark_bull.run.claims.waits import RECONNECT_PAUSE_S
+from spark_bull.run.claims.waits import RECONNECT_PAUSE_S, DamagedQueues
 
 log = logging.getLogger("spark_bull")
+
 
 Self = TypeVar("Self", bound="Service")
 
@@ -123,3 +137,72 @@ class Service(ABC):
             if disconnected:
                 log.warning("%s reconnected to Redis", self._name)
                 disconnected = False
+
+
+#: Interval at which globs are evaluated again, s.
+GLOB_S: Final = 30.0
+#: Interval of the check for named queues that do not exist yet, s.
+MISSING_S: Final = 1.0
+
+
+class QueueSet:
+    """queues: names or globs; default: all queues of the prefix.
+
+    `requested`: these. works: whether their jobs are added or run, and not only read. Queues that match a glob but have
+    another dialect than `protocol`, or cannot be worked, are skipped with a warning.
+    """
+
+    def __init__(self, options: Sharded, queues: str | Iterable[str], *, works: bool = False) -> None:
+        self._options, self._works = options, works
+        self.requested = [queues] if isinstance(queues, str) else list(queues) or ["*"]
+        check_encodable("queues", self.requested)
+        self._spread = Spread(options, self.requested)
+        self._connection = Connection(options.redis)
+        self._handles: dict[str, QueueHandle] = {}
+        self._skipped: set[str] = set()
+        self._damaged = DamagedQueues()
+        self._globs_at = self._missing_at = 0.0
+        self._forget_at = monotonic_s() + FORGET_MS / 1000
+        self._names: list[str] = []
+
+    def handles(self) -> list[QueueHandle]:
+        """Returns the existing queues. Raises ConnectionLost, or DialectError for a named queue of another dialect."""
+        now = monotonic_s()
+        if now >= self._globs_at:
+            self._names = select_queues(self._connection, self._options.prefix, self._spread.names())
+            self._globs_at = now + GLOB_S
+        if now >= self._forget_at:
+            forget_gone(self._connection, self._options.prefix)
+            self._forget_at = now + FORGET_MS / 1000
+        missing = [name for name in self._names if not self._is_known(name)]
+        if missing and now >= self._missing_at:
+            for name in missing:
+                self._open(name)
+            self._missing_at = now + MISSING_S
+        return list(self._handles.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether all requested queues exist."""
+        return all(map(self._is_known, self._names))
+
+    def _is_known(self, name: str) -> bool:
+        return name in self._handles or name in self._skipped
+
+    def _open(self, name: str) -> None:
+        keys = QueueKeys(name, self._options.prefix)
+        try:
+            find = partial(found_dialect, self._connection, keys, self._options.protocol)
+            dialect = self._damaged.attempt(keys, "detect its dialect", find)
+            if dialect is None:
+                return
+            handle = handle_of(self._connection.at(keys.base), keys, dialect, self._options)
+            if self._works:
+                handle.dialect.check_work(name)
+        except (DialectError, OptionError) as error:
+            if name in self._spread.names():
+                raise
+            log.warning("skipped a queue: %s", error)
+            self._skipped.add(name)
+            return
+        self._handles[name] = handle

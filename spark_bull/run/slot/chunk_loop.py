@@ -1,4 +1,7 @@
-"""A slot that processes a chunk of jobs at a time: a script settles a part of one chunk, and claims one of the next."""
+"""A slot that processes a chunk of jobs at a time: a script settles a part of one chunk, and claims one of the next.
+
+The parts of a chunk of jobs: its size, its growth, and its outcomes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The calls of a slot for one queue, and the jobs whose outcomes are not settled yet."""
+"""The calls of a slot for one queue, and the jobs whose outcomes are not settled yet.
+
+The jobs of one queue that a slot has claimed and not settled yet.
+
+The calls by which a slot settles and claims jobs of a queue, each with one effect.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Runs one slot of a worker."""
+"""Runs one slot of a worker.
+
+Runners in spans: one for each call of a function of a job, one for each batch of the others.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What all loops of a slot share: its queues, the events it waits for, its counters."""
+"""What all loops of a slot share: its queues, the events it waits for, its counters.
+
+The order in which a slot asks its queues for jobs.
+"""
 
 from __future__ import annotations
 

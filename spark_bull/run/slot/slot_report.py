@@ -1,4 +1,11 @@
-"""Counts what a slot does: its report in Redis, its failures for the log of the driver, its metrics."""
+"""Counts what a slot does: its report in Redis, its failures for the log of the driver, its metrics.
+
+The failed attempts that a slot or a settling task tells the driver, which logs the first, then a few a minute.
+
+Logs on the driver what slots report: why attempts fail, the first ones, then a few a minute; damage of queues.
+
+Metrics of the jobs of one queue of a slot.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What ends the jobs of a slot early: requests to cancel them, and a signal that ends the process."""
+"""What ends the jobs of a slot early: requests to cancel them, and a signal that ends the process.
+
+Returns the jobs of a slot to their queues when its process is to end: an executor shuts down or is preempted.
+"""
 
 from __future__ import annotations
 

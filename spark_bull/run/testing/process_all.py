@@ -24,11 +24,10 @@ from spark_bull.run.slot.slot_control import SlotControl
 from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.slot_state import Setup
 from spark_bull.run.slot.status import lag_of
-from spark_bull.run.worker.kinds import Processor
-from spark_bull.run.worker.local_options import function_runner, local_options
-from spark_bull.run.worker.slots_plan import plan_slots
+from spark_bull.run.worker.local_worker import function_runner, local_options
+from spark_bull.run.worker.processors import Processor
+from spark_bull.run.worker.slots_plan import OpenedQueue, plan_slots
 from spark_bull.run.worker.worker_options import processing_of
-from spark_bull.run.worker.worker_queues import OpenedQueue
 
 
 @dataclass(frozen=True)

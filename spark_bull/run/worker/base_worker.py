@@ -23,8 +23,8 @@ from spark_bull.run.services.recovery import LossWatch
 from spark_bull.run.services.service import Service
 from spark_bull.run.slot.status import WorkerStatus, lag_of
 from spark_bull.run.worker.slot_engine import SlotEngine
+from spark_bull.run.worker.slots_plan import OpenedQueue
 from spark_bull.run.worker.worker_options import check_guards
-from spark_bull.run.worker.worker_queues import OpenedQueue
 
 Self = TypeVar("Self", bound="BaseWorker")
 

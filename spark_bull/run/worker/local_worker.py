@@ -1,4 +1,7 @@
-"""LocalWorker: processes the jobs of a queue in this program, without Spark."""
+"""LocalWorker: processes the jobs of a queue in this program, without Spark.
+
+Parses the arguments of workers without Spark, and refuses those that need it.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +13,61 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError, expected
 from spark_bull.core.model.guards import Guard
+from spark_bull.core.model.limits import SlotRange
 from spark_bull.core.options.arguments import LocalWorkerArguments, connection_of, with_options
+from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.tracing.tracer import MeterSource, TracerSource
+from spark_bull.run.job.job_runner import FunctionRunner
 from spark_bull.run.job.outcome_policy import BackoffStrategy
 from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.slot_state import Setup
 from spark_bull.run.worker.base_worker import BaseWorker
-from spark_bull.run.worker.kinds import Processor
-from spark_bull.run.worker.local_options import function_runner, local_options
-from spark_bull.run.worker.picklable import check_picklable_plan
 from spark_bull.run.worker.process_slot import ProcessSlot
+from spark_bull.run.worker.processors import Processor, by_name, check_picklable_plan, check_processors, kind_of
 from spark_bull.run.worker.slot_engine import SlotEngine
 from spark_bull.run.worker.slot_group import SlotGroup, ThreadSlot
-from spark_bull.run.worker.slots_plan import FUNCTION_CHUNK, plan_slots
-from spark_bull.run.worker.worker_options import processing_of
-from spark_bull.run.worker.worker_queues import opened, worked_queues
+from spark_bull.run.worker.slots_plan import FUNCTION_CHUNK, opened, plan_slots, worked_queues
+from spark_bull.run.worker.worker_options import processing_of, worker_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+#: Arguments of a Worker that need Spark.
+SPARK_ONLY: Final = ("targetWaitS", "minChunk", "chunkWaitMs")
+_WHAT: Final = {"UDF": "a UDF", "frames": "a function of DataFrames"}
+
+
+def local_options(arguments: Mapping[str, Any], processor: Processor | Mapping[str, Processor]) -> WorkOptions:
+    """Parses the arguments. Raises OptionError for an invalid one, one without effect, or another processor."""
+    check_processors(processor)
+    for name, one in by_name(processor).items():
+        kind = kind_of(one)
+        if kind != "function":
+            argument = f"processor[{name!r}]" if isinstance(processor, Mapping) else "processor"
+            raise OptionError(
+                f"expected `{argument}` to be a function or coroutine function of a job, as there is no Spark here, "
+                f"got {_WHAT[kind]}: use spark_bull.Worker, or give a function of a job"
+            )
+    if "payload_schema" in arguments:
+        raise _needs_spark("payload_schema")
+    given = parse_arguments(arguments, WorkOptions)
+    for name in SPARK_ONLY:
+        if name in given.given:
+            raise _needs_spark(given.spelled(name))
+    if isinstance(given.slots, SlotRange):
+        raise OptionError("expected `slots` to be one number without Spark, got a range: use spark_bull.Worker")
+    return worker_options(arguments, processor)
+
+
+def function_runner(processor: Processor | Mapping[str, Processor], options: WorkOptions) -> FunctionRunner:
+    """Returns the runner of functions of a job."""
+    return FunctionRunner(processor, options.timeout_ms, options.extend_timeout_on_progress)
+
+
+def _needs_spark(name: str) -> OptionError:
+    return OptionError(f"`{name}` has no effect without Spark: leave it out, or use spark_bull.Worker")
 
 
 _IN_MODULE: Final = "define it at the top level of a module, or use threads (processes=False)"

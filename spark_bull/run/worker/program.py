@@ -21,8 +21,8 @@ from spark_bull.core.options.table import WorkOptions
 from spark_bull.run.job.interrupts import Terminated, interrupted_once
 from spark_bull.run.slot.status import WorkerStatus
 from spark_bull.run.worker.base_worker import INTERRUPT_WITHIN_S, STOP_WITHIN_S, BaseWorker
+from spark_bull.run.worker.slots_plan import opened, worked_queues
 from spark_bull.run.worker.worker_options import check_combinations, check_guards, checked_env
-from spark_bull.run.worker.worker_queues import opened, worked_queues
 
 #: Environment variables of a program that spark-submit has started, or for which it gets arguments.
 _SUBMITTED: Final = {"PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"}

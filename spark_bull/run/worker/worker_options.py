@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from spark_bull.core.errors import OptionError, expected
 from spark_bull.core.model.guards import Guard
-from spark_bull.core.model.slots import SlotRange
+from spark_bull.core.model.limits import SlotRange
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.tracing.tracer import MeterSource, TracerSource, check_sendable
 from spark_bull.run.job.job_threads import is_coroutine_function
 from spark_bull.run.job.outcome_policy import BackoffStrategy
 from spark_bull.run.slot.slot_state import Setup
-from spark_bull.run.worker.kinds import Processor, by_name, kinds_of
+from spark_bull.run.worker.processors import Processor, by_name, kinds_of
 
 #: The largest chunk of functions and UDFs: a script for more jobs blocks Redis for long.
 MOST_JOBS: Final = 2_000

@@ -22,7 +22,7 @@ from spark_bull.core.queue.monitor.find import is_glob
 from spark_bull.core.queue.shards.layout import selection_of
 from spark_bull.core.store.connection import Connection
 from spark_bull.run.claims.waits import DamagedQueues
-from spark_bull.run.services.queue_set import QueueSet
+from spark_bull.run.services.service import QueueSet
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.python_worker import begin_task

@@ -1,6 +1,8 @@
 """The sink that adds rows as jobs, exactly once or at least once.
 
 With `delivery=at-least-once`, tasks add each chunk directly; nothing of it is staged.
+
+The commit of a write on the driver: registers and adds the staged jobs, or discards them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A task attempt of a write: cuts rows into chunks, and stages them or adds them directly."""
+"""A task attempt of a write: cuts rows into chunks, and stages them or adds them directly.
+
+The plan of a write that adds jobs, created on the driver for its tasks and its commit.
+"""
 
 from __future__ import annotations
 

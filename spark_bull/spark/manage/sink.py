@@ -1,4 +1,9 @@
-"""The sink of mode=manage: rows change existing jobs, exactly once."""
+"""The sink of mode=manage: rows change existing jobs, exactly once.
+
+The commit of a write that changes jobs, on the driver.
+
+The file with what became of each change of a write: Parquet, in the directory `resultPath`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,7 @@ from spark_bull.core.options.table import ManageOptions
 from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, is_written
 from spark_bull.core.queue.dispatch.write_records import read_outcomes
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.manage.changes import change_chunks, error_of
+from spark_bull.core.queue.manage.manage import change_chunks, error_of
 from spark_bull.core.queue.manage.verbs import check_managed
 from spark_bull.spark.manage.plan import ManagePlan, plan_rows
 from spark_bull.spark.staging.columns import by_queue

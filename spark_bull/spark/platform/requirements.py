@@ -1,4 +1,7 @@
-"""Checks that PySpark is new enough, and that its workers have a Python with the required packages."""
+"""Checks that PySpark is new enough, and that its workers have a Python with the required packages.
+
+Starts streaming queries, and retries when a source's Python process connects too late.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The sink of mode=schedule: rows create or change job schedulers, exactly once."""
+"""The sink of mode=schedule: rows create or change job schedulers, exactly once.
+
+The commit of a write of job schedulers, on the driver.
+"""
 
 from __future__ import annotations
 

@@ -10,12 +10,18 @@ from typing import Any, Final, TypeAlias
 from spark_bull.core.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.queues import WriteRecord
-from spark_bull.core.queue.dispatch.lost_writes import KnownWrites, lost_batch, pass_batch, report_losses
 from spark_bull.core.queue.dispatch.registration import leader_of, register
-from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import (
+    KnownWrites,
+    lost_batch,
+    pass_batch,
+    recover,
+    report_losses,
+    roll_forward,
+)
 from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, discard
+from spark_bull.core.queue.handle.admission import JOBS_ADDED, record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.handle.replication import JOBS_ADDED, record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import all_together, batches_together
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan

@@ -1,4 +1,10 @@
-"""Claimed jobs as Arrow batches, column by column; a value that all jobs of a chunk share is converted once."""
+"""Claimed jobs as Arrow batches, column by column; a value that all jobs of a chunk share is converted once.
+
+The column `token` of claimed jobs: the token of the job's lock, which no other claim has.
+
+The suffix `#plain` marks a job whose options do not say how many completed jobs to keep, so that most jobs are settled
+without reading them again.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import SparkBullError, WorkerFailed
-from spark_bull.core.model.slots import Look, SlotRange, SlotScale
+from spark_bull.core.model.limits import Look, SlotRange, SlotScale
 from spark_bull.core.queue.jobs.read import counts
 from spark_bull.core.threads import DaemonThread
 from spark_bull.run.slot.slot_plan import SlotPlan

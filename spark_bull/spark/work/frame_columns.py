@@ -1,4 +1,9 @@
-"""The columns of DataFrames of jobs: of payloads, and of errors."""
+"""The columns of DataFrames of jobs: of payloads, and of errors.
+
+Parses the column `data` of claimed jobs with the schema of a worker.
+
+Converts an exception of a processor to columns of mode=settle.
+"""
 
 from __future__ import annotations
 

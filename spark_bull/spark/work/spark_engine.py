@@ -1,4 +1,7 @@
-"""The slots of a Worker: one long-running Spark task per slot; for functions of DataFrames, threads of the driver."""
+"""The slots of a Worker: one long-running Spark task per slot; for functions of DataFrames, threads of the driver.
+
+Finds the hosts from which slots do not reach Redis: their reports would go through it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from spark_bull.core.errors import SparkBullError, WorkerFailed
 from spark_bull.core.threads import DaemonThread
 from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.status import Slot
-from spark_bull.run.worker.picklable import OPEN_INSIDE, check_picklable_plan
+from spark_bull.run.worker.processors import OPEN_INSIDE, check_picklable_plan
 from spark_bull.run.worker.slot_engine import SlotEngine
 from spark_bull.run.worker.slot_group import SlotGroup, ThreadSlot
 from spark_bull.spark.platform.jvm import TaskState, add_tag, is_remote, parallelism, task_states, tasks_at_once

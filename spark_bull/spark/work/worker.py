@@ -10,16 +10,16 @@ from pyspark.sql import SparkSession
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.guards import Guard
-from spark_bull.core.model.slots import SlotRange
+from spark_bull.core.model.limits import SlotRange
 from spark_bull.core.options.arguments import WorkerArguments, connection_of, with_options
 from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.tracing.tracer import MeterSource, TracerSource
 from spark_bull.run.job.outcome_policy import BackoffStrategy
 from spark_bull.run.slot.slot_state import Setup
 from spark_bull.run.worker.base_worker import BaseWorker
-from spark_bull.run.worker.kinds import Processor
+from spark_bull.run.worker.processors import Processor
+from spark_bull.run.worker.slots_plan import opened, worked_queues
 from spark_bull.run.worker.worker_options import processing_of, worker_options
-from spark_bull.run.worker.worker_queues import opened, worked_queues
 from spark_bull.spark.work.elastic_engine import ElasticEngine
 from spark_bull.spark.work.spark_engine import SparkEngine
 from spark_bull.spark.work.udf_runner import PayloadSchema

@@ -15,10 +15,9 @@ from spark_bull.run.job.job_runner import ANY_NAME, FunctionRunner, Runner
 from spark_bull.run.job.named_runner import NamedRunner
 from spark_bull.run.slot.queue_calls import SCRIPT_JOBS
 from spark_bull.run.slot.slot_plan import SlotPlan
-from spark_bull.run.worker.kinds import Processor, by_name, check_processors, is_udf, kind_of, kinds_of
-from spark_bull.run.worker.slots_plan import FUNCTION_CHUNK, plan_slots
+from spark_bull.run.worker.processors import Processor, by_name, check_processors, is_udf, kind_of, kinds_of
+from spark_bull.run.worker.slots_plan import FUNCTION_CHUNK, OpenedQueue, plan_slots
 from spark_bull.run.worker.worker_options import Processing
-from spark_bull.run.worker.worker_queues import OpenedQueue
 from spark_bull.spark.work.frame_runner import FrameRunner, frame_runners
 from spark_bull.spark.work.udf_runner import PayloadSchema, UdfRunner, frame_schema, udf_runner
 from spark_bull.spark.work.udf_transform import INPUT, OUTPUT, UdfTransformation

@@ -2,24 +2,36 @@
 
 Any process can do it: the one that has registered the write, the next write, `recover()`. Several at once are safe:
 each step names the position that it expects, and changes nothing at another one.
+
+Finds registered writes that Redis has lost: a replica that lagged took over, or a server restarted without its data.
+
+Redis keeps the id of a registered write for 30 days, in the list of the open writes or of the finished ones. So what a
+process has seen there is the epoch of the queue: each write after it leaves it in place, and only a loss removes it,
+also if as many writes have followed as were lost.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from spark_bull.core.errors import StagedDataLost
+from spark_bull.core.clock import epoch_ms
+from spark_bull.core.errors import DataLost, StagedDataLost, restated
+from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.queues import WriteRecord
+from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.callbacks import Callback, callback_of, close_callback, open_callback
-from spark_bull.core.queue.dispatch.stages import open_prepared
+from spark_bull.core.queue.dispatch.stages import WATERMARK_TTL_MS, Identity, open_prepared
+from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
 from spark_bull.core.queue.dispatch.write_records import OpenWrite, listed_writes, open_writes, read_open, read_record
 from spark_bull.core.queue.handle.admission import LengthLimit, RoomWait
 from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.time_text import duration, utc
 
 log = logging.getLogger("spark_bull")
+
 
 Progress = Callable[[int, int], None]
 
@@ -135,3 +147,122 @@ def advance_all(handle: QueueHandle, on_loss: Callable[[StagedDataLost], None] |
                 raise
             on_loss(error)
     return records
+
+
+#: A write that is older may have left the lists; the clock of this machine may differ from Redis' clock.
+_KEPT_MS: Final = RECORD_TTL_MS - 86_400_000
+#: In this order: a write moves from the first to the second.
+_LISTS: Final = ("open_writes", "finished_writes")
+_CAUSES: Final = (
+    "A replica that lagged has become the primary, Redis has restarted without its last data, or keys were flushed, "
+    "evicted or deleted. Compare the queue with its sources, and write again what is missing"
+)
+
+#: Ids of writes, with the times of their registration or end, ms since 1970.
+_Times = dict[bytes, float]
+
+
+class KnownWrites:
+    """The latest writes of queues that a process knows. For queues of any Redis; not thread-safe."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[RedisSettings, QueueKeys], _Times] = {}
+
+    def has(self, handle: QueueHandle) -> bool:
+        """Whether writes of a queue are known."""
+        return _place(handle) in self._known
+
+    def add(self, handle: QueueHandle, write_id: str, registered_ms: int) -> None:
+        """Adds a write that was registered at this time or later, ms since 1970."""
+        self._known[_place(handle)] = {write_id.encode(): registered_ms}
+
+    def lost(self, handles: Sequence[QueueHandle]) -> list[DataLost]:
+        """Returns an error for each of these queues, of one Redis, that has lost a known write.
+
+        From then on, the latest writes are known that the queues have now. Raises ConnectionLost.
+        """
+        found = _latest(handles)
+        suspects = [
+            (number, write_id, known_ms)
+            for number, handle in enumerate(handles)
+            for write_id, known_ms in self._known.get(_place(handle), {}).items()
+            if write_id not in found[number] and known_ms > epoch_ms() - _KEPT_MS
+        ]
+        checks = [
+            ("ZSCORE", handles[number].keys[name], write_id) for number, write_id, _ in suspects for name in _LISTS
+        ]
+        scores = iter(handles[0].connection.pipeline(checks)) if checks else iter(())
+        # Of each queue the last one.
+        gone = {
+            number: (write_id, known_ms)
+            for (number, write_id, known_ms), in_open, in_finished in zip(suspects, scores, scores, strict=True)
+            if in_open is None and in_finished is None
+        }
+        errors = [_lost_write(handles[number], *write, found[number]) for number, write in gone.items()]
+        self._known.update(zip(map(_place, handles), found, strict=True))
+        return errors
+
+
+def lost_batch(handle: QueueHandle, batch: Identity) -> DataLost | None:
+    """Returns an error if a queue does not know the micro-batch before this one, which the query has committed to it.
+
+    Raises ConnectionLost.
+    """
+    if batch.version == 0:
+        return None
+    watermark = handle.connection.call("GET", handle.keys.watermark(batch.app_id))
+    if watermark is not None and int(watermark) >= batch.version - 1:
+        return None
+    last = "none" if watermark is None else f"{int(watermark):,} as the last one"
+    return DataLost(
+        f"queue {handle.keys.queue}: expected micro-batch {batch.version - 1:,} of query {batch.app_id}, but Redis at "
+        f"{handle.connection.where} has {last}. {_server(handle)}{_CAUSES}. Nothing is lost if the query has written "
+        "to another queue or another Redis so far"
+    )
+
+
+def pass_batch(handle: QueueHandle, batch: Identity) -> None:
+    """Notes for `lost_batch` that a micro-batch without rows was committed."""
+    args = {"version": batch.version, "watermark_ttl_ms": WATERMARK_TTL_MS}
+    handle.connection.script("write/pass", {"watermark": handle.keys.watermark(batch.app_id)}, args)
+
+
+def report_losses(errors: Iterable[DataLost], *, strict: bool) -> None:
+    """Raises the first error if strict, else logs all."""
+    for error in errors:
+        if strict:
+            raise restated(error, f"{error}. With failOnDataLoss=false, this is only logged") from error
+        log.error("DataLost: %s", error)
+
+
+def _place(handle: QueueHandle) -> tuple[RedisSettings, QueueKeys]:
+    return handle.connection.settings, handle.keys
+
+
+def _latest(handles: Sequence[QueueHandle]) -> list[_Times]:
+    """The last open and the last finished write of each queue."""
+    commands = [("ZRANGE", handle.keys[name], -1, -1, "WITHSCORES") for handle in handles for name in _LISTS]
+    replies = iter(handles[0].connection.pipeline(commands)) if commands else iter(())
+    return [
+        # The score of a write that is only prepared is negative.
+        {write_id: float(score) for write_id, score in (*last_open, *last_finished) if float(score) >= 0}
+        for last_open, last_finished in zip(replies, replies, strict=True)
+    ]
+
+
+def _lost_write(handle: QueueHandle, write_id: bytes, known_ms: float, found: _Times) -> DataLost:
+    last = max(found, key=lambda one: found[one], default=None)
+    now = "no writes" if last is None else f"write {last.decode()} of {utc(int(found[last]))} as the last one"
+    return DataLost(
+        f"queue {handle.keys.queue}: expected write {write_id.decode()} of {utc(int(known_ms))}, but Redis at "
+        f"{handle.connection.where} has {now}. {_server(handle)}{_CAUSES}"
+    )
+
+
+def _server(handle: QueueHandle) -> str:
+    """A sentence about the server of a queue; "" without permission for INFO."""
+    info = handle.connection.server_info()
+    if not info:
+        return ""
+    runs = duration(1000 * int(info["uptime_in_seconds"]))
+    return f"The server has run for {runs}, with replication id {info['master_replid']}. "

@@ -1,12 +1,17 @@
-"""`spark-bull doctor`: runs all checks, prints what they find, and repairs."""
+"""`spark-bull doctor`: runs all checks, prints what they find, and repairs.
+
+Makes the commands in an advice ready to be pasted: with the address of Redis and the login, without its secret.
+"""
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from shlex import join, quote
 from typing import Any, Final
 
 from spark_bull.core.errors import ConnectionLost, OptionError, PermissionDenied, RedisUnavailable, SparkBullError
@@ -20,11 +25,41 @@ from spark_bull.ops.cli.command import Ended, Output, command, confirm, options_
 from spark_bull.ops.cli.doctor import machine, queues, server, verb_commands
 from spark_bull.ops.cli.doctor.finding import Finding, Level, problem, unchecked
 from spark_bull.ops.cli.doctor.leftovers import leftovers
-from spark_bull.ops.cli.doctor.pasted import with_address, with_connection
 from spark_bull.ops.cli.doctor.queues import payloads
 from spark_bull.ops.cli.doctor.server import VERBS, Server, granting, rights
 from spark_bull.ops.cli.status import PROBLEMS, WARNINGS, NotFound
 from spark_bull.ops.cli.tables import one_line
+
+#: A secret in a URL: between `:` and `@`, or as a setting.
+_SECRET: Final = re.compile(r"(://[^:@/\s]*:)[^@/\s]*(?=@)|([?&]password=)[^&\s]*")
+#: What stands for it: redis-cli reads the password from this variable, too.
+_VARIABLE: Final = "$REDISCLI_AUTH"
+
+
+def with_address(advice: str, connection: Connection) -> str:
+    """Adds the address of the server, and the login, to calls of redis-cli. Only an administrator may change users."""
+    if "redis-cli " not in advice:
+        return advice
+    settings = connection.arguments
+    where = ["-s", settings["path"]] if "path" in settings else ["-h", settings["host"], "-p", str(settings["port"])]
+    if connection.settings.url.startswith("rediss"):
+        where.append("--tls")
+    if settings.get("db"):
+        where += ["-n", str(settings["db"])]
+    login = ["--user", settings["username"]] if settings.get("username") else []
+    login += ["--askpass"] if settings.get("password") else []
+    advice = advice.replace("redis-cli ACL ", f"{join(['redis-cli', *where])} ACL ")
+    return re.sub(r"redis-cli (?=[A-Z])", lambda _: f"{join(['redis-cli', *where, *login])} ", advice)
+
+
+def with_connection(advice: str, args: Namespace) -> str:
+    """Adds the given arguments of the connection to calls of spark-bull."""
+    given = [f"--{name} {quote(value)}" for name in ("prefix", "protocol") if (value := getattr(args, name))]
+    if args.url is not None:
+        hidden = _SECRET.sub(lambda secret: f"{secret[1] or secret[2]}{_VARIABLE}", args.url)
+        given.insert(0, f"--url {quote(args.url)}" if hidden == args.url else f'--url "{hidden}"')
+    return re.sub(r"\bspark-bull (?=[a-z])", lambda _: " ".join(["spark-bull", *given, ""]), advice)
+
 
 #: The checks, by their names in the report. Checks of a queue come once per queue.
 MACHINE: Final = {

@@ -16,7 +16,7 @@ from spark_bull.core.embedded import COMPACT_SETTING, COMPACT_UP_TO
 from spark_bull.core.errors import SparkBullError, StagedDataLost
 from spark_bull.core.queue.dispatch.roll_forward import advance_all
 from spark_bull.core.queue.dispatch.write_records import open_writes, read_record
-from spark_bull.core.queue.events.publish import trim_events
+from spark_bull.core.queue.events.event_log import trim_events
 from spark_bull.core.queue.handle.admission import is_intake_open
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.walk import ids_from

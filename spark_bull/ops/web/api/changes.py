@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query
 from spark_bull.core.model.jobs import Change, RawJson
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.read import read_jobs
-from spark_bull.core.queue.manage.changes import change_job
+from spark_bull.core.queue.manage.manage import change_job
 from spark_bull.ops.web.documents import (
     DoneDocument,
     JobPatch,

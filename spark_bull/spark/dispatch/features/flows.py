@@ -1,4 +1,12 @@
-"""Jobs that wait for others: the column `children`, and parents that exist by a column `parent` or in `opts`."""
+"""Jobs that wait for others: the column `children`, and parents that exist by a column `parent` or in `opts`.
+
+The column `children`: jobs for which the job of the row waits.
+
+Further fields of its STRUCTs are `queue` (default: the parent's); `onFailure`: what becomes of the parent when
+the job fails; and `children`.
+
+Rows whose jobs are children of jobs that exist: by a column `parent`, or in `opts`.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +16,8 @@ from typing import Any, Final
 
 from spark_bull.core.dialects.encode.chunks import EncodedJobs, with_own_ids
 from spark_bull.core.dialects.encode.flows import Flows, Labels, Level
+from spark_bull.core.queue.dispatch.add import check_parents
 from spark_bull.core.queue.dispatch.flows import check_flows
-from spark_bull.core.queue.dispatch.parents import check_parents
 from spark_bull.core.queue.dispatch.write_records import FLOWS, Fields
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.dispatch.feature import Plan, TaskRows, WriteFeature, WriteRequest

@@ -1,4 +1,11 @@
-"""Options without a column: `maxLength`, `keepIds`, and `encryptWith` with `offloadTo`."""
+"""Options without a column: `maxLength`, `keepIds`, and `encryptWith` with `offloadTo`.
+
+The options `maxLength` and `whenFull`: how long a queue may become, and what a write does when the queue is full.
+
+The option `keepIds`: a write keeps the ids of its jobs, so that its results can be read.
+
+The options `encryptWith` and `offloadTo`: payloads are encrypted, or stored elsewhere.
+"""
 
 from __future__ import annotations
 

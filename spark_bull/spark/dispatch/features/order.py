@@ -1,4 +1,11 @@
-"""The order in which jobs run: the column `dependsOn`, and the option `sequenceBy`."""
+"""The order in which jobs run: the column `dependsOn`, and the option `sequenceBy`.
+
+The column `dependsOn`: ids of jobs of the same write, after which the job of the row runs.
+
+The option `sequenceBy`: jobs with the same key run one after the other, in the order of the rows.
+
+The driver adds the rows of all partitions in order, with exactly-once delivery, so that no shuffle is needed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reads the rows of mode=settle, or of a DataFrame that a function returned: the outcome of each one for its job."""
+"""Reads the rows of mode=settle, or of a DataFrame that a function returned: the outcome of each one for its job.
+
+The outcomes in a DataFrame with the columns of mode=settle, collected on the driver.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.model.outcomes import FollowUp
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SettleOptions
-from spark_bull.core.queue.dispatch.follow_ups import check_bounds, encode_follow_ups
+from spark_bull.core.queue.dispatch.flows import check_bounds, encode_follow_ups
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.endings import Ending, Stated
 from spark_bull.run.job.running_job import RunningJob

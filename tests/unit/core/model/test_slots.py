@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_bull.core.model.slots import (
+from spark_bull.core.model.limits import (
     GROW_ABOVE,
     LOOKS,
     SHRINK_BELOW,

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from spark_bull.core.errors import OptionError, PayloadNotStored, PayloadUnreadable
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.key_sources import KeySource
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ReadOptions, WriteOptions
+from spark_bull.core.options.values import KeySource
 from spark_bull.core.payloads.objects import found_in
 from spark_bull.core.payloads.policy import PLAIN, PayloadPolicy, policy_of
 

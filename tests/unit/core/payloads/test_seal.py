@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.key_sources import KeySource, key_sources
+from spark_bull.core.options.values import KeySource, key_sources
 from spark_bull.core.payloads.seal import NotOpened, key_of, seal, unseal
 
 KEY, OTHER, BOUND = b"k" * 32, b"o" * 32, b"spark_bull:data:bull:mail"

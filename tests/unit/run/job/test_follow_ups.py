@@ -19,7 +19,7 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, ClaimedJob
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import QueueOptions
-from spark_bull.core.queue.dispatch.follow_ups import MAX_SIZE
+from spark_bull.core.queue.dispatch.flows import MAX_SIZE
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
 from spark_bull.run.job.bisection import run_bisected

@@ -1,13 +1,14 @@
-"""The kinds of processors."""
+"""The processors of workers: their kinds, and whether they can be sent to other processes."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from spark_bull.core.errors import expected
+from spark_bull.core.errors import OptionError, expected
 from spark_bull.run.job.job_runner import ANY_NAME
+from spark_bull.run.slot.slot_plan import SlotPlan
 
 Processor = Callable[..., Any]
 #: A function of a job; a UDF; a function of DataFrames.
@@ -59,3 +60,32 @@ def _takes_frames(processor: Processor) -> bool:
         return annotation.split(".")[-1] == "DataFrame"
     # Without an import of PySpark, which not every worker needs.
     return getattr(annotation, "__name__", "") == "DataFrame" and annotation.__module__.startswith("pyspark.")
+
+
+#: What to do with a function that even cloudpickle cannot pickle.
+OPEN_INSIDE: Final = "open connections, locks and files inside the function"
+
+
+def check_picklable(dumps: Callable[[Any], bytes], what_to_do: str, **arguments: Any) -> None:
+    """Raises OptionError if a function among these arguments of a worker cannot be pickled by `dumps`."""
+    for name, argument in arguments.items():
+        try:
+            dumps(argument)
+        except Exception as error:
+            raise OptionError(
+                f"expected `{name}` to be picklable, as it is sent to other processes, "
+                f"got {type(error).__name__}: {error}; {what_to_do}"
+            ) from error
+
+
+def check_picklable_plan(dumps: Callable[[Any], bytes], what_to_do: str, plan: SlotPlan) -> None:
+    """The same for all functions of a plan."""
+    check_picklable(
+        dumps,
+        what_to_do,
+        processor=plan.runner,
+        setup=plan.setup,
+        tracer=plan.tracer,
+        meter=plan.meter,
+        backoff_strategy=plan.policy.strategy,
+    )
