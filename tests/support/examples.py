@@ -96,6 +96,7 @@ NOT_RUN = {
     'pip install "spark-bull[spark,local]"': "installs this package from a registry",
     'pip install "spark-bull[web]"': "installs this package from a registry, and starts a server; test_web_api.py does",
     "spark-bull-payloads')": "needs a copy of docs/node; test_payloads_with_node.py runs a worker with it",
+    "from airflow.triggers.base": "needs Airflow; test_airflow.py runs it there",
     "make demo": "installs tools of the system, and runs all tests",
     "main: ChunkLoop or ConcurrentLoop": "a picture",
     "spark-bull collect --queue 'mail,reports-*'": _STARTS_SPARK,
@@ -258,6 +259,7 @@ CASES = {
     'upsert_scheduler("nightly"': Case(then={"reports": {"delayed": 1}}, prints=("nightly03***", "poll60000")),
     "spark-bull schedulers reports": Case(prints=("weekly",)),
     "def ship(": Case(then={"parcels": {"failed": 1, "completed": 1, "wait": 1}}, prints=("2'NoneType'object",)),
+    "end.failed, end.reasons)": Case(then={"mail": {"completed": 2}}, prints=("20{}",)),
     "spark-bull wait mail --idle": Case(finished=2, prints=("completed2",)),
     "def follow_plan(": Case(
         then={"mails": {"wait": 1}, "plans": {"completed": 1, "delayed": 1}}, prints=("[('load',{'user':'ada'})]",)

@@ -144,7 +144,11 @@ def test_what_a_block_imports_is_named_on_its_page() -> None:
 
 #: What `pip install spark-bull` brings, and the packages of other modules that blocks import.
 BROUGHT = {*sys.stdlib_module_names, "pyspark", "pandas", "numpy", "pyarrow", "spark_bull"}
-PACKAGES_OF = {"opentelemetry": {"opentelemetry-api"}, "opentelemetry.sdk": {"opentelemetry-sdk"}}
+PACKAGES_OF = {
+    "airflow": {"apache-airflow"},
+    "opentelemetry": {"opentelemetry-api"},
+    "opentelemetry.sdk": {"opentelemetry-sdk"},
+}
 
 
 def imported_by(code: str) -> set[str]:
