@@ -122,6 +122,7 @@ bench: setup ## Run the benchmarks of this project and its peers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.latency
 	$(RUN) -m benchmarks.working
 	$(RUN) -m benchmarks.floor
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.servers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.calling
 
 walks: $(PYTHON_STAMP) ## Count the files of the package that one row, one job and one result pass
