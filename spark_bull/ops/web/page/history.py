@@ -23,7 +23,7 @@ log = logging.getLogger("spark_bull")
 PERIOD_S: Final = 5.0
 KEPT: Final = 720
 #: Maximum number of queues that are sampled.
-SAMPLED_QUEUES: Final = 200
+SAMPLED_QUEUES: Final = 500
 #: The thread ends when nobody has looked for so long, s.
 IDLE_S: Final = 3_600.0
 

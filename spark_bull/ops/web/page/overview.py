@@ -171,7 +171,7 @@ def overview(
         query=query,
         previous_url=links.overview(**query, page=page - 1) if page > 1 else None,
         next_url=links.overview(**query, page=page + 1) if len(chosen) > first + SHOWN_ROWS else None,
-        state_chart=chart_of_samples(history_of(request).total(queues.selects)),
+        state_chart=chart_of_samples(history_of(request).total(names.__contains__)),
         rate_chart=chart_of_metrics([one for _, minutes in _minutes(queues, shown) for one in minutes]),
         events_url=links.events() if 0 < len(queues.names()) <= MAX_QUEUES else "",
     )
