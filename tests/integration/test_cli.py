@@ -436,6 +436,7 @@ def test_logs_events_and_orphaned_jobs_are_removed(run: Run, queue: BullQueue, c
     as_data(run, "clear-logs", "mail", job_id, "--keep", "2", "--yes")
     assert queue.logs(job_id) == ["b", "c"]
     assert "expected a job 7" in run("clear-logs", "mail", "7", "--yes", code=3)
+    assert "expected job 7 in queue mail, found none" in run("logs", "mail", "7", code=3)
     events = client.xlen(queue.handle.keys["events"])
     assert as_data(run, "trim-events", "mail", "0", "--yes") == {"queue": "mail", "removed": events}
     client.lrem(queue.handle.keys["wait"], 1, lost)
@@ -675,6 +676,7 @@ def test_a_wrong_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
             ([*WORK_URGENT, "--weight", text], "argument --weight: expected ")
             for text in ("urgent", "=3", "urgent=", "urgent=-1")
         ),
+        (["counts", "mail", "--watch", "0s"], "argument --watch: expected a duration of 1ms or more, got: '0s'"),
         *(
             (["serve", "--listen", text], "expected host:port")
             for text in ("8080", "x:y", "a:b:1", "127.0.0.1:70000", "")

@@ -20,7 +20,7 @@ from spark_bull.core.queue.monitor.activity import QueueFilter, selecting
 from spark_bull.core.queue.monitor.find import describing, find_queues, workers
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import Steps, run_all
-from spark_bull.ops.cli.arguments import ID, QUEUES, argument, duration, flag, number, rate, seconds
+from spark_bull.ops.cli.arguments import ID, QUEUES, argument, duration, flag, number, positive_seconds, rate
 from spark_bull.ops.cli.command import (
     Output,
     check_exists,
@@ -163,7 +163,11 @@ def _flow(args: Namespace) -> Output:
 
 
 def _logs(args: Namespace) -> Output:
-    return existing_queue(args).logs(args.id)
+    queue = existing_queue(args)
+    rows = queue.logs(args.id)
+    if not rows and queue.job(args.id) is None:
+        raise _job_missing(args)
+    return rows
 
 
 def _workers(args: Namespace) -> Output:
@@ -231,7 +235,7 @@ COMMANDS: Final = (
         duration(
             "--watch",
             "count again and again, with rates, until Ctrl-C; the interval is 2s, or the given one",
-            type=seconds,
+            type=positive_seconds,
             nargs="?",
             const=2.0,
         ),
