@@ -298,6 +298,31 @@ def test_a_batch_begins_with_some_jobs_and_the_others_are_discovered_meanwhile(
     assert known.advance(first, 10_000) == {"mail": 3 * LOOKED_AT}
 
 
+def test_a_batch_waits_for_enough_jobs_or_for_its_longest_delay(
+    benches: dict[str, WorkBench], monkeypatch: pytest.MonkeyPatch, collector: Opener
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("spark_bull.run.services.collector.monotonic_s", lambda: now)
+    bench = benches["mail"]
+    finish(bench, 2)
+    patient = collector(bench, "mail", minJobsPerTrigger="3", maxTriggerDelayMs="60000")
+    assert patient.advance({}, 10) == {}
+    finish(bench, 1)
+    wait_until(lambda: patient.advance({}, 10) == {"mail": 3}, "enough jobs")
+
+    finish(bench, 1)
+    done = {"mail": 3}
+    assert patient.advance(done, 10) == done
+    now += 59
+    assert patient.advance(done, 10) == done
+    now += 1
+    assert patient.advance(done, 10) == {"mail": 4}
+
+    finish(bench, 1)
+    assert patient.advance({"mail": 4}, 10) == {"mail": 4}
+    assert patient.advance({"mail": 4}, 10, may_end=True) == {"mail": 5}
+
+
 def finish_without_events(bench: WorkBench, count: int) -> None:
     """Jobs are found in the set of finished jobs, LOOKED_AT per call."""
     for start in range(0, count, LOOKED_AT):

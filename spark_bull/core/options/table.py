@@ -622,6 +622,12 @@ class CollectOptions(Starting, Resulting, Ledgered):
         values.states, "only jobs in these states, comma separated", ("completed", "failed")
     )
     max_jobs_per_trigger: int = option(values.integer(1), "maximum number of jobs per micro-batch", 300_000)
+    min_jobs_per_trigger: int = option(
+        values.integer(1), "number of finished jobs for which a micro-batch waits, for `maxTriggerDelayMs` at most", 1
+    )
+    max_trigger_delay_ms: int = option(
+        values.integer(0), "see `minJobsPerTrigger`; from the first of these jobs on, ms", 900_000
+    )
     rows_per_partition: int | None = option(
         values.integer(1),
         "maximum number of jobs per task of a micro-batch; fewer give more tasks, for more cores",

@@ -123,6 +123,8 @@ class Collector:
         self._losses = LossCheck(strict=options.fail_on_data_loss, damaged=self._damaged)
         self._has_looked = False
         self._refreshed_at = float("-inf")
+        #: Since when jobs wait for a batch with `min_jobs_per_trigger`, s.
+        self._waits_since: float | None = None
         self._prefetch: Future[None] | None = None
         self._stop_prefetch = Event()
         # With horizons the query ends soon, and its batches read all events.
@@ -144,8 +146,9 @@ class Collector:
         """Returns the end positions of the next batch, which follows `done`. max_jobs: of all queues; None: unlimited.
 
         may_end: whether the query may end with this batch. Everything before `done` is committed and released. If there
-        are more than ENOUGH_JOBS, the batch may be smaller than it could be. Raises ConnectionLost, DataLost,
-        DialectError, OptionError or ReaderInUse.
+        are more than ENOUGH_JOBS, the batch may be smaller than it could be. Until there are `min_jobs_per_trigger`,
+        the batch is empty, `max_trigger_delay_ms` at most. Raises ConnectionLost, DataLost, DialectError, OptionError
+        or ReaderInUse.
         """
         self._may_end = may_end or self._horizons is not None
         if self._prefetch is not None:
@@ -158,11 +161,29 @@ class Collector:
             self._events.start()
         self.release(done)
         starts = {queue: done.get(queue, self._open[queue].first) for queue in sorted(self._open)}
-        self._discover(starts, sys.maxsize if max_jobs is None else min(max_jobs, ENOUGH_JOBS))
+        self._discover(starts, sys.maxsize if max_jobs is None else min(max_jobs, self._enough))
         available = {queue: self._open[queue].end - start for queue, start in starts.items()}
         taken = available if max_jobs is None else shares(available, max_jobs)
+        if self._waits_for_more(sum(taken.values())):
+            return dict(done)
         # Queues that do not exist now keep their positions.
         return dict(done) | {queue: start + taken[queue] for queue, start in starts.items()}
+
+    @property
+    def _enough(self) -> int:
+        return max(ENOUGH_JOBS, self._options.min_jobs_per_trigger)
+
+    def _waits_for_more(self, jobs: int) -> bool:
+        """Whether a batch of this size waits for more jobs."""
+        now, since = monotonic_s(), self._waits_since
+        self._waits_since = None
+        if self._may_end or not 0 < jobs < self._options.min_jobs_per_trigger:
+            return False
+        since = now if since is None else since
+        if now - since >= self._options.max_trigger_delay_ms / 1_000:
+            return False
+        self._waits_since = since
+        return True
 
     def discover_ahead(self, starts: Mapping[str, int], max_jobs: int) -> None:
         """Discovers the jobs of the batch after these positions in the background, until `advance`, if any are left."""

@@ -77,6 +77,11 @@ def collect_options(raw: Mapping[str, str]) -> CollectOptions:
             raise OptionError(
                 f"expected `{name}` of a stream to be DDL, got {INFER!r}: the schema of a stream must stay the same"
             )
+    if options.min_jobs_per_trigger > options.max_jobs_per_trigger:
+        raise OptionError(
+            f"expected `minJobsPerTrigger` to be at most `maxJobsPerTrigger` ({options.max_jobs_per_trigger:,}), got: "
+            f"{options.min_jobs_per_trigger:,}"
+        )
     if options.starting_offsets == LATEST and not options.reader_id:
         raise OptionError(
             "startingOffsets=latest requires the option `readerId`, a unique name of this query: the start position "
