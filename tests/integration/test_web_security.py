@@ -129,6 +129,8 @@ def test_a_token_is_for_its_queues_and_its_role(redis_url: str, prefix: str) -> 
                 assert {name for name in names if f"/queues/{name}" in pages} == {*known}
                 for name in names:
                     assert (user.get(f"/queues/{name}").status_code == 200) == (name in known)
+            for name in {*names} - {*known}:
+                web.ask("GET", f"/events?queue={name}", code=404, headers=headers)
             for name in names:
                 for method, path in (("GET", ""), ("GET", "/jobs"), ("GET", "/stats"), ("POST", "/pause")):
                     may = name in known and (method == "GET" or token.startswith("writes"))
