@@ -11,7 +11,7 @@ from spark_bull.core.dialects.encode.codec import encode
 from spark_bull.core.options.table import ALL_EVENTS
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
-from spark_bull.core.queue.dispatch.stages import QueuePlan, StagedChunk, StagedPart, stage_chunks
+from spark_bull.core.queue.dispatch.write_records import QueuePlan, StagedChunk, StagedPart, stage_chunks
 from spark_bull.core.queue.handle.handle import QueueHandle
 
 CHUNK, CHUNKS_PER_PART = 250, 100

@@ -15,9 +15,9 @@ from pyspark.sql.types import StructType
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.options.table import ReadOptions
+from spark_bull.spark.platform.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from spark_bull.spark.platform.positioned_reader import as_called
 from spark_bull.spark.platform.sent_along import sent_along
-from spark_bull.spark.platform.writers import DataSourceArrowWriter, DataSourceStreamArrowWriter
 from spark_bull.spark.schemas import CLAIM_SCHEMA, check_claimed_columns, mode_of, schema_of, shows_events
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class BullDataSource(DataSource):
         try:
             return self._stream_reader(schema)
         except SparkBullError as error:
-            from spark_bull.spark.platform.streams import RefusedStream
+            from spark_bull.spark.platform.datasource import RefusedStream
 
             return RefusedStream(error)
 

@@ -23,17 +23,17 @@ from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import pass_batch, recover, roll_forward
-from spark_bull.core.queue.dispatch.stages import (
+from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
+from spark_bull.core.queue.dispatch.write_records import (
     WATERMARK_TTL_MS,
     Identity,
     QueuePlan,
     StagedChunk,
     discard,
     is_written,
+    open_writes,
     stage_chunks,
 )
-from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
-from spark_bull.core.queue.dispatch.write_records import open_writes
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.store.connection import Connection
 from tests.support.dump import PRIVATE, dump

@@ -13,7 +13,7 @@ from spark_bull.core.errors import ConnectionLost, DialectError, OptionError
 from spark_bull.core.model.jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
-from spark_bull.core.queue.dispatch.stages import Identity
+from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.spark.staging import commit
 from tests.support.without_spark import Sink
 from tests.support.work_bench import WorkBench, completed, failed_for, only_bullmq

@@ -17,8 +17,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
-from spark_bull.core.queue.dispatch.stages import QueuePlan, StagedChunk, StagedPart, stage_chunks
-from spark_bull.core.queue.dispatch.write_records import read_outcomes
+from spark_bull.core.queue.dispatch.write_records import QueuePlan, StagedChunk, StagedPart, read_outcomes, stage_chunks
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.manage import change_chunks, change_job
 from tests.support.dump import PRIVATE, Dump, Window, difference, dump, normalise

@@ -17,8 +17,7 @@ from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.flows import TOUCHED
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import recover
-from spark_bull.core.queue.dispatch.stages import Identity
-from spark_bull.core.queue.dispatch.write_records import open_writes
+from spark_bull.core.queue.dispatch.write_records import Identity, open_writes
 from spark_bull.core.queue.handle.handle import touched_keys
 from tests.support.dump import PRIVATE, dump
 from tests.support.without_spark import Sink

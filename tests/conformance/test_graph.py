@@ -11,7 +11,7 @@ import pytest
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import recover
-from spark_bull.core.queue.dispatch.stages import Identity
+from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.services.promoter import Promoter
 from tests.support.job_order import ROWS, check_order, graph_sink, keep_events, random_graph, rows_of

@@ -35,7 +35,7 @@ from spark_bull.spark.dispatch.task import WritePlan, write_task
 from spark_bull.spark.json.types import parse_type
 from spark_bull.spark.staging.commit import discard_stages
 from spark_bull.spark.staging.plan import CommitMessage
-from spark_bull.spark.staging.task import Attempt
+from spark_bull.spark.staging.sink import Attempt
 from spark_bull.spark.work.claim_batch import claim_batch
 from tests.support.wait import wait_until
 from tests.support.work_bench import DIALECTS
@@ -340,7 +340,7 @@ def plan_of(there: BullQueue, folder: Path, kind: str = "data STRING", **options
 def run_attempt(plan: WritePlan, number: int, patch: pytest.MonkeyPatch, **columns: Any) -> CommitMessage:
     """Runs an attempt of the only task of a write, of one row."""
     attempt = Attempt(0, f"{plan.write_id}.0.{number}")
-    patch.setattr("spark_bull.spark.staging.task.this_attempt", lambda _: attempt)
+    patch.setattr("spark_bull.spark.staging.sink.this_attempt", lambda _: attempt)
     arrays = [pa.array([value]) for value in columns.values()] or [pa.array([json.dumps(LARGE)])]
     return write_task(plan, iter([pa.record_batch(arrays, [*columns] or ["data"])]))
 

@@ -19,8 +19,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
-from spark_bull.core.queue.dispatch.stages import Identity
-from spark_bull.core.queue.dispatch.write_records import open_writes
+from spark_bull.core.queue.dispatch.write_records import Identity, open_writes
 from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob

@@ -28,12 +28,12 @@ from spark_bull.run.claims.lock_keeper import LockKeeper
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services import service
 from spark_bull.run.services.promoter import Promoter, Rescuer
-from spark_bull.run.slot import chunk_loop, job_wait
+from spark_bull.run.slot import chunk_loop, slot_queue
 from spark_bull.run.worker import slot_engine
 from spark_bull.run.worker.local_worker import LocalWorker
 from spark_bull.spark.collect.events import event_reader
 from spark_bull.spark.collect.stream import result_reader
-from spark_bull.spark.platform.streams import FirstBatch
+from spark_bull.spark.platform.datasource import FirstBatch
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.damage import DamagedKey, key_types, wrong_types
 from tests.support.wait import PATIENCE_S, wait_until
@@ -50,7 +50,7 @@ Open = Callable[[str, str], BullQueue]
 
 @pytest.fixture(autouse=True)
 def _no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (waits, job_wait):
+    for module in (waits, slot_queue):
         monkeypatch.setattr(module, "RETRY_S", 0.01)
 
 

@@ -18,7 +18,7 @@ from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.dispatch.roll_forward import KnownWrites, roll_forward
-from spark_bull.core.queue.dispatch.stages import Identity
+from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.services.collector import Collector

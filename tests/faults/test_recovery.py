@@ -27,7 +27,7 @@ from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
-from spark_bull.core.queue.dispatch.stages import Identity
+from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.ops.cli import main
 from spark_bull.spark.staging import commit

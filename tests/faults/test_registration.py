@@ -20,9 +20,16 @@ from spark_bull.core.errors import IntakeClosed, QueueFull, StagedDataLost
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch import registration, stages
+from spark_bull.core.queue.dispatch import registration, write_records
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, StagedChunk, StagedPart, discard, stage_chunks
+from spark_bull.core.queue.dispatch.write_records import (
+    Identity,
+    QueuePlan,
+    StagedChunk,
+    StagedPart,
+    discard,
+    stage_chunks,
+)
 from spark_bull.core.queue.shards.layout import shard_names
 from spark_bull.core.store.connection import Connection
 from tests.support.redis_servers import RedisCluster
@@ -91,9 +98,9 @@ def place(request: pytest.FixtureRequest) -> Place:
 @pytest.fixture
 def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Portions of few keys: the stage keys of one queue need several."""
-    for module in (registration, stages):
+    for module in (registration, write_records):
         monkeypatch.setattr(module, "KEYS_PER_CALL", KEYS)
-    monkeypatch.setattr(stages, "_QUEUES_PER_CALL", 2)
+    monkeypatch.setattr(write_records, "_QUEUES_PER_CALL", 2)
 
 
 @contextmanager
@@ -313,7 +320,7 @@ def test_a_write_that_was_discarded_can_not_be_registered(queue: BullQueue, clie
 def test_a_large_write_that_is_too_large_for_one_queue_adds_nothing_and_frees_the_room(
     place: Place, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (registration, stages):
+    for module in (registration, write_records):
         monkeypatch.setattr(module, "KEYS_PER_CALL", 20)
     limit = {"maxLength": str(TASKS), "whenFull": "fail"}
     with place.queue("b", prefix) as queue:
@@ -355,6 +362,6 @@ def test_no_script_of_a_large_registration_handles_more_than_a_portion(
         with script_work(client, prefix=prefix) as scripts:
             assert register(write_id, write_plans, Identity(write_id, 1))
         assert 3 < len(scripts) < 20
-        assert max(script.commands for script in scripts) < 4 * stages.KEYS_PER_CALL
+        assert max(script.commands for script in scripts) < 4 * write_records.KEYS_PER_CALL
     assert all(client.ttl(part.stage) == -1 for part in wide)
     assert all(client.ttl(part.stage) == -1 for part in parts)

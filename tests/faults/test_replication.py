@@ -18,7 +18,7 @@ from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import NotReplicated
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch.stages import Identity
+from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.spark.staging import commit
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink

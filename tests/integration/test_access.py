@@ -12,7 +12,7 @@ from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost
 from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.work.claim import work
-from spark_bull.run.slot.job_wait import JobWait
+from spark_bull.run.slot.slot_queue import JobWait
 from tests.support.redis_servers import PASSWORD, USER, rules
 from tests.support.verbs import VERBS, doctor
 from tests.support.wait import wait_until
@@ -49,7 +49,7 @@ def test_a_wait_that_fails_is_warned_of_once_and_not_repeated_at_once(
     own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slot would claim again, which succeeds, and wait again: thousands of times per second."""
-    monkeypatch.setattr("spark_bull.run.slot.job_wait.RECONNECT_PAUSE_S", 10_000.0)
+    monkeypatch.setattr("spark_bull.run.slot.slot_queue.RECONNECT_PAUSE_S", 10_000.0)
     server = own_redis({"user": f"{USER} on >{PASSWORD} ~* &* +@all -bzpopmin"})
     url = server.url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
     said: list[str] = []

@@ -24,7 +24,7 @@ from spark_bull.core.options.arguments import JobProperties
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.run.claims import waits
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.slot import job_wait
+from spark_bull.run.slot import slot_queue
 from spark_bull.spark.dispatch.rows import _COLUMNS
 from tests.support.bad_input import ODD_TEXTS, each_number, texts, tried, values
 from tests.support.damage import MAKING, DamagedKey, key_types
@@ -198,7 +198,7 @@ def test_a_large_payload_passes_as_it_is(queue: BullQueue) -> None:
 def test_jobs_of_keys_that_get_other_types_are_processed_once_when_these_are_repaired(
     server: EmbeddedRedis, own: Redis, queue: BullQueue, cases: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (waits, job_wait):
+    for module in (waits, slot_queue):
         monkeypatch.setattr(module, "RETRY_S", 0.005)
     ran = Counter[str]()
     added = list[str]()

@@ -11,7 +11,7 @@ import pytest
 from spark_bull import BullQueue, NewJob, OptionError, SparkBullError
 from spark_bull.spark.collect.events import event_reader
 from spark_bull.spark.collect.stream import result_reader
-from spark_bull.spark.platform.streams import LimitedReader
+from spark_bull.spark.platform.datasource import LimitedReader
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
 from spark_bull.spark.work.claim_stream import claim_reader
 

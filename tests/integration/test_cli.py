@@ -19,12 +19,12 @@ import pytest
 from redis import Redis
 
 import spark_bull
+from spark_bull.core.clock import duration, relative, utc
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import FlowJob, NewJob
 from spark_bull.core.model.limits import ClaimSettings, GroupLimits
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
-from spark_bull.core.time_text import duration, relative, utc
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.arguments import CONNECTION, milliseconds, number, rate, seconds
 from spark_bull.ops.cli.commands import GROUPS, MODULES

@@ -16,7 +16,7 @@ from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost, DialectError, OptionError, ResultsLost
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.spark.collect.events import EventStreamReader, event_reader
-from spark_bull.spark.platform.streams import ReadAllAvailable, ReadMaxRows
+from spark_bull.spark.platform.datasource import ReadAllAvailable, ReadMaxRows
 from spark_bull.spark.schemas import SCHEMAS, schema_of
 from tests.support.wait import PATIENCE_S, wait_until
 

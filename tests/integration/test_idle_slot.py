@@ -14,7 +14,7 @@ HOURS_S = 10_000.0
 
 @pytest.fixture(autouse=True)
 def _only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_bull.run.slot.job_wait.IDLE_S", HOURS_S)
+    monkeypatch.setattr("spark_bull.run.slot.slot_queue.IDLE_S", HOURS_S)
 
 
 @pytest.mark.parametrize("protocol", ["bull-1", "bull", "bullmq"])

@@ -50,7 +50,7 @@ def test_all_verbs_work_within_the_limits_of_managed_services(
     limit: str, protocol: str, tmp_path: Path, own_log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without CLIENT UNBLOCK, nothing can end a wait.
-    monkeypatch.setattr("spark_bull.run.slot.job_wait.IDLE_S", 0.1)
+    monkeypatch.setattr("spark_bull.run.slot.slot_queue.IDLE_S", 0.1)
     with ExitStack() as stack, own_log.at_level(logging.WARNING, "spark_bull"):
         managed = LIMITS[limit](stack, tmp_path)
         proxy = managed.proxy

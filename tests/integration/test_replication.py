@@ -16,7 +16,7 @@ from spark_bull.core.errors import NotReplicated, OptionError
 from spark_bull.core.model.jobs import FlowJob, NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
-from spark_bull.core.queue.dispatch.stages import Identity
+from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.core.queue.handle.admission import ReplicaTerms, check_replicas, wait_for_replicas
 from tests.support.wait import wait_until
 from tests.support.without_spark import ManageSink, ScheduleSink, Sink

@@ -18,10 +18,10 @@ from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Failed, Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
-from spark_bull.core.queue.dispatch import registration, stages
+from spark_bull.core.queue.dispatch import registration, write_records
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import KnownWrites, recover, roll_forward
-from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, StagedChunk, StagedPart, stage_chunks
+from spark_bull.core.queue.dispatch.write_records import Identity, QueuePlan, StagedChunk, StagedPart, stage_chunks
 from spark_bull.core.queue.work import claim as claims
 from spark_bull.spark.staging import commit
 from tests.proof.history import rows_by_state
@@ -125,7 +125,7 @@ class LargeWrite(Protocol):
     @contextmanager
     def changes(self) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch:
-            for module in (registration, stages):
+            for module in (registration, write_records):
                 patch.setattr(module, "KEYS_PER_CALL", 8)
             yield
 

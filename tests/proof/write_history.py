@@ -14,10 +14,10 @@ from redis import Redis
 from spark_bull.core.errors import SparkBullError, StagedDataLost
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch import registration, stages
+from spark_bull.core.queue.dispatch import registration, write_records
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import advance_all, roll_forward
-from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, StagedChunk, discard, stage_chunks
+from spark_bull.core.queue.dispatch.write_records import Identity, QueuePlan, StagedChunk, discard, stage_chunks
 from spark_bull.core.store.connection import Connection
 from tests.proof.altered_scripts import CLOCK
 from tests.proof.history import History, Op, rows_by_state
@@ -43,7 +43,7 @@ def write_history(client: Redis, url: str, prefix: str, seed: int, dialect: str 
         queues = {
             name: stack.enter_context(BullQueue(name, url=url, prefix=prefix, protocol=dialect)) for name in QUEUES
         }
-        for module in (registration, stages):
+        for module in (registration, write_records):
             stack.enter_context(pytest.MonkeyPatch.context()).setattr(module, "KEYS_PER_CALL", FEW_KEYS)
         run = _Run(client, queues, Random(seed))
         for _ in range(STEPS):

@@ -8,7 +8,7 @@ from spark_bull.core.dialects.encode.chunks import ChunkBuilder
 from spark_bull.core.dialects.encode.codec import encode, rows_of
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.dispatch.registration import register
-from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, StagedChunk, StagedPart, stage_chunks
+from spark_bull.core.queue.dispatch.write_records import Identity, QueuePlan, StagedChunk, StagedPart, stage_chunks
 from spark_bull.core.queue.handle.handle import QueueHandle
 
 DAY_MS = 86_400_000

@@ -11,12 +11,12 @@ import httpx
 import pytest
 from redis import Redis
 
+from spark_bull.core.clock import moment_of, ms_of
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import FlowJob, NewJob
 from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
-from spark_bull.core.time_text import moment_of, ms_of
 from tests.support.wait import wait_until
 from tests.support.web import READ_TOKEN, WRITE_TOKEN, serving
 from tests.web.conftest import Site

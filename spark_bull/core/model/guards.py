@@ -9,8 +9,8 @@ from hashlib import sha256
 from math import inf
 from typing import Any, Final, NamedTuple
 
+from spark_bull.core.clock import milliseconds_of, utc
 from spark_bull.core.errors import OptionError, encodable, expected
-from spark_bull.core.time_text import milliseconds_of, utc
 
 _FORM: Final = re.compile(r"\s*([^\s<>=!]+)\s*([<>=!]+)\s*(\S+)(?:\s+over\s+(\S+))?\s*")
 _EXAMPLES: Final = "'failedRate > 0.2 over 1m' or 'failed >= 50 over 5m'"

@@ -12,10 +12,10 @@ from math import inf
 from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from spark_bull.core.clock import moment_of, ms_of
 from spark_bull.core.errors import OptionError, did_you_mean, encodable, expected
 from spark_bull.core.model.jobs import STATES
 from spark_bull.core.model.limits import SlotRange
-from spark_bull.core.time_text import moment_of, ms_of
 
 #: The value of an option that is to be read from Redis.
 AUTO: Final = "auto"

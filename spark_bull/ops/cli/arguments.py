@@ -7,10 +7,10 @@ from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, NoReturn
 
+from spark_bull.core.clock import milliseconds_of
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.options.table import PROTOCOLS
 from spark_bull.core.options.values import priority
-from spark_bull.core.time_text import milliseconds_of
 
 _INTEGER: Final = re.compile(r"-?[0-9]+(_[0-9]+)*")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
 
-from spark_bull.core import time_text
+from spark_bull.core import clock
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import STATES
 from spark_bull.core.options.values import AUTO
@@ -96,7 +96,7 @@ def _sweep(args: Namespace) -> Output:
 
 def _clean(args: Namespace) -> Output:
     queue = existing_queue(args)
-    age = f" that are older than {time_text.duration(args.grace)}" if args.grace else ""
+    age = f" that are older than {clock.duration(args.grace)}" if args.grace else ""
     return Deletion(
         f"{args.state} jobs of queue {name_of(args)}{age}",
         lambda: {"removed": len(queue.clean(args.grace, args.limit, args.state)), "state": args.state},

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from spark_bull.core.time_text import duration, relative, utc
+from spark_bull.core.clock import duration, relative, utc
 
 Row = Mapping[str, Any]
 

@@ -16,13 +16,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from spark_bull.core.clock import epoch_ms
+from spark_bull.core.clock import duration, epoch_ms, utc
 from spark_bull.core.errors import RedisUnavailable
 from spark_bull.core.model.jobs import STATES
 from spark_bull.core.model.queues import QueueEvent
 from spark_bull.core.queue.events.events import QueueEvents
 from spark_bull.core.queue.monitor.activity import Look, Throughput, look_at, throughput_of
-from spark_bull.core.time_text import duration, utc
 from spark_bull.ops.cli.arguments import QUEUES, argument, comma_separated
 from spark_bull.ops.cli.command import command, existing_queue, options_of, queues_of, until_interrupted
 from spark_bull.ops.cli.tables import one_line

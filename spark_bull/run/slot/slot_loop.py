@@ -19,9 +19,8 @@ from spark_bull.core.tracing.tracer import meter_of
 from spark_bull.run.job.interrupts import recording_interrupts
 from spark_bull.run.job.job_runner import Result, handling_alarms
 from spark_bull.run.job.job_threads import JobTasks
-from spark_bull.run.slot.job_wait import Signalled
 from spark_bull.run.slot.slot_plan import SlotPlan
-from spark_bull.run.slot.slot_queue import SlotQueue
+from spark_bull.run.slot.slot_queue import Signalled, SlotQueue
 from spark_bull.run.slot.slot_report import Failures, SlotReport, SlotStats
 from spark_bull.run.slot.slot_state import SlotState
 from spark_bull.run.slot.termination import READ_S, Cancelled, CancelReader, return_jobs, returning_jobs

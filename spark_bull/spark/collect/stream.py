@@ -21,8 +21,7 @@ from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged, Re
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.options.values import LATEST
-from spark_bull.core.queue.collect.result_ledger import STATES, ResultLedger
-from spark_bull.core.queue.collect.result_rows import ResultChunk
+from spark_bull.core.queue.collect.result_ledger import STATES, ResultChunk, ResultLedger
 from spark_bull.core.queue.collect.verbs import Horizon
 from spark_bull.core.queue.dispatch.written import WrittenIds, find_written
 from spark_bull.core.queue.handle.handle import open_handle
@@ -32,8 +31,7 @@ from spark_bull.core.store.connection import Connection
 from spark_bull.run.services.collector import Collector
 from spark_bull.spark.json.types import INFER, TYPED_COLUMNS, is_inferred
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.python_worker import begin_task
-from spark_bull.spark.platform.streams import (
+from spark_bull.spark.platform.datasource import (
     FirstBatch,
     LimitedReader,
     ReadLimit,
@@ -41,6 +39,7 @@ from spark_bull.spark.platform.streams import (
     check_reader,
     read_offset,
 )
+from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 
 log = logging.getLogger("spark_bull")

@@ -15,14 +15,13 @@ from spark_bull.core.dialects.encode.chunks import EncodedJobs
 from spark_bull.core.dialects.encode.flows import Flows
 from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.table import WriteOptions
-from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan
-from spark_bull.core.queue.dispatch.write_records import Fields
+from spark_bull.core.queue.dispatch.write_records import Fields, Identity, QueuePlan
 from spark_bull.core.queue.handle.admission import LengthLimit
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.staging.columns import QueueRows
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
-from spark_bull.spark.staging.task import Attempt
+from spark_bull.spark.staging.sink import Attempt
 
 Plan: TypeAlias = StagedPlan[RowPlan]
 #: Splits rows of a queue by the queue that they go to instead.

@@ -20,7 +20,7 @@ from spark_bull.core.keys import priority_queue
 from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import WriteOptions
-from spark_bull.core.queue.dispatch.stages import QueuePlan
+from spark_bull.core.queue.dispatch.write_records import QueuePlan
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.manage import check_obliterate, obliterate
 from spark_bull.spark.dispatch.feature import WriteFeature, WriteRequest

@@ -19,9 +19,8 @@ from spark_bull.core.model.jobs import Added
 from spark_bull.core.options.table import ALL_EVENTS, WriteOptions
 from spark_bull.core.queue.dispatch.add import add_chunk
 from spark_bull.core.queue.dispatch.flows import FlowChunk, add_flow_chunk, flow_chunks
-from spark_bull.core.queue.dispatch.stages import Identity
 from spark_bull.core.queue.dispatch.verbs import FlowsReply
-from spark_bull.core.queue.dispatch.write_records import Fields
+from spark_bull.core.queue.dispatch.write_records import Fields, Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.shards.layout import of_dialect
 from spark_bull.spark.dispatch.feature import AddTerms, TaskRows, TaskWrite, WholeWrite, WriteFeature
@@ -31,7 +30,7 @@ from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import QUEUE, QueueRows, by_queue
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
-from spark_bull.spark.staging.task import Attempt, Outbox, run_task
+from spark_bull.spark.staging.sink import Attempt, Outbox, run_task
 
 if TYPE_CHECKING:
     from spark_bull.spark.dispatch.features.routing import Shards

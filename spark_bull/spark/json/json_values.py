@@ -16,9 +16,9 @@ from typing import Any, Final, TypeAlias
 from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType, VariantVal
 
+from spark_bull.core.clock import moment_of
 from spark_bull.core.dialects.fields import Raw
 from spark_bull.core.errors import SparkBullError, expected
-from spark_bull.core.time_text import moment_of
 from spark_bull.core.well_formed import well_formed_json
 from spark_bull.spark.json.json_text import MAX_SHOWN, are_in_braces, is_text, is_variant, joined_lines, parsed_lines
 from spark_bull.spark.platform.arrow import to_arrow_type

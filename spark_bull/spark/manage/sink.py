@@ -25,8 +25,7 @@ from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.redis_settings import masked
 from spark_bull.core.options.table import ManageOptions
-from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, is_written
-from spark_bull.core.queue.dispatch.write_records import read_outcomes
+from spark_bull.core.queue.dispatch.write_records import Identity, QueuePlan, is_written, read_outcomes
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.manage import change_chunks, error_of
 from spark_bull.core.queue.manage.verbs import check_managed
@@ -34,8 +33,7 @@ from spark_bull.spark.manage.plan import ManagePlan, plan_rows
 from spark_bull.spark.staging.columns import by_queue
 from spark_bull.spark.staging.commit import commit_staged, discard_stages
 from spark_bull.spark.staging.plan import CommitMessage, TaskPart
-from spark_bull.spark.staging.sink import Sink, refuse_overwrite
-from spark_bull.spark.staging.task import Attempt, Outbox, run_task
+from spark_bull.spark.staging.sink import Attempt, Outbox, Sink, refuse_overwrite, run_task
 
 log = logging.getLogger("spark_bull")
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pyspark.util import PythonEvalType
 
-from spark_bull.spark.platform.streams import PASSES_START
+from spark_bull.spark.platform.datasource import PASSES_START
 
 _NAMES: Final = {
     "SQL_BATCHED_UDF": "row",

@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from spark_bull.core.errors import SparkBullError
 from spark_bull.spark.platform.capabilities import CAPABILITIES
-from spark_bull.spark.platform.streams import PASSES_START, FirstBatch, LimitedReader, ReadLimit
+from spark_bull.spark.platform.datasource import PASSES_START, FirstBatch, LimitedReader, ReadLimit
 
 
 def as_called(reader: LimitedReader) -> DataSourceStreamReader:

@@ -18,7 +18,7 @@ from spark_bull.core.errors import OptionError, SparkBullError, restated
 from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ScheduleOptions
-from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan
+from spark_bull.core.queue.dispatch.write_records import Identity, QueuePlan
 from spark_bull.core.queue.schedule.schedulers import (
     SCHEDULE_SIZE,
     SchedulerEncoder,
@@ -32,8 +32,7 @@ from spark_bull.spark.schedule.plan import SchedulePlan, plan_rows
 from spark_bull.spark.staging.columns import QUEUE
 from spark_bull.spark.staging.commit import commit_staged, discard_stages
 from spark_bull.spark.staging.plan import CommitMessage, TaskPart
-from spark_bull.spark.staging.sink import Sink, refuse_overwrite
-from spark_bull.spark.staging.task import Attempt, Outbox, run_task
+from spark_bull.spark.staging.sink import Attempt, Outbox, Sink, refuse_overwrite, run_task
 
 log = logging.getLogger("spark_bull")
 

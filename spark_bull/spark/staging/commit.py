@@ -19,7 +19,7 @@ from spark_bull.core.queue.dispatch.roll_forward import (
     report_losses,
     roll_forward,
 )
-from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan, discard
+from spark_bull.core.queue.dispatch.write_records import Identity, QueuePlan, discard
 from spark_bull.core.queue.handle.admission import JOBS_ADDED, record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection

@@ -35,8 +35,7 @@ from spark_bull.run.claims.claimer import BatchSize, Claimer
 from spark_bull.run.claims.waits import BLOCK_S, Damage, retry_until_connected
 from spark_bull.run.slot.status import lag_of
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.python_worker import begin_task
-from spark_bull.spark.platform.streams import (
+from spark_bull.spark.platform.datasource import (
     PASSES_START,
     FirstBatch,
     LimitedReader,
@@ -45,6 +44,7 @@ from spark_bull.spark.platform.streams import (
     check_reader,
     read_offset,
 )
+from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.spark.work.claim_batch import claim_batch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_bull.core.time_text import moment_of, ms_of
+from spark_bull.core.clock import moment_of, ms_of
 
 
 @pytest.mark.parametrize(

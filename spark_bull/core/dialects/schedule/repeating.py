@@ -11,12 +11,11 @@ from math import isnan
 from types import NoneType
 from typing import Any, Final
 
-from spark_bull.core.clock import LAST_ETA_MS
+from spark_bull.core.clock import LAST_ETA_MS, moment_of, ms_of
 from spark_bull.core.dialects.schedule.cron import next_time
 from spark_bull.core.errors import OptionError, PatternError
 from spark_bull.core.model import javascript
 from spark_bull.core.model.queues import Scheduler
-from spark_bull.core.time_text import moment_of, ms_of
 from spark_bull.core.well_formed import well_formed_json
 
 #: Job schedulers with a shorter interval are warned about, ms.

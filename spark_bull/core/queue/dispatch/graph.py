@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from spark_bull.core.dialects.encode.chunks import packed_map
 from spark_bull.core.errors import OptionError
-from spark_bull.core.queue.dispatch.stages import StagedChunk, StagedPart, stage_chunks
+from spark_bull.core.queue.dispatch.write_records import StagedChunk, StagedPart, stage_chunks
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 
 #: Name of the column with the ids of the jobs that the job of the row depends on.

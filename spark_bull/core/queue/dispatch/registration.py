@@ -17,16 +17,17 @@ from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY
 from spark_bull.core.errors import SparkBullError, StagedDataLost
 from spark_bull.core.keys import logical_queue
 from spark_bull.core.model.jobs import NOT_STARTED
-from spark_bull.core.queue.dispatch.stages import (
+from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
+from spark_bull.core.queue.dispatch.write_records import (
+    CHANGES,
     KEYS_PER_CALL,
     WATERMARK_TTL_MS,
     Identity,
     QueuePlan,
     discard,
+    kind_of,
     open_prepared,
 )
-from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
-from spark_bull.core.queue.dispatch.write_records import CHANGES, kind_of
 from spark_bull.core.queue.handle.admission import intake_closed, queue_full
 from spark_bull.core.store.steps import all_together, batches_together, groups_of
 

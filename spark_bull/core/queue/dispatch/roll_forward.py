@@ -16,19 +16,26 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from spark_bull.core.clock import epoch_ms
+from spark_bull.core.clock import duration, epoch_ms, utc
 from spark_bull.core.errors import DataLost, StagedDataLost, restated
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.callbacks import Callback, callback_of, close_callback, open_callback
-from spark_bull.core.queue.dispatch.stages import WATERMARK_TTL_MS, Identity, open_prepared
 from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
-from spark_bull.core.queue.dispatch.write_records import OpenWrite, listed_writes, open_writes, read_open, read_record
+from spark_bull.core.queue.dispatch.write_records import (
+    WATERMARK_TTL_MS,
+    Identity,
+    OpenWrite,
+    listed_writes,
+    open_prepared,
+    open_writes,
+    read_open,
+    read_record,
+)
 from spark_bull.core.queue.handle.admission import LengthLimit, RoomWait
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.time_text import duration, utc
 
 log = logging.getLogger("spark_bull")
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from shlex import join, quote
 from typing import Final
 
+from spark_bull.core.clock import duration
 from spark_bull.core.queue.collect.verbs import RESULTS_TTL_MS
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.leftovers import OrphanSearch, remove_orphans, remove_remnants
 from spark_bull.core.queue.monitor.find import scan_keys, scan_queues
 from spark_bull.core.queue.work.verbs import CLAIMS_TTL_MS
-from spark_bull.core.time_text import duration
 from spark_bull.ops.cli.doctor.finding import Finding, Repair, number_of, ok, some, warning
 
 #: Time without a batch after which the query of a ledger counts as given up, ms. A query may run once a day.

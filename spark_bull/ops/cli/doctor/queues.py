@@ -9,7 +9,7 @@ from shlex import quote
 from statistics import fmean
 from typing import Final, NamedTuple
 
-from spark_bull.core.clock import DELAYED_SCALE
+from spark_bull.core.clock import DELAYED_SCALE, duration
 from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.dialects.registry import conflicts
 from spark_bull.core.embedded import COMPACT_SETTING, COMPACT_UP_TO
@@ -25,7 +25,6 @@ from spark_bull.core.queue.manage.manage import is_paused
 from spark_bull.core.queue.schedule.schedulers import without_next_job
 from spark_bull.core.queue.work.claim import rescue, unlocked
 from spark_bull.core.store.steps import readable, run
-from spark_bull.core.time_text import duration
 from spark_bull.ops.cli.doctor.finding import Finding, Repair, number_of, ok, problem, some, unchecked, warning
 from spark_bull.ops.cli.doctor.server import config
 

@@ -8,14 +8,13 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from spark_bull.core.clock import monotonic_s
+from spark_bull.core.clock import moment_of, monotonic_s, ms_of
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.model.jobs import STATES, Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.portions import JobFilter, read_portion
 from spark_bull.core.queue.jobs.read import counting
 from spark_bull.core.store.steps import run
-from spark_bull.core.time_text import moment_of, ms_of
 from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized
 from spark_bull.ops.web.api.events import MAX_QUEUES

@@ -14,10 +14,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
-from spark_bull.core.clock import epoch_ms
+from spark_bull.core.clock import duration, epoch_ms, relative
 from spark_bull.core.model.job_json import json_or_text
 from spark_bull.core.queue.jobs.portions import time_of
-from spark_bull.core.time_text import duration, relative
 from spark_bull.core.version import VERSION
 from spark_bull.ops.web import links
 from spark_bull.ops.web.access import access_of

@@ -17,8 +17,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.dispatch.add import kept
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
-from spark_bull.core.queue.dispatch.stages import Identity, QueuePlan
-from spark_bull.core.queue.dispatch.write_records import Fields, open_writes, read_record
+from spark_bull.core.queue.dispatch.write_records import Fields, Identity, QueuePlan, open_writes, read_record
 from spark_bull.core.queue.handle.admission import LengthLimit, length_limit_of
 from spark_bull.spark.dispatch.feature import (
     AddTerms,

@@ -16,8 +16,7 @@ from spark_bull.core.errors import OptionError, did_you_mean, expected
 from spark_bull.core.keys import QueueKeys, hash_tag
 from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.dispatch.callbacks import Callback, CallbackJob, callback_id, drop_callback, open_callback
-from spark_bull.core.queue.dispatch.stages import Identity
-from spark_bull.core.queue.dispatch.write_records import Fields, read_record
+from spark_bull.core.queue.dispatch.write_records import Fields, Identity, read_record
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.spark.dispatch.feature import (
     AddTerms,

@@ -13,10 +13,8 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from spark_bull.core.embedded import COMPACT_SETTING, EmbeddedRedis
-from spark_bull.spark.programs.demo.flights import JOBS
 from spark_bull.spark.programs.demo.jobs import dispatch
-from spark_bull.spark.programs.demo.place import QUEUE, Place
-from spark_bull.spark.programs.demo.shown import Measured, announce
+from spark_bull.spark.programs.demo.place import JOBS, QUEUE, Measured, Place, announce
 from spark_bull.spark.programs.demo.workers import completed, measured, node_workers, spark_worker, wait_until_done
 
 _NODE_ADD: Final = Path(__file__).with_name("node_add.js")

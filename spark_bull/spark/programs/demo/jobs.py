@@ -9,9 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_bull.spark.programs.commands import Source
 from spark_bull.spark.programs.commands import dispatch as add_jobs
-from spark_bull.spark.programs.demo.flights import JOBS
-from spark_bull.spark.programs.demo.place import QUEUE, Place
-from spark_bull.spark.programs.demo.shown import Measured, announce
+from spark_bull.spark.programs.demo.place import JOBS, QUEUE, Measured, Place, announce
 
 
 def dispatch(spark: SparkSession, table: Path, place: Place) -> Measured:

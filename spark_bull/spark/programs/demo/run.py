@@ -14,11 +14,9 @@ from pyspark.sql import SparkSession
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.spark.programs.demo.compared import compare
-from spark_bull.spark.programs.demo.flights import flights
 from spark_bull.spark.programs.demo.jobs import dispatch, inspect
-from spark_bull.spark.programs.demo.place import Place
+from spark_bull.spark.programs.demo.place import Measured, Place, announce, flights
 from spark_bull.spark.programs.demo.results import collect
-from spark_bull.spark.programs.demo.shown import Measured, announce
 from spark_bull.spark.programs.demo.workers import process
 from spark_bull.spark.programs.session import errors_in_one_line, session
 

@@ -16,9 +16,7 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import pandas_udf  # type: ignore[attr-defined]
 
-from spark_bull.spark.programs.demo.flights import airports
-from spark_bull.spark.programs.demo.place import QUEUE, Place
-from spark_bull.spark.programs.demo.shown import Measured, announce
+from spark_bull.spark.programs.demo.place import QUEUE, Measured, Place, airports, announce
 from spark_bull.spark.work.worker import Worker
 
 _NODE_WORKER: Final = Path(__file__).with_name("node_worker.js")

@@ -12,10 +12,9 @@ from pyspark.sql.datasource import InputPartition
 
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.spark.platform.capabilities import CAPABILITIES
+from spark_bull.spark.platform.datasource import LimitedReader, ReadLimit, ReadMaxRows, refuse_created_table
 from spark_bull.spark.platform.positioned_reader import PositionedReader
 from spark_bull.spark.platform.requirements import LATE, MAX_ATTEMPTS, UNANSWERED, start_query
-from spark_bull.spark.platform.streams import LimitedReader, ReadLimit, ReadMaxRows
-from spark_bull.spark.platform.writers import refuse_created_table
 
 INITIALIZING = {"message": "Initializing sources"}
 #: A query shows this for a moment before it counts as ended.

@@ -8,11 +8,11 @@ from typing import Final
 import pytest
 
 from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.queue.dispatch.stages import StagedChunk
+from spark_bull.core.queue.dispatch.write_records import StagedChunk
 from spark_bull.core.store.connection import Connection
-from spark_bull.spark.staging import task as outbox_module
+from spark_bull.spark.staging import sink as outbox_module
 from spark_bull.spark.staging.plan import TaskPart
-from spark_bull.spark.staging.task import Outbox
+from spark_bull.spark.staging.sink import Outbox
 
 TTL_MS: Final = 1_000
 

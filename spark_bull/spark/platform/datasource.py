@@ -1,17 +1,31 @@
-"""Readers of streams, as a PySpark calls them that passes a start and a limit to latestOffset()."""
+"""Base classes of readers of streams, as a PySpark calls them that passes a start and a limit to latestOffset(), and of
+writers that receive Arrow data.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamReader, InputPartition, WriterCommitMessage
 
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError, SparkBullError
 
-__all__ = ["PASSES_START", "FirstBatch", "LimitedReader", "ReadAllAvailable", "ReadLimit", "ReadMaxRows"]
+__all__ = [
+    "PASSES_START",
+    "DataSourceArrowWriter",
+    "DataSourceStreamArrowWriter",
+    "FirstBatch",
+    "LimitedReader",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxRows",
+    "WriterCommitMessage",
+]
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -103,3 +117,45 @@ def check_reader(given: str | None, stored: str) -> None:
             f"expected `readerId` to be {stored!r}, with which the checkpoint was written, or to be left out, got: "
             f"{given!r}; to read under another name, give another checkpoint"
         )
+
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    except ImportError:
+        from pyspark.sql.datasource import DataSourceStreamWriter
+
+        class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+            """PySpark 4.0 passes Arrow data to each DataSourceArrowWriter, also of streams."""
+
+
+#: A setting that only spark-sql and the Thrift server make, in whose executions all statements may be.
+_RUNS_STATEMENTS: Final = "spark.sql.hive.version"
+#: Space or a comment. Repeated by a loop, as a pattern that repeats it would try to cut a comment in all possible ways.
+_SPACE: Final = re.compile(r"\s+|--.*|/\*(?s:.*?)\*/")
+#: How a statement begins that creates a table.
+_CREATES: Final = re.compile(r"(CREATE|REPLACE)\b", re.IGNORECASE)
+
+
+def refuse_created_table() -> None:
+    """Raises OptionError in a task of a write for which Spark creates a table; a micro-batch is not told apart."""
+    context = TaskContext.get()
+    if context is not None and _creates_table(context.getLocalProperty):
+        raise OptionError(
+            "expected a write without a table, got saveAsTable, writeTo(…).create() or CREATE TABLE … AS SELECT: Spark "
+            "could not read the table that it creates for them; call save()"
+        )
+
+
+def _creates_table(setting: Callable[[str], str | None]) -> bool:
+    root = setting("spark.sql.execution.root.id")
+    if root is None or root == setting("spark.sql.execution.id") or setting("sql.streaming.queryId") is not None:
+        return False
+    if setting(_RUNS_STATEMENTS) is None:
+        return True
+    statement, start = setting("spark.job.description") or "", 0
+    while space := _SPACE.match(statement, start):
+        start = space.end()
+    return _CREATES.match(statement, start) is not None
