@@ -370,7 +370,7 @@ def test_a_sweep_keeps_objects_that_are_written_again_meanwhile(
     identity = {"txnAppId": "app", "txnVersion": "1"}
     failed = plan_of(queue, tmp_path, **identity)
     discard_stages(failed, [run_attempt(failed, 0, monkeypatch)])
-    lost = queue.handle.kept("data", json.dumps(LARGE), "lost")
+    lost = queue.handle.sealed("data", json.dumps(LARGE), "lost")
     for path in stored(tmp_path):
         os.utime(path, (0, 0))
 
@@ -378,7 +378,7 @@ def test_a_sweep_keeps_objects_that_are_written_again_meanwhile(
         found = used(handle)
         again = plan_of(queue, tmp_path, **identity)
         commit_write(again, [run_attempt(again, 0, monkeypatch)])
-        assert queue.handle.kept("data", json.dumps(LARGE), "lost") == lost
+        assert queue.handle.sealed("data", json.dumps(LARGE), "lost") == lost
         return found
 
     monkeypatch.setattr(sweeping, "_used", used_before_others_write)

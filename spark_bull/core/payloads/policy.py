@@ -62,7 +62,7 @@ class PayloadPolicy:
         """Whether Redis may have payloads as they are: one that is the place of an object belongs to another job."""
         return self.is_plain and not any(map(str.startswith, payloads, repeat(_STORED_MARK)))
 
-    def kept(self, keys: QueueKeys, kind: Kind, text: str, source: str | None) -> str:
+    def sealed(self, keys: QueueKeys, kind: Kind, text: str, source: str | None) -> str:
         """What Redis has of a text: the text itself, a sealed one, or the place of an object.
 
         source: names the job, as no other one is named; None: the text stays in Redis. Raises OptionError, also for the

@@ -18,7 +18,7 @@ from spark_bull.core.errors import OptionError, did_you_mean
 from spark_bull.core.model.jobs import Added, AddedFlow, FlowJob, NewJob
 from spark_bull.core.options.arguments import JOB_TEXTS, JobProperties, listing
 from spark_bull.core.options.table import QueueOptions
-from spark_bull.core.queue.dispatch.add import add_chunk, check_queues, kept, rejection, sum_of
+from spark_bull.core.queue.dispatch.add import add_chunk, check_queues, rejection, sealed, sum_of
 from spark_bull.core.queue.dispatch.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.core.queue.handle.admission import LengthLimit, ReplicaTerms, check_replicas, wait_for_replicas
 from spark_bull.core.queue.handle.handle import QueueHandle
@@ -202,7 +202,7 @@ class Adding(OpenQueue):
             columns = encode(self.handle.dialect, rows_of(batch, first_row), defaults, numbers)
             check_queues(self.handle, columns)
             first_row += len(batch)
-            columns = kept(self.handle, columns, source, numbers)
+            columns = sealed(self.handle, columns, source, numbers)
             for rows, packed in (*builder.add(columns), *builder.flush()):
                 added = add_chunk(
                     self.handle, self.handle.sender, uuid4().hex, rows, packed, want_ids=True, limit=self._limit

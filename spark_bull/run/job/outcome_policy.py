@@ -196,7 +196,7 @@ def returnvalue_text(dialect: Dialect, value: Any) -> str:
 def _kept_value(job: RunningJob, text: str) -> str:
     """What Redis has of a return value. Raises NoReturnValue if it cannot be stored elsewhere."""
     try:
-        return job.handle.kept("returnvalue", text, f"{job.id}:{job.token}")
+        return job.handle.sealed("returnvalue", text, f"{job.id}:{job.token}")
     except Exception as error:  # A file system raises anything.
         raise NoReturnValue(f"expected the return value to be stored in `offload_to`: {reason_of(error)}") from None
 

@@ -72,21 +72,21 @@ class Record:
 
 @dataclass(frozen=True)
 class RecordingPolicy(OutcomePolicy):
-    """Keeps the outcomes in `kept`. stop: called after `most` attempts."""
+    """Keeps the outcomes in `recorded`. stop: called after `most` attempts."""
 
     most: int = 0
     stop: Callable[[], object] = lambda: None
-    kept: Record = field(default_factory=Record)
+    recorded: Record = field(default_factory=Record)
 
     @property
     def is_full(self) -> bool:
         """Whether there were `most` attempts."""
-        return self.kept.attempts >= self.most
+        return self.recorded.attempts >= self.most
 
     def record(self, outcomes: Outcomes, dialect: Dialect, result: Result, now: int) -> None:
         super().record(outcomes, dialect, result, now)
         job = result.job
-        self.kept.add(
+        self.recorded.add(
             JobOutcome(job.id, job.name, _state_in(outcomes, job.id), _returnvalue_in(outcomes, job), result.error)
         )
         if self.is_full:
@@ -189,6 +189,6 @@ def process_all(
                 f"{queue.counts()}: does a job return or delay itself each time?"
             )
         if not waiting:
-            return list(policy.kept.by_id.values())
+            return list(policy.recorded.by_id.values())
         for job in waiting:
             queue.promote(job.id)

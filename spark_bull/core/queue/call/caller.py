@@ -22,7 +22,7 @@ from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.queue.call import verbs
 from spark_bull.core.queue.call.verbs import CHUNK, Swept, gather_calls, sweep_calls
-from spark_bull.core.queue.dispatch.add import kept
+from spark_bull.core.queue.dispatch.add import sealed
 from spark_bull.core.queue.handle.admission import intake_closed
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import ms_of
@@ -146,7 +146,7 @@ class Caller:
         encoded = encode(self.handle.dialect, {"data": [call.text for call in calls]}, self._defaults, numbers)
         # The jobs of calls are deleted as they end: an object would be left.
         jobs = replace(
-            kept(self.handle, encoded, None, numbers),
+            sealed(self.handle, encoded, None, numbers),
             job_id=[call.job_id for call in calls],
             parent_queue=self._keys.queue,
             parent_id=[self._parents[call.parent] for call in calls],

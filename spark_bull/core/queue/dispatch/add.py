@@ -181,7 +181,7 @@ def sum_of(parts: Iterable[Added]) -> Added:
     return Added(ids, added, duplicates, deduplicated, rejected, dropped)
 
 
-def kept(handle: QueueHandle, jobs: EncodedJobs, source: str | None, numbers: Iterable[int | str]) -> EncodedJobs:
+def sealed(handle: QueueHandle, jobs: EncodedJobs, source: str | None, numbers: Iterable[int | str]) -> EncodedJobs:
     """The jobs of a queue, with their payloads as Redis keeps them.
 
     source: names what adds the jobs once: a call, or one attempt of a task, as others may add the same rows; None: all
@@ -191,7 +191,7 @@ def kept(handle: QueueHandle, jobs: EncodedJobs, source: str | None, numbers: It
     if handle.payloads.passes(jobs.data):
         return jobs
     sources = [None if source is None else f"{source}:{number}" for number in numbers]
-    data = [handle.kept("data", text, one) for text, one in zip(jobs.data, sources, strict=True)]
+    data = [handle.sealed("data", text, one) for text, one in zip(jobs.data, sources, strict=True)]
     return replace(jobs, data=data)
 
 
@@ -212,7 +212,7 @@ def add_child(
     there = handle if queue is None else replace(handle, keys=keys_of(handle, queue, "a child"))
     child = replace(job, parent={"queue": f"{keys.prefix}:{keys.queue}", "id": parent_id, "onFailure": on_failure})
     call = uuid4().hex
-    jobs = kept(there, encode(there.dialect, rows_of([child]), carrying(context), [0]), call, [0])
+    jobs = sealed(there, encode(there.dialect, rows_of([child]), carrying(context), [0]), call, [0])
     added = add_chunk(there, there.sender, call, 1, pack(jobs), want_ids=True, respects_intake=False)
     for row, reason in added.rejected.items():
         raise rejection(row, reason)

@@ -21,7 +21,14 @@ from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import AddedFlow, FlowJob
 from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, FollowUp, On
 from spark_bull.core.queue.dispatch import verbs
-from spark_bull.core.queue.dispatch.add import check_other_parents, check_parents, kept, parents_of, refused, rejection
+from spark_bull.core.queue.dispatch.add import (
+    check_other_parents,
+    check_parents,
+    parents_of,
+    refused,
+    rejection,
+    sealed,
+)
 from spark_bull.core.queue.handle.admission import Refusal, intake_closed
 from spark_bull.core.queue.handle.handle import QueueHandle, keys_of, touched_keys
 
@@ -78,7 +85,7 @@ def check_flows(handle: QueueHandle, flows: Flows) -> None:
 
 
 def _columns(handle: QueueHandle, flows: Flows, group: Group, keys: QueueKeys, source: str) -> dict[str, object]:
-    jobs = kept(replace(handle, keys=keys), group.jobs, source, map(flows.label, group.order))
+    jobs = sealed(replace(handle, keys=keys), group.jobs, source, map(flows.label, group.order))
     return {
         "base": keys.base,
         "queue": keys.queue,
@@ -109,7 +116,7 @@ def check_reply(flows: Flows, reply: verbs.FlowsReply) -> None:
     """
     for order, reason in reply.rejected:
         raise rejection(flows.label(order), reason.decode(), "other flows")
-    for order, job_id in reply.kept:
+    for order, job_id in reply.winners:
         # Only first jobs are deduplicated, which have the first numbers.
         flows.ids[0][order] = job_id.decode("utf-8", "replace")
 
@@ -203,7 +210,7 @@ def _kept(handle: QueueHandle, jobs: EncodedJobs, keys: Sequence[QueueKeys]) -> 
         return jobs
     source = uuid4().hex
     return joined(
-        [kept(replace(handle, keys=there), picked(jobs, [row]), source, [row]) for row, there in enumerate(keys)]
+        [sealed(replace(handle, keys=there), picked(jobs, [row]), source, [row]) for row, there in enumerate(keys)]
     )
 
 

@@ -14,7 +14,7 @@ RECORD_TTL_MS: Final = 30 * 86_400_000
 
 
 class FlowsReply(NamedTuple):
-    """As AddReply. `kept`: numbers of deduplicated jobs, and ids of the jobs that are kept in their place. `rejected`:
+    """As AddReply. `winners`: numbers of deduplicated jobs, and ids of the jobs that exist in their place. `rejected`:
     numbers of jobs whose flow was not added, and why.
     """
 
@@ -22,7 +22,7 @@ class FlowsReply(NamedTuple):
     added: int
     duplicates: int
     deduplicated: int
-    kept: Sequence[tuple[int, bytes]]
+    winners: Sequence[tuple[int, bytes]]
     rejected: Sequence[tuple[int, bytes]]
     dropped: int = 0
 

@@ -151,9 +151,9 @@ class QueueHandle:
         receipt = self.keys.receipt(self.sender)
         return self.run(verb, {**args, "call": uuid4().hex, "ttl_ms": RECEIPT_TTL_MS}, receipt=receipt, **keys)
 
-    def kept(self, kind: Kind, text: str, source: str | None = None) -> str:
-        """What Redis has of a payload or result; see PayloadPolicy.kept."""
-        return self.payloads.kept(self.keys, kind, text, source)
+    def sealed(self, kind: Kind, text: str, source: str | None = None) -> str:
+        """What Redis has of a payload or result; see PayloadPolicy.sealed."""
+        return self.payloads.sealed(self.keys, kind, text, source)
 
     def opened(self, kind: Kind, job_id: str, text: str) -> str:
         """A payload or result as it was before it was kept. Raises PayloadUnreadable."""

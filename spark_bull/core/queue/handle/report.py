@@ -55,7 +55,7 @@ def clear_log(handle: QueueHandle, job_id: str, keep: int = 0) -> None:
 
 def update_data(handle: QueueHandle, job_id: str, data: str) -> None:
     """Replaces a job's payload, JSON text. Raises JobMissing."""
-    _raise_unless_done(handle, job_id, verbs.update_data(handle, job_id, handle.kept("data", data, uuid4().hex)))
+    _raise_unless_done(handle, job_id, verbs.update_data(handle, job_id, handle.sealed("data", data, uuid4().hex)))
 
 
 def lock_lost(handle: QueueHandle, job_id: str) -> JobLockLost:

@@ -198,7 +198,7 @@ def _kept(handle: QueueHandle, change: dict[str, Any]) -> dict[str, Any]:
     keys = QueueKeys(change["to"], handle.keys.prefix) if "to" in change else handle.keys
     texts = {name: kind for name, kind in _KINDS.items() if name in change}
     source = uuid4().hex
-    return change | {name: handle.payloads.kept(keys, kind, change[name], source) for name, kind in texts.items()}
+    return change | {name: handle.payloads.sealed(keys, kind, change[name], source) for name, kind in texts.items()}
 
 
 def _chunk(changes: Sequence[Mapping[str, Any]]) -> ChangeChunk:

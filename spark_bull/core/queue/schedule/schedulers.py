@@ -60,7 +60,7 @@ class SchedulerEncoder:
         """row, now: as in `checked_scheduler`. Raises OptionError or DialectError."""
         dialect = self.handle.dialect
         if row.get("data") is not None:
-            row = {**row, "data": self.handle.kept("data", row["data"])}
+            row = {**row, "data": self.handle.sealed("data", row["data"])}
         scheduler = checked_scheduler(dialect, row, self.defaults, now)
         repeated = dialect.repeated(scheduler, now, self.version)
         own = (scheduler.id, repeated.get("key"))

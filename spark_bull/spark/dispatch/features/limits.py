@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from spark_bull.core.dialects.encode.chunks import EncodedJobs
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.queues import WriteRecord
-from spark_bull.core.queue.dispatch.add import kept
+from spark_bull.core.queue.dispatch.add import sealed
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.dispatch.write_records import Fields, Identity, QueuePlan, open_writes, read_record
 from spark_bull.core.queue.handle.admission import LengthLimit, length_limit_of
@@ -81,4 +81,4 @@ class Sealing(WriteFeature):
         return cls()
 
     def encode(self, jobs: EncodedJobs, rows: TaskRows) -> EncodedJobs:
-        return kept(rows.handle, jobs, rows.task.attempt.name, rows.numbers)
+        return sealed(rows.handle, jobs, rows.task.attempt.name, rows.numbers)

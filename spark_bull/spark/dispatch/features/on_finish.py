@@ -168,7 +168,7 @@ def _job_of(given: Mapping[str, Any], options: WriteOptions) -> tuple[QueueHandl
     handle.dialect.check_work(queue)
     handle.dialect.require("flows", f"`onFinish` with queue {queue}")
     # Any process can finish the write and add the job, maybe without the key.
-    data = handle.kept("data", json_text("onFinish.data", given.get("data", {})))
+    data = handle.sealed("data", json_text("onFinish.data", given.get("data", {})))
     job = CallbackJob(queue, handle.dialect.name, name, data, opts)
     try:
         job.packed(handle)

@@ -91,7 +91,7 @@ class _Chunk:
         values = jobs.values
         if not self.handle.payloads.is_plain:
             named = zip(jobs.values, jobs.ids, jobs.tokens, strict=True)
-            values = [self.handle.kept("returnvalue", value, f"{job_id}:{token}") for value, job_id, token in named]
+            values = [self.handle.sealed("returnvalue", value, f"{job_id}:{token}") for value, job_id, token in named]
         outcomes = _outcomes_of(jobs.ids, jobs.tokens)
         outcomes.complete_all(jobs.ids, values, self._keep_of(None))
         counts = self._send(outcomes, dict.fromkeys(jobs.ids, "completed"), jobs.rows)
@@ -142,7 +142,7 @@ class _Chunk:
                 outcomes.add_follow_ups(follow_ups[row.id])
             job = known.get(row.id)
             if row.error is None and (job or row.is_plain):
-                value = self.handle.kept("returnvalue", row.value, f"{row.id}:{row.token}")
+                value = self.handle.sealed("returnvalue", row.value, f"{row.id}:{row.token}")
                 outcomes.complete(row.id, value, self._keep_of(job))
                 kinds[row.id] = "completed"
             elif row.error is not None and job:

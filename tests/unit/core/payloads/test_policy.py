@@ -54,9 +54,9 @@ def objects() -> list[str]:
 def test_what_is_kept_opens_again(key: KeySource, root: str, text: str, above: int, sealing: bool) -> None:
     policy = PayloadPolicy((key,) if sealing else (), root, above)
     text = json.dumps(text)
-    kept = policy.kept(MAIL, "data", text, "write:1")
+    kept = policy.sealed(MAIL, "data", text, "write:1")
     assert policy.opened(MAIL, "data", "7", kept) == text
-    assert policy.kept(MAIL, "data", text, "write:1") == kept
+    assert policy.sealed(MAIL, "data", text, "write:1") == kept
     assert kept == text or [*json.loads(kept)] in (["$sealed"], ["$stored"])
 
 
@@ -71,21 +71,21 @@ def test_hashes_of_sealed_texts_have_a_key_for_their_purpose(key: KeySource, tmp
 
 
 def test_a_plain_policy_changes_nothing_and_shows_what_is_there(key: KeySource, root: str) -> None:
-    sealed, kept = (PayloadPolicy((key,), root, above).kept(MAIL, "data", LARGE, "1") for above in (None, 100))
+    sealed, kept = (PayloadPolicy((key,), root, above).sealed(MAIL, "data", LARGE, "1") for above in (None, 100))
     for text in (LARGE, sealed):
-        assert PLAIN.kept(MAIL, "data", text, "1") == text
+        assert PLAIN.sealed(MAIL, "data", text, "1") == text
     assert PLAIN.opened(MAIL, "data", "7", kept) == kept
     with pytest.raises(OptionError, match=r"without a member .* which mark the payload of another job"):
-        PLAIN.kept(MAIL, "data", kept, "1")
+        PLAIN.sealed(MAIL, "data", kept, "1")
     # With the folder alone, the sealed text of the object is shown.
     assert [*json.loads(PayloadPolicy(root=root).opened(MAIL, "data", "7", kept))] == ["$sealed"]
 
 
 def test_a_source_has_one_object_and_no_two_sources_share_one(key: KeySource, root: str) -> None:
     for policy in (PayloadPolicy((), root, 100), PayloadPolicy((key,), root, 100)):
-        first = policy.kept(MAIL, "data", LARGE, "write:1")
-        assert policy.kept(MAIL, "data", LARGE, "write:1") == first
-        second = policy.kept(MAIL, "data", LARGE, "write:2")
+        first = policy.sealed(MAIL, "data", LARGE, "write:1")
+        assert policy.sealed(MAIL, "data", LARGE, "write:1") == first
+        second = policy.sealed(MAIL, "data", LARGE, "write:2")
         assert len(objects()) == 2
         paths = policy.paths(MAIL, [first, second.encode(), None, LARGE])
         assert sorted(paths) == objects()
@@ -96,14 +96,14 @@ def test_a_source_has_one_object_and_no_two_sources_share_one(key: KeySource, ro
 
 def test_only_texts_above_the_limit_with_a_source_are_stored(root: str) -> None:
     policy = PayloadPolicy((), root, len(LARGE))
-    assert policy.kept(MAIL, "data", LARGE, "1") == LARGE
-    assert policy.kept(MAIL, "data", LARGE + " ", None) == LARGE + " "
-    assert policy.kept(MAIL, "data", LARGE + " ", "1") != LARGE + " "
+    assert policy.sealed(MAIL, "data", LARGE, "1") == LARGE
+    assert policy.sealed(MAIL, "data", LARGE + " ", None) == LARGE + " "
+    assert policy.sealed(MAIL, "data", LARGE + " ", "1") != LARGE + " "
 
 
 def test_files_are_whole_under_their_names(tmp_path: Path) -> None:
     policy = PayloadPolicy((), str(tmp_path / "jobs"), 100)
-    kept = policy.kept(MAIL, "data", LARGE, "1")
+    kept = policy.sealed(MAIL, "data", LARGE, "1")
     (path,) = [one for one in (tmp_path / "jobs").rglob("*") if one.is_file()]
     assert path.read_text() == LARGE
     assert json.loads(kept)["$stored"]["path"] == path.relative_to(tmp_path / "jobs").as_posix()
@@ -112,14 +112,14 @@ def test_files_are_whole_under_their_names(tmp_path: Path) -> None:
 def test_the_name_of_a_queue_is_one_segment_as_encode_uri_component_makes_it(root: str) -> None:
     names = {"a/b": "a%2Fb", "..": "%2E%2E", ".": "%2E", "é ~!*'()": "%C3%A9%20~!*'()", "m{3}": "m"}
     for queue, folder in names.items():
-        kept = PayloadPolicy((), root, 0).kept(QueueKeys(queue, "bull"), "data", "1", "1")
+        kept = PayloadPolicy((), root, 0).sealed(QueueKeys(queue, "bull"), "data", "1", "1")
         assert json.loads(kept)["$stored"]["path"].startswith(f"bull/{folder}/")
 
 
 def test_a_payload_of_a_shard_opens_in_another_one_and_in_no_other_queue_or_field(key: KeySource, root: str) -> None:
     policy, shard = PayloadPolicy((key,), root, 500), QueueKeys("mail{0}", "bull")
     for text in ("{}", json.dumps("x" * 1000)):
-        kept = policy.kept(shard, "data", text, "1")
+        kept = policy.sealed(shard, "data", text, "1")
         assert policy.opened(QueueKeys("mail{1}", "bull"), "data", "7", kept) == text
         for queue, prefix in (("news", "bull"), ("mail", "other")):
             with pytest.raises(PayloadUnreadable, match=f"expected `data` of job 7 of queue {queue} to"):
@@ -141,7 +141,7 @@ def test_a_path_outside_of_the_folder_of_the_queue_is_not_read(root: str) -> Non
 
 def test_objects_that_are_gone_or_changed_are_named(root: str) -> None:
     policy = PayloadPolicy((), root, 100)
-    kept = policy.kept(MAIL, "data", LARGE, "1")
+    kept = policy.sealed(MAIL, "data", LARGE, "1")
     (path,) = objects()
     fsspec.filesystem("memory").pipe_file(f"/spark-bull-tests/{path}", b"{}")
     with pytest.raises(
@@ -159,7 +159,7 @@ def test_an_error_of_the_file_system_is_named_without_its_message_and_may_pass(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = PayloadPolicy((), root, 100)
-    kept = policy.kept(MAIL, "data", LARGE, "1")
+    kept = policy.sealed(MAIL, "data", LARGE, "1")
     (path,) = objects()
 
     def refuse(*_: object) -> bytes:
@@ -168,7 +168,7 @@ def test_an_error_of_the_file_system_is_named_without_its_message_and_may_pass(
     for name in ("cat_file", "pipe_file"):
         monkeypatch.setattr(type(fsspec.filesystem("memory")), name, refuse)
     with pytest.raises(PayloadNotStored, match=r"to take the object bull/mail/\w+, got PermissionError: see to its"):
-        policy.kept(MAIL, "data", LARGE, "2")
+        policy.sealed(MAIL, "data", LARGE, "2")
     with pytest.raises(
         PayloadUnreadable, match=f"job 7 of queue mail to be the object {path}, .*: PermissionError$"
     ) as found:
@@ -194,9 +194,9 @@ def test_what_cannot_be_stored_leaves_nothing_behind_unless_another_try_stores_i
 
     monkeypatch.setattr(system, step, full)
     with pytest.raises(PayloadNotStored, match=r"got OSError: see to its"):
-        policy.kept(MAIL, "data", LARGE, "1")
+        policy.sealed(MAIL, "data", LARGE, "1")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-    kept = policy.kept(MAIL, "data", LARGE, "1")
+    kept = policy.sealed(MAIL, "data", LARGE, "1")
     assert policy.opened(MAIL, "data", "7", kept) == LARGE
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
 
@@ -204,9 +204,9 @@ def test_what_cannot_be_stored_leaves_nothing_behind_unless_another_try_stores_i
 def test_folders_of_a_file_system_that_is_not_local_are_made_but_not_its_root(tmp_path: Path) -> None:
     policy = PayloadPolicy((), f"simplecache::file://{tmp_path / 'jobs'}", 100)
     with pytest.raises(PayloadNotStored, match="got FileNotFoundError"):
-        policy.kept(MAIL, "data", LARGE, "1")
+        policy.sealed(MAIL, "data", LARGE, "1")
     (tmp_path / "jobs").mkdir()
-    assert policy.opened(MAIL, "data", "7", policy.kept(MAIL, "data", LARGE, "1")) == LARGE
+    assert policy.opened(MAIL, "data", "7", policy.sealed(MAIL, "data", LARGE, "1")) == LARGE
 
 
 class OfProcess(LocalFileSystem):
@@ -236,7 +236,7 @@ def open_in_a_fork(folder: str) -> None:
     """Runs in a separate program, since pytest must not be forked."""
     fsspec.register_implementation("of-process", OfProcess, clobber=True)
     policy = PayloadPolicy((), f"of-process://{folder}", 100)
-    kept = policy.kept(MAIL, "data", LARGE, "1")
+    kept = policy.sealed(MAIL, "data", LARGE, "1")
     fork = get_context("fork").Process(target=policy.opened, args=(MAIL, "data", "7", kept))
     fork.start()
     fork.join()
@@ -246,9 +246,9 @@ def open_in_a_fork(folder: str) -> None:
 def test_a_payload_that_looks_like_a_kept_one_is_refused_unless_it_is_sealed(key: KeySource, root: str) -> None:
     for text in ('{"$sealed":1}', '{"$stored":1}'):
         with pytest.raises(OptionError, match=r"expected `data` without a member `\$sealed` or `\$stored`"):
-            PayloadPolicy((), root, 0).kept(MAIL, "data", text, "1")
+            PayloadPolicy((), root, 0).sealed(MAIL, "data", text, "1")
         policy = PayloadPolicy((key,), root, 0)
-        assert policy.opened(MAIL, "data", "7", policy.kept(MAIL, "data", text, "1")) == text
+        assert policy.opened(MAIL, "data", "7", policy.sealed(MAIL, "data", text, "1")) == text
 
 
 def test_options_are_checked_together_and_show_no_secrets(key: KeySource) -> None:
@@ -262,7 +262,7 @@ def test_options_are_checked_together_and_show_no_secrets(key: KeySource) -> Non
     policy = policy_of(options)
     assert policy == PayloadPolicy((key,), "memory://user:pw@x", 64_000)
     assert "pw" not in repr(options) + repr(policy)
-    policy.kept(MAIL, "data", "{}", "1")
+    policy.sealed(MAIL, "data", "{}", "1")
     assert b"k" * 32 not in pickle.dumps(policy)
     with pytest.raises(OptionError, match="expected `offloadTo` with `offloadAbove`, got none"):
         parse_options({"offloadAbove": "1"}, WriteOptions)
