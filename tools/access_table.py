@@ -5,6 +5,7 @@ Commands are extracted from the scripts and modules of each verb, which are list
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from contextlib import suppress
@@ -50,13 +51,14 @@ WRITING: Final = tuple(
 WRITES: Final = tuple(f"core/queue/dispatch/{name}" for name in ("roll_forward", "write_records"))
 #: The module that looks for lost writes.
 LOSSES: Final = "core/queue/dispatch/roll_forward"
-#: Verb -> the modules that send its commands, and its scripts.
+#: Verb -> the modules that send its commands, or `module:definition`, and its scripts.
 VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "all": (("core/store/connection", "core/dialects/registry", "core/queue/monitor/find"), ("read/queues",)),
     "dispatch": (
         (
             "core/queue/dispatch/add",
             "core/queue/handle/admission",
+            "core/queue/dispatch/add",
             *WRITES,
             LOSSES,
         ),
@@ -76,7 +78,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                     "handle/job_fields",
                     "monitor/activity",
                     "jobs/read",
-                    "events/event_log",
+                    "events/event_log:recent_events",
                     "monitor/stats",
                     "handle/walk",
                 )
@@ -96,6 +98,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 f"run/{name}"
                 for name in (
                     "claims/waits",
+                    "slot/slot_queue",
                     "slot/slot_control",
                     "slot/slot_queue",
                     "slot/slot_report",
@@ -104,7 +107,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             ),
             *(
                 "run/services/service",
-                "core/store/steps",
+                "core/store/steps:StreamReader",
                 "core/queue/call/caller",
                 "core/queue/handle/handle",
                 LOSSES,
@@ -136,7 +139,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "core/queue/collect/result_ledger",
             "core/queue/jobs/objects",
             "run/services/queue_collector",
-            "core/store/steps",
+            "core/store/steps:StreamReader",
             LOSSES,
         ),
         ("discover", "archive", "results/open", "results/horizon", "results/cut"),
@@ -146,7 +149,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("add_calls", "hold_calls", "end_calls", "gather_calls", "sweep_calls"),
     ),
     "events": (
-        ("core/queue/events/events", "core/queue/events/waiting", "core/store/steps"),
+        ("core/queue/events/events", "core/queue/events/waiting", "core/store/steps:StreamReader"),
         ("publish", "read/event_span", "read/event_page", "read/event_step"),
     ),
     # To read; writing also needs the rights of other verbs.
@@ -157,7 +160,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 for name in (
                     "jobs/children",
                     "events/events",
-                    "handle/admission",
+                    "handle/admission:intake_check",
                     "manage/limits",
                 )
             ),
@@ -174,14 +177,14 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(
                 f"core/queue/{name}"
                 for name in (
-                    "events/event_log",
+                    "events/event_log:recent_events",
                     "schedule/schedulers",
                     "monitor/stats",
                     "handle/walk",
                 )
             ),
             *WRITES,
-            *("core/store/steps", "run/slot/status"),
+            *("core/store/steps:StreamReader", "run/slot/status"),
         ),
         ("read/after", "read/find", "read/groups", "read/jobs", "read/metrics"),
     ),
@@ -210,7 +213,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             ),
             *(
                 f"core/queue/{name}"
-                for name in ("handle/report", "events/event_log", "manage/leftovers", "monitor/find")
+                for name in ("handle/report", "events/event_log:trim_events", "manage/leftovers", "monitor/find")
             ),
             "core/queue/jobs/objects",
             *(f"core/queue/{name}" for name in ("handle/job_fields", "jobs/read", "handle/walk")),
@@ -255,7 +258,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }
 #: What is needed beside the verbs, as VERBS: of each node of a cluster, and of a user of the Sentinels alone.
 PLACES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "cluster": (("core/store/servers", "core/store/steps"), ()),
+    "cluster": (("core/store/servers", "core/store/steps:_is_lost"), ()),
     "sentinel": ((), ()),
 }
 #: Commands sent by methods of redis-py: for subscriptions, and for the list of connections.
@@ -267,14 +270,6 @@ BY_METHODS: Final = {
     "serve": {"CLIENT|LIST", "SUBSCRIBE", "PSUBSCRIBE", "UNSUBSCRIBE"},
     "doctor": {"COMMAND|INFO", "MULTI"},
     "sentinel": {"SENTINEL|MASTERS"},
-}
-#: Commands of these modules that only other verbs send; tests/integration/test_access.py uses each verb without them.
-OF_OTHERS: Final = {
-    "inspect": {"XTRIM"},
-    **{verb: {"CLUSTER|INFO"} for verb in ("process", "collect", "events")},
-    "serve": {"CLUSTER|INFO", "HSET", "SET", "WAIT", "XTRIM"},
-    "manage": {"XRANGE", "XREVRANGE"},
-    "cluster": {"XREAD"},
 }
 _HEAD: Final = '''"""The commands of each verb, as in docs/access.md; written by tools/access_table.py."""
 
@@ -290,8 +285,8 @@ def commands_of(verb: str) -> list[str]:
     """Returns the commands to allow for a verb, without those for all verbs."""
     modules, scripts = (VERBS | PLACES)[verb]
     found = {command for name in scripts for source in _sources(name) for command in _in_script(source)}
-    found |= {command for name in modules for command in _in_module((PACKAGE / f"{name}.py").read_text("utf-8"))}
-    found = (found | BY_METHODS.get(verb, set())) - OF_OTHERS.get(verb, set())
+    found |= {command for name in modules for command in _in_module(_module_source(name))}
+    found |= BY_METHODS.get(verb, set())
     if verb == "all":
         found |= CONNECTING
     else:
@@ -321,6 +316,16 @@ def _code_of(name: str) -> str:
 
 def _in_script(source: str) -> set[str]:
     return set(re.findall(r"'([A-Z]{3,})'", source)) - ARGUMENTS
+
+
+def _module_source(name: str) -> str:
+    """Returns the source of a module, or of a definition in it."""
+    path, _, definition = name.partition(":")
+    source = (PACKAGE / f"{path}.py").read_text("utf-8")
+    if not definition:
+        return source
+    (node,) = [one for one in ast.parse(source).body if getattr(one, "name", None) == definition]
+    return ast.get_source_segment(source, node) or ""
 
 
 def _in_module(source: str) -> set[str]:

@@ -21,6 +21,7 @@ from spark_bull.core.options.table import CollectOptions, WriteOptions
 from spark_bull.core.queue.events.waiting import wait_for_job
 from spark_bull.core.queue.jobs.read import read_ids, read_jobs
 from spark_bull.core.queue.work.claim import read_chunk
+from spark_bull.core.store import server as store_server
 from spark_bull.ops.cli.doctor.leftovers import leftovers
 from spark_bull.spark.collect.stream import check_servers
 from spark_bull.spark.staging.plan import check_write
@@ -159,7 +160,7 @@ def test_a_worker_a_collect_and_a_write_warn_once_of_a_redis_that_evicts(
         lambda: check_servers(parse_options(given, CollectOptions)),
         lambda: check_write(parse_options(given, WriteOptions), is_stream=False),
     ):
-        monkeypatch.setattr(server, "_told", set())
+        monkeypatch.setattr(store_server, "_told", set())
         caplog.clear()
         run()
         run()
@@ -169,7 +170,7 @@ def test_a_worker_a_collect_and_a_write_warn_once_of_a_redis_that_evicts(
         assert "got allkeys-lru" in text
     with Redis.from_url(server.url) as client:
         client.config_set("maxmemory-policy", "noeviction")
-    monkeypatch.setattr(server, "_told", set())
+    monkeypatch.setattr(store_server, "_told", set())
     caplog.clear()
     run()
     assert "maxmemory" not in caplog.text

@@ -18,7 +18,7 @@ from spark_bull.run.job.job_runner import Result
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.slot import run_slot
 from spark_bull.run.slot.slot_queue import SlotQueue
-from spark_bull.run.slot.slot_report import Failures, SlotStats
+from spark_bull.run.slot.slot_report import Failures, QueueMeter, SlotStats
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.support.metrics import MetricRecorder
 from tests.support.wait import wait_until
@@ -202,8 +202,8 @@ def test_a_slot_without_a_meter_calls_nothing_for_metrics(
     called: set[str] = set()
 
     def note(frame: Any, event: str, _: Any) -> None:
-        file = frame.f_code.co_filename
-        if event == "call" and ("queue_meter" in file or "core/tracing" in file):
+        is_metering = isinstance(frame.f_locals.get("self"), QueueMeter) or "core/tracing" in frame.f_code.co_filename
+        if event == "call" and is_metering:
             called.add(frame.f_code.co_name)
 
     queue.add_many(NewJob({"n": n}) for n in range(3))
