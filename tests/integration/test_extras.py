@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_bull.ops.cli.status import PROBLEMS
 from tests.conftest import need
 from tests.support.wheel import build_wheel
 from tools.matrix import NotRun, find_python
@@ -132,7 +133,7 @@ def test_the_command_says_what_needs_spark(
     place = ("--url", redis_url, "--prefix", prefix)
     run("spark-bull", *place, "add", "mail", "{}")
     assert "wait" in run("spark-bull", *place, "counts", "mail")
-    assert "no Spark here" in run("spark-bull", *place, "doctor", status=2)
+    assert "no Spark here" in run("spark-bull", *place, "doctor", status=PROBLEMS)
     (tmp_path / "rows.json").write_text('{"n": 1}\n')
     said = run("spark-bull", *place, "dispatch", "--input", "rows.json", "--format", "json", "--queue", "q", status=1)
     assert "spark-bull dispatch: expected the packages of the extra `spark`, found no pyspark" in said
