@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from multiprocessing import active_children
 from multiprocessing.context import SpawnProcess
@@ -139,6 +140,20 @@ def test_an_argument_that_needs_spark_or_is_wrong_is_refused_by_name(redis_url: 
     ]:
         with pytest.raises(OptionError, match=said):
             LocalWorker(**{"queue": "q", "processor": of_a_job, "url": redis_url, "prefix": prefix} | arguments)
+
+
+@pytest.mark.parametrize("idle_s", [0, 0.2])
+def test_a_worker_is_not_idle_while_a_job_runs_for_longer(redis_url: str, prefix: str, idle_s: float) -> None:
+    place: dict[str, Any] = {"url": redis_url, "prefix": prefix}
+
+    def takes_long(job: RunningJob) -> None:
+        time.sleep(1)
+
+    with BullQueue("q", **place) as queue:
+        queue.add({})
+        with LocalWorker("q", takes_long, **place) as worker:
+            worker.await_idle(idle_s)
+            assert queue.counts()["completed"] == 1
 
 
 def test_failed_jobs_are_copied_to_another_queue_but_not_to_their_own(redis_url: str, prefix: str) -> None:

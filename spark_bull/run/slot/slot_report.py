@@ -163,11 +163,12 @@ class SlotReport:
         # All slots of an executor have the same parent, the daemon of PySpark.
         self._executor = f"{gethostname()}:{os.getppid()}"
         self._published = ""
+        self._state = ""
         self._published_at = 0.0
 
     def publish_now_and_then(self, state: str, clients: Sequence[int]) -> None:
-        """Publishes the counters unless that was done within the last second."""
-        if monotonic_s() - self._published_at > REPORT_INTERVAL_S:
+        """Publishes a new state at once, and counters unless that was done within the last second."""
+        if state != self._state or monotonic_s() - self._published_at > REPORT_INTERVAL_S:
             self.publish(state, clients)
 
     def publish(self, state: str, clients: Sequence[int]) -> None:
@@ -181,7 +182,7 @@ class SlotReport:
         name = report_name(self._slot, self._started)
         try:
             self._handle.connection.pipeline([("HSET", self._key, name, report), ("PEXPIRE", self._key, REPORT_TTL_MS)])
-            self._published = report
+            self._published, self._state = report, state
         except SparkBullError as error:
             queue = self._handle.keys.queue
             log.warning("queue %s, slot %d: could not publish its status report (%s)", queue, self._slot, error)

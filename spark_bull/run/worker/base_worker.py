@@ -34,6 +34,8 @@ INTERRUPT_WITHIN_S: Final = 5.0
 
 
 _INTERVAL_S: Final = 1.0
+#: Shortest time between two looks at whether a worker is idle.
+_LOOK_S: Final = 0.05
 
 
 class HasStatus(Protocol):
@@ -250,7 +252,7 @@ class BaseWorker:
 
     def _await_idle(self, idle_s: float) -> None:
         idle_since, finished = monotonic_s(), 0
-        while not self.await_termination(min(1.0, idle_s)):
+        while not self.await_termination(min(1.0, max(_LOOK_S, idle_s))):
             try:
                 status = self.status()
             except ConnectionLost:
@@ -259,7 +261,7 @@ class BaseWorker:
             waits = status.damaged or (status.waiting_slots and not status.slots)
             if status.finished != finished or status.lag or status.busy or waits:
                 idle_since, finished = monotonic_s(), status.finished
-            if monotonic_s() - idle_since >= idle_s:
+            elif monotonic_s() - idle_since >= idle_s:
                 return
 
     def status(self) -> WorkerStatus:
