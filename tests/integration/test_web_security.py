@@ -17,6 +17,7 @@ from fastapi.routing import APIRoute
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import OptionError
+from spark_bull.core.model.jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.web.access import COOKIE, Access
 from spark_bull.ops.web.api.description import described
@@ -144,8 +145,23 @@ def test_a_token_is_for_its_queues_and_its_role(redis_url: str, prefix: str) -> 
         assert web.client.get("/readyz", headers={"Authorization": "Bearer none"}).status_code == 200
     assert queues["orders"].is_paused()
     assert not queues["mail"].is_paused()
-    with serving(url=redis_url, prefix=prefix, read_token=None, write_token=None, tokens=tokens[:1]) as web:
-        web.ask("GET", "/queues", code=401)
+    for token in tokens:
+        with serving(url=redis_url, prefix=prefix, read_token=None, write_token=None, tokens=(token,)) as web:
+            web.ask("GET", "/queues", code=401)
+
+
+def test_a_token_removes_no_children_in_queues_that_do_not_exist_for_it(redis_url: str, prefix: str) -> None:
+    queue, hidden = (BullQueue(name, url=redis_url, prefix=prefix, protocol="bullmq") for name in ("mail", "hidden"))
+    flow = FlowJob({}, children=[FlowJob({}, queue="hidden")])
+    ids = [queue.add_flow(flow).id for _ in range(2)]
+    token = "writes mail only"
+    with serving(url=redis_url, prefix=prefix, tokens=(Token(token, Role.WRITE, ("mail",)),)) as web:
+        headers = {"Authorization": f"Bearer {token}"}
+        web.ask("DELETE", f"/queues/mail/jobs/{ids[0]}", code=409, headers=headers)
+        web.ask("DELETE", f"/queues/mail/jobs/{ids[0]}?withChildren=false", code=204, headers=headers)
+        assert hidden.counts()["wait"] == 2
+        web.ask("DELETE", f"/queues/mail/jobs/{ids[1]}", code=204, headers=WRITING)
+        assert hidden.counts()["wait"] == 1
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -171,6 +171,19 @@ class Queues:
             raise _no_such_queue(name)
         return queue
 
+    def check_removable(self, queue: BullQueue, job_id: str) -> None:
+        """Raises Problem 409 for a job with children in queues that do not exist for the caller, who must keep them."""
+        if self._settings.queues == self._allowed == ("*",) or not queue.handle.dialect.has("flows"):
+            return
+        flow = queue.get_flow(job_id)
+        for node in flow.walk() if flow else ():
+            if ":" in node.queue or not self.selects(node.queue) or node.child_count > len(node.children):
+                raise Problem(
+                    409,
+                    "expected a job whose children are in queues that you may change, got others, or too many to read: "
+                    "remove it with withChildren=false, or use a token for all queues",
+                )
+
     def forget_names(self) -> None:
         """Reads the names again for the next request."""
         self._names.forget()

@@ -121,8 +121,9 @@ class WebSettings:
 
     @property
     def demands_token(self) -> bool:
-        """Whether reading needs a token."""
-        return not self.is_loopback or any(token.role is Role.READ for token in self.all_tokens)
+        """Whether reading needs a token. A token for some queues would be of no use beside reading without one."""
+        limits = (token.role is Role.READ or token.queues != ("*",) for token in self.all_tokens)
+        return not self.is_loopback or any(limits)
 
     @property
     def allows_writing(self) -> bool:

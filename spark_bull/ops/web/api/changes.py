@@ -31,10 +31,13 @@ router = APIRouter(tags=["changes"])
 @router.delete("/queues/{queue}/jobs/{id}", status_code=204)
 def remove_job(
     queue: ExistingQueue,
+    queues: AllQueues,
     job: ExpectedJob,
     withChildren: Annotated[bool, Query(description="whether to remove its children (BullMQ), too")] = True,
 ) -> None:
     """Removes a job and its logs. A locked job, and the next one of a job scheduler, stay: 409."""
+    if withChildren:
+        queues.check_removable(queue, job.id)
     queue.remove(job.id, with_children=withChildren)
 
 

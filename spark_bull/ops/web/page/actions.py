@@ -41,10 +41,14 @@ router: Final = APIRouter(include_in_schema=False)
 
 
 @router.post("/queues/{queue}/jobs/{job_id}/actions/{action}")
-def change_job(request: Request, queue: ExistingQueue, job_id: str, action: str, fields: Submitted) -> Response:
+def change_job(
+    request: Request, queue: ExistingQueue, queues: AllQueues, job_id: str, action: str, fields: Submitted
+) -> Response:
     """Changes one job."""
     change = _of(action, _JOB_ACTIONS)
     named = unescaped(job_id)
+    if action == "remove":
+        queues.check_removable(queue, named)
     back = fields.get("back") or links.job(queue.name, named)
     again = partial(ask_job, request, queue, named, action, fields) if action in JOB_QUESTIONS else None
     return _done(request, back, lambda: change(queue, named, fields), again)
@@ -238,6 +242,8 @@ def change_selected(request: Request, queues: AllQueues, action: str, fields: Su
     outcomes: Counter[str] = Counter()
     for name, ids in selected.items():
         queue = queues.existing(name)
+        for job_id in ids if action == "remove" else ():
+            queues.check_removable(queue, job_id)
         changes = [Change(job_id, action, state=state if action == "retry" else None) for job_id in ids]
         outcomes.update(changed.outcome for changed in queue.manage(changes))
     skipped = ", ".join(
