@@ -172,6 +172,9 @@ def test_a_busy_id_runs_when_the_longest_delay_since_its_first_job_is_over(once:
 def test_a_delayed_job_is_delayed_anew_until_its_longest_delay_is_over(once: Once) -> None:
     rule = {"id": "x", "reschedule": True, "maxDelay": 100_000}
     first = once.queue.handle.connection.now_ms()
+    assert once.add(1, rule | {"id": "y"}, delay=200_000)
+    assert [(job.data, job.delay) for job in once.queue.page("delayed")] == [(1, 100_000)]
+    once.queue.drain(delayed=True)
     assert once.add(1, rule, delay=60_000, timestamp=first)
     for age, left in [(30_000, 60_000), (90_000, 10_000)]:
         assert not once.add(2, rule, delay=60_000, timestamp=first + age)

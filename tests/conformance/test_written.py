@@ -216,7 +216,7 @@ def test_the_end_of_a_write_counts_its_jobs_and_their_reasons(bench: WorkBench) 
         bench.queue.wait_for_write("w", 0)
     bench.work(completed(last))
     end = bench.queue.wait_for_write("w")
-    assert (end.completed, end.failed, end.removed) == (2, 3, 1)
+    assert (end.completed, end.failed, end.unknown) == (2, 3, 1)
     assert [*end.reasons.items()] == [("late", 2), ("no", 1)]
     with pytest.raises(OptionError, match="expected `writeId` to be the id of a write"):
         bench.queue.wait_for_write("unknown", 0)

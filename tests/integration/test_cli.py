@@ -251,6 +251,8 @@ def test_limits_of_a_queue_are_set_and_removed(run: Run, queue: BullQueue) -> No
 
 def test_groups_are_limited_paused_resumed_and_listed(run: Run, queue: BullQueue) -> None:
     # Before the queue exists.
+    run("pause", "mail", "--group", "late")
+    run("resume", "mail", "--group", "late")
     assert as_data(run, "limits", "mail", "--group", "ada", "--concurrency", "1")["concurrency"] == 1
     assert as_data(run, "limits", "mail", "--group", "ada")["concurrency"] == 1
     add(queue, ["ada", "ada"])
@@ -581,7 +583,7 @@ def test_the_status_of_wait_tells_what_has_become_of_the_jobs(run: Run, queue: B
         assert "scripted failure 1" in run("wait", "mail", "--job", bad, code=1)
         assert json.loads(run("--json", "wait", "mail", "--idle"))["failed"] == 1
     assert "expected one of --write, --job and --idle" in run("wait", "mail", "--idle", "--job", good, code=2)
-    assert "expected `writeId` to be the id of a write" in run("wait", "mail", "--write", "none", code=2)
+    assert "no such write to mail: none" in run("wait", "mail", "--write", "none", code=3)
 
 
 def test_programs_have_help_without_pyspark() -> None:

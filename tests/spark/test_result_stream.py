@@ -252,6 +252,7 @@ def test_a_failed_batch_deletes_no_jobs(bench: WorkBench, collection: Collection
 #: Options that are wrong, and what is said.
 WRONG: list[tuple[dict[str, str], str]] = [
     ({"minJobsPerTrigger": "300001"}, r"`minJobsPerTrigger` to be at most `maxJobsPerTrigger` \(300,000\)"),
+    ({"minJobsPerTrigger": "2", "writeId": "w"}, "expected no `minJobsPerTrigger` with `writeId`"),
     ({"startingOffsets": "latest"}, "startingOffsets=latest requires the option `readerId`"),
     (
         {"startingOffsets": "newest"},

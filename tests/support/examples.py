@@ -96,7 +96,7 @@ NOT_RUN = {
     'pip install "spark-bull[spark,local]"': "installs this package from a registry",
     'pip install "spark-bull[web]"': "installs this package from a registry, and starts a server; test_web_api.py does",
     "spark-bull-payloads')": "needs a copy of docs/node; test_payloads_with_node.py runs a worker with it",
-    "from airflow.triggers.base": "needs Airflow; test_airflow.py runs it there",
+    "from airflow.triggers": "needs Airflow; test_airflow.py runs it there",
     "make demo": "installs tools of the system, and runs all tests",
     "main: ChunkLoop or ConcurrentLoop": "a picture",
     "spark-bull collect --queue 'mail,reports-*'": _STARTS_SPARK,
@@ -212,7 +212,7 @@ CASES = {
     "bull_call(TABLE(questions)": Case(
         then={"translate": {"completed": 0}}, prints=("|1|HELLO|NULL|",), capability="table-function"
     ),
-    "except WaitTimeout": Case(then={"mail": {"wait": 1}}, prints=("toendwithin5s",)),
+    "except WaitTimeout as error": Case(then={"mail": {"wait": 1}}, prints=("toendwithin5s",)),
     'publish("bounced"': Case(prints=("[('bounced','7','{\"code\":550}')]",)),
     "print(event.timestamp": Case(then={"mail": {"wait": 1}}, prints=("waiting1None",)),
     '"payloadSchema", "to STRING': Case(

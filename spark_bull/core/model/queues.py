@@ -203,18 +203,18 @@ class Scheduler:
 
 @dataclass(frozen=True)
 class WriteEnd:
-    """What has become of the jobs of one write of Spark.
+    """What has become of the jobs of one write of Spark to a queue.
 
     Parameters:
       completed: number of completed jobs.
       failed: number of failed jobs.
-      removed: number of jobs that were removed before they had ended.
+      unknown: number of jobs that are gone, of which no event tells how they have ended.
       reasons: how many jobs have failed for each reason, the most frequent one first.
     """
 
     completed: int
     failed: int
-    removed: int
+    unknown: int
     reasons: Mapping[str, int]
 
 

@@ -721,8 +721,8 @@ class WorkOptions(Claiming, Settling, Rescuing):
     )
     dead_letter_queue: str | None = option(
         values.text,
-        "a queue that gets a copy of each job that fails for good, with its origin and reason in `opts.deadLetter`, in "
-        "the step that fails the job",
+        "a queue that gets a copy of each job whose last attempt fails, with its origin and reason in "
+        "`opts.deadLetter`, in the step that fails the job",
         shown="none",
     )
     promoter: bool = option(values.flag, "whether a `Promoter` for the queues runs on the driver", True)

@@ -366,7 +366,7 @@ class Reading(OpenQueue):
         return read_outcomes(self.handle, write_id)
 
     def wait_for_write(self, write_id: str, timeout_s: float | None = None) -> WriteEnd:
-        """Waits until all jobs of a write of Spark have ended.
+        """Waits until all jobs that a write of Spark has added to this queue have ended.
 
         The write is an exactly-once write of jobs without ids of their own, or one with the option `keepIds`.
 
@@ -375,12 +375,12 @@ class Reading(OpenQueue):
           timeout_s: maximum time to wait, s; default: unlimited.
 
         Returns:
-          How many jobs have completed and failed, and the reasons.
+          How many jobs have completed and failed, and the reasons. A job that was removed when it ended is known as
+          long as its event is kept (BullMQ).
 
         Raises:
           OptionError: for an unknown write, and one whose ids are not known.
           WaitTimeout: when a job has not ended in time.
-          ResultsLost: when a job is gone and no event tells how it has ended.
           ConnectionLost: when Redis can't be reached for longer than `retry_ms`.
         """
         return end_of_write(self.handle, write_id, math.inf if timeout_s is None else timeout_s)

@@ -28,11 +28,11 @@ def _run_for(
     """What a command does with a queue, or with one of its groups."""
 
     def run(args: Namespace) -> Output:
-        queue = existing_queue(args)
         if args.group is None:
-            of_queue(queue)
+            of_queue(existing_queue(args))
         else:
-            of_group(queue, args.group)
+            # Also before the first job is added.
+            of_group(open_queue(args), args.group)
         return {"done": args.command, "queue": args.queue, "group": args.group}
 
     return run

@@ -21,7 +21,7 @@ from spark_bull.core.errors import (
     WrongState,
 )
 
-FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, DENIED, REFUSED, WARNINGS, PROBLEMS = range(1, 9)
+FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, DENIED, REFUSED, WARNINGS, PROBLEMS, UNKNOWN = range(1, 10)
 #: As of `timeout`, and in shells after SIGINT, after a broken pipe, and after SIGTERM.
 TIMED_OUT, INTERRUPTED, PIPE_BROKEN, TERMINATED = 124, 130, 141, 143
 
@@ -29,12 +29,13 @@ MEANINGS: Final[Mapping[int, str]] = {
     0: "done",
     FAILED: "`wait`: a job has failed; otherwise, an error that is none of the others",
     WRONG_USAGE: "wrong arguments; nothing was changed",
-    NOT_FOUND: "no such queue, job or job scheduler",
+    NOT_FOUND: "no such queue, job, write or job scheduler",
     UNREACHABLE: "Redis cannot be reached; try again later",
     DENIED: "Redis denies access, or is too old",
     REFUSED: "the queue or the job is in a state that forbids it",
     WARNINGS: "`doctor` found warnings",
     PROBLEMS: "`doctor` found problems",
+    UNKNOWN: "`wait`: no job has failed, but jobs are gone, and nothing tells how they have ended",
     TIMED_OUT: "`wait`: the time was over before all jobs had ended",
     INTERRUPTED: "ended by Ctrl-C",
     PIPE_BROKEN: "the reader of a pipe has ended",

@@ -76,6 +76,8 @@ def collect_options(raw: Mapping[str, str]) -> CollectOptions:
             raise OptionError(
                 f"expected `{name}` of a stream to be DDL, got {INFER!r}: the schema of a stream must stay the same"
             )
+    if options.write_id is not None and options.min_jobs_per_trigger > 1:
+        raise OptionError("expected no `minJobsPerTrigger` with `writeId`, as jobs of other writes count: leave it out")
     if options.min_jobs_per_trigger > options.max_jobs_per_trigger:
         raise OptionError(
             f"expected `minJobsPerTrigger` to be at most `maxJobsPerTrigger` ({options.max_jobs_per_trigger:,}), got: "

@@ -209,11 +209,11 @@ def _in_states(chunk: Chunk, states: Sequence[str]) -> Iterator[Chunk]:
 
 
 def end_of_write(handle: QueueHandle, write_id: str, timeout_s: float) -> WriteEnd:
-    """Waits as `wait_for_written`, and counts how the jobs have ended. Raises OptionError, WaitTimeout, ResultsLost."""
+    """Waits as `wait_for_written`, and counts how the jobs of the queue have ended. Raises OptionError, WaitTimeout."""
     since_ms = find_written([handle], write_id).since_ms
     wait_for_written([handle], write_id, timeout_s)
     states, reasons = Counter[str | None](), Counter[str]()
-    ends = WrittenEnds(handle, since_ms, strict=True)
+    ends = WrittenEnds(handle, since_ms, strict=False)
     for chunk in read_written(handle, written_ids(handle, write_id), (), ["failedReason"], CHUNK_SIZE, ends):
         states.update(chunk.states)
         values = zip(chunk.states, chunk.column("failedReason"), strict=True)

@@ -131,7 +131,11 @@ local function deduplicator(key, arg)
       hold(holder, job.id, job.rule, limit_delay(job))
       return nil
     end
-    if replace(holder, aside, job, kept) or take_stale(holder, aside, job, kept) then
+    if replace(holder, aside, job, kept) then
+      return nil
+    end
+    if take_stale(holder, aside, job, kept) then
+      limit_delay(job)
       return nil
     end
     store_aside(holder, aside, job, kept)
@@ -150,6 +154,7 @@ local function deduplicator(key, arg)
   local function add_or_keep(holder, aside, job)
     local kept, rule = take(holder, job), job.rule
     if not kept or take_stale(holder, aside, job, kept) then
+      limit_delay(job)
       return nil
     end
     if not store_aside(holder, aside, job, kept) then
