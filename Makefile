@@ -26,7 +26,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rest test-all prepared peers chromium prometheus oldest matrix matrix-tests servers soak faults costs mutants audit lint docs format bench walks zip release clean
+.PHONY: help setup demo test test-rest test-all prepared peers chromium prometheus oldest matrix matrix-tests servers hosts soak faults costs mutants audit lint docs format bench walks zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ servers: setup ## Run the conformance tests on each version of Redis and Valkey,
 
 matrix-tests: setup ## Run tests/spark with older versions of PySpark; VERSIONS="4.0" selects some
 	@$(RUN) tools/matrix.py --tests $(VERSIONS)
+
+hosts: setup $(SPARK_CLASSES) ## As root on Linux, run a standalone Spark on two worker hosts, one cut from Redis
+	@$(RUN) -m tests.proof.hosts $(HOSTS_ARGS)
 
 soak: setup $(SPARK_CLASSES) ## Kill something every 20 s for MINUTES=30, compare random histories with Node; nearly two hours
 	$(RUN) -m tests.proof.soak --minutes $(MINUTES) --seed $(SEED)

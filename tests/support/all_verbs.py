@@ -1,7 +1,7 @@
 """Dispatches, inspects, processes, and collects: `python all_verbs.py`, with any version of PySpark.
 
 Prints a line per step when all of it has worked. Needs no plugin of pytest and no server: it starts a
-Redis of its own.
+Redis of its own, or uses what it is given: `python all_verbs.py URL FOLDER MASTER`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def process_batches(bull: dict[str, str], batch: DataFrame, _: int) -> None:
     spark_bull.process_batch(batch, doubled_rows, queue="batches", payload_schema="n LONG", options=bull)
 
 
-def main(url: str, folder: Path) -> None:
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+def main(url: str, folder: Path, master: str = "local[2]") -> None:
+    spark = SparkSession.builder.master(master).config("spark.ui.enabled", "false").getOrCreate()
     spark_bull.register(spark)
     workers: dict[str, dict[str, Any]] = {
         "function": {"processor": lambda job: 2 * job.data["n"]},
@@ -95,6 +95,9 @@ def main(url: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("error", FutureWarning)
+    if given := sys.argv[1:]:
+        main(given[0], Path(given[1]), given[2])
+        sys.exit(0)
     with spark_bull.EmbeddedRedis() as redis, TemporaryDirectory() as folder:
         main(redis.url, Path(folder))
     sys.exit(0)
