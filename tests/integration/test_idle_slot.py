@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue
+from spark_bull import BullQueue, EmbeddedRedis
+from spark_bull.run.slot.slot_report import Failures, SlotReport, SlotStats
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 
@@ -40,3 +43,20 @@ def test_an_idle_slot_wakes_when_the_next_job_is_due(redis_url: str, client: Red
 
 def is_blocked(client: Redis, client_id: int = 0) -> bool:
     return any(one["id"] == str(client_id) and "b" in one["flags"] for one in client.client_list())
+
+
+def test_a_report_that_redis_refuses_is_sent_once_a_second(
+    own_redis: Callable[..., EmbeddedRedis], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 1_000.0
+    monkeypatch.setattr("spark_bull.run.slot.slot_report.monotonic_s", lambda: now)
+    url = own_redis().url
+    with Redis.from_url(url) as client, BullQueue("q", url=url, protocol="bullmq") as queue:
+        report = SlotReport(queue.handle, "w", 1, 0, SlotStats(), Failures(), {})
+        client.execute_command("ACL", "SETUSER", "default", "-hset")
+        for _ in range(3):
+            report.publish_now_and_then("busy", [])
+        assert len(caplog.messages) == 1
+        now += 2
+        report.publish_now_and_then("busy", [])
+        assert len(caplog.messages) == 2

@@ -176,13 +176,14 @@ class SlotReport:
         fixed = {"run": self._run, "slot": self._slot, "started": self._started, "executor": self._executor}
         counted = {**asdict(self._stats), "failures": self._failures.as_report(), "damaged": self._damaged}
         report = json.dumps({**fixed, "state": state, "clients": list(clients), **counted})
-        self._published_at = monotonic_s()
+        # Also if it fails: a Redis that refuses reports must not be asked for each chunk.
+        self._published_at, self._state = monotonic_s(), state
         if report == self._published:
             return
         name = report_name(self._slot, self._started)
         try:
             self._handle.connection.pipeline([("HSET", self._key, name, report), ("PEXPIRE", self._key, REPORT_TTL_MS)])
-            self._published, self._state = report, state
+            self._published = report
         except SparkBullError as error:
             queue = self._handle.keys.queue
             log.warning("queue %s, slot %d: could not publish its status report (%s)", queue, self._slot, error)
