@@ -65,7 +65,7 @@ for _ = 1, tonumber(arg.limit) do
   local waiting = call('ZCOUNT', key.group_promoted, group, group)
     + call('ZLEXCOUNT', key.group_delayed, '[' .. group, '(' .. group .. '\255')
   local is_shown = waiting + active > 0 or own.max or own.concurrency or own.paused or own.rests_until
-  local name = is_shown and (own.name or name_of_jobs(group))
+  local name = is_shown and (own.name or path and name_of_jobs(group))
   if name then
     reply[#reply + 1] = {name, waiting, active, cmsgpack.pack(own)}
   end
