@@ -3,14 +3,12 @@
     spark-submit --py-files spark_bull.zip application.py URL QUEUE COMMANDS RESULTS
 
 It prints a line of JSON per command of the file COMMANDS: `write` begins to dispatch, `pause` ends that and prints the
-rows of acknowledged and of failed writes, `collected` the numbers of results and of their jobs, `try` the error of a
-write, or null.
+rows of acknowledged and of failed writes, `collected` the numbers of results and of their jobs.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,8 +23,6 @@ from spark_bull.spark.platform.requirements import start_query
 ROWS = 100
 #: Between two writes, s.
 PAUSE_S = 0.5
-#: How long a write of `try` may wait for Redis, ms.
-RETRY_MS = 5_000
 
 
 class Writer:
@@ -38,20 +34,18 @@ class Writer:
         self.acknowledged: list[int] = []
         self.failed: list[int] = []
 
-    def write(self, **options: int) -> str | None:
-        """Writes the next rows; returns the error of the package, if there is one."""
+    def write(self) -> None:
+        """Writes the next rows."""
         numbers = range(self._next, self._next + ROWS)
         self._next += ROWS
         rows = self._spark.range(numbers.start, numbers.stop, 1, 4).withColumnRenamed("id", "n")
         try:
-            rows.write.format("bull").options(**self._options, **options).mode("append").save()
+            rows.write.format("bull").options(**self._options).mode("append").save()
         except Exception as error:
             self.failed += numbers
             print(f"a write has failed: {error}", file=sys.stderr, flush=True)
-            found = re.findall(r"spark_bull\.[\w.]*errors\.\w+: ([^\n]*)", str(error))
-            return str((found or [f"{type(error).__name__}: {str(error)[:300]}"])[-1])
+            return
         self.acknowledged += numbers
-        return None
 
 
 def commands(file: Path) -> Iterator[str]:
@@ -90,8 +84,6 @@ def main(url: str, queue: str, file: str, results: str) -> None:
             elif command == "collected":
                 rows = spark.read.schema("id STRING").json(results)
                 said = [rows.count(), rows.distinct().count()]
-            elif command == "try":
-                said = writer.write(retryMs=RETRY_MS)
             print("reply", json.dumps(said), flush=True)
     query.stop()
     spark.stop()
