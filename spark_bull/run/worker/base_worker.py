@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -127,8 +128,9 @@ class BaseWorker:
         self.handle.connection.check(
             self.handle.keys.prefix, [handle.keys.queue for handle in self.handles], write=True
         )
-        waiting = ", ".join(f"{one.keys.queue}: {_known_lag(one, {}):,} waiting" for one in self.handles)
-        log.info("worker %s starts; %s", self.id, waiting)
+        if log.isEnabledFor(logging.INFO):
+            waiting = ", ".join(f"{one.keys.queue}: {_known_lag(one, {}):,} waiting" for one in self.handles)
+            log.info("worker %s starts; %s", self.id, waiting)
         try:
             with interrupted_once():
                 self._engine.start()
