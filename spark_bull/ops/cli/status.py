@@ -22,7 +22,7 @@ from spark_bull.core.errors import (
 )
 
 FAILED, WRONG_USAGE, NOT_FOUND, UNREACHABLE, DENIED, REFUSED, WARNINGS, PROBLEMS, UNKNOWN = range(1, 10)
-#: As of `timeout`, and in shells after SIGINT, after a broken pipe, and after SIGTERM.
+#: `timeout` has the first one, shells have the others: after SIGINT, a broken pipe, and SIGTERM.
 TIMED_OUT, INTERRUPTED, PIPE_BROKEN, TERMINATED = 124, 130, 141, 143
 
 MEANINGS: Final[Mapping[int, str]] = {
@@ -44,7 +44,7 @@ MEANINGS: Final[Mapping[int, str]] = {
 
 
 class NotFound(SparkBullError):
-    """A queue or a job scheduler does not exist."""
+    """A queue, a write or a job scheduler does not exist."""
 
 
 #: The first class that an error is of decides.

@@ -75,7 +75,7 @@ COMMANDS = (
     command(
         "wait",
         "wait for jobs to end; the exit status tells how",
-        "wait mail --write 3f2c1a --timeout 2h",
+        "wait mail --idle --timeout 2h",
         _wait,
         argument(
             "--write",

@@ -1,7 +1,4 @@
-"""The queues of a worker, and the plan of its slots.
-
-Which queues a Worker processes, and how often each is asked first.
-"""
+"""The queues of a worker, how often each is asked first, and the plan of its slots."""
 
 from __future__ import annotations
 

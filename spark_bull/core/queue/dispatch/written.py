@@ -28,7 +28,7 @@ from spark_bull.core.queue.jobs.read import Chunk, hash_fields, read_ids
 
 #: Chunks of ids that one call reads.
 _CHUNKS: Final = 20
-#: Time between two looks at a write that is not finished.
+#: Time between two looks at what is waited for, unless events tell.
 PAUSE_S: Final = 1.0
 
 #: Events that one command reads.

@@ -1,5 +1,6 @@
 -- Jobs that are added once for each deduplication id.
--- @include lib: chunk(fill_opts) jobs(job_row) json(options_of) numbers(free_id number_texts set_of take_numbers whole_number)
+-- @include lib: chunk(fill_opts) jobs(job_row) json(options_of)
+-- @include lib: numbers(free_id number_texts set_of take_numbers whole_number)
 -- @include bullmq/lib: delayed(delay_job) events(emit emit_trimmed) meta(major_version) parents(unlink_job)
 -- @include bullmq/lib: waiting(enqueue_job)
 
@@ -12,10 +13,10 @@ local function free_deduplication(base, job_id, deduplication_id)
 end
 
 -- Returns a function that decides whether a job is added although its deduplication id may be taken. `job`: {id, name,
--- data, opts with marks, timestamp, delay, deduplication_id, rule}, all of them as given; `maxDelay` of the rule lowers
--- `delay`, and sets `since`: when the first one was added of the jobs that have replaced each other. It returns the id of the job
--- that is kept in its place, or nil when the job is to be added: then it has taken the id. Delayed jobs of the same
--- chunk must be in Redis.
+-- data, opts with marks, timestamp, delay, deduplication_id, rule}, all of them as given. It returns the id of the job
+-- that is kept in its place, or nil when the job is to be added: then it has taken the id. If the rule has `maxDelay`, it
+-- may lower `delay`, and sets `since`: when the first of the jobs that have replaced each other was added. Delayed jobs
+-- of the same chunk must be in Redis.
 local function deduplicator(key, arg)
   local call, base, text = redis.call, arg.base, number_texts()
   local is_5 = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version) <= 5
