@@ -185,7 +185,7 @@ class QueueKeys:
         return f"{self.base}spark:outcomes:{encodable('write_id', write_id)}"
 
     def kept_ids(self, write_id: str) -> str:
-        """LIST of the ids of the jobs of one write; see core/lua/lib/add_once.lua."""
+        """LIST of the ids of the jobs of one write; see core/lua/lib/add_jobs.lua."""
         return f"{self.base}spark:ids:{write_id}"
 
     def watermark(self, app_id: str) -> str:

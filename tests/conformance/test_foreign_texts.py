@@ -189,6 +189,6 @@ def test_a_job_scheduler_of_bull_goes_on(
     ],
 )
 def test_scripts_read_the_json_that_python_reads(client: Redis, text: str) -> None:
-    source = (resources.files("spark_bull.core") / "lua" / "lib" / "json.lua").read_text()
+    source = (resources.files("spark_bull.core") / "lua" / "lib" / "values.lua").read_text()
     found = json.loads(client.eval(f"{source} return cjson.encode({{json_of(ARGV[1])}})", 0, text))
     assert found == [json.loads(well_formed_json(text))]

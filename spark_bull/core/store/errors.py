@@ -113,7 +113,7 @@ _CODE_OF: Final[Mapping[type[BaseException], str]] = {
 _CODE: Final = re.compile(
     r"(?:Error running script \(call to \w+\): @user_script:\d+: @user_script: \d+: -)?([A-Z]+)\b"
 )
-#: What core/lua/lib/check_types.lua and numbers.lua say of a key.
+#: What core/lua/lib/jobs.lua and values.lua say of a key.
 _WRONG_KEY: Final = re.compile(r"expected (.+) to be a (?:\w+, found a \w+|number below 2\^53, found '[^']*')")
 #: Messages of a permission error in a script, which has no code.
 _FORBIDDEN_IN_SCRIPT: Final = ("The user executing the script can't", "ACL failure in script")

@@ -30,7 +30,7 @@ first used, with what it uses in its file, as most calls of a script use few of 
 about as long as to call it. `located` finds the file and the line of an error.
 
 A script of a dialect with a file `lib/key_types.lua` first checks that its keys have these types, or else calls
-`lib/check_types.lua`.
+`check_types` of `lib/jobs.lua`.
 
 Files are read with pkgutil, which also works in a zip file passed to --py-files.
 
@@ -70,7 +70,7 @@ _COUNTING: Final[Mapping[str, str]] = {
 }
 _KEY_TYPE = re.compile(r"^  (\w+) = '(\w+)',$", re.MULTILINE)
 #: The include that checks the types of keys.
-CHECK: Final = "lib/check_types"
+CHECK: Final = "lib/jobs"
 #: What an error of Redis says of the script, and of a line of the text that Redis got.
 _NAMED = re.compile(r"script `([\w/-]+)`")
 _SHA, _LINE = re.compile(r"\b(?:f_|script: )([0-9a-f]{40})\b"), re.compile(r"@?\buser_script: ?(\d+)")

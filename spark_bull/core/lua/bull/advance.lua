@@ -1,7 +1,7 @@
 -- Adds the next job of the job scheduler of each packed job, unless the scheduler was removed. `again` = 1: the jobs
 -- were claimed before, so a scheduler that has advanced since stays as it is; Bull itself does not check that.
 -- @returns for each job 'next', 'duplicated' (it exists), 'past' (the scheduler has advanced) or 'none' (no scheduler)
--- @include lib: numbers(time_ms) once(advance_once) schedules(next_job)
+-- @include lib: once(advance_once) schedules(next_job) values(time_ms)
 -- @include {dialect}/lib: add_jobs
 
 local call, now = redis.call, time_ms()

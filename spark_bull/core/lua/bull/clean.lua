@@ -1,6 +1,6 @@
 -- Of a state's next jobs, removes each that has no lock and ended, started or was added by `before`.
 -- @returns {next position, '' at the end, ids of the removed jobs}
--- @include lib: jobs(last_seen) once sweep
+-- @include lib: jobs(last_seen) once remove(sweep)
 -- @include {dialect}/lib: remove(remove_jobs)
 
 local before, finished = tonumber(arg.before), arg.finished == '1'

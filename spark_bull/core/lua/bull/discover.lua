@@ -5,7 +5,7 @@
 -- @returns {'ok', position after the last entry, 1 if the scan is incomplete}, {'lost'} without a ledger, {'taken',
 -- owner} by another query, {'behind', position after the last entry} if that is before `known_end`, or {'recreated', old
 -- id counter, new one} unless `accept_recreated`
--- @include lib: follow_sorted results(check_owner found_results results_clock)
+-- @include lib: results(check_owner follow_sorted found_results results_clock)
 
 local refused = check_owner(key, arg, function() end)
 if refused then

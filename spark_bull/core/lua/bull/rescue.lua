@@ -1,8 +1,8 @@
 -- Moves stalled jobs back to the waiting ones, a slice per call; see rescue_slices. A job that stalled more than
 -- `max_stalled` times fails.
 -- @returns {next position or '', ids of jobs that wait again, ids of jobs that failed}
--- @include lib: group_queue(group_places) numbers(time_ms) once(rescue_slices) release_owned(leave_groups)
--- @include {dialect}/lib: stalls(stalled_requeuer)
+-- @include lib: groups(group_places) once(rescue_slices) rescue(leave_groups) values(time_ms)
+-- @include {dialect}/lib: rescue(stalled_requeuer)
 
 local call, now = redis.call, time_ms()
 

@@ -2,8 +2,8 @@
 -- as the scheduler has advanced.
 -- @returns for each job 'next', 'duplicated' (it exists), 'past' (not the current job), 'none' (no scheduler), 'unknown'
 -- (no time given) or 'damaged'
--- @include lib: numbers(finite_number time_ms) once(advance_once) schedules(next_job) stalls(count_up)
--- @include bullmq/lib: add_jobs events(emit_trimmed) meta(major_version) schedules(next_of_every)
+-- @include lib: once(advance_once) rescue(count_up) schedules(next_job) values(finite_number time_ms)
+-- @include bullmq/lib: add_jobs events(emit_trimmed major_version) schedules(next_of_every)
 
 local call, now = redis.call, time_ms()
 local major = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version)

@@ -2,7 +2,7 @@
 -- jobs of each priority from `first` on, up to one that has not waited for so long, about `limit` jobs. A repeated call
 -- finds none of the same jobs.
 -- @returns {number of jobs whose priority was changed, first priority of the next call, 0 at the end}
--- @include lib: jobs(job_row) json(options_of) numbers(time_ms)
+-- @include lib: jobs(job_row) values(options_of time_ms)
 -- @include bullmq/lib: waiting(priority_score)
 
 -- Jobs that one ZRANGEBYSCORE returns.

@@ -2,8 +2,8 @@
 -- was added by `before`. The last call writes the event with the total; `removed`: number of jobs that earlier calls
 -- have removed.
 -- @returns {next position, '' at the end, ids of the removed jobs}
--- @include lib: jobs(added_at last_seen) once sweep
--- @include bullmq/lib: jobs(is_scheduled_job) remove(remove_jobs) sequences(cut_sequence)
+-- @include lib: jobs(added_at last_seen) once remove(sweep)
+-- @include bullmq/lib: dependents(cut_sequence) remove(remove_jobs) schedules(is_scheduled_job)
 
 local call = redis.call
 local has_parents = call('EXISTS', key.waiting_children) == 1

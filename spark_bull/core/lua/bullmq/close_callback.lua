@@ -1,8 +1,8 @@
 -- Removes a member of `pending` from the children of a write's callback, as the jobs of a queue are added. With the
 -- last member, and when all jobs have ended, the callback starts.
 -- @returns nothing
--- @include lib: numbers(time_ms)
--- @include bullmq/lib: parents(release_parent)
+-- @include lib: values(time_ms)
+-- @include bullmq/lib: flows(release_parent)
 
 local call = redis.call
 

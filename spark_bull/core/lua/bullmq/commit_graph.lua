@@ -1,8 +1,8 @@
 -- Adds the next staged jobs of a registered write whose jobs depend on each other. All wait until the last chunks of
 -- the write link them, and release those that depend on none.
 -- @returns {state of the write, rows processed, id of a write that comes first}; see commit_once
--- @include lib: commit_once
--- @include bullmq/lib: add_jobs parents(release_jobs) relays(link_jobs)
+-- @include lib: writes(commit_once)
+-- @include bullmq/lib: add_jobs dependents(link_jobs) flows(release_jobs)
 
 -- A chunk of links, or of jobs to release, has no rows (n = 0).
 local function add(key, arg, chunk, from, now)

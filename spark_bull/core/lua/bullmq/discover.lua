@@ -11,8 +11,8 @@
 -- unknown; with `strict` it is reported until a call without it)}, {'lost'} without a ledger, {'taken', owner} by
 -- another query, {'behind', position after the last entry} if that is before `known_end`, or {'recreated', old id
 -- counter, new one} unless `accept_recreated`
--- @include lib: events(is_behind last_event) follow_sorted results(check_owner found_results results_clock)
--- @include bullmq/lib: follow_events(follow_events results_balance)
+-- @include lib: events(is_behind last_event) results(check_owner follow_sorted found_results results_clock)
+-- @include bullmq/lib: results(follow_events results_balance)
 
 local refused = check_owner(key, arg, function() end)
 if refused then

@@ -1,7 +1,7 @@
 -- Removes the next jobs of a state that wait for a worker or are delayed, except the next jobs of job schedulers.
 -- @returns {next position, '' at the end, number of removed jobs}
--- @include lib: sweep(drain_once)
--- @include bullmq/lib: jobs(is_scheduled_job) remove(remove_jobs) sequences(cut_sequence)
+-- @include lib: remove(drain_once)
+-- @include bullmq/lib: dependents(cut_sequence) remove(remove_jobs) schedules(is_scheduled_job)
 
 local has_schedulers = redis.call('EXISTS', key.repeats) == 1
 local has_parents = redis.call('EXISTS', key.waiting_children) == 1

@@ -1,7 +1,7 @@
 -- Removes the callback of a write that failed, unless it has children: then it stays, and never starts.
 -- @args pending...
 -- @returns 1 if there is no callback, 0 if it stays
--- @include bullmq/lib: events(event_limit) parents(unlink_job)
+-- @include bullmq/lib: events(event_limit) flows(unlink_job)
 
 local call = redis.call
 

@@ -3,7 +3,7 @@
 -- @keys write?
 -- @args pending...
 -- @returns 1 if the callback was added, 0 if it had been added before
--- @include lib: chunk(clock_of fill_opts job_terms) numbers(number_texts take_numbers time_ms)
+-- @include lib: add_jobs(clock_of fill_opts job_terms) values(number_texts take_numbers time_ms)
 -- @include bullmq/lib: events(emit emit_trimmed)
 
 local call, now, text = redis.call, time_ms(), number_texts()

@@ -2,8 +2,8 @@
 -- does so only after the script `expire` (`after_expiry`), as it would move some of them. Before, it lets jobs go on
 -- that depend on ended ones by relays.
 -- @returns {number of promoted jobs, when the next one is due or expires, ms, or '', now in ms}
--- @include lib: numbers(time_ms) promote(promote_due_once)
--- @include bullmq/lib: promote(promote_due_jobs) relays(run_relays) waiting(waiting_list)
+-- @include lib: values(time_ms) waiting(promote_due_once)
+-- @include bullmq/lib: dependents(run_relays) waiting(promote_due_jobs waiting_list)
 
 local more_relays = run_relays(key, arg, time_ms())
 

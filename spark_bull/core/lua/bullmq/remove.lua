@@ -4,7 +4,7 @@
 -- @returns {'done'} (also when only the id existed), {'open'} (call again), {'missing'}, {'scheduled'},
 -- {'wrong_state'} (the tree has too many levels), or {'locked', key of the locked job}
 -- @include lib: once waiting(WALK_STEPS)
--- @include bullmq/lib: remove_tree
+-- @include bullmq/lib: remove(remove_tree)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local share = {jobs = tonumber(arg.limit), steps = WALK_STEPS, is_first = true}

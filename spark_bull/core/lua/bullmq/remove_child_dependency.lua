@@ -1,7 +1,7 @@
 -- Removes a job from the children of its parent, which starts if it waited for this job alone.
 -- @returns {'done'}, {'none'} (it is no unfinished child), {'missing'}, or {'orphan', key of the parent that is missing}
 -- @include lib: once
--- @include bullmq/lib: parents(leave_parent)
+-- @include bullmq/lib: flows(leave_parent)
 
 local call = redis.call
 

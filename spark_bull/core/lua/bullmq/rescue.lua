@@ -1,7 +1,7 @@
 -- Moves stalled jobs back to the waiting ones, a slice per call; see rescue_slices and requeue_stalled.
 -- @returns {next position or '', ids of jobs that wait again, {}}
--- @include lib: group_queue(group_places) numbers(time_ms) once(rescue_slices) release_owned(leave_groups)
--- @include bullmq/lib: events(event_limit) stalls(requeue_stalled)
+-- @include lib: groups(group_places) once(rescue_slices) rescue(leave_groups) values(time_ms)
+-- @include bullmq/lib: events(event_limit) rescue(requeue_stalled)
 
 local call = redis.call
 

@@ -3,7 +3,7 @@
 -- @args members...
 -- @returns how many schedulers were removed
 -- @include lib: schedules(unschedule_once)
--- @include bullmq/lib: events(event_limit) parents(unlink_job) schedules(next_job_of)
+-- @include bullmq/lib: events(event_limit) flows(unlink_job) schedules(next_job_of)
 
 return unschedule_once(key, arg, function(job_id)
   unlink_job(arg.base .. job_id)

@@ -2,7 +2,7 @@
 -- later attempt.
 -- @args ids...
 -- @returns for each job 'done', 'missing', 'unlocked', or 'foreign' when no slot of a Spark worker holds the lock
--- @include lib: numbers(time_ms)
+-- @include lib: values(time_ms)
 
 local call, now, answers, requests = redis.call, time_ms(), {}, {}
 for i, id in ipairs(arg.ids) do

@@ -4,7 +4,7 @@
 -- @keys states...
 -- @args ids...
 -- @returns the number of removed jobs
--- @include lib: damaged(unplaced_test) once
+-- @include lib: jobs(unplaced_test) once
 
 local call = redis.call
 

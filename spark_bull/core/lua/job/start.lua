@@ -2,7 +2,7 @@
 -- not hold `lock_token`.
 -- @args ids...
 -- @returns ids of the jobs that stay as they are
--- @include lib: jobs(job_row) numbers(time_ms)
+-- @include lib: jobs(job_row) values(time_ms)
 
 local call, now, kept = redis.call, time_ms(), {}
 for _, id in ipairs(arg.ids) do

@@ -1,9 +1,8 @@
 -- What is done with single jobs of any state.
--- @include lib: chunk(listed) deduplication(holder_of) jobs(id_there is_job) json(options_of)
--- @include lib: numbers(finite_number is_true whole_number) other_queues(args_at keys_at)
--- @include lib: waiting(WALK_STEPS)
--- @include {dialect}/lib: add_jobs delayed(delay_job) finished(keep_rule) manage(manage_actions mismatch_of retry_job)
--- @include {dialect}/lib: promote(enqueue_promoted) settle_jobs
+-- @include lib: add_jobs(holder_of listed) jobs(args_at id_there is_job keys_at)
+-- @include lib: values(finite_number is_true options_of whole_number) waiting(WALK_STEPS)
+-- @include {dialect}/lib: add_jobs manage(manage_actions mismatch_of retry_job) settle_jobs(keep_rule settle_jobs)
+-- @include {dialect}/lib: waiting(delay_job enqueue_promoted)
 
 -- Returns a function of a change that says why the job can't be changed; see manage_jobs. `refusal(change)`
 -- returns 'locked', 'scheduled' or nil, `is_in_wrong_state(change)` whether the state of the job excludes the action.

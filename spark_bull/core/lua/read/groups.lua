@@ -1,7 +1,7 @@
 -- Reads groups in the order of their digits from behind `position` on, `limit` at most: those with running or delayed
 -- jobs, or with something of their own. The name of a group that has nothing of its own is read from one of its jobs.
 -- @returns {the last group, or '' after the last one of all; {name, waiting, active, packed group_record}...}
--- @include lib: group_queue(group_place) groups(group_name group_record) numbers(time_ms)
+-- @include lib: groups(group_name group_place group_record) values(time_ms)
 
 -- Jobs of a group that are read to find its name, and bytes of payloads after which a call reads no more groups.
 local MAX_SAMPLES, MOST_BYTES = 3, 1048576

@@ -4,7 +4,7 @@
 -- @keys states...
 -- @args ids...
 -- @returns {ids, ids of remnants in any state}
--- @include lib: damaged(unplaced_test) jobs(is_job job_row)
+-- @include lib: jobs(is_job job_row unplaced_test)
 
 local is_unplaced, found, remnants = unplaced_test(key, arg), {}, {}
 for _, job_id in ipairs(arg.ids) do

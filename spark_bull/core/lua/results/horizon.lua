@@ -3,7 +3,7 @@
 -- @args states...
 -- @returns {highest score of completed, of failed, last event id, now in ms, number of ended jobs}; 0 and 0-0 for a key
 -- that is missing, and for a SET
--- @include lib: events(last_event) guard(ended_jobs) numbers(time_ms)
+-- @include lib: events(last_event) guard(ended_jobs) values(time_ms)
 
 local call = redis.call
 

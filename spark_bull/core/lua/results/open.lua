@@ -4,7 +4,7 @@
 -- @args states...
 -- @returns {'ok', position of the first entry, position after the last one}, {'lost'} when there is none and `create`
 -- is '0', or {'taken', owner}
--- @include lib: events(last_event) numbers(time_ms)
+-- @include lib: events(last_event) values(time_ms)
 
 local call = redis.call
 local EARLIEST = {event = '0-0', floor = '-inf'}

@@ -1,7 +1,7 @@
 -- Stores how many shards a logical queue has, unless it has some. The key is in the queue that is shard 0. The first
 -- epoch is the time, so that it differs from the epochs of a layout that was removed.
 -- @returns names and values of the layout
--- @include lib: numbers(time_ms)
+-- @include lib: values(time_ms)
 
 local call = redis.call
 

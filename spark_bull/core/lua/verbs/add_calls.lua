@@ -3,7 +3,7 @@
 -- `pending` is a dependency that stays. `keeps` ('1'): the jobs are kept when they end, until they are gathered. In a
 -- chunk, calls of one parent are next to each other.
 -- @returns {number of jobs added, rows of the calls that have ended}, or {'closed'}
--- @include lib: chunk(listed only_rows) numbers(time_ms) other_queues(CALL_KEYS)
+-- @include lib: add_jobs(listed only_rows) jobs(CALL_KEYS) values(time_ms)
 -- @include {dialect}/lib: add_jobs(add_children)
 
 local call, now = redis.call, time_ms()

@@ -2,7 +2,7 @@
 -- of a sender. `changes`: a list of {group = name, set = {name -> value}, removed = {name...}}; see group_record.
 -- Before the first claim by groups no job of them is delayed: there is nothing to promote.
 -- @returns nothing
--- @include lib: group_room groups(group_checks group_digits group_own) numbers(time_ms) once
+-- @include lib: group_limits(group_room) groups(group_checks group_digits group_own) once values(time_ms)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local packed = redis.call('GET', key.group_settings)

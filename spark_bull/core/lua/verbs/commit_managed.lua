@@ -1,7 +1,7 @@
 -- Changes the next jobs of a registered write; see manage_jobs.
 -- @keys touched...
 -- @returns {state of the write, rows processed, id of a write that comes first}; see commit_once
--- @include lib: commit_once manage(manage_jobs)
+-- @include lib: manage(manage_jobs) writes(commit_once)
 
 local COUNTED_AS = {done = 'changed', missing = 'missing', locked = 'locked'}
 

@@ -1,8 +1,8 @@
 -- Removes the next jobs of a queue that a registered write replaces, and finally the queue's other keys. Does nothing
 -- after that: later jobs belong to the write.
 -- @returns 'open' (call again) or 'done'
--- @include lib: commit_once(is_replacing) once
--- @include {dialect}/lib: obliterate(obliterate_queue)
+-- @include lib: once writes(is_replacing)
+-- @include {dialect}/lib: remove(obliterate_queue)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   if not is_replacing(key.write) then

@@ -2,7 +2,7 @@
 -- to its end, which changes nothing. `calls`: {ids of jobs, ids of their parents}.
 -- @returns how many of the first calls are done; the others need the script again
 -- @include lib: waiting(WALK_STEPS)
--- @include {dialect}/lib: finished(finished_state) remove(remove_call)
+-- @include {dialect}/lib: remove(remove_call) settle_jobs(finished_state)
 
 local call, has = redis.call, finished_state.has
 local ids, parent_ids = unpack(cmsgpack.unpack(arg.calls))

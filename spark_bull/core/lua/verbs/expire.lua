@@ -1,8 +1,8 @@
 -- Fails jobs that have expired, about a hundred per call. While some of them are left, the first time in `expiry` is
 -- over.
 -- @returns number of jobs that have failed
--- @include lib: numbers(time_ms) once
--- @include {dialect}/lib: expiry(expire_jobs)
+-- @include lib: once values(time_ms)
+-- @include {dialect}/lib: rescue(expire_jobs)
 
 local now = time_ms()
 

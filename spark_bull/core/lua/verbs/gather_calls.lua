@@ -2,7 +2,7 @@
 -- jobs are removed. `calls`: {ids of jobs, ids of their parents}.
 -- @returns nothing
 -- @include lib: jobs(job_row)
--- @include {dialect}/lib: finished(finished_state) remove(remove_jobs)
+-- @include {dialect}/lib: remove(remove_jobs) settle_jobs(finished_state)
 
 local call = redis.call
 local ids, parent_ids = unpack(cmsgpack.unpack(arg.calls))

@@ -2,8 +2,8 @@
 -- pause of a guard is over. A look within `interval_ms` of the last one counts nothing.
 -- @returns {paused, resumed or "", why, 1 if jobs are still to be moved: call again}
 -- @keys active delayed paused prioritized wait waiting_children
--- @include lib: guard(guard_mark guard_window) numbers(time_ms) once waiting(join_lists)
--- @include {dialect}/lib: pause(pause_mark pause_queue resume_queue)
+-- @include lib: guard(guard_mark guard_window) once values(time_ms) waiting(join_lists)
+-- @include {dialect}/lib: waiting(pause_mark pause_queue resume_queue)
 
 local limit, now = tonumber(arg.limit), tonumber(arg.now) or time_ms()
 

@@ -3,7 +3,7 @@
 -- name may need these jobs; or they still run, and a sweep removes them.
 -- @args parents...
 -- @returns the time, ms since 1970
--- @include lib: numbers(time_ms) other_queues(CALL_KEYS)
+-- @include lib: jobs(CALL_KEYS) values(time_ms)
 
 local call, now = redis.call, time_ms()
 

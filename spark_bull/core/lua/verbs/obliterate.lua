@@ -2,7 +2,7 @@
 -- Staged chunks and writes stay. So do parents of BullMQ that wait for children of another queue.
 -- @returns {'open'} (call again), {'done'}, or {'active', number of active jobs} unless `force`
 -- @include lib: once
--- @include {dialect}/lib: obliterate(obliterate_queue)
+-- @include {dialect}/lib: remove(obliterate_queue)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
   local active = redis.call('LLEN', key.active)

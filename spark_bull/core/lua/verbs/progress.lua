@@ -1,7 +1,7 @@
 -- Stores a job's progress and publishes it.
 -- @returns 0; -1 when the job does not exist; -2 when the lock does not hold `lock_token`, and the stored progress has a
 -- checkpoint or `of_checkpoint` is 1
--- @include lib: json(json_of)
+-- @include lib: values(json_of)
 -- @include {dialect}/lib: events(announce_progress)
 
 local call = redis.call

@@ -2,7 +2,7 @@
 -- returns. Jobs that a worker has locked stay. `left`: number of jobs that stay in the parents before. After the last
 -- parent (`is_last`), the caller has ended if no job stays; else its lease is renewed once, to look at them again.
 -- @returns {next position, '' at the end, number of removed jobs, number of jobs that stay}, or {'held'}
--- @include lib: numbers(time_ms) other_queues(CALL_KEYS) waiting(WALK_STEPS)
+-- @include lib: jobs(CALL_KEYS) values(time_ms) waiting(WALK_STEPS)
 -- @include {dialect}/lib: remove(remove_unfinished)
 
 local call, now = redis.call, time_ms()

@@ -2,7 +2,7 @@
 -- the staged chunks, are left to `open`, which any process can run.
 -- @keys shard_layout? watermark?
 -- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', key} (it was prepared too long ago, or discarded), or {'resharded'} (the number of shards has changed)
--- @include lib: numbers(time_ms) registration(list_open_write)
+-- @include lib: values(time_ms) writes(list_open_write)
 
 local call = redis.call
 

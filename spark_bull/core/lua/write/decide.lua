@@ -2,7 +2,7 @@
 -- queue that leads. With `gives_up`, or when it was prepared too long ago, an undecided write is given up: it can't be
 -- confirmed any more. A decision is final.
 -- @returns 'registered', 'given-up' (also if there is no such write) or 'undecided'
--- @include lib: numbers(time_ms)
+-- @include lib: values(time_ms)
 
 local write = redis.call('HMGET', key.write, 'state', 'deadline')
 if not write[1] then

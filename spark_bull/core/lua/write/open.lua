@@ -4,7 +4,7 @@
 -- `most` keys.
 -- @keys touched...
 -- @returns number of the queues, from the first, that need no more calls
--- @include lib: registration(list_open_write)
+-- @include lib: writes(list_open_write)
 
 local call = redis.call
 local room = tonumber(arg.most)

@@ -5,7 +5,7 @@
 -- can be confirmed. Its jobs are part of the length of the queue.
 -- @keys touched...
 -- @returns {'prepared'}, or what `register` returns
--- @include lib: numbers(time_ms) registration(registration_refusal)
+-- @include lib: values(time_ms) writes(registration_refusal)
 
 local call = redis.call
 local plan = cmsgpack.unpack(arg.plan)

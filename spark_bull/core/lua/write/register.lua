@@ -3,7 +3,7 @@
 -- registration_refusal, and with manifest, id, queue (its number), and fields = {name, value, …}.
 -- @keys touched...
 -- @returns {'registered'}, {'replayed'} (this version has been written before), {'lost', stage key}, {'closed', number of the queue}, {'full', number of the queue, its length}, or {'resharded'} (the number of shards has changed)
--- @include lib: numbers(time_ms) registration(list_open_write registration_refusal)
+-- @include lib: values(time_ms) writes(list_open_write registration_refusal)
 
 local call = redis.call
 local plan = cmsgpack.unpack(arg.plan)

@@ -117,7 +117,7 @@ class CommitReply(NamedTuple):
 def commit(
     handle: QueueHandle, write_id: str, position: int, verb: str = "commit", touched: Sequence[str] = ()
 ) -> CommitReply:
-    """Adds or changes the next staged jobs of a registered write, at most one chunk; see core/lua/lib/commit_once.lua.
+    """Adds or changes the next staged jobs of a registered write, at most one chunk; see core/lua/lib/writes.lua.
 
     verb: commit, commit_flows, commit_graph, commit_schedules, or commit_managed for a write that changes jobs.
     touched: other keys that it may touch.

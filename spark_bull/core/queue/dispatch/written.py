@@ -73,7 +73,7 @@ def _has_all_ids(handle: QueueHandle, record: WriteRecord) -> bool:
 
 
 def _kept(handle: QueueHandle, write_id: str) -> Iterator[range | list[bytes]]:
-    """The entries of the kept ids; see core/lua/lib/add_once.lua."""
+    """The entries of the kept ids; see core/lua/lib/add_jobs.lua."""
     key, start = handle.keys.kept_ids(write_id), 0
     while packed := handle.connection.call("LRANGE", key, start, start + _CHUNKS - 1):
         for one in packed:

@@ -12,7 +12,7 @@ from spark_bull.core.queue.handle.walk import Sweep
 
 #: The fields of a job that may be stored elsewhere.
 KEPT_FIELDS: Final = ("data", "returnvalue")
-#: Ids of a list that a call looks at for each one that it may remove, as core/lua/lib/sweep.lua.
+#: Ids of a list that a call looks at for each one that it may remove, as core/lua/lib/remove.lua.
 _LOOKS: Final = 5
 
 
@@ -45,7 +45,7 @@ def deleting_objects(handle: QueueHandle, ids: Callable[[], Iterable[bytes]]) ->
 
 
 def swept_ids(handle: QueueHandle, sweep: Sweep) -> list[bytes]:
-    """The jobs among which one call of `clean` or `drain` removes some: those that core/lua/lib/sweep.lua looks at."""
+    """The jobs among which one call of `clean` or `drain` removes some: those that core/lua/lib/remove.lua looks at."""
     key, size, call = handle.keys[sweep.store.key], sweep.size, handle.connection.call
     if sweep.store.kind == "set":
         ids: list[bytes] = list(call("SSCAN", key, sweep.position, "COUNT", size)[1])

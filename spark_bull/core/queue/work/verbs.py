@@ -101,7 +101,7 @@ def unpack_work(reply: bytes) -> WorkReply:
 
 
 def claimed(handle: QueueHandle, job_ids: Sequence[str], fields: Sequence[str]) -> dict[str, object]:
-    """Reads fields of claimed jobs again, as columns by name; see core/lua/lib/work_once.lua."""
+    """Reads fields of claimed jobs again, as columns by name; see core/lua/lib/claim_jobs.lua."""
     ids = msgpack.packb(list(job_ids), use_bin_type=False)
     reply = handle.run("claimed", {"ids": ids, "fields": fields})
     columns: dict[str, object] = msgpack.unpackb(reply, raw=False, unicode_errors="replace")

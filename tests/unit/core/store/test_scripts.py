@@ -44,7 +44,7 @@ def test_a_script_of_a_dialect_with_types_of_keys_checks_them_first() -> None:
     files = {
         "a/b/x.lua": script("return key.wait", keys=""),
         "c/x.lua": script("return key.wait", keys=""),
-        "lib/check_types.lua": "local function check_types()\nend",
+        "lib/jobs.lua": "local function check_types()\nend",
         "a/lib/key_types.lua": "local KEY_TYPES = {\n  paused = 'list',\n  wait = 'list',\n}",
     }
     checking, other = (assemble(name, reader(files)).source for name in ("a/b/x", "c/x"))

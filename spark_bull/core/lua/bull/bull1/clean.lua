@@ -1,6 +1,6 @@
 -- Of a state's next jobs, removes each that has no lock and was added by `before`.
 -- @returns {next position, '' at the end, ids of the removed jobs}
--- @include lib: jobs(added_at) once sweep
+-- @include lib: jobs(added_at) once remove(sweep)
 -- @include bull/bull1/lib: remove(remove_jobs)
 
 local before = tonumber(arg.before)

@@ -6,7 +6,7 @@
 -- owner} by another query, {'behind', position after the last entry} if that is before `known_end`, or {'recreated', old
 -- id counter, new one} unless `accept_recreated`
 -- @include lib: results(check_owner found_results)
--- @include bull/bull1/lib: follow_set(follow_set sign_of)
+-- @include bull/bull1/lib: results(follow_set sign_of)
 
 local refused = check_owner(key, arg, function()
   -- Ids start again at 1.

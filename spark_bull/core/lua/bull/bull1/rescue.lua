@@ -1,8 +1,8 @@
 -- Moves active jobs without a lock back to the waiting ones, a slice per call; see stalled_requeuer. Bull 1 does not
 -- record checks; here too, `check_ms` pass between two of them.
 -- @returns {next position or '', ids of jobs that wait again, ids of jobs that failed}
--- @include lib: group_queue(group_places) once release_owned(leave_groups)
--- @include bull/bull1/lib: stalls(stalled_requeuer)
+-- @include lib: groups(group_places) once rescue(leave_groups)
+-- @include bull/bull1/lib: rescue(stalled_requeuer)
 
 local call, requeue = redis.call, stalled_requeuer(key, arg)
 

@@ -1,8 +1,38 @@
--- Adds jobs of a chunk.
--- @include lib: chunk(clock_of fill_opts job_terms listed) deduplication(deduplications_of) events(is_written)
--- @include lib: numbers(free_id number_texts take_numbers) waiting(push WALK_STEPS)
--- @include bull/lib: deduplication(debounce) events(publish) waiting(priority_inserts waiting_list)
+-- Jobs are added.
+-- @include lib: add_jobs(clock_of deduplications_of fill_opts job_terms listed) events(is_written)
+-- @include lib: values(free_id number_texts take_numbers) waiting(push WALK_STEPS)
+-- @include bull/lib: add_jobs(debounce) events(publish) waiting(priority_inserts waiting_list)
 -- @include {dialect}/lib: add_jobs
+
+-- Takes a debounce id for a job, for `ttl` ms, or without it until the job finishes. When another job has the id,
+-- publishes that and returns its id.
+local function debounce(arg, debounce_id, ttl, job_id)
+  local call, holder = redis.call, arg.base .. 'de:' .. debounce_id
+  local is_free
+  if ttl then
+    is_free = call('SET', holder, job_id, 'PX', ttl, 'NX')
+  else
+    is_free = call('SET', holder, job_id, 'NX')
+  end
+  if is_free then
+    return nil
+  end
+  local kept = call('GET', holder)
+  publish(arg, 'debounced', arg.base .. 'debounced@' .. arg.token, kept)
+  return kept
+end
+
+-- A finished job releases its debounce id, unless that has a TTL.
+local function free_debounce(base, job_id)
+  local call = redis.call
+  local debounced = call('HGET', base .. job_id, 'deid')
+  local ttl = debounced and call('PTTL', base .. 'de:' .. debounced)
+  if ttl == 0 or ttl == -1 then
+    call('DEL', base .. 'de:' .. debounced)
+  end
+end
+
+-- Adds jobs of a chunk.
 
 -- Adds the jobs of a chunk from row `from` on: all of them, or with priorities as many as the length of the list
 -- allows, unless the chunk must be added as a whole.

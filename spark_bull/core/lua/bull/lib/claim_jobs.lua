@@ -1,9 +1,9 @@
 -- Claims waiting jobs.
--- @include lib: damaged(unfit) expiry(has_expired) group_limits group_queue(group_place) jobs(job_row)
--- @include lib: numbers(positions_of) promote(next_due_of) start_limit
--- @include lib: walk_waiting(is_utf8 lock_durations take_passes walk_waiting)
+-- @include lib: claim_jobs(is_utf8 lock_durations start_limit take_passes walk_waiting) group_limits
+-- @include lib: groups(group_place) jobs(job_row unfit) rescue(has_expired) values(positions_of)
+-- @include lib: waiting(next_due_of)
 -- @include bull/lib: events(publish) waiting(waiting_list)
--- @include {dialect}/lib: delayed(delay_job) stalls(unrun_failures) waiting(leave_wait)
+-- @include {dialect}/lib: rescue(unrun_failures) waiting(delay_job leave_wait)
 
 -- The fields of a job's hash that a claim reads. A unit test compares them with core/dialects/fields.py.
 local CLAIM_FIELDS = {'timestamp', 'data', 'name', 'opts', 'attemptsMade', 'stalledCounter', 'progress', 'stacktrace',
@@ -12,7 +12,7 @@ local CLAIM_FIELDS = {'timestamp', 'data', 'name', 'opts', 'attemptsMade', 'stal
 -- Number of fields that are read of every job. The other one is read only while jobs of the queue can expire.
 local FIELDS_OF_ALL = 10
 
--- Claims up to `limit` jobs of Bull; see core/queue/work/claim.py, and see lib/start_limit.lua for `limits`.
+-- Claims up to `limit` jobs of Bull; see core/queue/work/claim.py, and lib/claim_jobs.lua for `limits`.
 -- `start(job_key, id)` marks a job as started and publishes it, or delays it and returns 'delayed'.
 -- `held` was moved to `active` without a lock by a blocking command; it comes first, unless the stalled check has moved
 -- it back.

@@ -1,10 +1,10 @@
 -- What is done with single jobs of any state.
--- @include lib: deduplication(holds_deduplication) json(push_of)
--- @include lib: manage(finish_unclaimed managed_jobs mismatch_by move_job plain_actions) numbers(priority_of time_ms)
--- @include lib: waiting(search_steps)
+-- @include lib: add_jobs(holds_deduplication)
+-- @include lib: manage(finish_unclaimed managed_jobs mismatch_by move_job plain_actions)
+-- @include lib: values(priority_of push_of) waiting(search_steps)
 -- @include bull/lib: remove(remove_job) waiting(priority_inserts waiting_list)
--- @include {dialect}/lib: finished(finished_state) manage(clear_outcome) promote(announce_waiting) remove(remove_jobs)
--- @include {dialect}/lib: waiting(leave_wait)
+-- @include {dialect}/lib: remove(remove_jobs) settle_jobs(clear_outcome finished_state)
+-- @include {dialect}/lib: waiting(announce_waiting leave_wait)
 
 -- Actions that no job with a lock allows.
 local NEEDS_UNLOCKED = {retry = true, remove = true, fail = true, complete = true, move = true}
@@ -48,12 +48,6 @@ local function prioritize_job(key, change, may_wait)
     end
   end
   call('HSET', change.key, 'priority', priority)
-end
-
--- Clears the outcome of a job that is retried.
-local function clear_outcome(job_key)
-  redis.call('HDEL', job_key, 'finishedOn', 'processedOn', 'failedReason')
-  redis.call('HSET', job_key, 'retriedOn', time_ms())
 end
 
 -- Moves a failed job back to the waiting ones. `change`: {id, reset_attempts: whether its attempts count from 0 again,

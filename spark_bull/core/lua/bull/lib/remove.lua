@@ -1,6 +1,6 @@
--- Jobs are removed.
--- @include lib: jobs(job_row) waiting(search_steps)
--- @include {dialect}/lib: finished(finished_state) remove(remove_jobs) waiting(leave_wait)
+-- Jobs and queues are removed.
+-- @include lib: jobs(job_row) remove(remove_members) waiting(search_steps)
+-- @include {dialect}/lib: remove(remove_jobs) settle_jobs(finished_state) waiting(leave_wait pause_queue)
 
 -- Deletes the keys of jobs that have left their state, and frees their debounce ids, as Bull does even if another job
 -- has the id. Jobs that `finished` no longer have a priority or a place in a rate limited group, and have freed their
@@ -70,4 +70,39 @@ local function remove_unfinished(key, arg, parent_key, position, size, share)
     end
   end
   return scanned[1] == '0' and '' or scanned[1], removed
+end
+
+-- A queue is removed.
+
+-- Pauses a queue of Bull and removes a portion of its jobs, in any state; once there are none, the `rest` of its keys.
+-- Returns 'open' while there is more to remove, then 'done'.
+local function obliterate_bull(key, arg, rest)
+  local function remove(ids)
+    remove_jobs(key, arg, ids)
+  end
+
+  if pause_queue(key, arg, tonumber(arg.move)) > 0 or remove_members({
+    {key.delayed, 'zset', remove},
+    {key.active, 'list', remove},
+    {key.wait, 'list', remove},
+    {key.paused, 'list', remove},
+    {key.completed, finished_state.kind, remove},
+    {key.failed, finished_state.kind, remove},
+    {key.damaged, 'hash', remove},
+  }, tonumber(arg.limit)) then
+    return 'open'
+  end
+  redis.call('UNLINK', unpack(rest))
+  return 'done'
+end
+
+-- Returns what obliterate_bull does.
+local function obliterate_queue(key, arg)
+  return obliterate_bull(key, arg, {
+    key.priority, key.id, key.meta, key.meta_paused, key.stalled, key.stalled_check, key.repeats,
+    key.limiter, key.limiter_index, key.rate_limited, key.expiry, key.expired,
+    key.group_active, key.group_delayed, key.group_promoted, key.group_started, key.group_windows, key.group_settings,
+    key.group_own, key.group_checks,
+    key.metrics_completed, key.metrics_completed_data, key.metrics_failed, key.metrics_failed_data,
+  })
 end

@@ -1,11 +1,16 @@
 -- Jobs end, or return to the queue.
--- @include lib: expiry(expire_again) finished(count_finished finished_set) group_queue(group_places)
--- @include lib: numbers(priority_of)
--- @include lib: outcomes(drop_missing limit_queue new_settling outcome_columns refill_left_groups settle_alone)
--- @include lib: stalls(count_returns count_up) waiting(JOBS_BEFORE)
--- @include bull/lib: deduplication(free_debounce) delayed(delay_jobs) events(publish) expiry(forget_expiry)
--- @include bull/lib: finished(finished_of) json(json_text) waiting(priority_inserts waiting_list)
--- @include {dialect}/lib: delayed(delay_job) expiry(STARTED_FIELD)
+-- @include lib: groups(group_places) rescue(count_returns count_up expire_again)
+-- @include lib: settle_jobs(count_finished drop_missing finished_set limit_queue new_settling outcome_columns)
+-- @include lib: settle_jobs(refill_left_groups settle_alone) values(priority_of time_ms) waiting(JOBS_BEFORE)
+-- @include bull/lib: add_jobs(free_debounce) events(json_text publish) rescue(forget_expiry)
+-- @include bull/lib: settle_jobs(finished_of) waiting(delay_jobs priority_inserts waiting_list)
+-- @include {dialect}/lib: rescue(STARTED_FIELD) waiting(delay_job)
+
+local function finished_of(base, state, now)
+  return finished_set.new(state, now, function(job_id)
+    redis.call('UNLINK', base .. job_id, base .. job_id .. ':logs')
+  end)
+end
 
 -- Stores a failed attempt in the job's hash.
 local function save_attempt(job_key, job)
@@ -133,4 +138,10 @@ local function settle_jobs(key, arg, outcomes, now)
   local settling = settle_in_order(key, arg, outcomes, now, steps)
   count_finished(key, arg, settling.completed, settling.failed, now)
   return {mine = settling.mine, lost = settling.lost, may_drain = next(settling.mine) ~= nil}
+end
+
+-- Clears the outcome of a job that is retried.
+local function clear_outcome(job_key)
+  redis.call('HDEL', job_key, 'finishedOn', 'processedOn', 'failedReason')
+  redis.call('HSET', job_key, 'retriedOn', time_ms())
 end

@@ -1,5 +1,7 @@
--- The keys of the waiting jobs.
--- @include lib: waiting(WALK_STEPS)
+-- Jobs wait, are delayed or promoted, or the queue is paused.
+-- @include lib: values(priority_of) waiting(clear_delay JOBS_BEFORE join_lists next_due_of WALK_STEPS)
+-- @include bull/lib: events(publish) waiting(insert_by_priority priority_inserts waiting_list)
+-- @include {dialect}/lib: waiting(announce_waiting)
 
 -- The list of waiting jobs: `paused` while the queue is paused.
 local function waiting_list(key)
@@ -133,3 +135,134 @@ local function insert_near_by_priority(key, target, jobs, most)
 end
 
 local priority_inserts = {many = insert_many_by_priority, near = insert_near_by_priority}
+
+-- Delayed jobs that wait from now on.
+
+-- Publishes that a job waits.
+local function announce_waiting(_, arg, job_id)
+  publish(arg, 'waiting', arg.base .. 'waiting@' .. arg.token, job_id)
+end
+
+-- Makes a job wait that has left `delayed`, at the place of its priority.
+local function enqueue_promoted(key, arg, job_id)
+  local job_key, target = arg.base .. job_id, waiting_list(key)
+  local priority = priority_of(job_key)
+  if priority > 0 then
+    insert_by_priority(key, target, job_id, priority)
+  else
+    redis.call('LPUSH', target, job_id)
+  end
+  announce_waiting(key, arg, job_id)
+  clear_delay(job_key)
+end
+
+-- Promotes delayed jobs of Bull that are due, `limit` at most, in the order in which they are due; with priorities as
+-- many as the length of the list allows. Returns when the next one is due, ms, or false, and how many it has promoted.
+local function promote_due_jobs(key, arg, now, limit)
+  local call = redis.call
+  local target = waiting_list(key)
+  local due = call('ZRANGEBYSCORE', key.delayed, '-inf', (now + 1) * 4096 - 1, 'LIMIT', 0, limit)
+  local plain, moved, walked, length = {}, 0, 0, call('LLEN', target)
+  local function push()
+    if #plain > 0 then
+      call('LPUSH', target, unpack(plain))
+      plain = {}
+    end
+  end
+  for _, id in ipairs(due) do
+    if walked > WALK_STEPS then
+      break
+    end
+    local job_key = arg.base .. id
+    local priority = priority_of(job_key)
+    if priority > 0 then
+      push()
+      insert_by_priority(key, target, id, priority)
+      walked = walked + length + moved
+    else
+      plain[#plain + 1] = id
+    end
+    announce_waiting(key, arg, id)
+    clear_delay(job_key)
+    moved = moved + 1
+  end
+  push()
+  if moved > 0 then
+    call('ZREM', key.delayed, unpack(due, 1, moved))
+  end
+  local first = call('ZRANGE', key.delayed, 0, 0, 'WITHSCORES')
+  if moved > 0 and first[2] then
+    call('PUBLISH', key.delayed, tonumber(first[2]) / 4096)
+  end
+  return next_due_of(key.delayed), moved
+end
+
+-- Makes delayed jobs of groups wait behind the next ones of their priority, in this order, and publishes them.
+local function promote_group(key, arg, ids)
+  local jobs = {}
+  for i, id in ipairs(ids) do
+    local priority = priority_of(arg.base .. id)
+    jobs[i] = {id = id, priority = priority > 0 and priority or math.huge}
+    clear_delay(arg.base .. id)
+  end
+  redis.call('ZREM', key.delayed, unpack(ids))
+  priority_inserts.near(key, waiting_list(key), jobs, JOBS_BEFORE)
+  for _, id in ipairs(ids) do
+    announce_waiting(key, arg, id)
+  end
+end
+
+-- The ZSET of the delayed jobs.
+
+-- Adds an existing job to the delayed ones, due at `eta` ms, and publishes that time. Returns its score. Jobs of one
+-- millisecond are ordered by the last bits of their ids; an id that is not a number counts as 0.
+local function delay_job(key, job_id, eta)
+  local number = tonumber(job_id)
+  local score = eta * 4096 + (number and number % 1 == 0 and bit.band(number % 4096, 0xfff) or 0)
+  local text = string.format('%.0f', score)
+  redis.call('ZADD', key.delayed, text, job_id)
+  redis.call('PUBLISH', key.delayed, score / 4096)
+  return text
+end
+
+-- Delays the settled jobs that a worker delays: {id, until (ms)}.
+local function delay_jobs(settling)
+  for _, job in ipairs(settling.outcomes.delayed) do
+    if settling.mine[job.id] then
+      delay_job(settling.key, job.id, math.max(job['until'], settling.now))
+    end
+  end
+end
+
+-- A queue is paused and resumed.
+
+-- The value that shows that the queue is paused: any; Node's is 1.
+local function read(key)
+  return redis.call('GET', key.meta_paused) or redis.call('HGET', key.meta, 'paused')
+end
+
+local function write(key, mark)
+  redis.call('SET', key.meta_paused, mark)
+end
+
+local pause_mark = {read = read, write = write}
+
+-- Pauses a queue by moving its jobs to `paused`, which workers do not read. The field in `meta` is for programs that
+-- use BullMQ. `repeats`: whether the event is also published if the queue is paused already. A pause of
+-- a guard becomes one that no guard ends; see lib/guard.lua.
+-- Returns the number of jobs still to be moved.
+local function pause_queue(key, _, limit, repeats)
+  local is_new = redis.call('EXISTS', key.meta_paused) == 0
+  redis.call('SET', key.meta_paused, 1)
+  redis.call('HSET', key.meta, 'paused', 1)
+  if is_new or repeats then
+    redis.call('PUBLISH', key.paused, 'paused')
+  end
+  return join_lists(key, key.paused, limit)
+end
+
+local function resume_queue(key)
+  redis.call('DEL', key.meta_paused)
+  redis.call('HDEL', key.meta, 'paused')
+  redis.call('PUBLISH', key.resumed, 'resumed')
+end

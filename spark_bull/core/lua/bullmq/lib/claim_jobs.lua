@@ -1,9 +1,9 @@
 -- Claims waiting jobs.
--- @include lib: damaged(unfit) events(is_written) group_limits jobs(job_row)
--- @include lib: numbers(finite_number number_texts positions_of whole_number) promote(next_due_of) start_limit
--- @include lib: walk_waiting(lock_durations take_passes walk_waiting)
--- @include bullmq/lib: claim_jobs(CLAIM_FIELDS claim_row)
--- @include bullmq/lib: delayed(hold_job mark_held) events(emit) meta(major_version) promote(promote_due_jobs)
+-- @include lib: claim_jobs(lock_durations start_limit take_passes walk_waiting) events(is_written) group_limits
+-- @include lib: jobs(job_row unfit) values(finite_number number_texts positions_of whole_number)
+-- @include lib: waiting(next_due_of)
+-- @include bullmq/lib: claim_jobs(CLAIM_FIELDS claim_row) events(emit major_version)
+-- @include bullmq/lib: waiting(hold_job mark_held promote_due_jobs)
 
 -- The fields of a job's hash that a claim reads. A unit test compares them with core/dialects/fields.py.
 local CLAIM_FIELDS = {'timestamp', 'data', 'name', 'opts', 'priority', 'ats', 'atm', 'parentKey', 'defa', 'stc',

@@ -1,8 +1,7 @@
 -- Jobs that are added once for each deduplication id.
--- @include lib: chunk(fill_opts) jobs(job_row) json(options_of)
--- @include lib: numbers(free_id number_texts set_of take_numbers whole_number)
--- @include bullmq/lib: delayed(delay_job) events(emit emit_trimmed) meta(major_version) parents(unlink_job)
--- @include bullmq/lib: waiting(enqueue_job)
+-- @include lib: add_jobs(fill_opts) jobs(job_row)
+-- @include lib: values(free_id number_texts options_of set_of take_numbers whole_number)
+-- @include bullmq/lib: events(emit emit_trimmed major_version) flows(unlink_job) waiting(delay_job enqueue_job)
 
 -- A removed job releases its deduplication id, if it owns it.
 local function free_deduplication(base, job_id, deduplication_id)

@@ -1,11 +1,11 @@
 -- What is done with single jobs of any state.
--- @include lib: deduplication(holds_deduplication) json(push_of)
--- @include lib: manage(finish_unclaimed managed_jobs mismatch_by move_job plain_actions) numbers(whole_number)
--- @include lib: waiting(search_steps)
--- @include bullmq/lib: deduplication(free_deduplication) events(emit_trimmed event_limit) jobs(is_scheduled_job)
--- @include bullmq/lib: meta(major_version meta_of) parents(allow_wrongtype unlink_job)
--- @include bullmq/lib: remove(leave_any_state remove_unfinished sorted_state) remove_tree
--- @include bullmq/lib: waiting(enqueue_job priority_score waiting_list)
+-- @include lib: add_jobs(holds_deduplication)
+-- @include lib: manage(finish_unclaimed managed_jobs mismatch_by move_job plain_actions)
+-- @include lib: values(push_of whole_number) waiting(search_steps)
+-- @include bullmq/lib: deduplication(free_deduplication) events(emit_trimmed event_limit major_version meta_of)
+-- @include bullmq/lib: flows(allow_wrongtype unlink_job)
+-- @include bullmq/lib: remove(leave_any_state remove_tree remove_unfinished sorted_state)
+-- @include bullmq/lib: schedules(is_scheduled_job) waiting(enqueue_job priority_score waiting_list)
 
 -- Actions that no job with a lock, or made by a job scheduler, allows.
 local TAKES_JOB = {remove = true, fail = true, complete = true, move = true}

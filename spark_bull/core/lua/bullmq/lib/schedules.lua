@@ -1,6 +1,6 @@
 -- Job schedulers and their next jobs.
--- @include lib: schedules(next_job) waiting(WALK_STEPS)
--- @include bullmq/lib: add_jobs deduplication(free_deduplication) parents(unlink_job) waiting(waiting_list)
+-- @include lib: jobs(job_row) schedules(next_job) waiting(WALK_STEPS)
+-- @include bullmq/lib: add_jobs deduplication(free_deduplication) flows(unlink_job) waiting(waiting_list)
 
 -- When the first job of a scheduler with an interval is due, ms: at its start, else at the next multiple of the
 -- interval, shifted by `offset`, else at once.
@@ -156,4 +156,12 @@ local function upsert_schedules(key, arg, chunk, from, now)
     i = i + 1
   end
   return {next = i, added = i - from - #rejected, duplicates = 0, due = due, rejected = rejected}
+end
+
+-- Whether a job is the next one of a job scheduler, which needs it.
+local function is_scheduled_job(key, arg, job_id)
+  local row = job_row(arg.base .. job_id, 'rjk')
+  local scheduler = row and row[1]
+  local next_ms = scheduler and redis.call('ZSCORE', key.repeats, scheduler)
+  return next_ms and job_id:sub(-#next_ms - 1) == ':' .. next_ms
 end

@@ -1,11 +1,56 @@
--- @include lib: events(is_written) expiry(expire_again) finished(count_finished finished_set)
--- @include lib: group_queue(group_places) json(options_of) numbers(number_texts priority_of set_of whole_number)
--- @include lib: outcomes(drop_missing limit_queue new_settling outcome_columns refill_left_groups settle_alone)
--- @include lib: release_owned stalls(count_returns count_up)
--- @include bullmq/lib: deduplication(free_and_requeue) delayed(delay_job) events(emit emit_trimmed event_limit)
--- @include bullmq/lib: finished(finished_of) outcomes(rows_to_settle)
--- @include bullmq/lib: parents(allow_wrongtype family leave_parent unlink_job wait_for_children)
--- @include bullmq/lib: promote(promote_due_jobs) waiting(enqueue_job enqueue_near priority_score put_first)
+-- Jobs end, or return to the queue.
+-- @include lib: events(is_written) groups(group_places) jobs(job_row lose_damaged)
+-- @include lib: rescue(count_returns count_up expire_again release_owned)
+-- @include lib: settle_jobs(count_finished drop_missing finished_set limit_queue new_settling outcome_columns)
+-- @include lib: settle_jobs(refill_left_groups settle_alone)
+-- @include lib: values(number_texts options_of priority_of set_of whole_number)
+-- @include bullmq/lib: deduplication(free_and_requeue) events(emit emit_trimmed event_limit)
+-- @include bullmq/lib: flows(allow_wrongtype family leave_parent unlink_job wait_for_children)
+-- @include bullmq/lib: settle_jobs(finished_of rows_to_settle)
+-- @include bullmq/lib: waiting(delay_job enqueue_job enqueue_near priority_score promote_due_jobs put_first)
+
+local function finished_of(key, arg, state, now)
+  return finished_set.new(state, now, function(job_id)
+    local job_key = arg.base .. job_id
+    local parent_key = redis.pcall('HGET', job_key, 'parentKey')
+    if type(parent_key) == 'string' then
+      allow_wrongtype(leave_parent, key, arg, job_key, parent_key, false)
+    end
+    unlink_job(job_key)
+  end)
+end
+
+-- The number of fields of a new job (see claim_row), and those that its first claim by a worker with a name adds:
+-- `processedOn`, `pb` and `ats`. A hash with at most this many fields cannot have any of the fields read below, so
+-- HLEN alone tells.
+local FIELDS_OF_STARTED_JOBS = 9
+
+-- The fields atm, parentKey and deid of each of these jobs, true if it has none of them; false for one that is not
+-- settled. Jobs that were deleted while they ran leave `mine`, those whose key is no longer a hash are set aside; both
+-- are added to `lost`.
+local function rows_to_settle(settling, jobs)
+  local ids, keys, rows, mine = jobs.ids, jobs.keys, {}, settling.mine
+  local count_of, is_named = redis.pcall, (settling.outcomes.worker or '') ~= ''
+  for i = 1, #ids do
+    local id = ids[i]
+    if not mine[id] then
+      rows[i] = false
+    elseif is_named and count_of('HLEN', keys[i]) == FIELDS_OF_STARTED_JOBS then
+      rows[i] = true
+    else
+      -- Each claim sets the last field: nearly all jobs that exist have it.
+      local row, kind = job_row(keys[i], 'atm', 'parentKey', 'deid', 'processedOn')
+      rows[i] = row or false
+      if row and not row[4] and redis.call('EXISTS', keys[i]) == 0 then
+        rows[i], mine[id] = false, nil
+        settling.lost[#settling.lost + 1] = {id, 'missing'}
+      elseif not row then
+        lose_damaged(settling.key, id, kind, settling.lost)
+      end
+    end
+  end
+  return rows
+end
 
 -- Why a job can't complete, or nil: a child is unfinished, or has failed.
 local function barred_by_children(job_key)

@@ -1,6 +1,6 @@
--- @include lib: chunk(clock_of fill_opts job_terms listed) events(is_written)
--- @include lib: numbers(free_id number_texts take_numbers) waiting(push)
--- @include bull/bull1/lib: json(opts_with_id)
+-- @include lib: add_jobs(clock_of fill_opts job_terms listed) events(is_written)
+-- @include lib: values(free_id number_texts take_numbers) waiting(push)
+-- @include bull/bull1/lib: events(opts_with_id)
 -- @include bull/lib: waiting(waiting_list)
 
 -- Publishes the message of Bull 1.1 and 2 about a job that was added, or existed, on a channel without prefix: [sender,

@@ -1,7 +1,17 @@
 -- The events of a queue.
 -- @include lib: events(is_written)
--- @include bull/bull1/lib: json(opts_with_id)
--- @include bull/lib: json(json_text)
+-- @include bull/bull1/lib: events(opts_with_id)
+-- @include bull/lib: events(json_text)
+
+-- The JSON text of a job's options with its id, which is JSON, as `jobId` unless they have one.
+local function opts_with_id(opts, id)
+  if opts == '{}' then
+    return '{"jobId":' .. id .. '}'
+  elseif string.find(opts, '"jobId":', 1, true) then
+    return opts
+  end
+  return string.sub(opts, 1, -2) .. ',"jobId":' .. id .. '}'
+end
 
 -- Return values of a job for which Bull 1 publishes null.
 local FALSY = {[''] = true, ['0'] = true, ['""'] = true, ['false'] = true}

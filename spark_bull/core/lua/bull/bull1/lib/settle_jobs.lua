@@ -1,6 +1,7 @@
--- @include lib: group_queue(group_places) outcomes(settle_alone) waiting(insert_near)
+-- Jobs end, or return to the queue.
+-- @include lib: groups(group_places) settle_jobs(settle_alone) waiting(insert_near)
 -- @include bull/bull1/lib: events(announce)
--- @include bull/lib: delayed(delay_job) json(json_text) settle_jobs(save_attempt settle_in_order) waiting(waiting_list)
+-- @include bull/lib: events(json_text) settle_jobs(save_attempt settle_in_order) waiting(delay_job waiting_list)
 
 local function complete_jobs(settling)
   local call, jobs, done = redis.call, settling.jobs, {}
@@ -69,3 +70,21 @@ local function settle_jobs(key, arg, outcomes, now)
   local settling = settle_in_order(key, arg, outcomes, now, steps)
   return {mine = settling.mine, lost = settling.lost, may_drain = false}
 end
+
+-- As in bull/lib: Bull 1 has SETs.
+local finished_state = {
+  kind = 'set',
+  take = 'SREM',
+  has = function(state, id)
+    return redis.call('SISMEMBER', state, id) == 1
+  end,
+}
+
+-- Bull 1 keeps all finished jobs or, of completed ones, none.
+local function keep_rule(opts, name)
+  local is_given = name == 'removeOnComplete' and opts[name] and opts[name] ~= cjson.null
+  return is_given and {count = 0} or nil
+end
+
+-- The fields of a job that is retried stay, as in Bull 1.
+local function clear_outcome() end

@@ -1,5 +1,5 @@
--- Jobs whose worker has died, and how often that has happened.
--- @include lib: stalls(count_up)
+-- Jobs that stall or expire.
+-- @include lib: rescue(count_up)
 -- @include bull/bull1/lib: events(announce)
 -- @include bull/lib: waiting(waiting_list)
 
@@ -31,3 +31,6 @@ local function stalled_requeuer(key, arg)
     return true
   end
 end
+
+-- The field of a job that each start sets.
+local STARTED_FIELD = 'lockAcquired'

@@ -1,5 +1,7 @@
--- Jobs that leave the worker that has claimed them.
--- @include lib: numbers(set_of)
+-- Jobs that leave their worker, stall or expire.
+-- @include lib: groups(group_places) jobs(job_row) rescue(release_owned) settle_jobs(drop_missing)
+-- @include lib: values(set_of time_ms)
+-- @include {dialect}/lib: rescue(STARTED_FIELD)
 
 local function all_in(set, ids)
   for _, id in ipairs(ids) do
@@ -172,4 +174,109 @@ local function release_owned(key, base, outcomes, ids, barred)
     lost[#lost + 1] = {id, call('EXISTS', base .. id) == 1 and 'inactive' or 'missing'}
   end
   return mine, lost, left
+end
+
+-- Jobs whose worker has died, and how often that has happened.
+
+-- While this time passes, a job that moves from one ending process to the next has stalled once.
+local ONE_STOP_MS = 30000
+
+-- Whether a job has stalled once more, as its process ends. When several processes are stopped, one after the other,
+-- the next one may have claimed the job again: this is no further stall if it was running already, `since` then, ms
+-- since 1970. The ZSET `interrupted` has the jobs and when they stalled in this way.
+local function counts_as_stall(key, id, since, now)
+  local call = redis.call
+  local last = tonumber(call('ZSCORE', key.interrupted, id) or nil)
+  if last and since <= last and now < last + ONE_STOP_MS then
+    return false
+  end
+  call('ZREMRANGEBYSCORE', key.interrupted, '-inf', string.format('%.0f', now - ONE_STOP_MS))
+  call('ZADD', key.interrupted, string.format('%.0f', now), id)
+  call('PEXPIRE', key.interrupted, ONE_STOP_MS)
+  return true
+end
+
+-- Returns jobs whose lock holds `lock_token` to the queue, as their process ends while they run; the first one becomes
+-- the next one. `requeue(id, counts)` returns whether the job waits again, or has failed; `counts`: whether it has
+-- stalled once more. Returns the ids of both.
+local function stall_owned(key, arg, requeue)
+  local now, since = time_ms(), tonumber(arg.since)
+  local mine, lost, left = release_owned(key, arg.base, {token = arg.lock_token}, arg.ids, {})
+  drop_missing(arg.base, arg.ids, mine, lost)
+  local back, failed = {}, {}
+  for i = #arg.ids, 1, -1 do
+    local id = arg.ids[i]
+    if mine[id] then
+      local list = requeue(id, counts_as_stall(key, id, since, now)) and back or failed
+      list[#list + 1] = id
+    end
+  end
+  group_places.keep(key, left, back)
+  return {back, failed}
+end
+
+-- Adds 1 to a number in a job's hash; a text that is not a number counts as 0. Returns the number, nil when the key is
+-- not a hash: one that is gone must not get a field.
+local function count_up(job_key, field)
+  if redis.call('TYPE', job_key).ok ~= 'hash' then
+    return nil
+  end
+  local count = redis.pcall('HINCRBY', job_key, field, 1)
+  if type(count) == 'number' then
+    return count
+  end
+  redis.call('HSET', job_key, field, '1')
+  return 1
+end
+
+-- Counts how often jobs were given back by their processors without a rate limit, in a field of
+-- their hashes that others lack.
+local function count_returns(base, returned, mine)
+  for _, id in ipairs(returned) do
+    if mine[id] then
+      count_up(base .. id, 'returned')
+    end
+  end
+end
+
+-- Jobs that expire before they start.
+
+-- Whether a job may not start any more: its time has come, and it has not started; and when the time of another job
+-- that has not started will come, ms since 1970 as text. A job that has started loses its time; one with a lock may
+-- have been claimed without a start.
+local function has_expired(job_key, now)
+  local row = job_row(job_key, 'expireAt', STARTED_FIELD)
+  if not (row and row[1]) then
+    return false
+  end
+  if row[2] then
+    if redis.call('EXISTS', job_key .. ':lock') == 0 then
+      redis.call('HDEL', job_key, 'expireAt')
+    end
+    return false
+  end
+  return (tonumber(row[1]) or math.huge) <= now, row[1]
+end
+
+-- When jobs have to be looked at as the next one expires, ms since 1970, or nil.
+local function next_expiry_of(expiry)
+  local first = redis.call('ZRANGE', expiry, 0, 0, 'WITHSCORES')
+  return tonumber(first[2])
+end
+
+-- Notes in `expiry` when the list of waiting jobs has to be looked at again, as one of the jobs of `expired` may be in
+-- it: the score of the member '', which is no id.
+local function look_again(key, at)
+  if redis.call('EXISTS', key.expired) == 1 then
+    redis.call('ZADD', key.expiry, string.format('%.0f', at), '')
+  end
+end
+
+-- Lets a job that was claimed, but has not started, expire at its time, which has left `expiry` if it has come meanwhile.
+local function expire_again(key, job_key, id)
+  local expires = redis.call('HGET', job_key, 'expireAt')
+  if expires then
+    -- A time that is no number never comes.
+    redis.pcall('ZADD', key.expiry, expires, id)
+  end
 end

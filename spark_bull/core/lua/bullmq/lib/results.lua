@@ -1,6 +1,6 @@
 -- Results, by the events of finished jobs.
--- @include lib: events(event_parts is_behind last_event) guard(ended_jobs) numbers(finite_number)
--- @include lib: results(result_entries)
+-- @include lib: events(event_parts is_behind last_event) guard(ended_jobs) results(result_entries)
+-- @include lib: values(finite_number)
 
 -- The balance of a reader: the number of ended jobs by the counters of the queue, less the number of jobs found. It
 -- stays the same as long as every job that ends is found. Its field has the names of the states that are read.

@@ -1,5 +1,5 @@
--- Numbers, times and lists.
--- @include lib: numbers(finite_number)
+-- Numbers, times, lists and JSON.
+-- @include lib: values(finite_number is_true)
 
 -- The number in a field of a hash or an option, which others may have written; nil for none, NaN, and what no double
 -- holds exactly.
@@ -80,4 +80,35 @@ local function free_id(key, base, number)
     job_id = string.format('%.0f', take_numbers(key, 1))
   end
   return job_id
+end
+
+-- JSON that others may have written.
+
+-- The value of JSON text, nil for what is none. Half of a pair of UTF-16, which JavaScript writes as an escape and cjson
+-- rejects, becomes U+FFFD, as Node sends it.
+local function json_of(text)
+  local is_json, value = pcall(cjson.decode, text)
+  if not is_json and string.find(text, '\\u[dD][89a-fA-F]') then
+    -- JSON has no control characters: \1 stands for the backslash of what is whole.
+    text = string.gsub(text, '\\\\', '\1\1')
+    text = string.gsub(text, '\\(u[dD][89abAB]%x%x)\\(u[dD][c-fC-F]%x%x)', '\1%1\1%2')
+    text = string.gsub(text, '\\u[dD][89a-fA-F]%x%x', '\\ufffd')
+    is_json, value = pcall(cjson.decode, (string.gsub(text, '\1', '\\')))
+  end
+  return is_json and value or nil
+end
+
+-- The options of a job, {} for a text that is no JSON object.
+local function options_of(text)
+  local parsed = json_of(text or '')
+  return type(parsed) == 'table' and parsed or {}
+end
+
+-- The command that pushes a job to the end of the waiting list that its options name.
+local function push_of(opts)
+  -- Few jobs have this option, and reading JSON takes time.
+  if not string.find(opts or '', 'lifo', 1, true) then
+    return 'LPUSH'
+  end
+  return is_true(options_of(opts).lifo) and 'RPUSH' or 'LPUSH'
 end

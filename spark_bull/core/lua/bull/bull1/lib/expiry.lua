@@ -1,2 +1,0 @@
--- The field of a job that each start sets.
-local STARTED_FIELD = 'lockAcquired'
