@@ -29,7 +29,7 @@ _DEFINITION = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
 
 @dataclass(frozen=True)
 class Code:
-    """Code without comments and blank lines.
+    """Code without comments, blank lines and indentation.
 
     pieces: its text; every second one is a name or a quoted text. names: these in their order, with `key.wait` and
     `arg.now` as one. keys, args: what follows the dot. looks_up: whether it looks up keys by a variable. lines: the
@@ -100,7 +100,7 @@ def _included(value: str) -> Iterator[tuple[str, str]]:
 
 def _code(text: str, first: int, defines: Sequence[str] = ()) -> Code:
     """The code of a text that begins at the line `first` of its file."""
-    lines = {number: line for number, line in enumerate(map(str.rstrip, _LINE.findall(text)), first) if line}
+    lines = {number: line for number, line in enumerate(map(str.strip, _LINE.findall(text)), first) if line}
     code = "\n".join(lines.values())
     pieces = _TOKEN.split(code)
     names = dict.fromkeys(pieces[1::2])

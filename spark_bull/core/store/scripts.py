@@ -22,11 +22,11 @@ of the dialect whose script is loaded, or the nearest one around it whose file h
 `{dialect}/lib: pause` names is in `bull/bull1/lib/pause.lua`, else in `bull/lib/pause.lua`, else in `lib/pause.lua`. So
 a file that differs between dialects only in what it includes serves all of them.
 
-Redis gets the code without comments and blank lines, and some names as numbers, as each call would have to make tables
-and functions for them. `key` is KEYS, so `key.wait` is `key[3]`, also where `key` has the keys of another queue. If the
-code has `key[name]`, keys have their names, too; no other variable, and no argument, is looked up by a name, and no
-table that a file makes with names can stand for `key` or `arg`. What a file includes is `lib[7]`: it is made when it is
-first used, with what it uses in its file, as most calls of a script use few of its functions, and to make one takes
+Redis gets the code without comments, blank lines and indentation, and some names as numbers, as each call would make
+tables and functions for them. `key` is KEYS, so `key.wait` is `key[3]`, also where `key` has the keys of another queue.
+If the code has `key[name]`, keys have their names, too; no other variable, and no argument, is looked up by a name, and
+no table that a file makes with names can stand for `key` or `arg`. What a file includes is `lib[7]`: it is made when it
+is first used, with what it uses in its file, as most calls of a script use few of its functions, and to make one takes
 about as long as to call it. `located` finds the file and the line of an error.
 
 A script of a dialect with a file `lib/key_types.lua` first checks that its keys have these types, or else calls

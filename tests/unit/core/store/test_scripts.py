@@ -101,7 +101,7 @@ def test_names_become_numbers_of_keys_of_arguments_and_of_includes() -> None:
     }
     source = assemble("a", reader(files)).source
     assert source.endswith("\nreturn lib[1](key[2], arg[1], 'b key.wait -- b', x.b, monkey.b, x.keys[2])")
-    assert "local function b(keys, args)\n  return lib[2][keys[1]], args[1], b\nend\nlib[1] = b" in source
+    assert "local function b(keys, args)\nreturn lib[2][keys[1]], args[1], b\nend\nlib[1] = b" in source
     assert "local C = {now = 1}\nlib[2] = C" in source
 
 
@@ -132,7 +132,7 @@ def test_a_dialect_has_the_nearest_definition_of_a_name() -> None:
     assert ("local near = 2" in source, "local far = 4" in source) == (False, False)
 
 
-def test_comments_and_blank_lines_are_not_sent_and_lines_have_their_places() -> None:
+def test_comments_and_indentation_are_not_sent_and_lines_have_their_places() -> None:
     files = {
         "x/a.lua": script("-- @include lib: b\n\nlocal found = b() -- calls it\n\nreturn found", keys="", args=""),
         "lib/b.lua": "-- Says what.\n\nlocal LIMIT = 1 -- jobs\n\n-- Counts.\nlocal function b()\n\n"
@@ -146,7 +146,7 @@ def test_comments_and_blank_lines_are_not_sent_and_lines_have_their_places() -> 
     assert {line: place.removeprefix("core/lua/") for line, place in found.items() if place.startswith("core")} == {
         "local LIMIT = 1": "lib/b.lua:3",
         "local function b()": "lib/b.lua:6",
-        "  return LIMIT": "lib/b.lua:8",
+        "return LIMIT": "lib/b.lua:8",
         "end": "lib/b.lua:9",
         "local found = lib[1]()": "x/a.lua:7",
         "return found": "x/a.lua:9",
