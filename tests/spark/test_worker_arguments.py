@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 from uuid import uuid4
@@ -30,7 +30,7 @@ from tests.support.work_bench import WorkBench
 OBJECTS = ("payload_schema", "backoff_strategy", "setup", "env", "guards")
 #: test_payloads.py shows their effects.
 OF_PAYLOADS = ("encrypt_with", "offload_to", "offload_above")
-_OPTIONS = options_in(WorkOptions).keys() - {field.name for field in fields(Options)}
+_OPTIONS = options_in(WorkOptions).keys() - {row.attribute for row in options_in(Options).values()}
 ARGUMENTS = [*(name for name in sorted(_OPTIONS) if name not in OF_PAYLOADS), *OBJECTS]
 
 #: A guard that looks, and never pauses.

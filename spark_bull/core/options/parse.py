@@ -66,7 +66,7 @@ def parse_options(raw: Mapping[str, str], scope: type[S]) -> S:
             given[row.name] = row.parse(scope.spelled(row.name), value)
     _check_together(given, scope)
     parsed = {row.attribute: given.get(row.name, row.default) for row in rows.values()}
-    return scope(given=frozenset(given), redis=redis_settings(parsed, redis), **parsed)
+    return scope(frozenset(given), redis_settings(parsed, redis), parsed)
 
 
 def is_spark_option(lowered: str) -> bool:

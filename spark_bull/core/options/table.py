@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Final
 
 from spark_bull.core.keys import DEFAULT_PREFIX
@@ -40,23 +39,18 @@ ALL_EVENTS: Final = "all"
 BATCH_SIZE: Final = "10,000; with a backlog up to 100,000, while batches take less than 5 s"
 #: Options that can have secrets.
 _NOT_SHOWN: Final = frozenset({"password", "url", "shardUrls", "resultPath", "offloadTo"})
-_METADATA: Final = "option"
 
 
-def option(parse: values.Parser, doc: str, default: Any = None, shown: str | None = None) -> Any:
-    """The field of an option. default: parsed. shown: the default as printed in the documentation."""
-    return field(default=default, metadata={_METADATA: (parse, doc, shown)})
-
-
-@dataclass(frozen=True)
 class Option:
-    """An option of a verb; see `option`."""
+    """An option of a verb; see `option`. attribute: its name in Python, as in the class that has it."""
 
     attribute: str
-    default: Any
-    parse: values.Parser
-    doc: str
-    shown: str | None
+
+    def __init__(self, parse: values.Parser, doc: str, default: Any, shown: str | None) -> None:
+        self.parse, self.doc, self.default, self.shown = parse, doc, default, shown
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self.attribute = name
 
     @property
     def name(self) -> str:
@@ -74,12 +68,16 @@ class Option:
         return "" if text is None else f"`{text}`"
 
 
+def option(parse: values.Parser, doc: str, default: Any = None, shown: str | None = None) -> Any:
+    """An attribute with the value of an option. default: parsed. shown: the default as printed in the documentation."""
+    return Option(parse, doc, default, shown)
+
+
 def in_snake_case(name: str) -> str:
     """Returns the name of an option in Python: `chunk_size` for `chunkSize`."""
     return re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Options:
     """Parsed options: where a queue is. Attributes are named as in Python.
 
@@ -137,6 +135,9 @@ class Options:
         "auto",
     )
 
+    def __init__(self, given: frozenset[str], redis: RedisSettings, values: Mapping[str, Any]) -> None:
+        vars(self).update(values, given=given, redis=redis)
+
     @classmethod
     def spelled(cls, name: str) -> str:
         """The name of an option, such as `chunkSize`, as its user spells it."""
@@ -151,7 +152,6 @@ class Options:
         return f"Options({shown})"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class SparkOptions(Options):
     """Options that all verbs of Spark have."""
 
@@ -175,7 +175,6 @@ class SparkOptions(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Chunked(Options):
     """Of verbs that add or change jobs."""
 
@@ -187,7 +186,6 @@ class Chunked(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Encrypted(Options):
     """Of verbs that see payloads or results."""
 
@@ -199,7 +197,6 @@ class Encrypted(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Offloading(Encrypted):
     """Of verbs that open payloads or results."""
 
@@ -211,7 +208,6 @@ class Offloading(Encrypted):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Storing(Offloading):
     """Of verbs that keep payloads or results."""
 
@@ -222,7 +218,6 @@ class Storing(Offloading):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Sharded(Options):
     """Of verbs that know the shards of a queue."""
 
@@ -234,7 +229,6 @@ class Sharded(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Eventful(Options):
     """Of verbs that write events."""
 
@@ -247,7 +241,6 @@ class Eventful(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Replicated(Options):
     """Of verbs that can wait for replicas."""
 
@@ -264,7 +257,6 @@ class Replicated(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Staged(Replicated, SparkOptions):
     """Of writes that are staged and registered."""
 
@@ -285,7 +277,6 @@ class Staged(Replicated, SparkOptions):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Adding(Chunked, Storing, Eventful, Replicated):
     """Of verbs that add jobs: limits of the queue, and defaults of the jobs."""
 
@@ -336,7 +327,6 @@ class Adding(Chunked, Storing, Eventful, Replicated):
     opts: dict[str, Any] | None = option(values.json_object, "other options of the Node library, JSON, merged last")
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Reading(SparkOptions, Sharded):
     """Of all that reads queues for Spark."""
 
@@ -349,7 +339,6 @@ class Reading(SparkOptions, Sharded):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Viewing(Reading):
     """Of reads that have views."""
 
@@ -361,7 +350,6 @@ class Viewing(Reading):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class PayloadTyped(Options):
     """Of verbs that give payloads a type."""
 
@@ -373,7 +361,6 @@ class PayloadTyped(Options):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Resulting(Reading, PayloadTyped, Offloading):
     """Of reads of jobs."""
 
@@ -390,7 +377,6 @@ class Resulting(Reading, PayloadTyped, Offloading):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Ledgered(SparkOptions, Offloading):
     """Of streams whose progress is in a ledger."""
 
@@ -402,7 +388,6 @@ class Ledgered(SparkOptions, Offloading):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Starting(Reading):
     """Of streams of what has happened."""
 
@@ -415,7 +400,6 @@ class Starting(Reading):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Claiming(Offloading):
     """Of what claims jobs."""
 
@@ -440,7 +424,6 @@ class Claiming(Offloading):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Settling(Storing, Eventful):
     """Of what settles jobs."""
 
@@ -456,7 +439,6 @@ class Settling(Storing, Eventful):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class Rescuing(Sharded, Eventful):
     """Of what returns stalled jobs."""
 
@@ -464,7 +446,6 @@ class Rescuing(Sharded, Eventful):
     check_ms: int = option(values.integer(1), "interval of the check for stalled jobs, ms", 30_000)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class WriteOptions(Adding, Staged, Sharded, PayloadTyped):
     """The options of `df.write` and `df.writeStream`."""
 
@@ -538,7 +519,6 @@ class WriteOptions(Adding, Staged, Sharded, PayloadTyped):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class ReadOptions(Viewing, Resulting):
     """The options of `spark.read`."""
 
@@ -558,7 +538,6 @@ class ReadOptions(Viewing, Resulting):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class ClaimOptions(Ledgered, Claiming, Eventful):
     """The options of `spark.readStream` with `mode=claim`."""
 
@@ -573,21 +552,18 @@ class ClaimOptions(Ledgered, Claiming, Eventful):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class SettleOptions(SparkOptions, Settling):
     """The options of `df.writeStream` with `mode=settle`."""
 
     title = "writes with mode=settle"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class ScheduleOptions(Staged):
     """The options of writes with `mode=schedule`."""
 
     title = "writes with mode=schedule"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class ManageOptions(Chunked, Staged, Encrypted):
     """The options of writes with `mode=manage`."""
 
@@ -606,14 +582,12 @@ class ManageOptions(Chunked, Staged, Encrypted):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class LimitsOptions(SparkOptions):
     """The options of writes with `mode=limits`."""
 
     title = "writes with mode=limits"
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class CollectOptions(Starting, Resulting, Ledgered):
     """The options of `spark.readStream`: finished jobs."""
 
@@ -641,7 +615,6 @@ class CollectOptions(Starting, Resulting, Ledgered):
     remove_on_read: bool = option(values.flag, "delete jobs from Redis after the batch with them is committed", False)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class EventsOptions(Starting, Viewing):
     """The options of `spark.readStream` with `view=events`."""
 
@@ -656,7 +629,6 @@ class EventsOptions(Starting, Viewing):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class WorkOptions(Claiming, Settling, Rescuing):
     """The options of a Worker and a LocalWorker."""
 
@@ -731,7 +703,6 @@ class WorkOptions(Claiming, Settling, Rescuing):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class QueueOptions(Adding):
     """The options of a BullQueue."""
 
@@ -742,7 +713,6 @@ class QueueOptions(Adding):
     )
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
 class ServiceOptions(Rescuing):
     """The options of a Promoter or Rescuer."""
 
@@ -767,14 +737,13 @@ SCOPES: Final[tuple[type[Options], ...]] = (
 )
 
 
-def _rows_of(scope: type[Options]) -> dict[str, Option]:
-    rows = [Option(one.name, one.default, *one.metadata[_METADATA]) for one in fields(scope) if one.metadata]
-    return {scope.spelled(row.name).lower(): row for row in rows}
-
-
-_ROWS: Final = {scope: _rows_of(scope) for scope in SCOPES}
+_ROWS: Final[dict[type[Options], Mapping[str, Option]]] = {}
 
 
 def options_in(scope: type[Options]) -> Mapping[str, Option]:
     """The options of a class by their names as users spell them, in lower case."""
+    if scope not in _ROWS:
+        own = {name: row for kind in reversed(scope.__mro__) for name, row in vars(kind).items()}
+        rows = [row for row in own.values() if isinstance(row, Option)]
+        _ROWS[scope] = {scope.spelled(row.name).lower(): row for row in rows}
     return _ROWS[scope]

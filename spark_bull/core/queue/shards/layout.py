@@ -7,7 +7,8 @@ queues or routes rows knows of shards: the rest of the package sees queues.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from spark_bull.core.errors import OptionError
@@ -134,7 +135,9 @@ def of_dialect(options: D, layout: ShardLayout) -> D:
     """The options with the dialect of the shards, some of which may not exist yet."""
     if options.protocol != AUTO:
         return options
-    return replace(options, protocol=layout.dialect)
+    own = copy(options)
+    own.protocol = layout.dialect
+    return own
 
 
 def spread(options: Sharded, queues: Iterable[str]) -> list[str]:
