@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -572,7 +571,7 @@ def test_nothing_is_claimed_ahead_while_the_queue_limits_active_jobs(bench: Work
 
 def test_the_numbers_of_a_worker_are_counted_in_the_call_that_changes_its_jobs(bench: WorkBench) -> None:
     key = bench.handle.keys.counters("w")
-    settings = replace(CLAIM_SETTINGS, counters=key)
+    settings = CLAIM_SETTINGS._replace(counters=key)
 
     def numbers() -> dict[str, int]:
         return {name.decode(): int(number) for name, number in bench.client.hgetall(key).items()}

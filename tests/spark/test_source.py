@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -231,7 +230,7 @@ def test_slices_are_about_equal(queues: int, jobs: int, partitions: int) -> None
     sizes = [0] * partitions
     for part in slices_of(queues * jobs, queues, partitions):
         for number in range(queues):
-            sizes[part.number] += sum(replace(part, queue=f"q{number}").selects(ids))
+            sizes[part.number] += sum(part._replace(queue=f"q{number}").selects(ids))
     assert sum(sizes) == queues * jobs
     assert max(sizes) <= 2 * min(sizes)
 

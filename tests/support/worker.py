@@ -80,7 +80,7 @@ class OurWorker(Background):
         super().__init__()
         self.id = uuid4().hex[:8]
         handles = [handle] if isinstance(handle, QueueHandle) else handle
-        claims = {name: settings.pop(name) for name in [*settings] if name in ClaimSettings.__dataclass_fields__}
+        claims = {name: settings.pop(name) for name in [*settings] if name in ClaimSettings._fields}
 
         def queue_plan(one: QueueHandle, weight: int) -> SlotQueuePlan:
             own = {"control": one.keys.control(self.id), "counters": one.keys.counters(self.id), **claims}

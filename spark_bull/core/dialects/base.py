@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, TypedDict
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypedDict
 
 from spark_bull.core.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.core.dialects.deduplication import DEDUPLICATION, ID_MARK, Rule
@@ -60,16 +59,14 @@ _BY_PRIORITY: Final = ("promote", "prioritize")
 KeyKind = Literal["list", "zset", "set"]
 
 
-@dataclass(frozen=True)
-class StateKey:
+class StateKey(NamedTuple):
     """Where the ids of a state's jobs are: name of the key in contracts, and its type."""
 
     key: str
     kind: KeyKind
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """Checked options, which jobs can share: their text, with marks, and the values that scripts need.
 
     deduplication: the rule for the job's deduplication id, JSON text; None if it is the simple one. on_failure: the

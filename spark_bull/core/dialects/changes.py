@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_bull.core.dialects.base import Dialect, check_eta
 from spark_bull.core.dialects.features import Feature
@@ -13,8 +12,7 @@ from spark_bull.core.error_text import sendable
 from spark_bull.core.errors import OptionError, SparkBullError, check_encodable, did_you_mean, encodable, expected
 
 
-@dataclass(frozen=True)
-class Action:
+class Action(NamedTuple):
     """What can be done to a job. needs, takes: columns that it requires, or uses if they are given.
 
     wanted: the state that it expects. feature: what a dialect needs for it.

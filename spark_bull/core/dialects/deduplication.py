@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from spark_bull.core.dialects.features import lacks
@@ -42,8 +41,7 @@ DEDUPLICATION_MEMBERS: Final = frozenset(_MEMBERS)
 _STORING: Final = frozenset({"keepLastIfActive", "deferrableBy"})
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """What becomes of a job whose deduplication id is taken: the members of the option without `id`. Hashable."""
 
     members: tuple[tuple[str, int | bool], ...] = ()

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from spark_bull.core.model.javascript import whole_in
 from spark_bull.core.well_formed import well_formed
@@ -22,8 +21,7 @@ FieldKind = Literal["text", "json", "count", "stalls", "number", "time", "traces
 NUMBERS: Final = frozenset({"count", "stalls", "number", "time"})
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """A field of a job.
 
     names: its names in hashes, Bull's first and BullMQ's last; a reader takes the first one that a hash has, else

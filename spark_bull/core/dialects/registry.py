@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.bull import Bull, Bull1
@@ -136,16 +135,14 @@ def conflicts(connection: Connection, keys: QueueKeys) -> list[str]:
     return [f"{shown.what} ({' or '.join(sorted(shown.by))})" for shown in found]
 
 
-@dataclass(frozen=True)
-class _Evidence:
+class _Evidence(NamedTuple):
     """A property that only queues of some dialects have."""
 
     by: frozenset[str]
     what: str
 
 
-@dataclass(frozen=True)
-class _Signs:
+class _Signs(NamedTuple):
     """Values in Redis by which dialects differ. `samples`: ids of some waiting and active jobs, `finished`: ids of the
     newest finished ones.
     """

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from spark_bull.core.errors import ENCODABLE, OptionError, expected
@@ -19,8 +19,7 @@ _SCHEMES: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel
 _SENTINEL_PORT: Final = 26379
 
 
-@dataclass(frozen=True)
-class Sentinels:
+class Sentinels(NamedTuple):
     """Sentinels and the name of the primary that they watch."""
 
     addresses: tuple[tuple[str, int], ...]

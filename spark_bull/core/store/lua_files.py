@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import NamedTuple
 
 from spark_bull.core.errors import ScriptError
 
@@ -27,8 +28,7 @@ _START = re.compile(r"^(?=local )", re.MULTILINE)
 _DEFINITION = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """Code without comments, blank lines and indentation.
 
     pieces: its text; every second one is a name or a quoted text. names: these in their order, with `key.wait` and

@@ -10,10 +10,10 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import redis
@@ -77,11 +77,10 @@ def name_and_version(info: Mapping[str, Any]) -> tuple[str, str]:
     return ("Valkey", str(valkey)) if valkey else ("Redis", str(info["redis_version"]))
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """One primary of a cluster. Picklable; the repr contains no secrets."""
 
-    url: str = field(repr=False)
+    url: str
 
     def __repr__(self) -> str:
         return f"Node({without_secrets(self.url)})"
@@ -91,8 +90,7 @@ class Node:
 Place = str | bytes | Node | None
 
 
-@dataclass(frozen=True)
-class _Slots:
+class _Slots(NamedTuple):
     """The primaries of a cluster: the URL of each range of slots, by the first slot of the range, and its last one."""
 
     first: Sequence[int]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from threading import Event
 from typing import Final
 
@@ -120,7 +119,7 @@ class Claimer:
         if self._prefetch is None:
             pool = ThreadPoolExecutor(1, thread_name_prefix="spark-bull-claimer")
             self._is_awaited.clear()
-            self._prefetch = pool.submit(self._claim, replace(self._claim_settings, at_once=0), max_jobs, enough)
+            self._prefetch = pool.submit(self._claim, self._claim_settings._replace(at_once=0), max_jobs, enough)
             pool.shutdown(wait=False)
 
     def take_up(self, start: int, stop: int) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 from uuid import uuid4
@@ -53,7 +52,7 @@ class Unsettled:
         self._handle = handle
         self._plan = plan
         # The receipt of the slot may belong to a call that another thread makes.
-        self._claim_settings = replace(claim_settings, sender=f"{claim_settings.sender}:end")
+        self._claim_settings = claim_settings._replace(sender=f"{claim_settings.sender}:end")
         self._keeper = keeper
         self._warn = warn
         self._meter = meter

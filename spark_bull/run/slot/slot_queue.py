@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from queue import SimpleQueue
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -209,7 +208,7 @@ class SlotQueue:
         self.weight = queue.weight
         #: What `setup` has made for the jobs of the slot.
         self.state: Any = None
-        settings = replace(queue.claim_settings, sender=f"{plan.worker}:{slot}", at_once=at_once)
+        settings = queue.claim_settings._replace(sender=f"{plan.worker}:{slot}", at_once=at_once)
         self._control = settings.control
         self._plan = plan
         self._slot = slot

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -218,7 +218,7 @@ def _advise_states(queue: str | None, by_state: Mapping[str, int]) -> None:
 
 def _queue_slices(plan: ReadPlan, part: Slice) -> Iterator[QueueSlice]:
     for handle in plan.handles():
-        yield QueueSlice(handle, plan.options, replace(part, queue=handle.keys.queue))
+        yield QueueSlice(handle, plan.options, part._replace(queue=handle.keys.queue))
     if plan.globs and part.number == 0:
         # One task reads the queues that were created after planning, completely.
         for handle in plan.handles(new_ones=True):

@@ -9,7 +9,7 @@ one by one, which finds the errors.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, Optional, TypeVar, Union
@@ -102,8 +102,7 @@ T = TypeVar("T")
 Column = Union[T, list[Optional[T]], None]  # noqa: UP007, UP045
 
 
-@dataclass(frozen=True)
-class EncodedJobs:
+class EncodedJobs(NamedTuple):
     """`n` encoded jobs, column by column.
 
     data: payloads, JSON text. opts: options, JSON text. marked: whether some options have marks; see `base.MARKS`.
@@ -144,7 +143,7 @@ class EncodedJobs:
 
 
 #: Columns other than the payload, which each job has.
-_SHARED: Final = [f.name for f in fields(EncodedJobs) if f.name not in ("n", "data", "marked")]
+_SHARED: Final = [name for name in EncodedJobs._fields if name not in ("n", "data", "marked")]
 
 
 class PackedChunk(NamedTuple):
@@ -220,7 +219,7 @@ def sliced(jobs: EncodedJobs, start: int, stop: int) -> EncodedJobs:
     """Jobs start..stop, the last one excluded."""
     columns = {name: getattr(jobs, name) for name in _SHARED}
     lists: dict[str, Any] = {name: column[start:stop] for name, column in columns.items() if isinstance(column, list)}
-    return replace(jobs, n=stop - start, data=jobs.data[start:stop], **lists)
+    return jobs._replace(n=stop - start, data=jobs.data[start:stop], **lists)
 
 
 def picked(jobs: EncodedJobs, positions: Sequence[int]) -> EncodedJobs:
@@ -261,8 +260,7 @@ def pack(jobs: EncodedJobs) -> bytes:
 
 def columns_of(jobs: EncodedJobs) -> dict[str, Any]:
     """The columns of a chunk that are given, and its number of jobs."""
-    columns = {f.name: getattr(jobs, f.name) for f in fields(jobs)}
-    return {name: column for name, column in columns.items() if column is not None}
+    return {name: column for name, column in jobs._asdict().items() if column is not None}
 
 
 def packed_map(given: Mapping[str, Any]) -> bytes:
@@ -318,4 +316,4 @@ def with_own_ids(
         as_uuid(digest(source, queue, numbers[row], values[row])) if is_own else ids[row]
         for row, is_own in enumerate(own)
     ]
-    return replace(jobs, job_id=new, own_id=collapsed(own))
+    return jobs._replace(job_id=new, own_id=collapsed(own))

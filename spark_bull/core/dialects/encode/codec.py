@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from spark_bull.core.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text
 from spark_bull.core.dialects.deduplication import DEDUPLICATION, ID_MARK, Deduplications
@@ -137,8 +136,7 @@ def encode(
     )
 
 
-@dataclass(frozen=True)
-class _EncodedRow:
+class _EncodedRow(NamedTuple):
     prepared: Prepared
     job_id: str | None
     delay: int | None
@@ -149,8 +147,7 @@ class _EncodedRow:
     expiry: Expiry
 
 
-@dataclass(frozen=True)
-class _Encoded:
+class _Encoded(NamedTuple):
     """The encoded rows of a batch: one for each row, or for each of its shapes.
 
     of_row: the index in `rows` for each row of the batch; None: they are in the same order, or one for all of them.
@@ -159,7 +156,7 @@ class _Encoded:
 
     rows: Sequence[_EncodedRow]
     of_row: Sequence[int] | None = None
-    own: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    own: Mapping[str, Sequence[Any]] = {}
 
     def column(self, value_of: Callable[[_EncodedRow], T | None], name: str = "") -> Column[T]:
         """The values of a property. name: of the property, if rows of a shape differ in it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from os import urandom
 from typing import Any, Final, NamedTuple, overload
@@ -127,7 +127,7 @@ class Flows:
     def make_parents_optional(self) -> None:
         """Adds flows also if the parent of the first job is gone."""
         self.groups = [
-            group._replace(jobs=replace(group.jobs, parent_optional=True)) if group.is_root else group
+            group._replace(jobs=group.jobs._replace(parent_optional=True)) if group.is_root else group
             for group in self.groups
         ]
 
@@ -184,7 +184,7 @@ class Flows:
             for position, job_id in zip(positions, ids, strict=True):
                 self.ids[number][position] = job_id
             waits = collapsed([i in has_children for i in positions]) if has_children else None
-            jobs = replace(jobs, job_id=[*ids], own_id=own, waits_for_children=waits)
+            jobs = jobs._replace(job_id=[*ids], own_id=own, waits_for_children=waits)
             _check_deduplication(jobs, labels)
             outer = listed(None if number else jobs.parent_id, jobs.n)
             checked = [a is not None or b is not None for a, b in zip(given, outer, strict=True)]
@@ -228,8 +228,7 @@ class Flows:
                 if parent_id != _SOME["id"]:
                     raise _second_parent(labels[position])
         above, ids, parents = self._levels[number - 1], self.ids[number - 1], self._levels[number].parents
-        return replace(
-            jobs,
+        return jobs._replace(
             parent_queue=collapsed([above.queues[parents[i]] for i in positions]),
             parent_id=[ids[parents[i]] for i in positions],
         )

@@ -10,11 +10,10 @@ import os
 import random
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 from spark_bull.core.errors import PatternError
@@ -89,8 +88,7 @@ def check_zone(name: str) -> None:
     _zone_of(name)
 
 
-@dataclass(frozen=True)
-class _Times:
+class _Times(NamedTuple):
     """A parsed pattern, as fields for croniter. A day matches if one of the pairs (of month, of week) does."""
 
     seconds: str
@@ -303,7 +301,7 @@ def _landing(times: _Times, skipped: datetime, change: datetime, zone: tzinfo) -
     before = after - shift
     if times.every_hour or shift < _HOUR or before.hour == 0:
         return None
-    found = replace(times, hours=str(after.hour)).after(after - _SECOND)
+    found = times._replace(hours=str(after.hour)).after(after - _SECOND)
     return _utc(found, zone) if found and found.date() == skipped.date() else None
 
 

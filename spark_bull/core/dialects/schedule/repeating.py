@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timezone
 from hashlib import md5
 from math import isnan
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_bull.core.clock import LAST_ETA_MS, moment_of, ms_of
 from spark_bull.core.dialects.schedule.cron import next_time
@@ -22,8 +21,7 @@ from spark_bull.core.well_formed import well_formed_json
 SHORTEST_MS: Final = 100
 
 
-@dataclass(frozen=True)
-class NewScheduler:
+class NewScheduler(NamedTuple):
     """A checked job scheduler. Times are ms since 1970, intervals ms; `data` is JSON text.
 
     opts: options of its jobs, by the names of the Node library. name: None if not given.

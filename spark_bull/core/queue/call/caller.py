@@ -11,7 +11,6 @@ import hashlib
 from base64 import urlsafe_b64encode
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from threading import Lock
 from typing import Any, Final, NamedTuple
@@ -145,8 +144,7 @@ class Caller:
         # Ids and parents are no part of the options: no worker reads them there, and so the jobs share one text.
         encoded = encode(self.handle.dialect, {"data": [call.text for call in calls]}, self._defaults, numbers)
         # The jobs of calls are deleted as they end: an object would be left.
-        jobs = replace(
-            sealed(self.handle, encoded, None, numbers),
+        jobs = sealed(self.handle, encoded, None, numbers)._replace(
             job_id=[call.job_id for call in calls],
             parent_queue=self._keys.queue,
             parent_id=[self._parents[call.parent] for call in calls],

@@ -192,7 +192,7 @@ def sealed(handle: QueueHandle, jobs: EncodedJobs, source: str | None, numbers: 
         return jobs
     sources = [None if source is None else f"{source}:{number}" for number in numbers]
     data = [handle.sealed("data", text, one) for text, one in zip(jobs.data, sources, strict=True)]
-    return replace(jobs, data=data)
+    return jobs._replace(data=data)
 
 
 def add_child(

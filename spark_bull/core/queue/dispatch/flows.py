@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, get_args
 from uuid import uuid4
 
@@ -197,7 +197,7 @@ def encode_follow_ups(
     if encoded.parent_id is not None:
         _check_parents(handle, encoded, keys, of, numbers)
         # A parent can be removed before the job is settled.
-        encoded = replace(encoded, parent_optional=True)
+        encoded = encoded._replace(parent_optional=True)
     return [
         FollowUp(job_id, on, there.queue, there.base, job, sum(len(v) for v in job.values() if isinstance(v, str)))
         for job_id, on, there, job in zip(of, ons, keys, _jobs_of(encoded), strict=True)
@@ -231,7 +231,7 @@ def _check_parents(
 
 
 def _jobs_of(encoded: EncodedJobs) -> list[dict[str, Any]]:
-    columns = {f.name: listed(getattr(encoded, f.name), encoded.n) for f in fields(encoded) if f.name != "n"}
+    columns = {name: listed(column, encoded.n) for name, column in encoded._asdict().items() if name != "n"}
     rows = zip(*columns.values(), strict=True)
     return [{name: value for name, value in zip(columns, row, strict=True) if value is not None} for row in rows]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias
 
 import msgpack
@@ -38,8 +38,7 @@ _OUTCOMES_PER_CALL: Final = 20
 Fields: TypeAlias = Mapping[str, str | int]
 
 
-@dataclass(frozen=True)
-class WriteKind:
+class WriteKind(NamedTuple):
     """What the chunks of a write are.
 
     verb: commits the next chunk. marks: the fields of the record that tell the kind. queues: the field with the names
@@ -47,7 +46,7 @@ class WriteKind:
     """
 
     verb: str
-    marks: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[str, str] = {}
     queues: str | None = None
     touched: Iterable[str] = ()
 
@@ -205,8 +204,7 @@ class StagedPart:
     rows: int
 
 
-@dataclass(frozen=True)
-class QueuePlan:
+class QueuePlan(NamedTuple):
     """The part of a write for one queue; its staged parts in the order of the rows."""
 
     handle: QueueHandle
@@ -214,8 +212,7 @@ class QueuePlan:
     fields: Mapping[str, str | int]
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(NamedTuple):
     """Identifies a write when it is repeated: application (or query) and version."""
 
     app_id: str

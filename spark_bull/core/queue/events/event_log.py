@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from spark_bull.core.dialects.base import json_text
@@ -115,8 +114,7 @@ _CALLS: Final = (20, *[1_000] * 10)
 _KEPT: Final = 10_000
 
 
-@dataclass(frozen=True)
-class RecentEvents:
+class RecentEvents(NamedTuple):
     """The jobs of the newest events: those added by name, and the number of those that have completed or failed.
 
     last_on: time of the last event, ms since 1970, however old. over_ms: the period of the events that were read, ms.

@@ -6,7 +6,6 @@ A job whose state changed between the two is left to the caller, who reads it to
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -24,8 +23,7 @@ SHIFT: Final = 250
 NEAR: Final = 100
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(NamedTuple):
     """Slice `number` of `of`: jobs by their queue and ids, in any state. Each job belongs to one slice.
 
     ignored: number of last characters that do not count: ids that differ only in them are in one slice. Redis reads

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgpack
 
@@ -37,8 +37,7 @@ STATE_ORDER: Final = ("waiting-children", "delayed", "paused", "prioritized", "w
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Some jobs, as columns of equal length. `run_at`: when delayed jobs are due, ms; `values`: by hash field."""
 
     ids: list[bytes]

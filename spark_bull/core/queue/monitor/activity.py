@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.dialects.fields import integer_of
@@ -23,8 +23,7 @@ from spark_bull.core.store.scripts import Command, script_command
 from spark_bull.core.store.steps import LargeStep, Steps, run
 
 
-@dataclass(frozen=True)
-class Activity:
+class Activity(NamedTuple):
     """The activity of a queue. Times are ms since 1970; None: the dialect keeps nothing that tells it.
 
     ids: value of the counter of ids, which counts all jobs that were added, also those with ids of their own.
@@ -164,8 +163,7 @@ def look_at(handle: QueueHandle) -> Look:
     return Look(handle.keys.queue, int(time[0]) * 1000 + int(time[1]) // 1000, integer_of(ids) or 0, by_state)
 
 
-@dataclass(frozen=True)
-class Throughput:
+class Throughput(NamedTuple):
     """The change of a queue. Rates are jobs per second, None at the first look. changes: of the counts by state.
 
     added_per_s counts jobs that were added. left_per_s counts those that have completed, failed or were removed; a

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.dialects.base import Repeated
@@ -43,8 +42,7 @@ _LEAST_COLONS: Final = 3
 _NAMED: Final = 3
 
 
-@dataclass(frozen=True)
-class SchedulerEncoder:
+class SchedulerEncoder(NamedTuple):
     """Checks job schedulers and encodes them for the scripts. Picklable.
 
     version: of BullMQ, see `version_of`. members: of the ZSET of schedulers, by the ids of the schedulers, where

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from spark_bull.core.dialects.base import json_text
@@ -66,7 +66,7 @@ class OnFinish(WriteFeature):
 
     def _callback(self, write_id: str, identity: Identity | None, queues: Iterable[str] | None = None) -> Callback:
         """The callback of a write with exactly-once delivery to these queues, or, with None, of another write."""
-        job_id = callback_id(write_id) if identity is None else callback_id(self.written, *astuple(identity))
+        job_id = callback_id(write_id) if identity is None else callback_id(self.written, *identity)
         keys = self.handle.keys
         pending = [keys] if queues is None else [QueueKeys(queue, keys.prefix) for queue in queues]
         return Callback(self.job, job_id, tuple(one.pending(job_id) for one in pending))
@@ -89,7 +89,7 @@ class OnFinish(WriteFeature):
 
     def encode(self, jobs: EncodedJobs, rows: TaskRows) -> EncodedJobs:
         self._check_parents(jobs, rows)
-        return replace(jobs, parent_optional=True)
+        return jobs._replace(parent_optional=True)
 
     def check_flows(self, flows: Flows, rows: TaskRows) -> None:
         self._check_parents(flows.groups[0].jobs, rows)

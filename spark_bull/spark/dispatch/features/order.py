@@ -86,7 +86,7 @@ class DependsOn(WriteFeature):
                     f"row {number}: expected no failure policy in `opts` with a column `{DEPENDS_ON}`: use `onFailure`"
                 )
             rows.part.graph.append((job_id, tuple(others or ())))
-        return replace(jobs, waits_for_children=True)
+        return jobs._replace(waits_for_children=True)
 
     def committing(self, plan: Plan, written: list[CommitMessage]) -> list[CommitMessage]:
         """One more message has what links and releases the jobs, after all rows. If an id is wrong, nothing was
@@ -158,4 +158,4 @@ class Sequences(WriteFeature):
                     "becomes of the next job: leave it out"
                 )
         flag = failure_flag(failure_option("onFailure", self.on_failure))
-        return replace(jobs, sequence=collapsed(rows.values[SEQUENCE]), sequence_failure=flag)
+        return jobs._replace(sequence=collapsed(rows.values[SEQUENCE]), sequence_failure=flag)

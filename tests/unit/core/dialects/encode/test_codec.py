@@ -6,7 +6,6 @@ import json
 import tracemalloc
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields
 from decimal import Decimal
 from itertools import pairwise, product
 from typing import Any
@@ -228,7 +227,7 @@ def rows_of_properties(draw: st.DrawFn) -> dict[str, list[Any]]:
 def jobs_or_error(dialect: Dialect, defaults: Mapping[str, Any], rows: dict[str, list[Any]]) -> Any:
     try:
         jobs = encoded(dialect, defaults, **rows)
-        return jobs.marked, {f.name: listed(getattr(jobs, f.name), jobs.n) for f in fields(jobs)}
+        return jobs.marked, {name: listed(column, jobs.n) for name, column in jobs._asdict().items()}
     except SparkBullError as error:
         return type(error), str(error)
 
