@@ -7,7 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,17 +21,9 @@ from spark_bull.core import errors
 from spark_bull.core.options.arguments import JobProperties, QueueArguments, ServiceArguments, WorkerArguments
 from spark_bull.core.options.table import Options, QueueOptions, ServiceOptions, WorkOptions, options_in
 from spark_bull.ops.cli.commands import MODULES, commands_of
+from tools.public_names import STORED, members, text
 
 PUBLIC = {name: getattr(spark_bull, name) for name in spark_bull.__all__ if name != "__version__"}
-
-
-def members(kind: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties of a class, except those of base classes from other packages."""
-    others = [base for base in kind.__mro__ if not base.__module__.startswith("spark_bull")]
-    for name, member in inspect.getmembers(kind):
-        is_ours = not name.startswith("_") and not any(hasattr(base, name) for base in others)
-        if is_ours and (callable(member) or isinstance(member, property)):
-            yield name, member
 
 
 #: All public callables by their full names.
@@ -148,6 +140,11 @@ def test_a_misspelt_property_is_refused_with_the_right_spelling() -> None:
     for given in ("jobId", "removeOnComplete", "run_At"):
         with pytest.raises(spark_bull.OptionError, match=r"unknown property .* \(did you mean `[a-z_]+`\?\)"):
             queue.add({}, **{given: 1})
+
+
+def test_the_names_that_are_promised_are_those_that_are_stored() -> None:
+    """docs/reference/compatibility.md says what may change, and with which version."""
+    assert STORED.read_text("utf-8") == text(), "run: python -m tools.public_names"
 
 
 def test_every_error_is_exported() -> None:
