@@ -266,8 +266,8 @@ class QueueKeys:
         return f"{self.base}spark:again:{lock_token}"
 
 
-#: Last segment -> type of keys that show that a queue exists: in every dialect, each queue has at least one of them. (A
-#: BullMQ job's `<id>:failed` and the metrics are HASHes.)
+#: End -> type of keys that show that a queue exists: in every dialect, each queue has at least one of them; a new one
+#: whose first write is unfinished may have the last only. (A BullMQ job's `<id>:failed` and the metrics are HASHes.)
 QUEUE_SIGNS = {
     "id": "string",
     "meta": "hash",
@@ -278,6 +278,7 @@ QUEUE_SIGNS = {
     "prioritized": "zset",
     "completed": "zset or set",
     "failed": "zset or set",
+    SEGMENTS["open_writes"]: "zset",
 }
 
 
@@ -306,15 +307,15 @@ def priority_queue(queue: str, priority: str) -> str:
 
 
 def queue_of(key: str, prefix: str) -> str | None:
-    """The queue that a key such as `bull:mail:id` belongs to; None for another key, and for a private key.
+    """The queue that a key such as `bull:mail:id` belongs to; None for a key that shows no queue.
 
     A name with `:spark:` in it cannot be told from a private key.
     """
-    head, _, last = key.rpartition(":")
-    queue = head[len(prefix) + 1 :]
-    if last not in QUEUE_SIGNS or not head.startswith(prefix + ":") or ":spark:" in queue:
+    sign = next((one for one in QUEUE_SIGNS if key.endswith(f":{one}")), None)
+    if sign is None or not key.startswith(f"{prefix}:"):
         return None
-    return queue or None
+    queue = key[len(prefix) + 1 : -len(sign) - 1]
+    return None if ":spark:" in queue else queue or None
 
 
 def shard(queue: str, number: int) -> str:

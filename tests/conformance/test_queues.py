@@ -16,6 +16,7 @@ from spark_bull.core.queue.monitor.find import find_queues, select_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.steps import run
 from tests.support.work_bench import DIALECTS, Filled, WorkBench, completed, not_bull_1
+from tests.support.writes import register_all
 
 HOUR_MS = 3_600_000
 
@@ -54,6 +55,16 @@ def test_a_queue_that_is_too_short_is_not_read_further(bench: WorkBench) -> None
     with pytest.raises(StopIteration) as end:
         steps.send(bench.handle.connection.pipeline(commands))
     assert end.value.value is False
+
+
+def test_a_queue_whose_first_write_is_unfinished_is_found_and_the_write_is_finished(bench: WorkBench) -> None:
+    """Its driver has died before the first job was added."""
+    keys, connection = bench.handle.keys, bench.handle.connection
+    register_all(bench.handle, "w", [[NewJob({"n": 1})]])
+    assert find_queues(connection, keys.prefix) == [keys.queue]
+    promoter = Promoter(connection.settings.url, prefix=keys.prefix)
+    assert promoter.once().recovered == 1
+    assert bench.counts() == {"wait": 1}
 
 
 def test_bounds_that_exclude_each_other_are_an_error() -> None:

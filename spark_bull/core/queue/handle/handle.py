@@ -85,7 +85,7 @@ def forget_gone(connection: Connection, prefix: str) -> int:
 
 def existence_check(keys: QueueKeys) -> Command:
     """The command that returns more than 0 if the queue has a characteristic key, an unfinished write or a group."""
-    return ("EXISTS", *[keys[name] for name in (*QUEUE_SIGNS, "open_writes", "group_own")])
+    return ("EXISTS", *[keys.base + sign for sign in QUEUE_SIGNS], keys["group_own"])
 
 
 log = logging.getLogger("spark_bull")

@@ -92,7 +92,9 @@ def scan_queues(connection: Connection, prefix: str) -> Iterator[str]:
     asked = {
         "pattern": pattern_of(prefix),
         "count": SCANNED_KEYS,
-        "signs": msgpack.packb(QUEUE_SIGNS, use_bin_type=False),
+        "signs": msgpack.packb(
+            {sign.rpartition(":")[2]: kind for sign, kind in QUEUE_SIGNS.items()}, use_bin_type=False
+        ),
     }
     for node in connection.primaries():
         cursor = None
