@@ -70,11 +70,16 @@ def escaped(text: str) -> str:
 def dump(client: Redis, prefix: str, queue: str) -> Dump:
     """Every key of a queue by its name after `<prefix>:<queue>:`."""
     base = f"{prefix}:{queue}:"
-    found = sorted(client.eval(_READ_ALL, 0, f"{escaped(base)}*"))
     return {
-        _text(key).removeprefix(base): Key(_text(kind), ttl >= 0, _VALUE[_text(kind)](value))
-        for key, kind, ttl, value in found
+        name.removeprefix(base): Key(kind, ttl_ms >= 0, value)
+        for name, kind, ttl_ms, value in read_keys(client, f"{escaped(base)}*")
     }
+
+
+def read_keys(client: Redis, pattern: str) -> Iterator[tuple[str, str, int, Any]]:
+    """The name, type, time to live and value of each key, sorted. Bytes that are no UTF-8 are surrogates."""
+    for key, kind, ttl_ms, value in sorted(client.eval(_READ_ALL, 0, pattern)):
+        yield _text(key), _text(kind), ttl_ms, _VALUE[_text(kind)](value)
 
 
 #: Name, type, time to live and value of each key. A script takes less CPU than three commands for each key.
