@@ -1,7 +1,4 @@
-"""The two clocks: epoch time for what is stored, monotonic time for waiting.
-
-Formats and parses times and durations.
-"""
+"""The two clocks, epoch time for what is stored and monotonic time for waiting, and texts of times and durations."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The texts of an exception that a failed job stores: its reason and its stack trace.
+"""Texts of exceptions: what a failed job stores, its reason and its stack trace; and short traces for errors of this
+package.
 
-The functions never raise: a message may be huge, may be invalid Unicode, or may raise an exception itself.
+The functions for jobs never raise: a message may be huge, may be invalid Unicode, or may raise an exception itself.
 
-Errors of this package in few lines: their messages say what to do, so their traces are left out.
-
-Their causes stay, for programs and trackers of errors; of their traces, the frames of the user's code.
+The message of an error of this package says what to do. So its traceback has only the frames of the user's code. Its
+causes stay, for programs and trackers of errors.
 """
 
 from __future__ import annotations

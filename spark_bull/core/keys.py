@@ -246,9 +246,9 @@ class QueueKeys:
     def results(self, reader: str) -> dict[str, str]:
         """The keys of a reader of results, by their names in scripts.
 
-        `ledger`: LIST of finished jobs, oldest first, without the jobs of committed batches; `track`: HASH with the
-        reader's positions; `seen_<state>`: ZSET (bull-1: SET) of jobs that a later scan can meet again;
-        `slices_<state>`: HASH time slice -> its number of jobs at the last scan; `delivered_early`: HASH of jobs found
+        `ledger`: LIST of finished jobs, oldest first, without the jobs of committed batches. `track`: HASH with the
+        reader's positions. `seen_<state>`: ZSET (bull-1: SET) of jobs that a later scan can meet again.
+        `slices_<state>`: HASH time slice -> its number of jobs at the last scan. `delivered_early`: HASH of jobs found
         by a scan before their events (BullMQ) were read.
         """
         base = f"{self.base}spark:results:{reader}"

@@ -7,7 +7,7 @@ from spark_bull.core.errors import SparkBullError
 if missing := [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]:
     raise SparkBullError(
         f"expected the packages of the extra `spark`, found no {', '.join(missing)}: run `pip install "
-        "'spark-bull[spark]'`, with the PySpark of your cluster; BullQueue, LocalWorker, Promoter and the commands for "
+        "'spark-bull[spark]'`, with the PySpark of your cluster. BullQueue, LocalWorker, Promoter and the commands for "
         "queues need no Spark"
     )
 

@@ -121,8 +121,8 @@ def _infer(options: ReadOptions, column: str) -> str:
 
 def register(spark: SparkSession) -> None:
     """Registers format("bull") in a session that does not find the package by itself, and the table function
-    `bull_call`, and makes that session the active one of this thread, which Spark requires for writes. Spark then
-    starts the Python of this program, unless the environment variable PYSPARK_PYTHON names another one.
+    `bull_call`. The session becomes the active one of this thread, which Spark requires for writes. Spark then starts
+    the Python of this program, unless the environment variable PYSPARK_PYTHON names another one.
 
     Parameters:
       spark: the session.

@@ -243,7 +243,7 @@ def test_jobs_lost_with_their_events_end_a_strict_query_until_the_loss_is_accept
     bench.client.xtrim(bench.key("events"), maxlen=0, approximate=False)
     for _ in range(2):
         known = collector(bench, "mail")
-        with pytest.raises(ResultsLost, match=r"queue mail: .* about 7 finished jobs are lost .*maxLen"):
+        with pytest.raises(ResultsLost, match=r"queue mail: .* about 7 finished jobs are lost\. .*maxLen"):
             known.advance(done, None)
         known.close()
 

@@ -95,7 +95,7 @@ def test_bad_rows_fail_alone_and_a_repeated_batch_settles_nothing_twice(
         assert queue.counts()["completed"] == 10
         failed = {job.id: str(job.failed_reason) for job in queue.page("failed")}
         assert failed.keys() == {once, ids[5], ids[7], ids[12], ids[13]}
-        assert "process it with a function of a job" in failed[once]
+        assert "Process it with a function of a job" in failed[once]
         assert "seven" in failed[ids[7]]
         assert "for this job, got none" in failed[ids[5]]
         assert all("expected the payload to be JSON" in failed[wrong] for wrong in ids[12:])

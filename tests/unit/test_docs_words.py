@@ -1,9 +1,11 @@
-"""Guides are short, and so are the sentences of all pages for users."""
+"""Guides are short, and so are the sentences of all pages for users, and of the texts in the package."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
+from inspect import cleandoc
 from pathlib import Path
 
 from tests.support.examples import BLOCK, ROOT
@@ -14,6 +16,9 @@ CONCEPTS = [*DOCS.glob("concepts/*.md")]
 #: All pages but those for maintainers.
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "README.md"]
 PAGES += [page for page in DOCS.rglob("*.md") if page.parent.name != "develop"]
+#: All modules but a table of commands, and templates of the page.
+SOURCES = [one for one in (ROOT / "spark_bull").rglob("*.py") if one.name != "verb_commands.py"]
+TEMPLATES = [*(ROOT / "spark_bull").rglob("*.html")]
 MOST_WORDS = 1500
 MOST_WORDS_OF_A_SENTENCE = 30
 #: Words that are read twice.
@@ -41,6 +46,22 @@ def test_no_word_stands_for_another_one() -> None:
     assert {page: words for page, words in unclear.items() if words} == {}
 
 
+def test_errors_logs_helps_and_docstrings_are_short_and_clear() -> None:
+    """A value in a text counts as one word."""
+    found = [(source.name, text) for source in SOURCES for text in texts(source)]
+    found += [(page.name, shown(page)) for page in TEMPLATES]
+    long = [(name, one) for name, text in found if is_long(text) for one in parts(text) if is_long(one)]
+    assert long + [(name, text) for name, text in found if re.search(UNCLEAR, text)] == []
+
+
+def test_texts_of_a_module_are_found(tmp_path: Path) -> None:
+    source = tmp_path / "module.py"
+    docstring = '"""Module.\n\n    code\n\nReturns:\n  One\n  value.\n"""'
+    source.write_text(docstring + '\nraise Wrong(f"expected {x:,} jobs, " "got: {}")\nadd(help="so")\n')
+    found = [[*parts(text)] for text in texts(source)]
+    assert found == [["Module.", "One\n  value."], ["expected … jobs, got: {}"], ["so"], []]
+
+
 def test_long_sentences_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     words = "one `two words` " * 10
@@ -61,9 +82,32 @@ def without_code(page: Path) -> str:
     return re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
 
 
+def texts(source: Path) -> Iterator[str]:
+    """The texts of a module but SQL, with `…` for values, and its docstrings without code, each item a paragraph."""
+    nodes = [*ast.walk(ast.parse(source.read_text("utf-8")))]
+    parts_of_texts = {part for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in parts_of_texts:
+            text = re.sub(r"(?<=\n\n)(?: {4}.*\n?)+", "", cleandoc(node.value)) if node in docstrings else node.value
+            item = r"^(?: *\w+:$|(?= *[\w*]+(?:, [\w*]+)*: |[ │]*[├└]))"
+            yield "" if "SELECT " in text else re.sub(item, "\n\n", text, flags=re.MULTILINE)
+
+
+def shown(template: Path) -> str:
+    """What a template shows, each element and each text in its code a paragraph."""
+    return re.sub(r"{%.*?%}|{#.*?#}|<.*?>|\"", "\n\n", template.read_text("utf-8"), flags=re.DOTALL)
+
+
 def sentences(page: Path) -> Iterator[str]:
     """The sentences of a page, its headings, and the items of cells of its tables, which semicolons divide."""
-    text = re.sub(r"(`+) ?(.+?) ?\1", "code", without_code(page))
+    yield from parts(without_code(page))
+
+
+def parts(text: str) -> Iterator[str]:
+    text = re.sub(r"(`+) ?(.+?) ?\1", "code", text)
     text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"^ *(?:[-*]|\d+\.) ", "\n\n", text, flags=re.MULTILINE)
     for paragraph in re.split(r"\n\s*\n|^(?=[#|])", text, flags=re.MULTILINE):

@@ -330,9 +330,9 @@ class Dialect(ABC):
     def prepare(self, given: Mapping[str, Any]) -> Prepared:
         """Checks a job's options and formats them as text.
 
-        `given` has the Node library's names. It has `timestamp`, `delay` and `jobId` if the job has them, with any
-        value, `deduplication`, a Rule, if the job has a deduplication id, and `parent`, with any value, if it has a
-        parent. Raises OptionError or DialectError.
+        `given` has the Node library's names. It has `timestamp`, `delay`, `jobId` and `parent` if the job has them,
+        with any value. If the job has a deduplication id, `deduplication` is a Rule. Raises OptionError or
+        DialectError.
         """
         rule: Rule | None = given.get(DEDUPLICATION)
         if rule is not None and PARENT in given:

@@ -1,7 +1,7 @@
 """The table of a job's fields: names in hashes, DataFrames and objects, types, and how their texts are read.
 
-Any hash can be read: text that is not UTF-8 gets replacement characters, a number that can't be parsed counts as not
-given, a stack trace that is not a JSON list is shown as it is.
+Any hash can be read. Text that is not UTF-8 gets replacement characters. A number that can't be parsed counts as not
+given. A stack trace that is not a JSON list is shown as it is.
 """
 
 from __future__ import annotations

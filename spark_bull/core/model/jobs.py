@@ -62,8 +62,8 @@ class NewJob:
       run_at: when the job may run, ms since 1970; instead of `delay`.
       priority: 1 is the highest; 0 is none. `critical`, `high`, `medium`, `normal` and `low` are 1 to 5.
       attempts: maximum number of attempts, the first one included.
-      backoff: the delay before the next attempt: ms, or a mapping with `type` (fixed, exponential, or a custom
-        type of the workers), `delay` (ms) and, in BullMQ, `jitter` (0 to 1).
+      backoff: the delay before the next attempt, ms; or a mapping with `type`, `delay` (ms) and, in BullMQ, `jitter` (0
+      to 1). The type is fixed, exponential, or a custom type of the workers.
       lifo: True makes the job the next one of those that wait.
       remove_on_complete: True removes the job once it has completed, False keeps it; a number keeps as many completed
         jobs of the queue; {"age": seconds, "count": jobs} limits both.
@@ -73,8 +73,8 @@ class NewJob:
       deduplication: an id that one unfinished job of the queue can have: while it is taken, the job is not added. Or a
         mapping with `id` and a rule: `ttl` (ms), `extend`, `replace`, `reschedule`, `keepLastIfActive` as in BullMQ,
         `maxDelay` (ms) and `deferrableBy` (s). Bull 4 has only `id` and `ttl`; Bull 1 to 3 have no such ids.
-      parent: a job that waits for this one: a mapping with its `queue`, `id` and optionally `onFailure`: what becomes
-        of it when this job fails: `wait` (the default), `fail`, `continue`, `ignore` or `remove`. BullMQ only.
+      parent: a job that waits for this one: a mapping with its `queue`, `id` and optionally `onFailure`. That is what
+      becomes of it when this job fails: `wait` (the default), `fail`, `continue`, `ignore` or `remove`. BullMQ only.
       expire_after_ms: ms after its creation, after which the job does not start any more: it fails as `expired`.
       expire_at: when that is, ms since 1970; instead of `expire_after_ms`.
       spread_ms: the job is delayed by a time up to this one, ms, in addition to its delay; jobs that
@@ -115,8 +115,8 @@ class FlowJob(NewJob):
 
     Parameters:
       queue: name of the job's queue; default: its parent's queue, and for the first job the BullQueue's.
-      on_failure: what becomes of the parent when this job fails: `wait` (the default: it waits on), `fail` (it fails),
-        `continue` (it starts at once), `ignore` or `remove` (it no longer waits for this job).
+      on_failure: what becomes of the parent when this job fails. `wait` (default): it waits on. `fail`: it fails.
+      `continue`: it starts at once. `ignore`, `remove`: it no longer waits for this job.
       children: the jobs for which this one waits.
     """
 
@@ -357,8 +357,8 @@ class Changed:
     Parameters:
       id: id of the job.
       action: the action.
-      outcome: done; missing, when there is no such job; locked, when a worker has it; wrong_state; scheduled, when it
-        is the next job of a job scheduler; exists, when the other queue has a job of this id.
+      outcome: done; missing (there is no such job); locked (a worker has it); wrong_state. Or scheduled: it is the next
+      job of a job scheduler; exists: the other queue has a job of this id.
     """
 
     id: str

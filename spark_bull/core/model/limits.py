@@ -1,8 +1,7 @@
-"""Limits of workers: the rate of a queue, as in the Node libraries, and what a group of jobs may run at once.
+"""What workers may claim: the rate of a queue, as in the Node libraries, and what a group of jobs may run at once.
 
-And the settings of the claims of a slot, which the limits are part of.
-
-How many slots a backlog needs, and when a worker starts or ends some, by what it has measured.
+A slot claims with these limits and its other settings. When a worker starts or ends slots follows from its backlog and
+from what it has measured.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from spark_bull.core.errors import OptionError, encodable, expected
 
 _EXPECTED_OF_GROUP: Final = (
-    'an object such as {"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}: `by` is a field of the '
-    "payload, the numbers are positive integers, and `max` and `duration_ms`, and `concurrency`, may be left out"
+    'an object such as {"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}: positive integers, '
+    "and `max` only with `duration_ms`"
 )
 
 
@@ -27,8 +26,8 @@ _EXPECTED_OF_GROUP: Final = (
 class GroupLimits:
     """`by`: the field of the payload that names the group of a job, with dots for fields within fields.
 
-    At most `max` jobs of a group start in `duration_ms`, and at most `concurrency` run at the same time; None:
-    any number, unless the group has a limit of its own.
+    At most `max` jobs of a group start in `duration_ms`, and at most `concurrency` run at the same time. None: any
+    number, unless the group has a limit of its own.
     """
 
     by: str
@@ -103,7 +102,7 @@ class Limiter(NamedTuple):
     """At most `max` jobs of the queue start in `duration` ms.
 
     group_key: the limit applies to each group of jobs by itself (Bull 3 and 4). The group of a job is the part of its
-    id behind the last colon: Node's queues with this `groupKey` append the field of the payload to the ids of new jobs.
+    id behind the last colon. Node's queues with this `groupKey` append the field of the payload to the ids of new jobs.
     bounce_back: jobs over the limit stay in `wait` (Bull 3 and 4, which delay them otherwise). In the other dialects
     they always do.
     """

@@ -1,7 +1,4 @@
-"""The settings of a connection to Redis: URLs, options and environment variables.
-
-Checks URLs of Redis, takes them apart, and shows them without secrets.
-"""
+"""The settings of a connection to Redis: URLs, which are shown without secrets, options and environment variables."""
 
 from __future__ import annotations
 

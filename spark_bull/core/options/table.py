@@ -98,7 +98,7 @@ class Options:
     shard_urls: str | None = option(
         values.secrets,
         "instead of `url`: the URLs of the servers that share the shards of a queue, with spaces or commas between "
-        "them; shard n is on the server n modulo their number",
+        "them. Shard n is on the server n modulo their number",
     )
     password: str | None = option(
         values.secret,
@@ -162,8 +162,8 @@ class SparkOptions(Options):
     )
     mode: str | None = option(
         values.choose_mode,
-        "`claim`: a streaming read claims jobs to be processed; `settle`: a write records the outcomes of claimed "
-        "jobs; `schedule`: a write creates or changes job schedulers; `manage`: a write changes existing jobs; "
+        "`claim`: a streaming read claims jobs to be processed. `settle`: a write records the outcomes of claimed "
+        "jobs. `schedule`: a write creates or changes job schedulers. `manage`: a write changes existing jobs. "
         "`limits`: a write sets limits of groups of jobs",
         shown="none: jobs are added or inspected",
     )
@@ -234,9 +234,9 @@ class Eventful(Options):
 
     events: str = option(
         values.choice(ALL_EVENTS, "ends", "none"),
-        "which events of jobs are written: `all`, as by the Node libraries; `ends`: not `added`, `waiting`, "
-        "`waiting-children` and `active`; `none`: only `delayed`, so that waits for the end of a job, and results of "
-        "jobs that are removed when they end, do not work",
+        "which events of jobs are written. `all`: as by the Node libraries. `ends`: not `added`, `waiting`, "
+        "`waiting-children` and `active`. `none`: only `delayed`. Then nobody can wait for the end of a job, or read "
+        "results of jobs that are removed when they end",
         ALL_EVENTS,
     )
 
@@ -310,7 +310,7 @@ class Adding(Chunked, Storing, Eventful, Replicated):
     deduplication: str | dict[str, Any] | None = option(
         values.deduplication,
         "default for a column of this name: an id that one unfinished job of the queue can have, or JSON with id and a "
-        "rule; JSON without id is the rule of all rows that give an id; BullMQ and Bull 4",
+        "rule. JSON without id is the rule of all rows that give an id. BullMQ and Bull 4",
     )
     expire_after_ms: int | None = option(
         values.integer(1),
@@ -332,9 +332,9 @@ class Reading(SparkOptions, Sharded):
 
     fail_on_data_loss: bool = option(
         values.flag,
-        "fail the query if finished jobs, events or, with a stream of results, writes to the queue may be lost, or a "
-        "job was removed before it was read; a read with `writeId`, if nothing tells how a job has ended that is gone; "
-        "`false`: log it, or a row with the state NULL",
+        "fail the query if finished jobs or events may be lost, or a job was removed before it was read. A stream of "
+        "results fails if writes to the queue may be lost, too; a read with `writeId`, if a job is gone and nothing "
+        "tells how it has ended. `false`: log it, or deliver a row with the state NULL",
         True,
     )
 
@@ -393,9 +393,9 @@ class Starting(Reading):
 
     starting_offsets: str = option(
         values.start,
-        "where a new query starts: `earliest`: with all existing finished jobs, or the oldest event that is kept; "
-        "`latest`: with those from now on (with results, this requires `readerId`); a time, ISO 8601 or ms since 1970: "
-        "with those since then; not for bull-1",
+        "where a new query starts. `earliest`: with all finished jobs that exist, or the oldest event that is kept. "
+        "`latest`: with jobs or events from now on; for results, this requires `readerId`. A time, ISO 8601 or ms "
+        "since 1970: with jobs or events since then. Not for bull-1",
         values.EARLIEST,
     )
 
@@ -412,15 +412,15 @@ class Claiming(Offloading):
     limiter: Limiter | None = option(
         parse_limiter,
         "rate limit of the whole queue: at most `max` jobs start in `duration` ms, "
-        '`{"max": 100, "duration": 1000}`; in Bull 3 and 4, `groupKey` limits each group, and jobs over the limit are '
+        '`{"max": 100, "duration": 1000}`. In Bull 3 and 4, `groupKey` limits each group, and jobs over the limit are '
         "delayed, unless `bounceBack` is true",
     )
     group: GroupLimits | None = option(
         group_limits,
-        "limits of each group of jobs that has none of its own: at most `max` start in `duration_ms`, and "
-        "`concurrency` run at the same time, all optional; a job's group is its `opts.group.id`, "
-        "else the field `by` of its payload, "
-        '`{"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}`',
+        "limits of each group of jobs that has none of its own, "
+        '`{"by": "tenant", "max": 5, "duration_ms": 1000, "concurrency": 2}`: at most `max` jobs start in '
+        "`duration_ms`, and `concurrency` run at the same time, all optional. A job's group is its `opts.group.id`, "
+        "else the field `by` of its payload",
     )
 
 
@@ -458,8 +458,8 @@ class WriteOptions(Adding, Staged, Sharded, PayloadTyped):
     )
     delivery: str = option(
         values.choice("exactly-once", "at-least-once", "at-most-once"),
-        "`exactly-once`: all jobs become visible when Spark commits; "
-        "`at-least-once`: each chunk as soon as it is complete; "
+        "`exactly-once`: all jobs become visible when Spark commits. "
+        "`at-least-once`: each chunk as soon as it is complete. "
         "`at-most-once`: as `exactly-once`, and no job runs twice, unless a column `delivery` says `at-least-once`",
         "exactly-once",
     )
@@ -482,11 +482,11 @@ class WriteOptions(Adding, Staged, Sharded, PayloadTyped):
     job_id_column: str | None = option(
         values.text,
         "a column whose values are the ids of the jobs, and that stays in the payload: a row that is written again "
-        "adds no second job; STRING or, except for BullMQ, an integer",
+        "adds no second job. STRING or, except for BullMQ, an integer",
     )
     unique_by: tuple[str, ...] = option(
         values.names,
-        "columns, comma separated, whose values as a JSON array are the deduplication id of a row; columns beside "
+        "columns, comma separated, whose values as a JSON array are the deduplication id of a row. Columns beside "
         "`data` that are not settings are used for nothing else",
         (),
         "none",
@@ -500,15 +500,16 @@ class WriteOptions(Adding, Staged, Sharded, PayloadTyped):
     sequence_by: tuple[str, ...] = option(
         values.names,
         "columns, comma separated: jobs with the same values in them run one after the other, in the order of the rows "
-        "and over several writes; columns beside `data` that are not settings are used for nothing else; BullMQ only",
+        "and over several writes. Columns beside `data` that are not settings are used for nothing else. BullMQ only",
         (),
         "none",
     )
     on_failure: str | None = option(
         values.choice("wait", "ignore", "fail", "continue", "remove"),
-        "what a job that fails for good does to the job of `onFinish`: `wait`, until it is retried; `ignore` and "
-        "`remove` go on; `fail` fails it; `continue` starts it at once. With `sequenceBy`, to the next job of its "
-        "sequence: `ignore` or `fail`. With a column `dependsOn`, to the jobs that depend on it: not `continue`",
+        "what becomes of the job of `onFinish` when a job fails for good. `wait`: it waits until that job is retried. "
+        "`ignore`, `remove`: it goes on. `fail`: it fails. `continue`: it starts at once. With `sequenceBy`, what "
+        "becomes of the next job of its sequence: `ignore` or `fail`. With a column `dependsOn`, what becomes of the "
+        "jobs that depend on it: not `continue`",
         shown="`wait`; with `sequenceBy` `ignore`",
     )
     telemetry: str = option(
@@ -571,8 +572,8 @@ class ManageOptions(Chunked, Staged, Encrypted):
     action: str | None = option(values.text, "what is done to the jobs, where no column `action` says it")
     on_mismatch: str = option(
         values.choice("skip", "fail"),
-        "jobs that are gone, locked by a worker or in another state: `skip` leaves them alone and counts them; `fail` "
-        "checks all jobs first and, if there is one, changes none",
+        "jobs that are gone, locked by a worker or in another state. `skip` leaves them alone and counts them. `fail` "
+        "checks all jobs first and, if there is such a job, changes none",
         "skip",
     )
     result_path: str | None = option(
@@ -642,8 +643,8 @@ class WorkOptions(Claiming, Settling, Rescuing):
     )
     slots: int | SlotRange | None = option(
         values.slots,
-        "number of Spark tasks that process jobs in parallel, one core each; `(1, 40)`: from 1 to 40, as many as the "
-        "backlog needs, see `targetWaitS`; for functions of DataFrames, of threads of the driver",
+        "number of Spark tasks that process jobs in parallel, one core each. `(1, 40)`: from 1 to 40, as many as the "
+        "backlog needs, see `targetWaitS`. For functions of DataFrames: number of threads of the driver",
         shown="all cores but one, also cores of later executors, unless Spark allocates executors dynamically; for "
         "functions of DataFrames one",
     )
@@ -655,7 +656,7 @@ class WorkOptions(Claiming, Settling, Rescuing):
     concurrency: int = option(
         values.integer(1, 2_000),
         "maximum number of jobs that a slot processes at the same time: functions in threads, coroutine functions in "
-        "an event loop; each job is settled when it ends; not for UDFs",
+        "an event loop. Each job is settled when it ends. Not for UDFs",
         1,
     )
     min_chunk: int = option(

@@ -1,6 +1,5 @@
-"""Parsers of the values of options, which are texts.
-
-The option `encryptWith`: where keys of payloads are. The keys themselves are in no option.
+"""Parsers of the values of options, which are texts. `encryptWith` says where keys of payloads are, and has none
+itself.
 """
 
 from __future__ import annotations

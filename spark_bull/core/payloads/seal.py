@@ -2,8 +2,6 @@
 
 `ct` is the ciphertext with the tag of 16 bytes behind it; `iv`, the nonce, has 12 bytes; both are base64. What the text
 is, the payload or the result of a job of a queue, is bound to it as associated data: it opens as nothing else.
-
-The modules that need a package of an extra.
 """
 
 from __future__ import annotations
@@ -71,9 +69,8 @@ class NotOpened(Exception):
 def seal(text: str, kid: str, key: bytes, bound: bytes, source: str | None = None) -> str:
     """Seals a text.
 
-    bound: associated data. source: names the job whose text it is, in such a way that no other job has the same; the
-    same text of the same source is sealed to the same bytes, as its nonce is a keyed hash of both. None: a random
-    nonce.
+    bound: associated data. source: names the job whose text it is, in such a way that no other job has the same. Its
+    nonce is a keyed hash of both: the same text of the same source is sealed to the same bytes. None: a random nonce.
     """
     content = text.encode()
     nonce = os.urandom(_NONCE_BYTES) if source is None else _nonce(key, source, bound, content)
@@ -143,7 +140,7 @@ def key_of(source: KeySource) -> bytes:
     if text is None:
         raise OptionError(
             f"{_named(source)}: {_WANTED}, got no such variable: set it for the driver and for the executors, or give "
-            "them a file (`file:`); Spark shows spark.executorEnv.<name> in its UI, unless the name contains SECRET"
+            "them a file (`file:`). Spark shows spark.executorEnv.<name> in its UI, unless the name contains SECRET"
         )
     return _decoded(source, text)
 

@@ -278,12 +278,12 @@ class Reading(OpenQueue):
                     print(event.event, event.job_id)
 
         Events of BullMQ are read from its stream, from `start` on, and none is missed while the connection is lost.
-        Bull 3 and 4 publish events on channels, and Bull 1.1 and 2 some of them: what is published while the connection
-        is lost is missing, and a warning is logged. Bull 1.0 publishes none.
+        Bull 3 and 4 publish events on channels, Bull 1.1 and 2 some of them, Bull 1.0 none. What is published while the
+        connection is lost is missing, and a warning is logged.
 
         Parameters:
-          start: BullMQ only: `$`, from now on, which is the default; `0`, all events that Redis keeps, about 10,000; or
-            the id of an event, after which to begin: also ms since 1970.
+          start: `$` (default): from now on. `0`: all events that Redis keeps, about 10,000. Or the id of an event, or
+          ms since 1970, after which to begin. BullMQ only.
           timeout_s: ends the iterator when no event has come for so long, s; default: never.
           stop: ends the iterator within a second of when it is set.
 

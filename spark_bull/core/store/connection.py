@@ -188,7 +188,7 @@ class Connection:
         """Checks that this Redis can be used for `queues`, and warns if it may evict what is written to it.
 
         Raises ConnectionLost if it cannot be reached, rejects the password, is too old, or, with `write`, remains a
-        replica; OptionError if it is a cluster and a queue has no hash tag.
+        replica. Raises OptionError if it is a cluster and a queue has no hash tag.
         """
         for server in [self] if self.is_cluster else self.primaries():
             info = server.server_info(write)

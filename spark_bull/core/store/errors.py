@@ -182,7 +182,7 @@ def translated(
     if isinstance(error, exceptions.ClusterCrossSlotError):
         return OptionError(
             f"{where} is a Redis Cluster, where all keys of a queue (and all queues of one write) must share a hash "
-            "tag: put one into `prefix`, such as prefix={bull}, or into the name of the queue, such as {mail}"
+            "tag. Put one into `prefix`, such as prefix={bull}, or into the name of the queue, such as {mail}"
         )
     if "WRONGTYPE" in str(error):
         named = _WRONG_KEY.search(first_line(error))
@@ -210,7 +210,7 @@ def _announced(error: redis.RedisError, settings: RedisSettings, address: str) -
     problem = "but its host is unknown here" if is_unknown else f"got none{_tried(settings)}"
     return (ConnectionLost if is_unknown else RedisUnavailable)(
         f"expected a server at {address}, the address that was announced at {settings.where}, {problem}: "
-        f"{first_line(error)}; let the server announce an address that can be reached from here "
+        f"{first_line(error)}. Let the server announce an address that can be reached from here "
         "(cluster-announce-ip, sentinel announce-ip), or map it with the option `addressMap`"
     )
 

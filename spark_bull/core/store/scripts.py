@@ -18,15 +18,15 @@ constructor with a name that it includes. It may include a name of its own: for 
 to have it made only when it is first used, see below.
 
 The script `bullmq/add` is `verbs/add.lua` unless there is a `bullmq/add.lua`. In an include, `{dialect}` is the folder
-of the dialect whose script is loaded, or the nearest one around it whose file has the definition: what
-`{dialect}/lib: pause` names is in `bull/bull1/lib/pause.lua`, else in `bull/lib/pause.lua`, else in `lib/pause.lua`. So
-a file that differs between dialects only in what it includes serves all of them.
+of the dialect whose script is loaded, or the nearest one around it whose file has the definition. So `{dialect}/lib:
+pause` is in `bull/bull1/lib/pause.lua`, else in `bull/lib/pause.lua`, else in `lib/pause.lua`. So a file that differs
+between dialects only in what it includes serves all of them.
 
 Redis gets the code without comments, blank lines and indentation, and some names as numbers, as each call would make
 tables and functions for them. `key` is KEYS, so `key.wait` is `key[3]`, also where `key` has the keys of another queue.
-If the code has `key[name]`, keys have their names, too; no other variable, and no argument, is looked up by a name, and
+If the code has `key[name]`, keys have their names, too. No other variable, and no argument, is looked up by a name, and
 no table that a file makes with names can stand for `key` or `arg`. What a file includes is `lib[7]`: it is made when it
-is first used, with what it uses in its file, as most calls of a script use few of its functions, and to make one takes
+is first used, with what it uses in its file. Most calls of a script use few of its functions, and to make one takes
 about as long as to call it. `located` finds the file and the line of an error.
 
 A script of a dialect with a file `lib/key_types.lua` first checks that its keys have these types, or else calls
@@ -34,7 +34,7 @@ A script of a dialect with a file `lib/key_types.lua` first checks that its keys
 
 Files are read with pkgutil, which also works in a zip file passed to --py-files.
 
-Commands and calls of scripts, as they are sent.
+Commands and calls of scripts are made here, as they are sent.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Script:
     def bind_keys(self, values: Mapping[str, str | Iterable[str] | None]) -> list[str]:
         """Returns KEYS in the order of the contract. Raises ScriptError for a missing or empty key.
 
-        An absent optional key is replaced by the first key, which the script recognizes: any other string may be denied
+        An absent optional key is replaced by the first key, which the script recognizes. Any other string may be denied
         by the ACL's key patterns, or belong to another slot of a cluster.
         """
         bound: list[str] = []

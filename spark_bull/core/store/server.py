@@ -1,11 +1,8 @@
-"""One round trip to one or several servers, with as little CPU as possible: all commands and scripts are sent here.
+"""Sends all commands and scripts: one round trip to one or several servers, with as little CPU as possible.
 
 redis-py itself takes 50 µs of CPU for a command where this takes 20, and 12 ms for a pipeline of 1,000 HMGET where this
-takes 1.7.
-
-Plain clients of redis-py for one server, with the settings of a connection.
-
-Warns of a Redis that deletes keys when its memory is full: jobs, and what this library stores about them.
+takes 1.7. It makes the connections: plain clients, with the settings of a connection. Clients warn of a Redis that
+deletes keys when its memory is full.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ class Servers:
     def _on_connect(self, url: str, prepare: Callable[[Any], None], connection: Any) -> None:
         """Prepares a new connection. Raises ConnectionError if the server is not the primary any more.
 
-        redis-py opens idle connections again that a server has closed: it may have been killed, and may be back as a
+        redis-py opens idle connections again that a server has closed. A server that was killed may be back as a
         replica, which answers reads, or as a primary that nobody replicates.
         """
         prepare(connection)

@@ -34,7 +34,7 @@ def selection(states: tuple[str, ...] = STATES, *, state: str = "failed") -> tup
             "--where",
             metavar="SQL",
             help="with --all: only jobs for which this is true, in SQL of SQLite over the columns of jobs: "
-            """"failedReason LIKE '%%timeout%%' AND data ->> '$.to' = 'ada'"; times are ms since 1970""",
+            """"failedReason LIKE '%%timeout%%' AND data ->> '$.to' = 'ada'". Times are ms since 1970""",
         ),
     )
 

@@ -68,8 +68,8 @@ class Export:
 def collect(export: Export) -> list[Sample]:
     """Reads the metrics. Raises ConnectionLost when Redis can't be reached.
 
-    A queue that can't be read, such as one of another dialect than `protocol` or on another node of a cluster, or for
-    which there was no time, has one metric, which says so.
+    A queue that can't be read has one metric, which says so. It may have another dialect than `protocol`, or be on
+    another node of a cluster, or there was no time for it.
     """
     until_s = monotonic_s() + export.limit_s
     connection = Connection(export.options.redis)

@@ -1,6 +1,6 @@
-"""The queues that a server shows, opened for a request; and what is found by scanning all keys, which is kept.
+"""The queues that a server shows, opened for a request, with the job in its path and the version that a change expects.
 
-And the job in the path of a request, with the version of it that a change expects.
+What is found by scanning all keys is kept for a while.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Queues:
         self._allowed: tuple[str, ...] = ("*",)
 
     def limited_to(self, globs: tuple[str, ...]) -> Queues:
-        """Those of these queues that names or globs select; finds them together with this object."""
+        """The queues that names or globs select; finds them together with this object."""
         if globs == self._allowed:
             return self
         limited = copy(self)

@@ -1,8 +1,7 @@
 """Claims jobs for a streaming query, extends their locks, and claims the next jobs while a batch is processed.
 
-Adapts the number of jobs per micro-batch to the backlog and to their duration.
-
-A micro-batch has a fixed cost, but its jobs are claimed together: other workers cannot take them until it ends.
+A micro-batch has a fixed cost, but its jobs are claimed together: other workers cannot take them until it ends. So its
+size follows the backlog and the duration of jobs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""What lets a worker wait: a queue without jobs, and a queue that is damaged.
+"""How a worker waits: for jobs, while Redis is unreachable, and while a queue is damaged.
 
-A queue with a key of the wrong type: its calls fail until the key is repaired; other queues are not affected.
-
-Waiting for jobs with the blocking command of each dialect, and retrying while Redis is unreachable.
+It waits for jobs with the blocking command of each dialect. A damaged queue has a key of the wrong type: its calls fail
+until the key is repaired; other queues are not affected.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""How functions of jobs end: what they raise or return, as text and as outcomes.
-
-Decides whether a job whose attempt failed is retried, and when.
-
-Decides what becomes of a job whose processor has raised an exception.
+"""How an attempt of a job ends: what its function has returned or raised, as text and as an outcome; and whether and
+when a failed job is retried.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Distinguishes a SIGINT that the process received from a KeyboardInterrupt that a processor raised.
+"""Tells apart a SIGINT that the process received, which ends the slot, and a KeyboardInterrupt that a processor raised.
 
-The former ends the slot; the latter fails one job, as any other exception does.
-
-Ends a process that a processor has forked when it leaves the processor: the slot and its jobs are the parent's.
+The latter fails one job, as any other exception does. A process that a processor has forked ends when it leaves the
+processor: the slot and its jobs are the parent's.
 """
 
 from __future__ import annotations

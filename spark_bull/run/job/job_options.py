@@ -1,9 +1,8 @@
-"""The options of a job that affect its outcome.
+"""The options of a job that affect its outcome; and its progress with its checkpoint.
 
-The progress of a job and its checkpoint, which share the field `progress` of its hash.
-
-Without a checkpoint the field has the progress alone, as in Node: `50`. With one it has an object with both:
-`{"progress":50,"checkpoint":{"row":700}}`. An object with the key `checkpoint` that Node has stored is the same.
+Both share the field `progress` of its hash. Without a checkpoint the field has the progress alone, as in Node: `50`.
+With one it has an object with both: `{"progress":50,"checkpoint":{"row":700}}`. An object with the key `checkpoint`
+that Node has stored is the same.
 """
 
 from __future__ import annotations

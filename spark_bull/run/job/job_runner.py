@@ -1,9 +1,8 @@
-"""Runs a processor over claimed jobs, one result per job.
+"""Runs a processor over claimed jobs in the main thread, one result per job, and interrupts it by SIGALRM.
 
-Interrupts the processor that runs in the main thread, by SIGALRM: its time is over, or its job is cancelled.
-
-The handler is installed once per slot, so that a call costs no system call unless it has a time limit. It raises only
-in frames below `interruptible`: the code around a processor is never interrupted.
+It is interrupted when its time is over, or its job is cancelled. The handler is installed once per slot, so that a call
+costs no system call unless it has a time limit. It raises only in frames below `interruptible`: the code around a
+processor is never interrupted.
 """
 
 from __future__ import annotations

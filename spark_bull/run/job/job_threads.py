@@ -1,7 +1,4 @@
-"""Runs functions beside each other: in threads, and coroutines in an event loop.
-
-Runs coroutine functions of jobs as tasks of one event loop, in a thread.
-"""
+"""Runs functions of jobs at the same time: functions in threads, coroutine functions as tasks of one event loop."""
 
 from __future__ import annotations
 

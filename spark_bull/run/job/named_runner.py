@@ -1,7 +1,4 @@
-"""Divides a chunk of jobs by name among runners of several kinds.
-
-Runs the functions of a chunk of jobs at the same time: in threads, coroutine functions in an event loop.
-"""
+"""Divides a chunk of jobs by name among runners, and runs functions of a chunk at the same time."""
 
 from __future__ import annotations
 

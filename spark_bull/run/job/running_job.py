@@ -366,8 +366,8 @@ class RunningJob:
           on: "success" adds it if this job completes, "failure" if it fails without a further attempt.
 
         Raises:
-          OptionError: for a wrong value, for a `parent` that is missing or this job itself, and if this job has more
-            than 250 follow-ups, or follow-ups of more than 4,194,304 characters.
+          OptionError: for a wrong value, and for a `parent` that is missing or this job itself. Also if this job has
+          more than 250 follow-ups, or follow-ups of more than 4,194,304 characters.
           DialectError: for a property that the dialect lacks, and for a queue of another dialect.
           JobLockLost: if the attempt has ended, or has lost the lock of the job.
           ConnectionLost: if Redis cannot be reached. Only the first use of another queue sends something.

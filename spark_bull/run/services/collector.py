@@ -1,7 +1,7 @@
 """Discovers the finished jobs of several queues for a collecting query, and divides each batch among the queues.
 
-The events of the queues are read as soon as they arrive: BullMQ trims its event stream to about 10,000 entries, and a
-job that is removed on completion leaves nothing else. At thousands of jobs per second the stream is trimmed within
+The events of the queues are read as soon as they arrive, as a job that is removed on completion leaves nothing else.
+BullMQ trims its event stream to about 10,000 entries. At thousands of jobs per second the stream is trimmed within
 seconds, which may be less than the query's trigger interval.
 """
 

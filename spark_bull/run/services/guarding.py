@@ -1,7 +1,7 @@
-"""The rules of a promoter, whose queues are looked at at an interval.
+"""The rules of a promoter, which looks at its queues at an interval.
 
-Ageing: jobs that have waited for long get a higher priority, so that others can't keep them from running. Guards: they
-pause a queue, and the log says why.
+Ageing gives jobs that have waited for long a higher priority, so that others can't keep them from running. Guards pause
+a queue, and the log says why.
 """
 
 from __future__ import annotations

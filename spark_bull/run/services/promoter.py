@@ -1,7 +1,6 @@
-"""Promoter: promotes delayed jobs when they are due, fails expired ones, recovers writes, rescues and ages jobs, and
-runs guards.
+"""Promoter: promotes delayed jobs when they are due, fails expired ones, rescues stalled ones, and recovers writes.
 
-Rescuer: moves stalled jobs back to `wait`.
+It also ages jobs and runs guards. A Rescuer only moves stalled jobs back to `wait`.
 """
 
 from __future__ import annotations

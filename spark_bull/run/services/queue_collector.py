@@ -66,7 +66,7 @@ class QueueCollector:
         if not lease.start <= position <= lease.end:
             self._lost(
                 f"the query is at position {position:,} of its results, but Redis has {lease.start:,} to "
-                f"{lease.end:,}: an older checkpoint was used, Redis was restored from an older state, or a replica "
+                f"{lease.end:,}. An older checkpoint was used, Redis was restored from an older state, or a replica "
                 "that lagged has become the primary"
             )
             if position > lease.end:
@@ -191,8 +191,8 @@ class QueueCollector:
         if found.missed:
             number = f"about {found.missed:,}" if found.missed > 0 else "an unknown number of"
             self._lost(
-                f"the event stream was trimmed before it was read, and {number} finished jobs are lost (jobs that are "
-                "removed on completion leave nothing but their event): restart the query sooner, or let BullMQ keep "
+                f"the event stream was trimmed before it was read, and {number} finished jobs are lost. Jobs that are "
+                "removed on completion leave nothing but their event: restart the query sooner, or let BullMQ keep "
                 "more events (streams.events.maxLen of the Queue)"
             )
         return found

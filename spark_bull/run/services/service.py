@@ -1,11 +1,10 @@
-"""A background thread that runs until it is stopped, and reconnects when Redis is unreachable.
+"""A background thread that runs until it is stopped, and reconnects when Redis is unreachable; its queues, and its
+watches.
 
-The queues of a service, by names and globs. A queue joins the set as soon as it exists.
+The queues are given by names and globs. A queue joins the set as soon as it exists.
 
-Sets an event when a job is delayed, by the notification of the queue's dialect.
-
-Bull publishes the time on a channel. BullMQ adds a marker to a ZSET, which one worker removes; its event stream can be
-read without removing anything.
+A watch sets an event when a job is delayed. Bull publishes the time on a channel. BullMQ adds a marker to a ZSET, which
+one worker removes; its event stream can be read without removing anything.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A slot that processes a chunk of jobs at a time: a script settles a part of one chunk, and claims one of the next.
+"""A slot that processes a chunk of jobs at a time, by a chunk's size, its growth, and its outcomes.
 
-The parts of a chunk of jobs: its size, its growth, and its outcomes.
+A script settles a part of one chunk, and claims one of the next.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The calls of a slot for one queue, and the jobs whose outcomes are not settled yet.
+"""The calls by which a slot settles and claims jobs of one queue, each with one effect.
 
-The jobs of one queue that a slot has claimed and not settled yet.
-
-The calls by which a slot settles and claims jobs of a queue, each with one effect.
+It knows the jobs that were claimed and not settled yet.
 """
 
 from __future__ import annotations

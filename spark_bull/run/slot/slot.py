@@ -1,7 +1,4 @@
-"""Runs one slot of a worker.
-
-Runners in spans: one for each call of a function of a job, one for each batch of the others.
-"""
+"""Runs one slot of a worker, with spans: one per call of a function of a job, one per batch of other runners."""
 
 from __future__ import annotations
 

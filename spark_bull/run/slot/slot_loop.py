@@ -1,7 +1,4 @@
-"""What all loops of a slot share: its queues, the events it waits for, its counters.
-
-The order in which a slot asks its queues for jobs.
-"""
+"""What all loops of a slot share: its queues, their order, the events it waits for, its counters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""One queue of a slot: claims and settles its jobs.
-
-The waits of a slot for jobs of one queue.
-"""
+"""One queue of a slot: waits for its jobs, claims and settles them."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
-"""Counts what a slot does: its report in Redis, its failures for the log of the driver, its metrics.
+"""What a slot tells about itself: counters in its report in Redis, failed attempts, damaged queues, metrics.
 
-The failed attempts that a slot or a settling task tells the driver, which logs the first, then a few a minute.
-
-Logs on the driver what slots report: why attempts fail, the first ones, then a few a minute; damage of queues.
-
-Metrics of the jobs of one queue of a slot.
+The driver logs why attempts fail: the first ones, then a few a minute.
 """
 
 from __future__ import annotations

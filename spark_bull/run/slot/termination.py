@@ -1,6 +1,6 @@
 """What ends the jobs of a slot early: requests to cancel them, and a signal that ends the process.
 
-Returns the jobs of a slot to their queues when its process is to end: an executor shuts down or is preempted.
+An executor that shuts down, or is preempted, gets the signal. The slot then returns its jobs to their queues.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""LocalWorker: processes the jobs of a queue in this program, without Spark.
-
-Parses the arguments of workers without Spark, and refuses those that need it.
-"""
+"""LocalWorker: processes the jobs of a queue in this program, without Spark. It refuses arguments that need Spark."""
 
 from __future__ import annotations
 
@@ -123,16 +120,16 @@ class LocalWorker(BaseWorker):
       queues: names of several queues, instead of `queue`; jobs of the first are claimed before jobs of the others.
       weights: how often each queue is asked first, instead of the order of `queues`: {"urgent": 3, "mail": 1}.
       backoff_strategy: f(attempts made, type, error, job) -> ms, for types of backoff that are not built in.
-      setup: a function without parameters that each slot calls once, before it claims jobs; `job.state` is what it
+      setup: a function without parameters that each slot calls once, before it claims jobs. `job.state` is what it
         returns or yields, or the value of the context manager that it returns. That is closed when the slot ends. May
         be a coroutine function if the processor is one.
       env: environment variables of the processes; set before `setup`, `tracer` and `meter` are called, but after the
         modules of the functions were imported. With `processes` only.
-      tracer: makes a span for each attempt of a job, in the trace of the span that added it: True for the global tracer
+      tracer: makes a span for each attempt of a job, in the trace of the span that added it. True for the global tracer
         of the process, or a function that each slot calls once, and that returns a tracer of OpenTelemetry.
-      meter: counts jobs by what becomes of them, and records how long they are processed, as BullMQ does: True for the
-        global MeterProvider of the process, or a function that each slot calls once, and that returns a MeterProvider
-        of OpenTelemetry, which is shut down when the slot ends.
+      meter: counts jobs by what becomes of them, and records how long they are processed, as BullMQ does. True for the
+      global MeterProvider of the process, or a function that each slot calls once. It returns a MeterProvider of
+      OpenTelemetry, which is shut down when the slot ends.
       guards: rules of its promoter that pause a queue while its jobs fail, such as Guard("mail", "failedRate > 0.2 over
         1m"). Of several workers and promoters with equal guards, one pauses a queue; any of them resumes it.
       options: options of the connection, the slots and the jobs; see LocalWorkerArguments.

@@ -110,8 +110,8 @@ def check_setup(setup: Setup | None, processor: Processor | Mapping[str, Process
         return
     if "function" not in kinds_of(processor):
         raise OptionError(
-            "`setup` has no effect on UDFs and functions of DataFrames: leave it out, and set up the state before the "
-            "loop of a UDF over iterators, or use a function of a job"
+            "`setup` has no effect on UDFs and functions of DataFrames: leave it out, or use a function of a job. A "
+            "UDF over iterators can set up its state before its loop"
         )
     if not callable(setup):
         raise expected("setup", "a function without parameters", setup)

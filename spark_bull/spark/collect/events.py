@@ -140,8 +140,8 @@ class EventStreamReader(LimitedReader):
         what = f"queue {queue}: its events end at {last.id}, before {after.id}, which the query has read"
         if self._options.fail_on_data_loss:
             raise ResultsLost(
-                f"{what}: Redis was restored from an older state, or a replica that lagged has become the primary; "
-                "with failOnDataLoss=false the query continues with all events in Redis, and may deliver some again"
+                f"{what}. Redis was restored from an older state, or a replica that lagged has become the primary. "
+                "With failOnDataLoss=false the query continues with all events in Redis, and may deliver some again"
             )
         log.warning("%s; continuing with all events in Redis", what)
 

@@ -1,5 +1,7 @@
-"""A column of jobs: an ARRAY of STRUCTs, whose fields are `data` and settings of the job, by the names and types of
-columns, and others, which say what the job is to the job of the row.
+"""A column of jobs: an ARRAY of STRUCTs. Their fields are `data` and settings of the job, with names and types of
+columns.
+
+Other fields say what the job is to the job of the row.
 """
 
 from __future__ import annotations

@@ -212,8 +212,8 @@ def plan_rows(schema: StructType, options: WriteOptions) -> RowPlan:
     With a column `data`, all other columns are settings. Otherwise the whole row is the payload, except for the columns
     in the option `jobColumns`.
 
-    Raises OptionError for a setting of a wrong type, a duplicate or unknown column, a column of `jobColumns`,
-    `jobIdColumn`, `uniqueBy`, `sequenceBy` or `shardBy` that does not exist, and if there is no payload or no queue.
+    Raises OptionError for a setting of a wrong type, a duplicate or unknown column, and if there is no payload or no
+    queue. All columns in `jobColumns`, `jobIdColumn`, `uniqueBy`, `sequenceBy` and `shardBy` must exist.
     """
     columns, payload = (_beside_data(schema, options), ()) if _has_data(schema) else _whole_row(schema, options)
     columns |= _id_column(schema, options, columns)
@@ -265,8 +265,8 @@ def _beside_data(schema: StructType, options: WriteOptions) -> dict[str, int]:
     """Maps every column to `data` or a setting."""
     if options.job_columns:
         raise OptionError(
-            "option `jobColumns` is for a DataFrame without a column `data`: next to `data`, all columns are settings; "
-            "leave the option out, or rename `data` if it is part of the payload"
+            "option `jobColumns` is for a DataFrame without a column `data`: next to `data`, all columns are settings. "
+            "Leave the option out, or rename `data` if it is part of the payload"
         )
     others = (*options.unique_by, *options.sequence_by, *options.shard_by, options.job_id_column or "")
     return _data_and_settings(schema, [name.lower() for name in others])

@@ -1,6 +1,6 @@
 """Converts Arrow columns to JSON text, one column at a time, and validates JSON text.
 
-Types that JSON lacks are converted as by Spark's `to_json` and JavaScript's `JSON.stringify`: times become ISO 8601 in
+Types that JSON lacks are converted as by Spark's `to_json` and JavaScript's `JSON.stringify`. Times become ISO 8601 in
 UTC with milliseconds (see `times.py`), binary becomes base64, NaN and infinities become null.
 """
 

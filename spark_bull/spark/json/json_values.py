@@ -227,7 +227,7 @@ def array_of_texts(texts: Sequence[str], kind: pa.DataType) -> pa.Array | None:
     """Parses payloads, JSON texts, to the array that `payload_array` returns, in half of the time.
 
     None for other types than structs of texts, booleans and numbers, and for texts that Arrow's parser rejects or may
-    read otherwise: it takes none for valid that is not JSON.
+    read otherwise. It takes no text for valid that is not JSON.
     """
     # As many objects as texts in braces means one object per text: see json_text.py.
     if not _is_parsed(kind) or not all(text[:1] == "{" and text[-1:] == "}" for text in texts):

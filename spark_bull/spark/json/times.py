@@ -1,5 +1,6 @@
-"""The texts of times and dates, as JavaScript writes and reads them: ISO 8601 with milliseconds, in UTC if they have a
-time zone, and years of four digits, or of six with a sign.
+"""The texts of times and dates, as JavaScript writes and reads them.
+
+They are ISO 8601 with milliseconds, in UTC if they have a time zone. Years have four digits, or six with a sign.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def time_text(name: str, ms: int) -> str:
     """The text of a time without a zone, in ms since 1970; raises OptionError for one that JavaScript can't read."""
     if abs(ms) > MAX_MS:
         raise OptionError(
-            f"expected each time in `{name}` to be one that JavaScript can read, of the years -271821 to 275760, got "
+            f"expected each time in `{name}` to be one that JavaScript can read (years -271821 to 275760), got "
             f"one {ms} ms after 1970: write it as a number or a STRING"
         )
     cycles, rest = divmod(ms, _CYCLE_MS)

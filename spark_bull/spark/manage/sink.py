@@ -1,8 +1,6 @@
-"""The sink of mode=manage: rows change existing jobs, exactly once.
+"""The sink of mode=manage: rows change existing jobs, exactly once; its tasks, and its commit on the driver.
 
-The commit of a write that changes jobs, on the driver.
-
-The file with what became of each change of a write: Parquet, in the directory `resultPath`.
+A Parquet file in the directory `resultPath` has what became of each change.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Base classes of readers of streams, as a PySpark calls them that passes a start and a limit to latestOffset(), and of
-writers that receive Arrow data.
+"""Base classes of readers of streams and of writers that receive Arrow data.
+
+The readers are for a PySpark that passes a start and a limit to latestOffset().
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ def read_offset(offset: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T
         return read(offset)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise SparkBullError(
-            f"expected an offset in the checkpoint that this kind of query has written, got: {str(offset)[:500]}; "
-            "restore the checkpoint if it is damaged, and give a query with another `mode` or `view` one of its own"
+            f"expected an offset in the checkpoint that this kind of query has written, got: {str(offset)[:500]}. "
+            "Restore a damaged checkpoint. A query with another `mode` or `view` needs a checkpoint of its own"
         ) from error
 
 

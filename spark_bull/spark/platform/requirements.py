@@ -1,6 +1,6 @@
 """Checks that PySpark is new enough, and that its workers have a Python with the required packages.
 
-Starts streaming queries, and retries when a source's Python process connects too late.
+A streaming query is started again if the Python process of its source has connected too late.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def check_pyspark(version: str) -> None:
     if numbers and (int(numbers[1]), int(numbers[2])) < MIN_PYSPARK:
         oldest = ".".join(map(str, MIN_PYSPARK))
         raise SparkBullError(
-            f"expected PySpark {oldest} or newer, which has data sources of Python, got: {version}; run `pip install "
-            f"'pyspark>={oldest}'` and use a Spark cluster of the same version; BullQueue, LocalWorker, Promoter and "
+            f"expected PySpark {oldest} or newer, which has data sources of Python, got: {version}. Run `pip install "
+            f"'pyspark>={oldest}'`, and use a Spark cluster of the same version. BullQueue, LocalWorker, Promoter and "
             "the commands for queues need no Spark"
         )
 

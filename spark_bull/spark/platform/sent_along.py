@@ -1,8 +1,8 @@
 """Pickles objects for a process that cannot import the files of `--py-files`.
 
-Spark's process of a streaming source searches them in a folder that does not exist (`streaming_job`, inside the right
-one), so it cannot import the class of the object that it receives. `load` is therefore pickled by value, together with
-the module search path of the pickling process, which runs on the same machine and can import the files.
+Spark's process of a streaming source searches these files in a folder that does not exist: `streaming_job`, inside the
+right one. So it cannot import the class of the object that it receives. `load` is therefore pickled by value, together
+with the module search path of the pickling process, which runs on the same machine and can import the files.
 """
 
 from __future__ import annotations

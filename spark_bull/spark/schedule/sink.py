@@ -1,6 +1,5 @@
-"""The sink of mode=schedule: rows create or change job schedulers, exactly once.
-
-The commit of a write of job schedulers, on the driver.
+"""The sink of mode=schedule: rows create or change job schedulers, exactly once; its tasks, and its commit on the
+driver.
 """
 
 from __future__ import annotations
@@ -80,8 +79,8 @@ def _report(record: WriteRecord) -> None:
     )
     if record.rejected:
         log.warning(
-            "write %s: %d job schedulers of queue %s were not changed, as a job with the id of their next one exists: "
-            "remove these jobs, or write the job schedulers again when they have been removed",
+            "write %s: %d job schedulers of queue %s were not changed, as a job with the id of their next one exists. "
+            "Remove these jobs, then write the job schedulers again",
             record.id,
             record.rejected,
             record.queue,

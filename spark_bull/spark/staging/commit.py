@@ -92,9 +92,9 @@ def _commit_rows(
         if not plan.exactly_once:
             raise
         raise ConnectionLost(
-            f"it is not known whether this write is registered: if `spark-bull writes "
-            f"{leader_of(plans).handle.keys.queue}` lists {write_id}, don't run it again, because the next write, or "
-            f"`spark-bull recover` for each queue, finishes it; otherwise nothing was written. Cause: {error}"
+            f"it is not known whether this write is registered. If `spark-bull writes "
+            f"{leader_of(plans).handle.keys.queue}` lists {write_id}, don't run it again: the next write, or "
+            f"`spark-bull recover` for each queue, finishes it. Otherwise nothing was written. Cause: {error}"
         ) from error
     if is_registered:
         for one in plans:

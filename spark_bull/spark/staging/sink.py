@@ -1,9 +1,7 @@
 """The writers that Spark gets: it calls `write` in tasks, `commit` and `abort` on the driver.
 
-`write` stages chunks that workers do not see; a failed, speculative or zombie attempt has its own stage keys, which are
+`write` stages chunks that workers do not see. A failed, speculative or zombie attempt has its own stage keys, which are
 not committed. `commit` registers the stages of the successful attempts; from then on any process can finish the write.
-
-A task attempt of a write: which one it is, and the rows that it stages.
 """
 
 from __future__ import annotations

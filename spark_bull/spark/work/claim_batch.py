@@ -1,9 +1,7 @@
 """Claimed jobs as Arrow batches, column by column; a value that all jobs of a chunk share is converted once.
 
-The column `token` of claimed jobs: the token of the job's lock, which no other claim has.
-
-The suffix `#plain` marks a job whose options do not say how many completed jobs to keep, so that most jobs are settled
-without reading them again.
+The column `token` has the token of the job's lock, which no other claim has. The suffix `#plain` marks a job whose
+options do not say how many completed jobs to keep: most jobs are then settled without reading them again.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ def read_settle_token(text: str) -> SettleToken:
 
 #: Why a DataFrame has no such job.
 NOT_ONCE: Final = (
-    "a job that may run at most once can't be in a DataFrame, which Spark may compute again: process it with a "
+    "a job that may run at most once can't be in a DataFrame, which Spark may compute again. Process it with a "
     "function of a job, or with a UDF in a worker without functions of DataFrames"
 )
 _ARROW: Final = to_arrow_schema(CLAIM_SCHEMA)

@@ -176,7 +176,7 @@ class ClaimReader(LimitedReader):
         self._end = claimer.end()
         if self._end < first:
             log.warning(
-                "queue %s: the ledger of reader %s has expired or was deleted: the jobs of its last batch may be "
+                "queue %s: the ledger of reader %s has expired or was deleted. The jobs of its last batch may be "
                 "processed again, as they return to the queue when their locks expire",
                 self._handle.keys.queue,
                 claimer.ledger.reader,

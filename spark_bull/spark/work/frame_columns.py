@@ -1,9 +1,4 @@
-"""The columns of DataFrames of jobs: of payloads, and of errors.
-
-Parses the column `data` of claimed jobs with the schema of a worker.
-
-Converts an exception of a processor to columns of mode=settle.
-"""
+"""The columns of DataFrames of jobs: payloads, parsed with the schema of a worker, and errors of a processor."""
 
 from __future__ import annotations
 

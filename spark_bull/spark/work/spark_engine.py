@@ -1,6 +1,6 @@
 """The slots of a Worker: one long-running Spark task per slot; for functions of DataFrames, threads of the driver.
 
-Finds the hosts from which slots do not reach Redis: their reports would go through it.
+It finds hosts from which slots do not reach Redis, because their reports would go through it.
 """
 
 from __future__ import annotations
@@ -114,8 +114,9 @@ class DriverSlot(TaggedSlots, ThreadSlot):
 class SparkEngine(SlotEngine):
     """Runs `slots` slots; without a number, one for each task that Spark runs at the same time, except for one.
 
-    Then it starts further slots when there are more executors: with dynamic allocation only until the first slot runs,
-    as slots would never release the executors that Spark starts for other queries. Spark Connect does not tell.
+    Then it starts further slots when there are more executors, of which Spark Connect does not tell. With dynamic
+    allocation, it does so only until the first slot runs: slots would never release the executors that Spark starts for
+    other queries.
     """
 
     def __init__(self, spark: SparkSession, plan: SlotPlan, slots: int | None) -> None:
@@ -213,8 +214,8 @@ class SparkEngine(SlotEngine):
             return
         self._has_warned = True
         log.warning(
-            "worker %s: its %d slots take all cores, as Spark runs %d tasks at the same time: other queries of the "
-            "application wait until the worker stops%s; give fewer `slots`, or more cores",
+            "worker %s: its %d slots take all cores, as Spark runs %d tasks at the same time. Other queries of the "
+            "application wait until the worker stops%s: give fewer `slots`, or more cores",
             self._plan.worker,
             self._slots,
             self._tasks,

@@ -38,8 +38,8 @@ def run_slots(
     A slot that does not reach Redis fails its task, so that the driver gets to know why. The last try of the task goes
     on, if `is_patient`: its failure would cancel the tasks of the other slots.
 
-    When `setup` fails and Spark would not try the task again, it would cancel the tasks of the other slots: they are
-    asked to stop, so that they finish their jobs, and the error is in the row of this slot.
+    When `setup` fails and Spark would not try the task again, Spark would cancel the tasks of the other slots. So they
+    are asked to stop and finish their jobs, and the error is in the row of this slot.
     """
     begin_task()
     if not is_patient or _tries() < task_tries:

@@ -36,9 +36,9 @@ def udf_runner(processor: Any, payload_schema: str | DataType | None, timeout_ms
     kind = KINDS.get(processor.evalType)
     if kind is None:
         raise OptionError(
-            "expected a UDF that returns one value per row (@udf, @pandas_udf from Series to Series or iterators of "
-            f"them, or, since PySpark {CAPABILITIES['arrow-udf'].since}, @arrow_udf), got one that aggregates or maps "
-            "DataFrames: pass a DataFrame -> DataFrame function"
+            "expected a UDF that returns one value per row, got one that aggregates or maps DataFrames. Pass a @udf, a "
+            f"@pandas_udf of Series or iterators, an @arrow_udf (since PySpark {CAPABILITIES['arrow-udf'].since}), or "
+            "a function DataFrame -> DataFrame"
         )
     if payload_schema is None:
         raise OptionError(

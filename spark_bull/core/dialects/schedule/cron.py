@@ -1,7 +1,7 @@
 """The next time of a cron pattern, as of cron-parser, the library that Bull and BullMQ use.
 
 croniter searches the calendar. This module handles what the two libraries do differently: the syntax of fields, when
-both days (of the month, of the week) must match, and changes between summer and winter time.
+both days (of the month, of the week) must match, and daylight saving time.
 """
 
 from __future__ import annotations

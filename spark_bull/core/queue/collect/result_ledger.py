@@ -1,12 +1,10 @@
 """The ledger of a reader of results: the finished jobs of a queue, in the order in which they were found.
 
 The Node libraries write finish times by the clock of the worker, trim their events, and may delete a finished job at
-once. Scripts (core/lua/*/discover.lua) find each finish once and number it; a position is the number of those before.
+once. Scripts (core/lua/*/discover.lua) find each finish once and number it; a position is the number of earlier ones.
 
-The entries of a ledger of results with their jobs, as columns.
-
-An entry is the finish of a job; `core/lua/lib/results.lua` describes its format. What happened to the job later
-is not shown: the time and, if the entry has it, the value come from the entry.
+An entry is the finish of a job; `core/lua/lib/results.lua` describes its format. Entries are read with their jobs, as
+columns. What happened to a job later is not shown: the time and, if the entry has it, the value come from the entry.
 """
 
 from __future__ import annotations
@@ -44,8 +42,8 @@ class Entries(NamedTuple):
 class ResultChunk(NamedTuple):
     """Some entries and their jobs. `columns`: raw values by name, one per row.
 
-    Besides the hash fields there are `id`, `state`, and in `there` whether the job existed when it was read: there,
-    gone (it was gone when it was found), or missing (it was removed later).
+    Besides the hash fields there are `id`, `state`, and in `there` whether the job existed when it was read. It was
+    there, gone (when it was found), or missing (it was removed later).
     """
 
     rows: int

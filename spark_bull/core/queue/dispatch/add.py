@@ -1,7 +1,4 @@
-"""Adds jobs to a queue, chunk by chunk. Every call is idempotent.
-
-Parents of jobs that are added: whether they exist, and why a job can't be their child.
-"""
+"""Adds jobs to a queue, chunk by chunk, and says why a job can't be the child of a parent. Every call is idempotent."""
 
 from __future__ import annotations
 
@@ -43,8 +40,8 @@ def check_queues(handle: QueueHandle, jobs: EncodedJobs) -> None:
 
 
 def check_parents(handle: QueueHandle, jobs: EncodedJobs, numbers: Sequence[int | str]) -> None:
-    """Raises OptionError for a job whose parent is missing, or in a queue that no script can reach together with that
-    of `handle`, and as `check_other_parents` does.
+    """Raises OptionError for a job whose parent is missing, or in a queue that no script can reach together with the
+    queue of `handle`, and as `check_other_parents` does.
 
     numbers: row numbers, for errors. Scripts check jobs again, which may have changed by then.
     """

@@ -1,6 +1,6 @@
 """The callback of a write: a job of BullMQ that runs once, when all jobs of the write have ended.
 
-It is their parent. It is added before the first of them, with pending members of its dependencies that stand for the
+It is their parent, and is added before the first of them. Its dependencies have pending members, which stand for the
 jobs that are still to be added; so children that end early never start it. Members are removed once the jobs are added.
 Each step can be repeated, by any process.
 """

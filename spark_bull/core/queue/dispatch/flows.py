@@ -1,8 +1,7 @@
-"""Jobs that are added together with others: flows, and follow-ups of a job that is settled.
+"""Jobs that are added together with others.
 
-Adds flows: trees of jobs over several queues, each of them whole or not at all.
-
-Follow-ups: jobs that are added by the call that settles another job, both or neither.
+A flow is a tree of jobs over several queues; it is added whole or not at all. Follow-ups are added by the call that
+settles another job, both or neither.
 """
 
 from __future__ import annotations

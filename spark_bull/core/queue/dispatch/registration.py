@@ -1,9 +1,9 @@
 """The registration of a staged write: from then on, any process can finish it.
 
-One script registers a write with few keys, for all of its queues, if it can reach them all. Otherwise, as it would
-block Redis, or as the queues are in different slots of a cluster or on different servers, portions are prepared, which
-no worker sees, and which expire; then one script sets the commit point, in the queue that leads; then each queue is
-opened, by this process or by any that recovers the queue.
+One script registers a write with few keys, for all of its queues, if it can reach them all. A larger write would block
+Redis, and queues may be in different slots of a cluster or on different servers. Then portions are prepared, which no
+worker sees, and which expire. One script sets the commit point, in the queue that leads. Each queue is then opened, by
+this process or by any that recovers the queue.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Rolls registered writes forward: chunk after chunk becomes jobs.
+"""Rolls registered writes forward, chunk after chunk becomes jobs; and finds registered writes that Redis has lost.
 
-Any process can do it: the one that has registered the write, the next write, `recover()`. Several at once are safe:
-each step names the position that it expects, and changes nothing at another one.
+Any process can roll a write forward: the one that has registered it, the next write, `recover()`. Several at once are
+safe: each step names the position that it expects, and changes nothing at another one.
 
-Finds registered writes that Redis has lost: a replica that lagged took over, or a server restarted without its data.
-
-Redis keeps the id of a registered write for 30 days, in the list of the open writes or of the finished ones. So what a
-process has seen there is the epoch of the queue: each write after it leaves it in place, and only a loss removes it,
-also if as many writes have followed as were lost.
+Redis loses a write when a replica that lagged takes over, or a server restarts without its data. Redis keeps the id of
+a registered write for 30 days, in the list of the open writes or of the finished ones. So what a process has seen there
+is the epoch of the queue: each later write leaves it in place. Only a loss removes it, also if as many writes have
+followed as were lost.
 """
 
 from __future__ import annotations

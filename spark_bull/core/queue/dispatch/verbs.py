@@ -105,7 +105,7 @@ WriteState: TypeAlias = Literal[
 
 
 class CommitReply(NamedTuple):
-    """State of a write, number of its rows processed, and more about the state `behind`: id of a write that has to be
+    """State of a write, number of its rows processed, and more about two states. `behind`: id of a write that has to be
     committed before it; `full`: length of the queue.
     """
 

@@ -1,14 +1,13 @@
-"""The record of a registered write, a hash: which kind of write it is, and how far it has come.
+"""The record of a registered write, a hash: which kind of write it is, and how far it has come; and its stages.
 
-Beside the fields of its kind, it may have `replace`: the queue is emptied before the first job, then `emptied` is set;
-`callback`: a job that is added before the first job and may start after the last one, and `callbackState`: open, then
-closed; `maxLength` and `whenFull`: with fail, the write is registered only if all of its jobs fit, otherwise each step
-adds those that fit; `keepsIds` and `outcomes`: each step keeps the ids of its jobs, or what became of each change;
-`events`: the only events that the write writes.
+Beside the fields of its kind, a record may have these fields. `replace`: the queue is emptied before the first job,
+then `emptied` is set. `callback`: a job that is added before the first job and may start after the last one;
+`callbackState` is open, then closed. `maxLength` and `whenFull`: with fail, the write is registered only if all of its
+jobs fit; otherwise each step adds those that fit. `keepsIds` and `outcomes`: each step keeps the ids of its jobs, or
+what became of each change. `events`: the only events that the write writes.
 
-Stages of a write: chunks that no worker sees, until the write is registered.
-
-A large write is prepared in portions; its queues are opened once it is registered, or discarded when it was given up.
+Stages are chunks that no worker sees, until the write is registered. A large write is prepared in portions; its queues
+are opened once it is registered, or discarded when it was given up.
 """
 
 from __future__ import annotations

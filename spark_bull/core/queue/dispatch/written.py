@@ -1,6 +1,6 @@
 """The jobs of one write of Spark, by the ranges of their ids, or by their ids if it keeps them (`keepIds`).
 
-The events of BullMQ tell how jobs have ended that do not exist any more.
+How jobs have ended that do not exist any more is read from the events of BullMQ.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def find_written(handles: Sequence[QueueHandle], write_id: str) -> WriteResults:
         if not _has_all_ids(handle, record):
             raise OptionError(
                 f"expected write {write_id} of {handle.keys.queue} to have kept the ids of its jobs, but it has not, "
-                "and they are not numbers that follow each other: write with the option keepIds=true"
+                "and the ids are not consecutive: write with the option keepIds=true"
             )
     starts = [record.started_on for _, record in found if record.started_on is not None]
     return WriteResults(sum(record.jobs for _, record in found), min(starts, default=0))
@@ -159,16 +159,14 @@ class WrittenEnds:
 
     def _lost(self, ids: Sequence[bytes]) -> ResultsLost:
         queue, first = self._handle.keys.queue, ids[0].decode("utf-8", "replace")
-        why = f"{self._handle.dialect.name} keeps no events, which would tell how they have ended: keep jobs longer"
+        why, advice = f"{self._handle.dialect.name} keeps no events", ""
         if self._handle.dialect.has("event-stream"):
-            why = (
-                "the event stream was trimmed, or their events were left out (option `events`), so nothing tells how "
-                "they have ended: read results sooner, let BullMQ keep more events (streams.events.maxLen of the "
-                "Queue), or keep jobs longer"
-            )
+            why = "the event stream was trimmed, or their events were left out (option `events`)"
+            advice = ", read results sooner, let BullMQ keep more events (streams.events.maxLen of the Queue)"
         return ResultsLost(
-            f"queue {queue}: {len(ids):,} or more jobs of the write are gone, the first is job {first}, and {why} "
-            "(removeOnComplete, removeOnFail), or set failOnDataLoss=false to get rows with the state NULL"
+            f"queue {queue}: {len(ids):,} or more jobs of the write are gone, the first is job {first}. Nothing tells "
+            f"how they have ended: {why}. Keep jobs longer (removeOnComplete, removeOnFail){advice}, or set "
+            "failOnDataLoss=false to get rows with the state NULL"
         )
 
 

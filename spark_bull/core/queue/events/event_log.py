@@ -1,6 +1,5 @@
-"""The kept events of a queue of BullMQ: a stream, read by ranges of ids.
-
-What is done to the stream of events: adding an event of a program, and removing old ones.
+"""The kept events of a queue of BullMQ, a stream: reads them by ranges of ids, adds events of programs, removes old
+ones.
 """
 
 from __future__ import annotations

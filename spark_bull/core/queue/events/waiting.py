@@ -212,8 +212,10 @@ def _end_in_redis(call: _Call) -> _End | None:
 
 
 def _read_end(call: _Call) -> tuple[bool, bool, bool, list[Raw]]:
-    """Whether a job is completed, or failed, whether it exists, and fields of its hash, which is read after the states:
-    a job that is in one of them has its fields, or is gone. Sets `seen`."""
+    """Whether a job is completed, or failed, whether it exists, and fields of its hash. Sets `seen`.
+
+    The hash is read after the states: a job that is in one of them has its fields, or is gone.
+    """
     handle, job_id = call.handle, call.job_id
     states = [handle.dialect.states[state] for state in ENDS]
     events = [("XREVRANGE", handle.keys["events"], "+", "-", "COUNT", 1)] if handle.dialect.has("event-stream") else []

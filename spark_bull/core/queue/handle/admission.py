@@ -1,9 +1,7 @@
-"""The maximum length of a queue, and what a writer does when the queue is full.
+"""Whether a queue takes jobs: its intake and its maximum length; and whether replicas have what was written.
 
-Waits until replicas of Redis have what was written, with the command WAIT.
-
-What one connection waits for includes the writes of all others before it: replication is one stream. So the driver can
-wait once for the writes of all tasks.
+The command WAIT waits for replicas. What one connection waits for includes the writes of all others before it:
+replication is one stream. So the driver can wait once for the writes of all tasks.
 """
 
 from __future__ import annotations
@@ -210,15 +208,15 @@ def wait_for_replicas(
     except SparkBullError as error:
         raise NotReplicated(
             f"{done}, but Redis at {settings.where} did not say whether {terms.replicas} replicas have what was "
-            f"written to queue {keys.queue}: don't write it again before you have checked what exists (jobs with a "
-            f"`jobId` are not added twice). Cause: {error}",
+            f"written to queue {keys.queue}. Check what exists before you write again; jobs with a `jobId` are not "
+            f"added twice. Cause: {error}",
             queue=keys.queue,
             replicas=0,
         ) from error
     if str(info["master_replid"]) not in primaries:
         raise NotReplicated(
             f"another server has become the primary at {settings.where} during a write to queue {keys.queue}, and may "
-            "lack that write: check what exists before you write again (jobs with a `jobId` are not added twice)",
+            "lack that write. Check what exists before you write again; jobs with a `jobId` are not added twice",
             queue=keys.queue,
             replicas=0,
         )

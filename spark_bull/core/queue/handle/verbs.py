@@ -1,9 +1,9 @@
 """The verbs of one job, and of events, for all rooms: one function for each script, with its name.
 
 The modules `verbs` of the rooms have the functions of the other scripts in `lua/<dialect>/` and `lua/job/`. The
-contract at the head of a script says what it does; the functions give it types. Every verb handles at most one chunk,
-and has the same effect when its call is repeated after a lost reply: by its effect, or by a stored reply (a receipt),
-in which case the caller names the call, or `run_once` does.
+contract at the head of a script says what it does; the functions give it types. Every verb handles at most one chunk. A
+call that is repeated after a lost reply has the same effect: by what it does, or by a stored reply (a receipt). For a
+receipt, the caller or `run_once` names the call.
 """
 
 from __future__ import annotations

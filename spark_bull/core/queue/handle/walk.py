@@ -88,7 +88,7 @@ def ids_from(
 ) -> StateIds:
     """The ids of a slice among the `window` ids from a position on.
 
-    Lists and ZSETs are read from the end that jobs enter at: jobs that leave at the other end do not shift positions,
+    Lists and ZSETs are read from the end that jobs enter at. Jobs that leave at the other end do not shift positions,
     and jobs that enter can only make a job appear twice.
     """
     call, state = handle.connection.call, handle.keys[key.key]
@@ -193,8 +193,8 @@ def _all_stayed(
     """Whether jobs of a list are all in it: the first and the last one are, as far from each other as before.
 
     Only one that is removed leaves a list from between two others. Limit: if a job leaves from between the two and
-    another one enters there, as with a priority, none seems to have left, and the one that has is read with its old
-    state.
+    another one enters there, as with a priority, none seems to have left. The one that has left is then read with its
+    old state.
     """
     here = ids[0] in first and ids[-1] in last_before and ids[-1] in last
     return here and first.index(ids[0]) == last.index(ids[-1])

@@ -1,9 +1,9 @@
 """Reads the jobs of states in portions that continue at a place, for readers that keep no connection.
 
-No job that stays in its state is skipped, even if others come or go between two portions; some may be read twice.
-The place in a ZSET is the score and id of the last job; in a LIST it is a position and the ids read last, one of which
-is looked for near that position; in a SET it is the cursor of a scan. A portion takes a bounded number of scripts, and
-each of them examines a bounded number of ids: a portion may have fewer jobs than wanted, even none, and not be the
+No job that stays in its state is skipped, even if others come or go between two portions; some may be read twice. The
+place in a ZSET is the score and id of the last job. In a LIST it is a position and the ids read last, one of which is
+looked for near that position. In a SET it is the cursor of a scan. A portion takes a bounded number of scripts, and
+each of them examines a bounded number of ids. So a portion may have fewer jobs than wanted, even none, and not be the
 last one.
 """
 

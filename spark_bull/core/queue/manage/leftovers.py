@@ -1,8 +1,8 @@
-"""Orphaned jobs: the hash of the job exists, but the job is in no state, so that no worker ever gets it. And remnants,
-in any state: what workers have written to a job since it was removed.
+"""Orphaned jobs, which exist but are in no state, so that no worker gets them; and remnants of jobs that were removed.
 
-A crash between two steps of another program, or keys that were deleted by hand, leave such jobs. A job that moves from
-one state to another meanwhile is not removed: it is examined four times, at last in the script that removes it.
+A remnant, in any state, is what workers have written to a job since it was removed. An orphan is left by a crash
+between two steps of another program, or by keys that were deleted by hand. A job that moves from one state to another
+meanwhile is not removed: it is examined four times, at last in the script that removes it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Changes existing jobs, one or many, chunk by chunk, and the states of a queue.
+"""Changes and removes jobs, one or many, and the states of a queue; and words the errors of refusals.
 
-What BullQueue and others do to a queue or to one of its jobs: remove, obliterate, free; and the errors of refusals.
-
-Each works chunk by chunk, so that no call blocks Redis for long; after an interruption, calling it again does the rest.
+Each change works chunk by chunk, so that no call blocks Redis for long; after an interruption, calling it again does
+the rest.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ def is_paused(handle: QueueHandle) -> bool:
 def remove(handle: QueueHandle, job_id: str, *, with_children: bool = True, chunk_size: int = CHUNK_SIZE) -> None:
     """Removes a job, its logs and (BullMQ) its children; a parent that waited for it alone starts.
 
-    Raises JobMissing; JobLocked while it or a child is locked by a worker, and removes none of them; WrongState for the
-    next job of a job scheduler, and for a job with more than 1,000 levels of children. A tree of more than `chunk_size`
-    jobs takes several calls, each of which can raise JobLocked.
+    Raises JobMissing. Raises JobLocked while a worker has locked it or a child, and removes none of them. Raises
+    WrongState for the next job of a job scheduler, and for a job with more than 1,000 levels of children. A tree of
+    more than `chunk_size` jobs takes several calls, each of which can raise JobLocked.
     """
     reply = JobReply("open")
     with deleting_objects(handle, lambda: [job_id.encode()]):

@@ -1,6 +1,6 @@
-"""How busy a queue is: since when its next job waits, when it was last active, how many jobs it takes and ends.
+"""How busy a queue is, and filters of queues by these numbers.
 
-And the filters of queues by these numbers.
+The numbers are: since when its next job waits, when it was last active, how many jobs it takes and ends.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def _foreign(connection: Connection, prefix: str, names: Sequence[str]) -> set[s
     _told.update(foreign)
     if new:
         log.warning(
-            "skipped by a glob: %d of prefix %s, such as %s; a name with ':' belongs to another prefix, or to a queue "
+            "skipped by a glob: %d of prefix %s, such as %s. A name with ':' belongs to another prefix, or to a queue "
             "of an old BullMQ: give the name to inspect, collect or manage it",
             len(new),
             prefix,
@@ -126,8 +126,8 @@ def warn_of_missing(connection: Connection, prefix: str, queues: Iterable[str]) 
 
 @dataclass(frozen=True)
 class QueueSummary:
-    """Settings of a queue. `version`: BullMQ version that last opened it; `concurrency`: its limit over all workers;
-    `intake_open`: whether it accepts jobs of spark_bull; `max`, `duration_ms`: its rate limit over all workers;
+    """Settings of a queue. `version`: BullMQ version that last opened it. `concurrency`: its limit over all workers.
+    `intake_open`: whether it accepts jobs of spark_bull. `max`, `duration_ms`: its rate limit over all workers.
     `pause_reason`: why and until when a guard has paused it.
     """
 

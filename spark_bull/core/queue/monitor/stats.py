@@ -1,6 +1,6 @@
 """Statistics of a queue and of its jobs by name: numbers, waiting and run times, rates.
 
-Redis keeps none of them: they are computed from jobs that are kept, of which at most a sample is read, from the metrics
+Redis keeps none of them. They are computed from jobs that are kept, of which at most a sample is read, from the metrics
 of workers, and from the event stream of BullMQ.
 """
 

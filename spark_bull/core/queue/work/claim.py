@@ -161,7 +161,7 @@ def _warn_of_damaged(handle: QueueHandle, answer: WorkReply) -> None:
             )
     if gone:
         log.warning(
-            "queue %s: %d waiting jobs are lost, as their hashes are gone, such as the hash of job %s: Redis has "
+            "queue %s: %d waiting jobs are lost, as their hashes are gone, such as the hash of job %s. Redis has "
             "evicted them (is maxmemory-policy noeviction?), or somebody has deleted them",
             queue,
             len(gone),

@@ -1,6 +1,6 @@
 """`spark-bull doctor`: runs all checks, prints what they find, and repairs.
 
-Makes the commands in an advice ready to be pasted: with the address of Redis and the login, without its secret.
+A command in an advice can be pasted: it has the address of Redis and the login, without its secret.
 """
 
 from __future__ import annotations

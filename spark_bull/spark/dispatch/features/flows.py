@@ -1,11 +1,8 @@
-"""Jobs that wait for others: the column `children`, and parents that exist by a column `parent` or in `opts`.
+"""Jobs that wait for others: the column `children`, and parents that exist.
 
-The column `children`: jobs for which the job of the row waits.
-
-Further fields of its STRUCTs are `queue` (default: the parent's); `onFailure`: what becomes of the parent when
-the job fails; and `children`.
-
-Rows whose jobs are children of jobs that exist: by a column `parent`, or in `opts`.
+A column `children` has the jobs for which the job of the row waits. Further fields of its STRUCTs are `queue` (default:
+the parent's), `onFailure` (what becomes of the parent when the job fails) and `children`. A parent that exists is named
+by a column `parent`, or in `opts`.
 """
 
 from __future__ import annotations

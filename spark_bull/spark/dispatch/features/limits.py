@@ -1,10 +1,8 @@
-"""Options without a column: `maxLength`, `keepIds`, and `encryptWith` with `offloadTo`.
+"""Options without a column: `maxLength` with `whenFull`, `keepIds`, and `encryptWith` with `offloadTo`.
 
-The options `maxLength` and `whenFull`: how long a queue may become, and what a write does when the queue is full.
-
-The option `keepIds`: a write keeps the ids of its jobs, so that its results can be read.
-
-The options `encryptWith` and `offloadTo`: payloads are encrypted, or stored elsewhere.
+`maxLength` says how long a queue may become, `whenFull` what a write does when the queue is full. With `keepIds`, a
+write keeps the ids of its jobs, so that its results can be read. `encryptWith` and `offloadTo` encrypt payloads, or
+store them elsewhere.
 """
 
 from __future__ import annotations

@@ -141,8 +141,8 @@ class OnFinish(WriteFeature):
         callback = self._callback(write_id, plan.identity_in(written))
         if not drop_callback(self.handle, callback):
             log.warning(
-                "job %s of queue %s (`onFinish`) can't start, as the write failed after it had added jobs: repeat the "
-                "write (a stream does; a batch with the same `txnAppId` and `txnVersion`), or remove the job",
+                "job %s of queue %s (`onFinish`) can't start, as the write failed after it had added jobs. Repeat the "
+                "write with the same checkpoint, or `txnAppId` and `txnVersion`; or remove the job",
                 callback.id,
                 callback.job.queue,
             )

@@ -1,10 +1,8 @@
 """The order in which jobs run: the column `dependsOn`, and the option `sequenceBy`.
 
-The column `dependsOn`: ids of jobs of the same write, after which the job of the row runs.
-
-The option `sequenceBy`: jobs with the same key run one after the other, in the order of the rows.
-
-The driver adds the rows of all partitions in order, with exactly-once delivery, so that no shuffle is needed.
+`dependsOn` has ids of jobs of the same write, after which the job of the row runs. With `sequenceBy`, jobs with the
+same key run one after the other, in the order of the rows. The driver adds the rows of all partitions in order, with
+exactly-once delivery, so that no shuffle is needed.
 """
 
 from __future__ import annotations

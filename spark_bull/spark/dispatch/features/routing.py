@@ -1,8 +1,6 @@
-"""The queue that a row goes to: a shard of its queue, or the queue of its priority.
+"""The queue that a row goes to: a shard of its queue (option `shards`), or the queue of its priority.
 
-The option `shards`: the rows of a write to a logical queue go to its shards.
-
-Queues of priorities: Bull 1 has no priorities, but its PriorityQueue is a queue for each priority by name.
+Bull 1 has no priorities, but its PriorityQueue is a queue for each priority by name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The queue of the demo, on one server or several.
-
-The data of the demo: flights from New York in 2013, and airports.
-
-What the demo prints of its steps.
-"""
+"""The queue of the demo, on one server or several; its data, flights from New York in 2013; and what it prints."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Collects the results of the jobs, and draws them.
-
-The picture of the demo: who processed the flights of each carrier, and how late they were.
-"""
+"""Collects the results of the jobs, and draws who processed the flights of each carrier, and how late they were."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reads the rows of mode=settle, or of a DataFrame that a function returned: the outcome of each one for its job.
-
-The outcomes in a DataFrame with the columns of mode=settle, collected on the driver.
-"""
+"""Reads the rows of mode=settle, or of a DataFrame that a function returned: the outcome of each one for its job."""
 
 from __future__ import annotations
 

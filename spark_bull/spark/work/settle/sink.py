@@ -1,4 +1,4 @@
-"""The sink mode=settle, and the same for one Spark job without a sink."""
+"""The sink of mode=settle, and the same for one Spark job without a sink."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def test_keys_without_a_hash_tag_are_an_error_in_python_and_in_the_command(
     server = own_redis({"cluster-enabled": "yes"})
     with Redis.from_url(server.url) as client:
         become_cluster(client)
-    said = "must share a hash tag: put one into `prefix`, such as prefix={bull}"
+    said = "must share a hash tag. Put one into `prefix`, such as prefix={bull}"
     with pytest.raises(OptionError, match=re.escape(said)):
         BullQueue("mail", url=server.url)
     with pytest.raises(OptionError, match=re.escape(said)):

@@ -409,7 +409,5 @@ def test_a_date_is_written_as_javascript_reads_it(days: int, text: str) -> None:
 def test_a_time_beyond_those_of_javascript_is_an_error_that_names_the_column() -> None:
     beyond = [times(us) for times, _ in OF_US for us in (8_640_000_000_000_001_000, 2**63 - 1, -(2**63))]
     for array in [*beyond, *(dates(days) for dates in DATES for days in (100_000_001, -(2**31)))]:
-        with pytest.raises(
-            OptionError, match="each time in `v` to be one that JavaScript can read, of the years -2718"
-        ):
+        with pytest.raises(OptionError, match=r"each time in `v` to be one that JavaScript can read \(years -2718"):
             text_of(array)

@@ -173,7 +173,7 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 
 def test_an_old_version_is_refused_with_both_versions_and_a_new_one_is_accepted() -> None:
     for version in ("3.3.0", "3.5.9", "3.10.0", "3.5.0.dev3"):
-        with pytest.raises(SparkBullError, match=rf"expected PySpark 4\.0 or newer, .* got: {version}; "):
+        with pytest.raises(SparkBullError, match=rf"expected PySpark 4\.0 or newer, .* got: {version}\. Run"):
             check_pyspark(version)
     for version in ("4.0.0", "4.1.0.dev1", "4.10.0", "5.0.0", "unknown"):
         check_pyspark(version)
