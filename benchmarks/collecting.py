@@ -21,9 +21,8 @@ from benchmarks.probes import cpu_of
 from benchmarks.sides import timed
 from benchmarks.trials import Processed, Server, completed, cpu_seconds, fresh_server, script_ms
 from benchmarks.workers import PEERS, QUEUE, peer_process
-from spark_bull.core.dialects.fields import FIELDS
+from spark_bull.core.dialects.fields import FIELDS, fields_of
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
-from spark_bull.spark.collect.batch import fields_of
 
 READER = "bench"
 

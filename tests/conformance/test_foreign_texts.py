@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.types import DataType, StringType, StructField, StructType, VariantType, VariantVal
 from redis import Redis
 
+from spark_bull.core.dialects.fields import fields_of
 from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
@@ -19,7 +20,7 @@ from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.work.claim import work
 from spark_bull.core.well_formed import well_formed_json
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.spark.collect.batch import fields_of, result_batches
+from spark_bull.spark.collect.batch import result_batches
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.platform.arrow import to_arrow_schema, to_arrow_type
 from spark_bull.spark.schemas import SCHEMAS

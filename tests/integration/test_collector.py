@@ -298,29 +298,43 @@ def test_a_batch_begins_with_some_jobs_and_the_others_are_discovered_meanwhile(
     assert known.advance(first, 10_000) == {"mail": 3 * LOOKED_AT}
 
 
-def test_a_batch_waits_for_enough_jobs_or_for_its_longest_delay(
-    benches: dict[str, WorkBench], monkeypatch: pytest.MonkeyPatch, collector: Opener
+def test_a_batch_waits_for_enough_jobs_unless_the_query_may_end(
+    benches: dict[str, WorkBench], collector: Opener
 ) -> None:
-    now = 1_000.0
-    monkeypatch.setattr("spark_bull.run.services.collector.monotonic_s", lambda: now)
     bench = benches["mail"]
     finish(bench, 2)
-    patient = collector(bench, "mail", minJobsPerTrigger="3", maxTriggerDelayMs="60000")
+    patient = collector(bench, "mail", minJobsPerTrigger="3", maxTriggerDelayMs="3600000")
     assert patient.advance({}, 10) == {}
     finish(bench, 1)
     wait_until(lambda: patient.advance({}, 10) == {"mail": 3}, "enough jobs")
-
     finish(bench, 1)
-    done = {"mail": 3}
-    assert patient.advance(done, 10) == done
-    now += 59
-    assert patient.advance(done, 10) == done
-    now += 1
-    assert patient.advance(done, 10) == {"mail": 4}
+    assert patient.advance({"mail": 3}, 10) == {"mail": 3}
+    assert patient.advance({"mail": 3}, 10, may_end=True) == {"mail": 4}
 
-    finish(bench, 1)
-    assert patient.advance({"mail": 4}, 10) == {"mail": 4}
-    assert patient.advance({"mail": 4}, 10, may_end=True) == {"mail": 5}
+
+def test_a_batch_has_jobs_up_to_a_number_of_bytes_one_of_each_queue_at_least(
+    benches: dict[str, WorkBench], collector: Opener
+) -> None:
+    mail = benches["mail"]
+    for size in (500, 1_500, 300, 300, 300):
+        mail.add(1)
+        mail.work(completed(mail.claim(1), f'"{"x" * size}"'))
+    # What is left of a removed job is the value in the ledger.
+    mail.add(1)
+    mail.work(completed(mail.claim(1), f'"{"x" * 900}"', count=0))
+    known, done, ends = collector(mail, "mail", maxBytesPerTrigger="1300"), dict[str, int](), list[int]()
+    known._fields = ["returnvalue"]
+    for _ in range(5):
+        done = known.advance(done, 1_000)
+        ends.append(done["mail"])
+    assert ends == [1, 2, 5, 6, 6]
+
+    finish(benches["reports"], 3)
+    known.close()
+    both = collector(mail, "mail,reports", maxBytesPerTrigger="1")
+    done = both.advance(done, 1_000)
+    assert done == {"mail": 6, "reports": 1}
+    assert both.advance(done, None) == {"mail": 6, "reports": 3}, "without limits"
 
 
 def finish_without_events(bench: WorkBench, count: int) -> None:

@@ -15,6 +15,7 @@ from spark_bull import QueueEvent
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost, DialectError, OptionError, ResultsLost
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.events.event_log import span_of
 from spark_bull.spark.collect.events import EventStreamReader, event_reader
 from spark_bull.spark.platform.datasource import ReadAllAvailable, ReadMaxRows
 from spark_bull.spark.schemas import SCHEMAS, schema_of
@@ -217,6 +218,38 @@ def test_available_now_ends_with_the_events_of_its_begin(
     assert [row["event"] for row in query.batch(4)] == ["first", "tick", "tick", "tick"]
     assert numbers(query.batch()) == [3, 4]
     assert query.batch() == []
+
+
+@pytest.mark.parametrize("is_counted", [True, False], ids=["Redis counts events", "Redis does not"])
+def test_a_batch_waits_for_enough_events_unless_the_query_may_end(
+    client: Redis, redis_url: str, prefix: str, queue: BullQueue, is_counted: bool
+) -> None:
+    query = Query(redis_url, prefix, minEventsPerTrigger="4", maxTriggerDelayMs="3600000")
+    if not is_counted:
+        (position,) = query.start["queues"].values()
+        position[1] = None
+    add(client, prefix, 0, 2)
+    assert query.plan(10) == query.start != query.plan()
+    add(client, prefix, 2, 1)
+    assert numbers(query.batch(10)[1:]) == [0, 1, 2]
+    add(client, prefix, 3, 3)
+    assert query.plan(10) == query.start
+    assert query.reader.reportLatestOffset()["queues"]["q"] == list(span_of(queue.handle).last)
+    query.reader.prepareForTriggerAvailableNow()
+    assert numbers(query.batch(10)) == [3, 4, 5]
+    assert query.batch(10) == []
+
+
+def test_a_batch_has_events_up_to_a_number_of_bytes_one_of_each_queue_at_least(
+    client: Redis, redis_url: str, prefix: str, queue: BullQueue
+) -> None:
+    query = Query(redis_url, prefix, maxBytesPerTrigger="1000", minEventsPerTrigger="60", maxTriggerDelayMs="3600000")
+    query.start = query.plan()
+    for size in (300, 300, 2_000, 500, 500, *[1] * 120):
+        client.xadd(f"{prefix}:q:events", {"event": "tick", "n": "7" * size})
+    assert [len(query.batch(200)) for _ in range(6)] == [2, 1, 1, 25, 50, 46]
+    add(client, prefix, 0, 130)
+    assert len(query.batch()) == 130, "without limits"
 
 
 def test_queues_share_a_batch_and_join_when_they_exist(

@@ -133,6 +133,31 @@ def test_a_query_that_was_idle_begins_with_a_small_batch(
 
 
 @pytest.mark.capability("available-now")
+def test_a_batch_waits_for_enough_jobs_without_claiming_them_unless_the_query_may_end(
+    queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claimer, "LEAST", 2)
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq", "maxTriggerDelayMs": "3600000"}
+    reader = claim_reader(options | {"minJobsPerTrigger": "10"})
+    start, ends = reader.initialOffset(), []
+    # 15 jobs wait at the second batch, and the last 5 of them are not claimed ahead.
+    for jobs in (9, 6, 5, 0, 4, 6):
+        queue.add_many(NewJob({"n": n}) for n in range(jobs))
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        reader.partitions(start, end)
+        wait_for_claims_ahead(reader)
+        assert queue.counts()["active"] == end["claimed"]
+        ends.append(end["claimed"])
+        start = end
+    assert ends == [0, 10, 20, 20, 20, 30]
+    queue.add({"n": 1})
+    assert reader.reportLatestOffset()["claimed"] == 31
+    assert reader.latestOffset(start, reader.getDefaultReadLimit())["claimed"] == 30
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(start, reader.getDefaultReadLimit())["claimed"] == 31
+
+
+@pytest.mark.capability("available-now")
 def test_jobs_claimed_ahead_become_smaller_batches_when_jobs_turn_slow(
     queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +268,8 @@ WRONG: list[tuple[Callable[[Stream], Any], str]] = [
     ),
     (lambda s: s.spark.read.format("bull").options(**s.options, mode="claim").load().count(), "is not supported here"),
     (lambda s: run(s, s.claimed(maxJobsPerTriger=1)), "maxJobsPerTrigger"),
+    (lambda s: run(s, s.claimed(maxBytesPerTrigger=1)), "Redis gives out jobs by their number"),
+    (lambda s: run(s, s.claimed(minJobsPerTrigger=3, maxJobsPerTrigger=2)), "`minJobsPerTrigger` to be at most"),
     (lambda s: run(s, s.claimed_as("id STRING, other INT, priority INT")), "got: other int, priority int"),
     (lambda s: settle(s, s.spark.range(1)), "`id`"),
     (lambda s: settle(s, s.spark.sql("SELECT '1' id, 't' token")), "`returnvalue` or `error`"),

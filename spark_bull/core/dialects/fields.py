@@ -7,7 +7,7 @@ given. A stack trace that is not a JSON list is shown as it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from spark_bull.core.model.javascript import whole_in
@@ -81,6 +81,12 @@ ONLY_OF_JOBS: Final = frozenset(name for field in {**CLAIMED_FIELDS, **FIELDS}.v
     "opts",
     "expireAt",
 }
+
+
+def fields_of(columns: Iterable[str]) -> list[str]:
+    """The fields of hashes that columns of jobs need."""
+    return [name for column in columns if column in FIELDS for name in FIELDS[column].names]
+
 
 #: The columns with JSON text, as the libraries store it.
 JSON_COLUMNS: Final = frozenset({"data", "opts", "progress", "returnvalue"})

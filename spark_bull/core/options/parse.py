@@ -66,6 +66,8 @@ def parse_options(raw: Mapping[str, str], scope: type[S]) -> S:
             given[row.name] = row.parse(scope.spelled(row.name), value)
     _check_together(given, scope)
     parsed = {row.attribute: given.get(row.name, row.default) for row in rows.values()}
+    for kind in ("jobs", "events"):
+        _check_trigger(kind, parsed.get(f"min_{kind}_per_trigger"), parsed.get(f"max_{kind}_per_trigger"))
     return scope(frozenset(given), redis_settings(parsed, redis), parsed)
 
 
@@ -152,6 +154,12 @@ def _check_together(given: Mapping[str, Any], scope: type[Options]) -> None:
     for name in ("url", "shardUrls"):
         if name in given:
             check_url(given[name], scope.spelled(name))
+
+
+def _check_trigger(kind: str, least: int | None, most: int | None) -> None:
+    if least is not None and most is not None and least > most:
+        least_name, most_name = (f"{end}{kind.capitalize()}PerTrigger" for end in ("min", "max"))
+        raise OptionError(f"expected `{least_name}` to be at most `{most_name}` ({most:,}), got: {least:,}")
 
 
 def _check_sequence(given: Mapping[str, Any]) -> None:

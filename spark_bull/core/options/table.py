@@ -377,9 +377,33 @@ class Resulting(Reading, PayloadTyped, Offloading):
     )
 
 
-class Ledgered(SparkOptions, Offloading):
+class Waiting(SparkOptions):
+    """Of streams whose micro-batches can wait for more rows."""
+
+    max_trigger_delay_ms: int = option(
+        values.integer(0),
+        "how long a micro-batch waits for `minJobsPerTrigger`, or `minEventsPerTrigger`, from the first of them on, ms",
+        900_000,
+    )
+
+
+class Measured(Waiting):
+    """Of streams whose micro-batches can have a maximum size."""
+
+    max_bytes_per_trigger: int | None = option(
+        values.integer(1),
+        "maximum size of a micro-batch, bytes: the values of its rows as Redis has them; each queue has an equal "
+        "share, and gives one row at least",
+        shown="unlimited",
+    )
+
+
+class Ledgered(Waiting, Offloading):
     """Of streams whose progress is in a ledger."""
 
+    min_jobs_per_trigger: int = option(
+        values.integer(1), "number of jobs for which a micro-batch waits, for `maxTriggerDelayMs` at most", 1
+    )
     max_jobs_per_trigger: int | None = option(
         values.integer(1), "maximum number of jobs per micro-batch", shown=BATCH_SIZE
     )
@@ -589,7 +613,7 @@ class LimitsOptions(SparkOptions):
     title = "writes with mode=limits"
 
 
-class CollectOptions(Starting, Resulting, Ledgered):
+class CollectOptions(Starting, Resulting, Ledgered, Measured):
     """The options of `spark.readStream`: finished jobs."""
 
     title = "streaming reads"
@@ -597,12 +621,6 @@ class CollectOptions(Starting, Resulting, Ledgered):
         values.states, "only jobs in these states, comma separated", ("completed", "failed")
     )
     max_jobs_per_trigger: int = option(values.integer(1), "maximum number of jobs per micro-batch", 300_000)
-    min_jobs_per_trigger: int = option(
-        values.integer(1), "number of finished jobs for which a micro-batch waits, for `maxTriggerDelayMs` at most", 1
-    )
-    max_trigger_delay_ms: int = option(
-        values.integer(0), "see `minJobsPerTrigger`; from the first of these jobs on, ms", 900_000
-    )
     rows_per_partition: int | None = option(
         values.integer(1),
         "maximum number of jobs per task of a micro-batch; fewer give more tasks, for more cores",
@@ -616,10 +634,13 @@ class CollectOptions(Starting, Resulting, Ledgered):
     remove_on_read: bool = option(values.flag, "delete jobs from Redis after the batch with them is committed", False)
 
 
-class EventsOptions(Starting, Viewing):
+class EventsOptions(Starting, Viewing, Measured):
     """The options of `spark.readStream` with `view=events`."""
 
     title = "streaming reads with view=events"
+    min_events_per_trigger: int = option(
+        values.integer(1), "number of events for which a micro-batch waits, for `maxTriggerDelayMs` at most", 1
+    )
     max_events_per_trigger: int = option(
         values.integer(1), "maximum number of events per micro-batch; each queue has an equal share", 500_000
     )

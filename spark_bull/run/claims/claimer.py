@@ -161,11 +161,14 @@ WORTHWHILE: Final = 4
 
 
 class BatchSize:
-    """The maximum number of jobs of the next batch, `current`: `fixed`, or else between `least` and `most`."""
+    """The maximum number of jobs of the next batch, `current`: `fixed`, or else between `least` and `most`.
 
-    def __init__(self, fixed: int | None = None) -> None:
-        self.most = fixed or MOST
-        self.least = fixed or LEAST
+    worthwhile: the number of jobs for which batches wait.
+    """
+
+    def __init__(self, fixed: int | None = None, worthwhile: int = 1) -> None:
+        self.most = fixed or max(MOST, worthwhile)
+        self.least = fixed or max(LEAST, worthwhile)
         self.current = self.least
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from spark_bull.core.clock import monotonic_s
+from spark_bull.core.dialects.fields import FIELDS, fields_of
 from spark_bull.core.dialects.registry import found_dialect
 from spark_bull.core.errors import DialectError, QueueDamaged
 from spark_bull.core.keys import QueueKeys
@@ -30,6 +31,7 @@ from spark_bull.core.queue.monitor.find import is_glob, select_queues, warn_of_m
 from spark_bull.core.queue.shards.layout import Spread, given_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.run.claims.waits import DamagedQueues
+from spark_bull.run.services.admission import Admission
 from spark_bull.run.services.queue_collector import QueueCollector
 from spark_bull.run.services.recovery import LossCheck
 from spark_bull.run.services.service import Service, StreamSignal
@@ -101,10 +103,16 @@ class Collector:
     """Collects for one query, in the process that lives as long as the query. options: options of a collecting read.
 
     The client name of its connections is unique, so that other queries can see that it is alive. horizons: limits the
-    collection to the queues and finished jobs that existed when they were taken.
+    collection to the queues and finished jobs that existed when they were taken. columns: what is read of each job.
     """
 
-    def __init__(self, options: CollectOptions, reader: str, horizons: Mapping[str, Horizon] | None = None) -> None:
+    def __init__(
+        self,
+        options: CollectOptions,
+        reader: str,
+        horizons: Mapping[str, Horizon] | None = None,
+        columns: Sequence[str] = tuple(FIELDS),
+    ) -> None:
         self._options = options
         self._spread = Spread(options, given_queues(options))
         self._reader = reader
@@ -122,8 +130,10 @@ class Collector:
         self._losses = LossCheck(strict=options.fail_on_data_loss, damaged=self._damaged)
         self._has_looked = False
         self._refreshed_at = float("-inf")
-        #: Since when jobs wait for a batch with `min_jobs_per_trigger`, s.
-        self._waits_since: float | None = None
+        self._admission = Admission(
+            options.min_jobs_per_trigger, options.max_trigger_delay_ms, options.max_bytes_per_trigger
+        )
+        self._fields = fields_of(columns)
         self._prefetch: Future[None] | None = None
         self._stop_prefetch = Event()
         # With horizons the query ends soon, and its batches read all events.
@@ -142,12 +152,11 @@ class Collector:
         return {queue: found.ledger.horizon() for queue, found in self._found.items()}
 
     def advance(self, done: Mapping[str, int], max_jobs: int | None, *, may_end: bool = False) -> dict[str, int]:
-        """Returns the end positions of the next batch, which follows `done`. max_jobs: of all queues; None: unlimited.
+        """Returns the end positions of the next batch, which follows `done`. max_jobs: of all queues; None: no limits.
 
         may_end: whether the query may end with this batch. Everything before `done` is committed and released. If there
-        are more than ENOUGH_JOBS, the batch may be smaller than it could be. Until there are `min_jobs_per_trigger`,
-        the batch is empty, `max_trigger_delay_ms` at most. Raises ConnectionLost, DataLost, DialectError, OptionError
-        or ReaderInUse.
+        are more than ENOUGH_JOBS, the batch may be smaller than it could be. It is empty while it waits for more jobs.
+        Raises ConnectionLost, DataLost, DialectError, OptionError or ReaderInUse.
         """
         self._may_end = may_end or self._horizons is not None
         if self._prefetch is not None:
@@ -163,26 +172,23 @@ class Collector:
         self._discover(starts, sys.maxsize if max_jobs is None else min(max_jobs, self._enough))
         available = {queue: self._open[queue].end - start for queue, start in starts.items()}
         taken = available if max_jobs is None else shares(available, max_jobs)
-        if self._waits_for_more(sum(taken.values())):
-            return dict(done)
+        spans = {queue: (start, start + taken[queue]) for queue, start in starts.items()}
+        ends = {queue: stop for queue, (_, stop) in spans.items()}
+        if max_jobs is not None:
+            if not self._may_end and self._admission.waits(sum(taken.values())):
+                return dict(done)
+            ends = self._admission.cut(spans, self._end_of)
         # Queues that do not exist now keep their positions.
-        return dict(done) | {queue: start + taken[queue] for queue, start in starts.items()}
+        return dict(done) | ends
 
     @property
     def _enough(self) -> int:
         return max(ENOUGH_JOBS, self._options.min_jobs_per_trigger)
 
-    def _waits_for_more(self, jobs: int) -> bool:
-        """Whether a batch of this size waits for more jobs."""
-        now, since = monotonic_s(), self._waits_since
-        self._waits_since = None
-        if self._may_end or not 0 < jobs < self._options.min_jobs_per_trigger:
-            return False
-        since = now if since is None else since
-        if now - since >= self._options.max_trigger_delay_ms / 1_000:
-            return False
-        self._waits_since = since
-        return True
+    def _end_of(self, queue: str, start: int, stop: int, size: int) -> int:
+        measure = partial(self._open[queue].ledger.end_of, start, stop, self._fields, size)
+        end = self._attempt(queue, "measure results", measure)
+        return start if end is None else end
 
     def discover_ahead(self, starts: Mapping[str, int], max_jobs: int) -> None:
         """Discovers the jobs of the batch after these positions in the background, until `advance`, if any are left."""

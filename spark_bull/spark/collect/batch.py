@@ -21,11 +21,6 @@ log = logging.getLogger("spark_bull")
 BATCH_ROWS: Final = 4_000
 
 
-def fields_of(columns: Sequence[str]) -> list[str]:
-    """Returns the fields of job hashes that these columns need."""
-    return [name for column in columns if column in FIELDS for name in FIELDS[column].names]
-
-
 def result_batches(
     queue: str, chunks: Iterable[ResultChunk], columns: Sequence[str], schema: pa.Schema, *, strict: bool
 ) -> Iterator[pa.RecordBatch]:

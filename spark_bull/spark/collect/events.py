@@ -12,20 +12,21 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from spark_bull.core.error_text import short_errors
-from spark_bull.core.errors import ConnectionLost, OptionError, ResultsLost
+from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged, ResultsLost
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import EventsOptions
 from spark_bull.core.options.values import EARLIEST, LATEST
-from spark_bull.core.queue.events.event_log import BEGIN, Position, position_of, span_of, steps
+from spark_bull.core.queue.events.event_log import BEGIN, Position, count_of, end_of, position_of, span_of, steps
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.core.queue.monitor.find import is_glob
 from spark_bull.core.queue.shards.layout import selection_of
 from spark_bull.core.store.connection import Connection
 from spark_bull.run.claims.waits import DamagedQueues
+from spark_bull.run.services.admission import Admission
 from spark_bull.run.services.service import QueueSet
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.datasource import FirstBatch, LimitedReader, ReadLimit, ReadMaxRows, read_offset
+from spark_bull.spark.platform.datasource import FirstBatch, LimitedReader, ReadLimit, read_offset
 from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 
@@ -68,7 +69,11 @@ class EventStreamReader(LimitedReader):
 
     def __init__(self, options: EventsOptions, schema: StructType, columns: tuple[str, ...], names: list[str]) -> None:
         self._options = options
-        self.has_limit = "maxEventsPerTrigger" in options.given
+        self.most = options.max_events_per_trigger
+        self.has_limit = not options.given.isdisjoint({"maxEventsPerTrigger", "maxBytesPerTrigger"})
+        self._admission = Admission(
+            options.min_events_per_trigger, options.max_trigger_delay_ms, options.max_bytes_per_trigger
+        )
         self._schema = schema
         self._columns = columns
         self._names = names
@@ -92,9 +97,6 @@ class EventStreamReader(LimitedReader):
         start = Position(f"{int(starting) - 1}-{_LAST_OF_MS}", None)
         return span.before if start.is_before(span.before) else start
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._options.max_events_per_trigger)
-
     def prepareForTriggerAvailableNow(self) -> None:
         self._targets = {handle.keys.queue: span_of(handle).last for handle in self._handles()}
 
@@ -104,33 +106,40 @@ class EventStreamReader(LimitedReader):
         # AvailableNow would end the query.
         may_end = self._targets is not None or isinstance(limit, FirstBatch)
         try:
-            handles = self._handles()
+            handles = {handle.keys.queue: handle for handle in self._handles()}
             share = None if most is None else max(1, most // max(1, len(handles)))
-            for handle in handles:
-                queue = handle.keys.queue
-                look = partial(self._end_of, handle, taken.get(queue, BEGIN), share)
-                end = look() if may_end else self._damaged.attempt(handle.keys, "look for events", look)
-                if end is not None:
-                    taken[queue] = end
-            return _offset(taken, began)
+            spans, rows = dict[str, tuple[Position, Position]](), 0
+            for queue, handle in handles.items():
+                look = partial(self._look, handle, taken.get(queue, BEGIN), share)
+                found = look() if may_end else self._damaged.attempt(handle.keys, "look for events", look)
+                if found is not None:
+                    spans[queue], count = found
+                    rows += count
+            ends = {queue: stop for queue, (_, stop) in spans.items()}
+            if most is not None:
+                if not may_end and self._admission.waits(rows):
+                    return start
+                ends = self._admission.cut(spans, lambda queue, *span: end_of(handles[queue], *span))
+            return _offset(taken | ends, began)
         except ConnectionLost as error:
             if may_end:
                 raise
             log.warning("queue %s: could not look for events, retrying: %s", self._options.queue, error)
             return start
 
-    def _end_of(self, handle: QueueHandle, after: Position, most: int | None) -> Position:
-        """The end of the next batch, which has up to `most` events."""
-        span = span_of(handle)
+    def _look(self, handle: QueueHandle, after: Position, most: int | None) -> tuple[tuple[Position, Position], int]:
+        """The positions between which up to `most` events are there for the next batch, and their number."""
+        span, enough = span_of(handle), self._admission.least
         if span.length and span.last.is_before(after):
             self._ends_earlier(handle.keys.queue, after, span.last)
-            return span.before
+            return (after, span.before), enough
         stop = span.last if self._targets is None else self._targets.get(handle.keys.queue, after)
         if not after.is_before(stop):
-            return after
-        if most is None or span.length <= most:
-            return stop
-        return next(steps(handle, span.without_lost(after), stop, most))
+            return (after, after), 0
+        first = span.without_lost(after)
+        if most is not None and span.length > most:
+            stop = next(steps(handle, first, stop, most))
+        return (first, stop), count_of(handle, first, stop, enough)
 
     def _ends_earlier(self, queue: str, after: Position, last: Position) -> None:
         """Raises ResultsLost, or logs it, for a stream that ends before an event that the query has read.
@@ -144,6 +153,14 @@ class EventStreamReader(LimitedReader):
                 "With failOnDataLoss=false the query continues with all events in Redis, and may deliver some again"
             )
         log.warning("%s; continuing with all events in Redis", what)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The last event of each queue for the progress of the query."""
+        try:
+            return {"queues": {handle.keys.queue: list(span_of(handle).last) for handle in self._handles()}}
+        except (ConnectionLost, QueueDamaged) as error:
+            log.info("queue %s: could not look for the last event: %s", self._options.queue, error)
+            return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         (begun, began), (taken, first) = _read(start), _read(end)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from spark_bull.core.dialects.fields import fields_of
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged, ResultsLost
 from spark_bull.core.options.parse import parse_options
@@ -35,7 +36,6 @@ from spark_bull.spark.platform.datasource import (
     FirstBatch,
     LimitedReader,
     ReadLimit,
-    ReadMaxRows,
     check_reader,
     read_offset,
 )
@@ -78,11 +78,6 @@ def collect_options(raw: Mapping[str, str]) -> CollectOptions:
             )
     if options.write_id is not None and options.min_jobs_per_trigger > 1:
         raise OptionError("expected no `minJobsPerTrigger` with `writeId`, as jobs of other writes count: leave it out")
-    if options.min_jobs_per_trigger > options.max_jobs_per_trigger:
-        raise OptionError(
-            f"expected `minJobsPerTrigger` to be at most `maxJobsPerTrigger` ({options.max_jobs_per_trigger:,}), got: "
-            f"{options.min_jobs_per_trigger:,}"
-        )
     if options.starting_offsets == LATEST and not options.reader_id:
         raise OptionError(
             "startingOffsets=latest requires the option `readerId`, a unique name of this query: the start position "
@@ -117,7 +112,8 @@ class ResultReader(LimitedReader):
 
     def __init__(self, options: CollectOptions, schema: StructType, columns: tuple[str, ...]) -> None:
         self._options = options
-        self.has_limit = "maxJobsPerTrigger" in options.given
+        self.most = options.max_jobs_per_trigger
+        self.has_limit = not options.given.isdisjoint({"maxJobsPerTrigger", "maxBytesPerTrigger"})
         self._schema = schema
         self._columns = columns
         self._reader = options.reader_id or uuid4().hex[:16]
@@ -135,14 +131,12 @@ class ResultReader(LimitedReader):
     def _collector(self, reader: str) -> Collector:
         # After a restart, offsets have the reader of the checkpoint.
         if self._current is None or self._reader != reader:
-            self._current, self._reader = Collector(self._options, reader, self._horizons), reader
+            self._current = Collector(self._options, reader, self._horizons, self._columns)
+            self._reader = reader
         return self._current
 
     def initialOffset(self) -> dict[str, Any]:
         return _offset(self._collector(self._reader).first_positions(), self._reader)
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._options.max_jobs_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._horizons, self._current = self._collector(self._reader).horizons(), None
@@ -179,7 +173,7 @@ class ResultReader(LimitedReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Imports Arrow's functions, which only tasks need.
-        from spark_bull.spark.collect.batch import fields_of, result_batches
+        from spark_bull.spark.collect.batch import result_batches
 
         assert isinstance(partition, Results)
         begin_task()

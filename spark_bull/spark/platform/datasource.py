@@ -72,9 +72,16 @@ class FirstBatch(ReadLimit):
 
 
 class LimitedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A reader whose batches have a limit. has_limit: whether also the first one, which may be the only one."""
+    """A reader whose batches have up to `most` rows.
 
+    has_limit: whether also the first one, which may be the only one.
+    """
+
+    most: int
     has_limit = True
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self.most)
 
 
 @short_errors

@@ -31,8 +31,7 @@ class PositionedReader(DataSourceStreamReader):
         self._planned: dict[str, Any] | None = None
         #: The end of the next batch.
         self._latest: dict[str, Any] | None = None
-        limit = reader.getDefaultReadLimit()
-        self._limit: ReadLimit = FirstBatch(getattr(limit, "max_rows", None) if reader.has_limit else None)
+        self._limit: ReadLimit = FirstBatch(reader.most if reader.has_limit else None)
 
     def initialOffset(self) -> dict[str, Any]:
         if self._initial is None:

@@ -33,14 +33,15 @@ from spark_bull.core.queue.work.claim_ledger import ClaimLedger, Portion
 from spark_bull.core.queue.work.claimed_fields import ClaimedChunk
 from spark_bull.run.claims.claimer import BatchSize, Claimer
 from spark_bull.run.claims.waits import BLOCK_S, Damage, retry_until_connected
+from spark_bull.run.services.admission import Admission
 from spark_bull.run.slot.status import lag_of
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.datasource import (
     PASSES_START,
     FirstBatch,
     LimitedReader,
+    ReadAllAvailable,
     ReadLimit,
-    ReadMaxRows,
     check_reader,
     read_offset,
 )
@@ -69,6 +70,11 @@ class Claims(InputPartition):
 
 def claim_options(raw: Mapping[str, str]) -> ClaimOptions:
     """The options of a claiming read. Raises OptionError for an invalid one, and without exactly one queue."""
+    if "maxbytespertrigger" in map(str.lower, raw):
+        raise OptionError(
+            "expected no `maxBytesPerTrigger` with mode=claim, as Redis gives out jobs by their number and a job that "
+            "is claimed cannot wait for another micro-batch: set `maxJobsPerTrigger`"
+        )
     options = parse_options(raw, ClaimOptions)
     if not options.queue:
         raise OptionError("expected the option `queue` (one queue) with mode=claim, got none")
@@ -96,7 +102,10 @@ class ClaimReader(LimitedReader):
     def __init__(self, handle: QueueHandle, options: ClaimOptions, schema: StructType) -> None:
         self._handle = handle
         self._schema = to_arrow_schema(schema)
-        self._size = BatchSize(options.max_jobs_per_trigger)
+        self._size = BatchSize(options.max_jobs_per_trigger, options.min_jobs_per_trigger)
+        self.most = self._size.most
+        self._admission = Admission(options.min_jobs_per_trigger, options.max_trigger_delay_ms)
+        self._is_patient = options.min_jobs_per_trigger > 1
         #: Whether no job could be claimed for the last batch.
         self._was_idle = True
         self._rows = options.rows_per_partition
@@ -133,9 +142,6 @@ class ClaimReader(LimitedReader):
     def initialOffset(self) -> dict[str, Any]:
         return {"claimed": 0, "reader": self._reader}
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(self._size.most)
-
     def prepareForTriggerAvailableNow(self) -> None:
         self._patient = False
         self._left = self._ask(lambda: lag_of(self._handle))
@@ -152,16 +158,16 @@ class ClaimReader(LimitedReader):
         """
         self._end_batch()
         first, reader = self._read(start)
-        most = min(getattr(limit, "max_rows", self._size.most), self._size.current)
+        most = min(getattr(limit, "max_rows", self.most), self._size.current)
         claimer = self._claimer_of(reader)
         if self._left is not None or isinstance(limit, FirstBatch):
             # An AvailableNow query ends when no job is claimed.
-            self._ask(lambda: self._claim_from(claimer, first, most))
+            self._ask(lambda: self._claim_from(claimer, first, most, may_end=True))
         else:
             if self._damage.rest_s:
                 return start
             try:
-                self._claim_from(claimer, first, most)
+                self._claim_from(claimer, first, most, may_end=isinstance(limit, ReadAllAvailable))
             except ConnectionLost as error:
                 log.warning("queue %s: no jobs are claimed, trying again: %s", self._handle.keys.queue, error)
                 return start
@@ -171,8 +177,11 @@ class ClaimReader(LimitedReader):
             self._damage.end()
         return {"claimed": claimer.end_of_batch(first, self._end, most), "reader": reader}
 
-    def _claim_from(self, claimer: Claimer, first: int, most: int) -> None:
-        """Claims up to `most` jobs, unless jobs at the position `first` were claimed before."""
+    def _claim_from(self, claimer: Claimer, first: int, most: int, *, may_end: bool = False) -> None:
+        """Claims up to `most` jobs, unless jobs at the position `first` were claimed before.
+
+        may_end: whether the query ends when none is claimed, so that the batch waits for no more jobs.
+        """
         self._end = claimer.end()
         if self._end < first:
             log.warning(
@@ -185,6 +194,8 @@ class ClaimReader(LimitedReader):
         if self._end <= first:
             if self._left is not None:
                 claimed = self._claim_of_left(claimer, most)
+            elif not may_end and self._is_patient and self._admission.waits(lag_of(self._handle)):
+                claimed = 0
             else:
                 # The tasks of an idle query begin with a small batch, while the next jobs are claimed.
                 claimed = claimer.claim(min(most, self._size.least) if self._was_idle else most)
@@ -274,7 +285,9 @@ class ClaimReader(LimitedReader):
         if not portions:
             rows = max(1, -(-(last - first) // tasks))
             return [Claims(reader, start, min(start + rows, last)) for start in range(first, last, rows)]
-        if last >= self._end and claimer.has_more and self._left is None and not self._may_end:
+        # A batch that waits for more jobs holds none of them meanwhile.
+        is_ahead = not (self._may_end or self._is_patient)
+        if last >= self._end and claimer.has_more and self._left is None and is_ahead:
             claimer.claim_ahead(self._size.current, self._size.enough)
         self._may_end = False
         # In turns: to remove jobs from `active` is cheap near its tail, where the oldest ones are.

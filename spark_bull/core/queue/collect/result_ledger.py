@@ -73,14 +73,25 @@ class ResultRows:
 
         Returns the position after them; no rows, and another position than `start`, when they have been removed.
         """
+        position, chunk = self._stored(start, stop)
+        if not chunk.rows:
+            return position, chunk
+        return position, ResultChunk(chunk.rows, opened_columns(self._handle, chunk.columns["id"], chunk.columns))
+
+    def sizes(self, start: int, stop: int) -> tuple[int, list[int]]:
+        """The sizes of the jobs that `read` returns, bytes: of their ids and fields as Redis has them."""
+        position, chunk = self._stored(start, stop)
+        values = [column for name, column in chunk.columns.items() if name not in ("state", "there")]
+        return position, [sum(len(value) for value in row if value) for row in zip(*values, strict=True)]
+
+    def _stored(self, start: int, stop: int) -> tuple[int, ResultChunk]:
         position, found = self._entries(start, min(stop, start + self._fields.window))
         if not found:
             return position, ResultChunk(0, {})
         entries = Entries(*zip(*map(_parsed, found), strict=True))
         columns, _, _ = self._fields.read(entries.ids)
         chunk = _result_chunk(entries, columns, self._fields.are_jobs(entries.ids, columns))
-        opened = opened_columns(self._handle, entries.ids, chunk.columns)
-        return position + len(found), ResultChunk(chunk.rows, opened)
+        return position + len(found), chunk
 
     def _entries(self, start: int, stop: int) -> tuple[int, list[bytes]]:
         """The position of the first entry, and the entries."""
@@ -278,6 +289,19 @@ class ResultLedger:
             ids = chunk.columns.get("id", [])
             yield from (job_id for job_id in ids if job_id is not None)
             place = max(behind, place + 1)
+
+    def end_of(self, start: int, stop: int, names: Sequence[str], size: int) -> int:
+        """The last position from `start` to `stop` up to which jobs with these fields have `size` bytes; after one."""
+        rows, position = self.rows(names), start
+        while position < stop:
+            behind, sizes = rows.sizes(position, stop)
+            for place, job_size in enumerate(sizes, behind - len(sizes)):
+                size -= job_size
+                if size < 0:
+                    return max(place, start + 1)
+            # The batch reports entries that are missing.
+            position = behind if behind > position else stop
+        return stop
 
     def rows(self, names: Sequence[str], most: int = CHUNK_SIZE) -> ResultRows:
         """A reader of the entries with these fields of their jobs, at most `most` entries per call."""

@@ -18,6 +18,8 @@ from spark_bull.core.store.steps import LargeStep, Steps
 
 #: Events that one script counts.
 STEP: Final = 2_000
+#: Events that one call measures: they may be large.
+PAGE: Final = 100
 
 #: Id, and names and values of fields, in turn.
 Entry = tuple[bytes, Sequence[bytes]]
@@ -91,15 +93,49 @@ def steps(handle: QueueHandle, after: Position, stop: Position, size: int) -> It
     count = 0
     while after.is_before(stop):
         limit = min(STEP, size - count)
-        args = {"after": after.id, "stop": stop.id, "limit": limit}
-        found, last = handle.connection.script("read/event_step", {"events": handle.keys["events"]}, args)
+        found, after = _step(handle, after, stop, limit)
         if found < limit:
             break
-        after, count = after.plus(last.decode(), found), count + found
+        count += found
         if count == size and after.is_before(stop):
             yield after
             count = 0
     yield stop
+
+
+def _step(handle: QueueHandle, after: Position, stop: Position, limit: int) -> tuple[int, Position]:
+    """The number of events after a position, and the position after them, up to `limit` events, or `stop`."""
+    args = {"after": after.id, "stop": stop.id, "limit": limit}
+    found, last = handle.connection.script("read/event_step", {"events": handle.keys["events"]}, args)
+    return found, after.plus(last.decode(), found) if found else after
+
+
+def count_of(handle: QueueHandle, after: Position, stop: Position, enough: int) -> int:
+    """The number of events in a range; counted up to `enough` where Redis does not count them."""
+    if after.taken is not None and stop.taken is not None:
+        return stop.taken - after.taken
+    count = 0
+    while count < enough and after.is_before(stop):
+        found, after = _step(handle, after, stop, min(STEP, enough - count))
+        if not found:
+            break
+        count += found
+    return count
+
+
+def end_of(handle: QueueHandle, after: Position, stop: Position, size: int) -> Position:
+    """The last position of a range up to which the values of events have `size` bytes; after one event at least."""
+    first = after
+    while after.is_before(stop):
+        entries = read_page(handle, after, stop.id, PAGE, "").entries
+        for entry_id, fields in entries:
+            size -= len(entry_id) + sum(map(len, fields[1::2]))
+            if size < 0 and after is not first:
+                return after
+            after = after.plus(entry_id.decode(), 1)
+        if len(entries) < PAGE:
+            break
+    return stop
 
 
 def _ms_and_number(entry_id: str) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.spark.platform.capabilities import CAPABILITIES
-from spark_bull.spark.platform.datasource import LimitedReader, ReadLimit, ReadMaxRows, refuse_created_table
+from spark_bull.spark.platform.datasource import LimitedReader, ReadLimit, refuse_created_table
 from spark_bull.spark.platform.positioned_reader import PositionedReader
 from spark_bull.spark.platform.requirements import LATE, MAX_ATTEMPTS, UNANSWERED, start_query
 
@@ -67,13 +67,10 @@ Offset = dict[str, Any]
 class Numbers(LimitedReader):
     """Ten numbers are there after each offset. A batch has three of them by default."""
 
-    has_limit = False
+    most, has_limit = 3, False
 
     def initialOffset(self) -> Offset:
         return {"n": 0}
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadMaxRows(3)
 
     def prepareForTriggerAvailableNow(self) -> None:
         raise AssertionError("not announced")
