@@ -218,7 +218,8 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "core/queue/jobs/objects",
             *(f"core/queue/{name}" for name in ("handle/job_fields", "jobs/read", "handle/walk")),
             *WRITES,
-            *("spark/manage/sink", "core/queue/handle/admission", LOSSES),
+            "core/queue/handle/admission",
+            LOSSES,
         ),
         (
             *("manage", "check_managed", "commit_managed", *WRITING),

@@ -88,7 +88,7 @@ class BullDataSource(DataSource):
     def _sink(self, schema: StructType, overwrite: bool, *, is_stream: bool) -> Sink[Any, Any]:
         """Plans a write of any mode."""
         if mode_of(self.options) == "manage":
-            from spark_bull.spark.manage.sink import manage_sink
+            from spark_bull.spark.manage import manage_sink
 
             return manage_sink(self.options, schema, overwrite, is_stream=is_stream)
         if mode_of(self.options) == "settle":
@@ -96,11 +96,11 @@ class BullDataSource(DataSource):
 
             return settle_sink(self.options, schema)
         if mode_of(self.options) == "schedule":
-            from spark_bull.spark.schedule.sink import schedule_sink
+            from spark_bull.spark.schedule import schedule_sink
 
             return schedule_sink(self.options, schema, overwrite, is_stream=is_stream)
         if mode_of(self.options) == "limits":
-            from spark_bull.spark.limits.sink import limits_sink
+            from spark_bull.spark.limits import limits_sink
 
             return limits_sink(self.options, schema, overwrite, is_stream=is_stream)
         self._refuse_mode("claim", "it requires readStream")

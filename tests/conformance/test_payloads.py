@@ -30,9 +30,8 @@ from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.call.call import call_plan
 from spark_bull.spark.call.task import PARTITION
-from spark_bull.spark.dispatch.commit import commit_write
 from spark_bull.spark.dispatch.plan import WritePlan
-from spark_bull.spark.dispatch.sink import write_sink
+from spark_bull.spark.dispatch.sink import commit_write, write_sink
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.json.types import parse_type
 from spark_bull.spark.staging.commit import discard_stages

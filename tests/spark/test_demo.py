@@ -12,9 +12,8 @@ from pyspark.sql import SparkSession
 
 from spark_bull import EmbeddedRedis
 from spark_bull.ops.cli import main
-from spark_bull.spark.programs.demo.compared import compare
 from spark_bull.spark.programs.demo.place import Place, dataset
-from spark_bull.spark.programs.demo.run import Demo, all_verbs
+from spark_bull.spark.programs.demo.run import Demo, all_verbs, compare
 
 BULLMQ = Path(__file__).parents[1] / "node" / "node_modules" / "bullmq-6.7.0"
 FLIGHTS = 400

@@ -19,9 +19,9 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.dispatch.sink import write_sink
-from spark_bull.spark.manage.sink import manage_sink
+from spark_bull.spark.manage import manage_sink
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.schedule.sink import schedule_sink
+from spark_bull.spark.schedule import schedule_sink
 from spark_bull.spark.staging import sink as staging_task
 from spark_bull.spark.staging.plan import CommitMessage
 from spark_bull.spark.work.claim_stream import claim_reader

@@ -18,8 +18,8 @@ from spark_bull.core.options.values import json_object
 from spark_bull.core.queue.call.verbs import ADDED
 from spark_bull.spark.call.call import call_plan
 from spark_bull.spark.call.task import PARTITION, CallPlan, Task
+from spark_bull.spark.platform.arrow import batches_of, rows_of
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.platform.rows import batches_of, rows_of
 
 NAME: Final = "bull_call"
 

@@ -27,8 +27,8 @@ from spark_bull.core.well_formed import well_formed, well_formed_json
 from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.json.json_values import WrongPayload, payload_array
 from spark_bull.spark.platform.arrow import to_arrow_type
+from spark_bull.spark.platform.datasource import begin_task
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.staging.sink import this_attempt, this_batch
 
 RESULT: Final = "result"

@@ -26,8 +26,7 @@ from spark_bull.run.services.admission import Admission
 from spark_bull.run.services.service import QueueSet
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.datasource import FirstBatch, LimitedReader, ReadLimit, read_offset
-from spark_bull.spark.platform.python_worker import begin_task
+from spark_bull.spark.platform.datasource import FirstBatch, LimitedReader, ReadLimit, begin_task, read_offset
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 
 log = logging.getLogger("spark_bull")

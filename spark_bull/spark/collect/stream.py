@@ -36,10 +36,10 @@ from spark_bull.spark.platform.datasource import (
     FirstBatch,
     LimitedReader,
     ReadLimit,
+    begin_task,
     check_reader,
     read_offset,
 )
-from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.schemas import QUEUE_REQUIRED, columns_of
 
 log = logging.getLogger("spark_bull")

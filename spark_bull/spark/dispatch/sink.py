@@ -5,6 +5,7 @@ With `delivery=at-least-once`, tasks add each chunk directly; nothing of it is s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -12,13 +13,14 @@ from typing import Final
 from pyspark.sql.types import StructType
 
 from spark_bull.core.dialects.terms import PRIORITY
-from spark_bull.core.errors import OptionError
+from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.keys import priority_queue
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import WriteOptions
+from spark_bull.core.queue.dispatch.write_records import QueuePlan
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.manage import check_obliterate, obliterate
-from spark_bull.spark.dispatch.commit import abort_write, commit_write
 from spark_bull.spark.dispatch.feature import WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.features.flows import Children, Parents
 from spark_bull.spark.dispatch.features.limits import KeptIds, MaxLength, Sealing
@@ -28,8 +30,58 @@ from spark_bull.spark.dispatch.features.routing import PriorityQueues, Shards
 from spark_bull.spark.dispatch.plan import WritePlan
 from spark_bull.spark.dispatch.rows import plan_rows
 from spark_bull.spark.dispatch.task import write_task
+from spark_bull.spark.staging.commit import commit_staged, discard_stages
 from spark_bull.spark.staging.plan import CommitMessage, check_write, primaries_of
 from spark_bull.spark.staging.sink import Sink
+
+log = logging.getLogger("spark_bull")
+
+
+def commit_write(plan: WritePlan, written: list[CommitMessage]) -> None:
+    """Registers the staged chunks, then adds their jobs, partition by partition."""
+    for feature in plan.features:
+        written = feature.committing(plan, written)
+
+    def finish_earlier(plans: Sequence[QueuePlan]) -> None:
+        for feature in plan.features:
+            for record in feature.repeated(plan, plans, plan.identity_in(written)):
+                _report(record)
+
+    commit_staged(plan, written, _report, repeated=finish_earlier)
+
+
+def _report(record: WriteRecord) -> None:
+    log.info(
+        "write %s: %d jobs added to queue %s, %d duplicates, %d deduplicated, %s ms",
+        record.id,
+        record.added,
+        record.queue,
+        record.duplicates,
+        record.deduplicated,
+        record.duration_ms,
+    )
+    if record.rejected:
+        log.warning(
+            "write %s: %d jobs were not added to queue %s: their parent has gone or depends on them, or they have "
+            "another one by now",
+            record.id,
+            record.rejected,
+            record.queue,
+        )
+    if record.dropped:
+        log.warning("write %s: %d jobs were dropped, as queue %s was full", record.id, record.dropped, record.queue)
+
+
+def abort_write(plan: WritePlan, written: list[CommitMessage]) -> None:
+    """Discards the staged chunks of a failed write, and what its features have left."""
+    if not discard_stages(plan, written):
+        return
+    for feature in plan.features:
+        try:
+            feature.aborted(plan, written)
+        except SparkBullError as error:
+            log.warning("could not undo all of a failed write: %s", error)
+
 
 #: The features of a write, in the order in which they change its jobs: keys of sequences before jobs are held for
 #: others, sealing last. The shards are read when all else is right.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from spark_bull.core.dialects.encode.chunks import ChunkBuilder
 from spark_bull.core.dialects.encode.codec import defaults_of, encode
@@ -25,9 +25,6 @@ from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import QUEUE, QueueRows, by_queue
 from spark_bull.spark.staging.plan import CommitMessage, TaskPart
 from spark_bull.spark.staging.sink import Attempt, Outbox, run_task
-
-if TYPE_CHECKING:
-    pass
 
 #: Maximum payload of incomplete chunks, over all queues of a task.
 _MAX_GATHERED_BYTES: Final = 32 << 20

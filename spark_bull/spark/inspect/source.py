@@ -37,7 +37,7 @@ from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row
 from spark_bull.spark.json.job_columns import FIRST_MS, LAST_MS, batches_of, raw_batch
 from spark_bull.spark.json.types import TYPED_COLUMNS, inferred
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.platform.python_worker import begin_task
+from spark_bull.spark.platform.datasource import begin_task
 from spark_bull.spark.schemas import columns_of, read_options
 
 log = logging.getLogger("spark_bull")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark.sql import Row
+from pyspark.sql.conversion import ArrowTableToRowsConversion, LocalDataToArrowConversion
 from pyspark.sql.pandas import types
 from pyspark.sql.types import DataType, StructType
 from pyspark.sql.variant_utils import VariantUtils
@@ -50,3 +52,14 @@ def variant_encoder(
             return None if isinstance(found, float) and not math.isfinite(found) else found
 
     return lambda variant: _Texts.to_json(variant["value"], variant["metadata"])
+
+
+def batches_of(rows: Sequence[Row], schema: StructType) -> list[pa.RecordBatch]:
+    found: list[pa.RecordBatch] = LocalDataToArrowConversion.convert(rows, schema, False).to_batches()
+    return found
+
+
+def rows_of(batch: pa.RecordBatch, schema: StructType) -> list[Row]:
+    import pyarrow
+
+    return ArrowTableToRowsConversion.convert(pyarrow.Table.from_batches([batch]), schema)

@@ -1,13 +1,15 @@
-"""Base classes of readers of streams and of writers that receive Arrow data.
+"""Base classes of readers of streams and of writers that receive Arrow data; the Python processes that run tasks.
 
 The readers are for a PySpark that passes a start and a limit to latestOffset().
 """
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from pyspark import TaskContext
@@ -15,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamReader
 
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError, SparkBullError
+from spark_bull.core.store.client import name_machine
 
 __all__ = [
     "PASSES_START",
@@ -167,3 +170,20 @@ def _creates_table(setting: Callable[[str], str | None]) -> bool:
     while space := _SPACE.match(statement, start):
         start = space.end()
     return _CREATES.match(statement, start) is not None
+
+
+#: Objects that a collection of garbage examines in about a millisecond.
+FEW_OBJECTS: Final = 10_000
+
+
+def begin_task() -> None:
+    """Lets errors of connections name this machine, and excludes what this process has loaded from later collections.
+
+    Spark collects garbage after each task. Nearly all objects belong to imported modules, and a collection takes as
+    long as a task of thousands of jobs. The first task imports further modules, which are excluded when the second one
+    begins, after a collection.
+    """
+    if TaskContext.get() is not None:
+        name_machine(gethostname())
+    if len(gc.get_objects()) > FEW_OBJECTS:
+        gc.freeze()

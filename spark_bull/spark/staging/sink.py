@@ -22,10 +22,10 @@ from spark_bull.spark.platform.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
+    begin_task,
     refuse_created_table,
 )
 from spark_bull.spark.platform.lazy_arrow import pa
-from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
 
 P = TypeVar("P")

@@ -42,10 +42,10 @@ from spark_bull.spark.platform.datasource import (
     LimitedReader,
     ReadAllAvailable,
     ReadLimit,
+    begin_task,
     check_reader,
     read_offset,
 )
-from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.schemas import CLAIM_SCHEMA
 from spark_bull.spark.work.claim_batch import claim_batch
 

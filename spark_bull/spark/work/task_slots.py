@@ -18,8 +18,8 @@ from spark_bull.run.slot.slot_control import SlotControl
 from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.slot_state import SetupFailed
 from spark_bull.run.worker.slot_group import SetupOfSlotFailed, SlotGroup
+from spark_bull.spark.platform.datasource import begin_task
 from spark_bull.spark.platform.jvm import add_tag, cancel_tagged, is_remote
-from spark_bull.spark.platform.python_worker import begin_task
 from spark_bull.spark.platform.spark_errors import first_line
 
 #: For how long the tries of a task together wait for Redis.

@@ -4,21 +4,150 @@ results. Requires no running services.
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+import pandas as pd
+from matplotlib.figure import Figure
 from pyspark.sql import SparkSession
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.spark.programs.demo.compared import compare
+from spark_bull.core.embedded import COMPACT_SETTING, EmbeddedRedis
+from spark_bull.spark.programs.commands import Table, results, start
 from spark_bull.spark.programs.demo.jobs import dispatch, inspect
-from spark_bull.spark.programs.demo.place import Measured, Place, announce, flights
-from spark_bull.spark.programs.demo.results import collect
-from spark_bull.spark.programs.demo.workers import process
+from spark_bull.spark.programs.demo.place import JOBS, QUEUE, Measured, Place, announce, flights
+from spark_bull.spark.programs.demo.workers import (
+    completed,
+    measured,
+    node_workers,
+    process,
+    spark_worker,
+    wait_until_done,
+)
 from spark_bull.spark.programs.session import errors_in_one_line, session
+
+_NODE_ADD: Final = Path(__file__).with_name("node_add.js")
+#: Both sides have the settings of Redis, as a server has them that nobody has set up for this project.
+_SETTINGS: Final = {COMPACT_SETTING: "64"}
+#: The jobs as JSON, for Node. delay: ms.
+_AS_JSON: Final = f"""
+    SELECT to_json(struct(name, data, jobId, unix_millis(runAt) - unix_millis(current_timestamp()) AS delay))
+    FROM ({JOBS})
+"""
+
+
+def compare(spark: SparkSession, table: Path, bullmq: Path) -> list[Measured]:
+    """Dispatches and processes the flights of a Parquet table on a server of each side, and prints the ratios.
+
+    Spark includes the read of the table; Node has all jobs in memory, in one process. bullmq: the folder of the Node
+    package; without it there is no comparison.
+    """
+    announce("10. The same flights, dispatched and processed by Spark alone, then by BullMQ in Node alone")
+    if shutil.which("node") is None or not bullmq.is_dir():
+        print("    (Node or its package bullmq is not installed)")
+        return []
+    ours = _by_spark(spark, table)
+    node = _by_node(spark, table, bullmq)
+    for own, other in zip(ours, node, strict=True):
+        assert own.jobs == other.jobs, f"expected both to {own.verb} {own.jobs:,} jobs, got {other.jobs:,}"
+        print(f"    {own.verb}: {own.rate:,.0f} jobs/s, {own.rate / other.rate:.1f} x Node's {other.rate:,.0f}")
+    return [*ours, *node]
+
+
+def _by_spark(spark: SparkSession, table: Path) -> list[Measured]:
+    with _server() as place:
+        added = dispatch(spark, table, place)
+        with spark_worker(spark, place):
+            wait_until_done(place)
+        done = measured(completed(spark, place), "Spark alone, pandas UDF")
+    return [Measured("dispatch", added.jobs, added.seconds, "Spark alone, exactly once"), done]
+
+
+def _by_node(spark: SparkSession, table: Path, bullmq: Path) -> list[Measured]:
+    folder = table.parent / "for Node"
+    spark.read.parquet(str(table)).createOrReplaceTempView("input")
+    spark.sql(_AS_JSON).write.text(str(folder))
+    with _server() as place:
+        command = ["node", str(_NODE_ADD), place.urls[0], QUEUE, str(folder), str(bullmq.resolve())]
+        added = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        with node_workers(place, table.parent, bullmq):
+            wait_until_done(place)
+        done = measured(completed(spark, place), "Node alone, one process, concurrency 50")
+    return [Measured("dispatch", added["jobs"], added["seconds"], "Node alone, addBulk, one process"), done]
+
+
+@contextmanager
+def _server() -> Iterator[Place]:
+    with EmbeddedRedis(_SETTINGS) as server:
+        yield Place([server.url])
+
+
+#: A carrier with fewer flights has no mean score: single flights would decide it.
+MIN_FLIGHTS: Final = 30
+
+
+def draw(joined: pd.DataFrame) -> Figure:
+    """Draws jobs by carrier and worker, and mean scores by carrier.
+
+    joined: the columns carrier, worker, flights, and score (the mean of the flights).
+    """
+    flown = joined.pivot_table(index="carrier", columns="worker", values="flights", aggfunc="sum").fillna(0)
+    total = flown.sum(axis="columns").sort_values(ascending=False)
+    weighted = (joined["score"] * joined["flights"]).groupby(joined["carrier"]).sum()
+    scores = (weighted / total)[total.index[total >= MIN_FLIGHTS]]
+
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    flown.loc[total.index].plot.bar(stacked=True, ax=left, rot=0)
+    left.set(title="Jobs by carrier and worker", xlabel="carrier", ylabel="jobs (one per flight)")
+    left.legend(title="worker")
+    right.bar(list(scores.index), list(scores), width=0.5, color="tab:red")
+    right.set(
+        title="Mean score of delays",
+        xlabel=f"carrier with at least {MIN_FLIGHTS} flights",
+        ylabel="tanh(delay / 60 min) · ln(1 + distance / km)",
+    )
+    right.axhline(0, color="black", linewidth=0.8)
+    return figure
+
+
+def collect(spark: SparkSession, place: Place, table: Path, folder: Path, picture: Path) -> Measured:
+    """Writes the results to a table, joins them with the flights, and draws a chart."""
+    lake = str(folder / "results")
+    announce(
+        "8. Results are streamed to Parquet exactly once; `spark-bull collect` does the same",
+        f"""spark.readStream.format("bull"){place.shown}.load().writeStream.format("parquet")…""",
+    )
+    query = start(results(spark, place.options), Table(lake))
+    query.awaitTermination()
+    batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
+    rows = sum(batch["numInputRows"] for batch in batches)
+    seconds = sum(batch["durationMs"]["triggerExecution"] for batch in batches) / 1000
+
+    by_carrier = """
+        SELECT carrier, processedBy AS worker, count(*) AS flights, round(avg(result.km)) AS km,
+               round(avg(result.score), 3) AS score
+        FROM dispatched JOIN (SELECT id, processedBy, from_json(returnvalue, 'km DOUBLE, score DOUBLE') AS result
+                              FROM results) ON id = jobId
+        GROUP BY carrier, processedBy ORDER BY carrier, processedBy
+    """
+    announce("9. Joined with the flights by job id", by_carrier)
+    spark.read.parquet(str(table)).createOrReplaceTempView("input")
+    spark.sql(JOBS).selectExpr("jobId", "name AS carrier").createOrReplaceTempView("dispatched")
+    spark.read.parquet(lake).createOrReplaceTempView("results")
+    joined: pd.DataFrame = spark.sql(by_carrier).toPandas()
+    print(joined.head(8).to_string(index=False))
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    draw(joined).savefig(picture)
+    assert joined["flights"].sum() == rows, "expected each result to belong to one flight"
+    return Measured("collect", rows, seconds, "exactly once, into Parquet")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from spark_bull.run.job.outcome_policy import fail_blocked, strategy_for
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.slot_report import FailedAttempt, Failures
 from spark_bull.spark.dispatch.jobs_column import JobsColumn
-from spark_bull.spark.platform.python_worker import begin_task
+from spark_bull.spark.platform.datasource import begin_task
 from spark_bull.spark.work.settle.plan import THEN, SettlePlan
 from spark_bull.spark.work.settle.rows import (
     Completed,

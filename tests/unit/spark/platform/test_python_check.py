@@ -24,9 +24,9 @@ from spark_bull.spark.collect.stream import ResultReader, Results
 from spark_bull.spark.dispatch.plan import WritePlan
 from spark_bull.spark.dispatch.task import write_task
 from spark_bull.spark.inspect.source import BatchReader, OpenSlice
-from spark_bull.spark.platform import python_worker
+from spark_bull.spark.platform import datasource
 from spark_bull.spark.platform.capabilities import CAPABILITIES
-from spark_bull.spark.platform.python_worker import begin_task
+from spark_bull.spark.platform.datasource import begin_task
 from spark_bull.spark.platform.requirements import (
     LATE,
     MIN_PYSPARK,
@@ -143,7 +143,7 @@ def test_a_task_excludes_loaded_modules_from_the_collection_of_garbage(
     def freeze() -> None:
         raise Frozen
 
-    monkeypatch.setattr(python_worker, "gc", SimpleNamespace(freeze=freeze, get_objects=lambda: range(1_000_000)))
+    monkeypatch.setattr(datasource, "gc", SimpleNamespace(freeze=freeze, get_objects=lambda: range(1_000_000)))
     with pytest.raises(Frozen):
         task()
 
@@ -156,7 +156,7 @@ def test_a_task_excludes_what_the_one_before_has_loaded(monkeypatch: pytest.Monk
         freezes.append(len(collected))
         collected.clear()
 
-    monkeypatch.setattr(python_worker, "gc", SimpleNamespace(freeze=freeze, get_objects=lambda: collected))
+    monkeypatch.setattr(datasource, "gc", SimpleNamespace(freeze=freeze, get_objects=lambda: collected))
     for loaded in (60_000, 30_000, 10, 10, 10):
         collected.extend(range(loaded))
         begin_task()

@@ -7,7 +7,7 @@ import pandas as pd
 
 def test_charts_have_titles_and_units_and_no_mean_of_a_few_flights() -> None:
     # The import takes a second of CPU, so processes without this test do not import it.
-    from spark_bull.spark.programs.demo import results as picture
+    from spark_bull.spark.programs.demo import run as picture
 
     rows = [("AA", "node", 300, 1.0), ("AA", "spark", 100, 2.0)]
     rows += [("OO", "spark", picture.MIN_FLIGHTS - 1, 9.0), ("UA", "spark", 500, -0.5)]

@@ -19,8 +19,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
 from spark_bull.run.job import outcome_policy
 from spark_bull.spark.work import udf_transform
-from spark_bull.spark.work.udf_iterator import UdfIterator
-from spark_bull.spark.work.udf_runner import UdfRunner, _as_pandas, _columns_of
+from spark_bull.spark.work.udf_runner import UdfIterator, UdfRunner, _as_pandas, _columns_of
 from spark_bull.spark.work.udf_transform import UdfTransformation
 
 STAMPS = [pd.Timestamp("2020-01-01", tz="UTC"), pd.NaT]

@@ -9,7 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ManageOptions
-from spark_bull.spark.manage.plan import plan_rows
+from spark_bull.spark.manage import plan_rows
 
 
 def schema(*names: str) -> StructType:

@@ -11,7 +11,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import Changed
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ManageOptions
-from spark_bull.spark.manage.sink import check_path, write_outcomes
+from spark_bull.spark.manage import check_path, write_outcomes
 
 
 def test_a_file_has_the_outcomes_and_is_replaced_by_a_repetition(tmp_path: Path) -> None:

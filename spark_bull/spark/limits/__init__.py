@@ -1,1 +1,0 @@
-"""Writes with mode=limits: rows set and remove limits of groups of jobs."""

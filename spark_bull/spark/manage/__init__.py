@@ -1,1 +1,0 @@
-"""Writes with mode=manage: rows change jobs."""

@@ -1,1 +1,0 @@
-"""Writes with mode=schedule: rows create or change job schedulers."""
