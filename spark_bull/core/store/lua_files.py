@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 from spark_bull.core.errors import ScriptError
@@ -65,14 +65,14 @@ class LuaFile:
         return _code(self.text, 1)
 
     @cached_property
-    def definitions(self) -> Mapping[str, Code]:
-        """The code of each definition, by its names. Raises ScriptError if two have the same name."""
-        found: dict[str, Code] = {}
+    def definitions(self) -> Mapping[str, Callable[[], Code]]:
+        """What returns the code of each definition, by its names. Raises ScriptError if two have the same name."""
+        found: dict[str, Callable[[], Code]] = {}
         first = 1
         for part in _START.split(self.text):
             if start := _DEFINITION.match(part):
                 names = start[1].split(", ")
-                own = dict.fromkeys(names, _code(part, first, names))
+                own = dict.fromkeys(names, cache(partial(_code, part, first, names)))
                 if both := own.keys() & found:
                     raise ScriptError(f"expected one definition of `{both.pop()}` in a file, got two")
                 found |= own

@@ -55,7 +55,7 @@ class Includes:
         file, step = self._files[place], f"{place}({name})"
         if step in path:
             raise ScriptError("expected includes without a cycle, got: " + " -> ".join((self._script, *path, step)))
-        code = file.definitions[name]
+        code = file.definitions[name]()
         key = (place, code.defines[0])
         if key not in self._needed:
             self._needed[key], self._together[key] = code, [key]

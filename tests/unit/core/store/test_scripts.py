@@ -284,7 +284,9 @@ def test_every_definition_is_used() -> None:
     }
     for file in INCLUDES:
         definitions = lua_file(text_of(file)).definitions
-        used |= {(file, name) for code in definitions.values() for name in code.names if definitions.get(name) != code}
+        used |= {
+            (file, name) for code in definitions.values() for name in code().names if definitions.get(name) != code
+        }
     types = {(f"{dialect.folder}/lib/key_types", "KEY_TYPES") for dialect in DIALECTS.values()}
     defined = {(file, name) for file in INCLUDES for name in lua_file(text_of(file)).definitions}
     assert defined - used == types | {(CHECK, "check_types")}
