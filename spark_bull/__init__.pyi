@@ -39,13 +39,6 @@ from spark_bull.core.errors import WorkerFailed as WorkerFailed
 from spark_bull.core.errors import WrongState as WrongState
 from spark_bull.core.model.guards import Guard as Guard
 from spark_bull.core.model.jobs import Added as Added
-from spark_bull.core.model.jobs import AddedFlow as AddedFlow
-from spark_bull.core.model.jobs import Change as Change
-from spark_bull.core.model.jobs import Changed as Changed
-from spark_bull.core.model.jobs import Dependency as Dependency
-from spark_bull.core.model.jobs import FlowJob as FlowJob
-from spark_bull.core.model.jobs import FlowNode as FlowNode
-from spark_bull.core.model.jobs import Job as Job
 from spark_bull.core.model.jobs import NewJob as NewJob
 from spark_bull.core.model.jobs import RawJson as RawJson
 from spark_bull.core.model.limits import Group as Group
@@ -57,6 +50,13 @@ from spark_bull.core.model.queues import QueueMetrics as QueueMetrics
 from spark_bull.core.model.queues import Scheduler as Scheduler
 from spark_bull.core.model.queues import WriteEnd as WriteEnd
 from spark_bull.core.model.queues import WriteRecord as WriteRecord
+from spark_bull.core.model.read_jobs import AddedFlow as AddedFlow
+from spark_bull.core.model.read_jobs import Change as Change
+from spark_bull.core.model.read_jobs import Changed as Changed
+from spark_bull.core.model.read_jobs import Dependency as Dependency
+from spark_bull.core.model.read_jobs import FlowJob as FlowJob
+from spark_bull.core.model.read_jobs import FlowNode as FlowNode
+from spark_bull.core.model.read_jobs import Job as Job
 from spark_bull.core.queue.bull_queue import BullQueue as BullQueue
 from spark_bull.core.queue.events.events import QueueEvents as QueueEvents
 from spark_bull.core.queue.manage.leftovers import Swept as Swept

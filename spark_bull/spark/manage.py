@@ -20,8 +20,8 @@ from pyspark.sql.types import BooleanType, IntegralType, StringType, StructType
 from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.changes import ACTIONS, action_of
 from spark_bull.core.errors import OptionError, SparkBullError, restated
-from spark_bull.core.model.jobs import Changed
 from spark_bull.core.model.queues import WriteRecord
+from spark_bull.core.model.read_jobs import Changed
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.redis_settings import masked
 from spark_bull.core.options.table import ManageOptions

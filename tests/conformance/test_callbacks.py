@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull.core.errors import ConnectionLost, DialectError, OptionError
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.write_records import Identity

@@ -12,7 +12,8 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.errors import DialectError, JobLocked, JobMissing, OptionError, WrongState
-from spark_bull.core.model.jobs import Change, Changed, FlowJob, NewJob
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.read_jobs import Change, Changed, FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.registration import register

@@ -10,9 +10,10 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.core.model.queues import QueueEvent
+from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.call.caller import Caller
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward

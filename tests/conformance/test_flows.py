@@ -12,7 +12,7 @@ from redis import Redis
 
 from spark_bull.core.dialects.encode import flows as flows_module
 from spark_bull.core.errors import DialectError, OptionError, ParentError
-from spark_bull.core.model.jobs import AddedFlow, FlowJob
+from spark_bull.core.model.read_jobs import AddedFlow, FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.dump import PRIVATE, dump
 from tests.support.traffic import send_scripts_twice

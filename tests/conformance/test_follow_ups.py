@@ -17,8 +17,9 @@ import pytest
 from pyspark.sql.types import ArrayType, BooleanType, DataType, IntegerType, StringType, StructField, StructType
 
 from spark_bull.core.errors import DelayedError, DialectError, JobLockLost, OptionError, UnrecoverableError
-from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, Claim, Outcomes
+from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection

@@ -14,8 +14,8 @@ from redis import Redis
 
 from spark_bull import EmbeddedRedis, LocalWorker
 from spark_bull.core.errors import JobFailed, JobMissing
-from spark_bull.core.model.jobs import Change
 from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions, WriteOptions
 from spark_bull.core.queue.events.waiting import wait_for_job

@@ -15,9 +15,10 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.errors import DialectError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState
-from spark_bull.core.model.jobs import Change, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.queues import QueueLimits
+from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.handle.handle import QueueHandle

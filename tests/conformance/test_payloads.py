@@ -16,8 +16,9 @@ from redis import Redis
 
 from spark_bull.core.errors import OptionError, PayloadUnreadable
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.jobs import Change, FlowJob, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.read_jobs import Change, FlowJob
 from spark_bull.core.payloads import objects
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import REMOVE_SIZE, QueueHandle

@@ -12,7 +12,8 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.errors import DialectError, JobDamaged, OptionError
-from spark_bull.core.model.jobs import Job, NewJob
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.job_fields import MAX_BYTES, JobFields

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from spark_bull.core.model.jobs import Change, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import Delayed, Outcomes
+from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import rescue
 from spark_bull.core.queue.work.verbs import Promoted, promote_due

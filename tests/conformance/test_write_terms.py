@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from spark_bull.core.errors import IntakeClosed, OptionError, QueueFull, WaitingForChildren
-from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.registration import register

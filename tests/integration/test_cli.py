@@ -21,8 +21,9 @@ from redis import Redis
 import spark_bull
 from spark_bull.core.clock import duration, relative, utc
 from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import ClaimSettings, GroupLimits
+from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
 from spark_bull.ops.cli import main

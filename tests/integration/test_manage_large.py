@@ -14,7 +14,8 @@ from redis import Redis
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import WrongState
-from spark_bull.core.model.jobs import Change, NewJob
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, MOVE_SIZE, REMOVE_SIZE, touched_keys
 from spark_bull.core.queue.manage import verbs

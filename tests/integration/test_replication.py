@@ -13,7 +13,8 @@ from redis import Redis
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import NotReplicated, OptionError
-from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.write_records import Identity

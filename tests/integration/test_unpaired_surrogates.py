@@ -13,7 +13,8 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.errors import ENCODABLE, DialectError, OptionError, SparkBullError
-from spark_bull.core.model.jobs import Change, FlowJob, NewJob, RawJson
+from spark_bull.core.model.jobs import NewJob, RawJson
+from spark_bull.core.model.read_jobs import Change, FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.cli import main
 from spark_bull.ops.web.settings import WebSettings

@@ -15,8 +15,9 @@ from redis import Redis
 
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost
-from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import ClaimSettings, GroupLimits
+from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.bull_queue import BullQueue

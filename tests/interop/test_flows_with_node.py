@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.core.model.jobs import FlowJob, FlowNode
+from spark_bull.core.model.read_jobs import FlowJob, FlowNode
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, each_peer_of

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.errors import DialectError
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.read import read_jobs
 from spark_bull.core.queue.monitor.find import describe, find_queues, workers

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from redis import Redis
 
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.proof.producers import PRODUCERS, WORKED, Note, Place, rows_of
 

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from tests.proof.actors import drive
 from tests.proof.books import Books, Cell, balance

@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 from redis import Redis
 
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.spark.dispatch.sink import write_sink
 from tests.spark.conftest import Bull, Files

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame
 from redis import Redis
 
 from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.model.jobs import FlowJob, NewJob, RawJson
+from spark_bull.core.model.jobs import NewJob, RawJson
+from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader, slices_of

@@ -21,7 +21,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, Guard, NewJob, Worker
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.options.table import Options, WorkOptions, options_in
 from tests.support.wait import wait_until
 from tests.support.work_bench import WorkBench

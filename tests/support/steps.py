@@ -24,9 +24,10 @@ from spark_bull.core.errors import (
     UnrecoverableError,
     WaitingForChildren,
 )
-from spark_bull.core.model.jobs import Change, FlowJob, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import ClaimedJob, Outcomes
+from spark_bull.core.model.read_jobs import Change, FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.report import add_log, update_data, update_progress
 from spark_bull.core.queue.work import claim as claims

@@ -11,9 +11,10 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from spark_bull.core.model.jobs import Job, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import ClaimSettings
 from spark_bull.core.model.outcomes import Claim, Failed, Keep, Outcomes
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import LOOKED_AT, ResultChunk, ResultLedger
 from spark_bull.core.queue.collect.verbs import EVERYTHING, DiscoverResult, Horizon

@@ -21,6 +21,7 @@ LAYERS = (
     (
         "core",
         "core.errors",
+        "core.late",
         "core.error_text",
         "core.well_formed",
         "core.clock",

@@ -13,8 +13,9 @@ from redis import Redis
 
 from spark_bull.core.clock import moment_of, ms_of
 from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
 from tests.support.wait import wait_until

@@ -8,7 +8,8 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from spark_bull.core.model.jobs import FlowJob, NewJob
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.read_jobs import FlowJob
 from tests.support.wait import wait_until
 from tests.web.browser import DESKTOP, PHONE, Browser
 from tests.web.conftest import Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from spark_bull.core.model.jobs import FlowJob
+from spark_bull.core.model.read_jobs import FlowJob
 from tests.support.wait import wait_until
 from tests.web.browser import Browser
 from tests.web.conftest import Site

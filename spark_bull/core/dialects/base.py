@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from typing import Any, ClassVar, Final, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypedDict
 
 from spark_bull.core.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.core.dialects.deduplication import DEDUPLICATION, ID_MARK, Rule
 from spark_bull.core.dialects.events import EventChannels
 from spark_bull.core.dialects.features import FEATURES, HOLDERS, Feature, FeatureColumn, lacks
 from spark_bull.core.dialects.fields import BULLMQ_FIELDS, CLAIMED_FIELDS
-from spark_bull.core.dialects.schedule.repeating import NewScheduler
 from spark_bull.core.dialects.terms import (
     PARENT,
     PARENT_MARK,
@@ -27,11 +26,14 @@ from spark_bull.core.errors import DialectError, OptionError, check_encodable, e
 from spark_bull.core.keys import SEGMENTS, QueueKeys
 from spark_bull.core.model import javascript
 from spark_bull.core.model.jobs import RawJson
-from spark_bull.core.model.outcomes import ClaimedJob
-from spark_bull.core.model.queues import QueueEvent, Scheduler
 from spark_bull.core.options.table import Claiming, Options
 from spark_bull.core.options.values import check_keep
 from spark_bull.core.store.scripts import Command
+
+if TYPE_CHECKING:
+    from spark_bull.core.dialects.schedule.repeating import NewScheduler
+    from spark_bull.core.model.outcomes import ClaimedJob
+    from spark_bull.core.model.queues import QueueEvent, Scheduler
 
 #: Marks in a job's options text that a script replaces; JSON text can't contain control characters.
 MARKS: Final = {"jobId": "\x03", "delay": "\x02", "timestamp": "\x01"}

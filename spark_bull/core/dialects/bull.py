@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from spark_bull.core.dialects.base import (
     DEFAULT_NAME,
@@ -17,24 +17,19 @@ from spark_bull.core.dialects.base import (
     without_nulls,
 )
 from spark_bull.core.dialects.events import EventChannels, bull1_channels, bull1_event, bull_channels, bull_event
-from spark_bull.core.dialects.schedule.repeating import (
-    NewScheduler,
-    is_over,
-    iteration_of,
-    md5_text,
-    next_of_pattern,
-    next_or_error,
-    number_of,
-    read_opts,
-    repeatable,
-    time_of,
-)
 from spark_bull.core.dialects.terms import QueuePriority
 from spark_bull.core.errors import OptionError, PatternError
 from spark_bull.core.keys import SCHEDULED, QueueKeys, scheduled_id
-from spark_bull.core.model.outcomes import ClaimedJob
-from spark_bull.core.model.queues import QueueEvent, Scheduler
+from spark_bull.core.late import late
 from spark_bull.core.store.scripts import Command
+
+if TYPE_CHECKING:
+    from spark_bull.core.dialects.schedule import repeating
+    from spark_bull.core.dialects.schedule.repeating import NewScheduler
+    from spark_bull.core.model.outcomes import ClaimedJob
+    from spark_bull.core.model.queues import QueueEvent, Scheduler
+else:
+    (repeating,) = late("repeating", of="spark_bull.core.dialects.schedule")
 
 FALSE_IN_JAVASCRIPT = frozenset({"null", "false", "0", '""', "-0", "0.0"})
 
@@ -72,17 +67,21 @@ class Bull(Dialect):
         return without_nulls(from_bull | given | normal_backoff(given))
 
     def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
-        opts = read_opts(job.opts)
+        opts = repeating.read_opts(job.opts)
         repeat = opts.get("repeat")
-        if not isinstance(repeat, dict) or is_over(repeat, now):
+        if not isinstance(repeat, dict) or repeating.is_over(repeat, now):
             return None
-        due = number_of(opts, "prevMillis") or 0
+        due = repeating.number_of(opts, "prevMillis") or 0
         next_due = _next_of(repeat, max(now, due))
         if next_due is None:
             return None
         name, own_id = job.name or DEFAULT_NAME, repeat.get("jobId") or ""
         key = _key_of(name, own_id, repeat)
-        made = {"repeat": {**repeat, "count": iteration_of(repeat), "key": key}, **MARKS, "prevMillis": next_due}
+        made = {
+            "repeat": {**repeat, "count": repeating.iteration_of(repeat), "key": key},
+            **MARKS,
+            "prevMillis": next_due,
+        }
         return {
             "id": scheduled_id(_namespace(name, own_id, key), next_due),
             "key": key,
@@ -91,7 +90,7 @@ class Bull(Dialect):
             "name": name,
             "data": "{}" if not job.data or job.data in FALSE_IN_JAVASCRIPT else job.data,
             "opts": with_bare_marks("opts", self._opts(opts | made)),
-            "priority": number_of(opts, "priority") or 0,
+            "priority": repeating.number_of(opts, "priority") or 0,
             "lifo": bool(opts.get("lifo")),
         }
 
@@ -110,7 +109,7 @@ class Bull(Dialect):
         name = scheduler.name or DEFAULT_NAME
         key = _key_of(name, scheduler.id, repeat)
         try:
-            due = next_or_error(scheduler, _next_of(repeat, now))
+            due = repeating.next_or_error(scheduler, _next_of(repeat, now))
         except PatternError as error:
             raise OptionError(f"`pattern`: {error}") from None
         made = {"repeat": {**repeat, "key": key}, **MARKS, "prevMillis": due}
@@ -128,7 +127,7 @@ class Bull(Dialect):
         }
 
     def scheduler(self, queue: str, member: str, next_ms: int, fields: Mapping[str, str]) -> Scheduler:
-        return repeatable(queue, member, next_ms)
+        return repeating.repeatable(queue, member, next_ms)
 
     def job_ids_of(self, member: str) -> str:
         name, own_id, *_ = [*member.split(":", 2), ""]
@@ -136,11 +135,11 @@ class Bull(Dialect):
 
 
 def _next_of(repeat: Mapping[str, Any], now: int) -> int | None:
-    every, pattern = number_of(repeat, "every"), repeat.get("cron")
+    every, pattern = repeating.number_of(repeat, "every"), repeat.get("cron")
     if every and pattern:
         raise PatternError(f"expected one of `cron` and `every`, got both: {pattern!r}, {every!r}")
     if pattern:
-        return next_of_pattern(repeat, pattern, now, classic=True)
+        return repeating.next_of_pattern(repeat, pattern, now, classic=True)
     if not every or every < 0:
         raise PatternError(f"expected `cron` or `every` (ms), got: {every!r}")
     return now // every * every + every
@@ -150,12 +149,12 @@ def _key_of(name: str, own_id: str, repeat: Mapping[str, Any]) -> str:
     """The member of a job scheduler in the ZSET of job schedulers."""
     pattern = repeat.get("cron")
     timing = f"{repeat.get('tz') or ''}:{pattern}" if pattern else str(repeat.get("every"))
-    return f"{name}:{own_id}:{time_of(repeat, 'endDate') or ''}:{timing}"
+    return f"{name}:{own_id}:{repeating.time_of(repeat, 'endDate') or ''}:{timing}"
 
 
 def _namespace(name: str, own_id: str, key: str) -> str:
     """The part of the ids of a job scheduler's jobs that names the job scheduler. key: its member in the ZSET."""
-    return md5_text(f"{name}{own_id}:{md5_text(key)}")
+    return repeating.md5_text(f"{name}{own_id}:{repeating.md5_text(key)}")
 
 
 class Bull1(Dialect):

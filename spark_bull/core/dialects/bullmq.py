@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from spark_bull.core.dialects.base import (
     MARKS,
@@ -23,25 +23,22 @@ from spark_bull.core.dialects.base import (
 from spark_bull.core.dialects.deduplication import DEDUPLICATION_MEMBERS
 from spark_bull.core.dialects.features import FeatureColumn
 from spark_bull.core.dialects.fields import CLAIMED_FIELDS
-from spark_bull.core.dialects.schedule.repeating import (
-    NewScheduler,
-    is_over,
-    iteration_of,
-    md5_text,
-    next_of_pattern,
-    next_or_error,
-    number_of,
-    read_opts,
-    repeatable,
-    time_of,
-)
 from spark_bull.core.dialects.terms import FAILURE_FLAGS, bullmq_exponential_ms, priority_number
 from spark_bull.core.errors import OptionError, PatternError
 from spark_bull.core.keys import SCHEDULED, QueueKeys, scheduler_of
+from spark_bull.core.late import late
 from spark_bull.core.model import javascript
-from spark_bull.core.model.outcomes import ClaimedJob
-from spark_bull.core.model.queues import Scheduler
 from spark_bull.core.store.scripts import Command
+
+if TYPE_CHECKING:
+    from spark_bull.core.dialects.schedule import repeating
+    from spark_bull.core.dialects.schedule.repeating import NewScheduler
+    from spark_bull.core.model import queues
+    from spark_bull.core.model.outcomes import ClaimedJob
+    from spark_bull.core.model.queues import Scheduler
+else:
+    (repeating,) = late("repeating", of="spark_bull.core.dialects.schedule")
+    (queues,) = late("queues", of="spark_bull.core.model")
 
 #: Option names that BullMQ stores under a short one.
 SHORT_NAMES: Final = {"deduplication": "de", "keepLogs": "kl", **FAILURE_FLAGS}
@@ -141,10 +138,12 @@ class BullMQ(Dialect):
         repeat, due = scheduler.repeat(), None
         if scheduler.pattern is not None:
             try:
-                found = next_of_pattern(repeat, scheduler.pattern, now, classic=self.has("classic-cron", version))
+                found = repeating.next_of_pattern(
+                    repeat, scheduler.pattern, now, classic=self.has("classic-cron", version)
+                )
             except PatternError as error:
                 raise OptionError(f"`pattern`: {error}") from None
-            due = next_or_error(scheduler, found)
+            due = repeating.next_or_error(scheduler, found)
         name, template = scheduler.name or scheduler.id, _stored(scheduler.opts)
         made = {"repeat": repeat, "repeatJobKey": scheduler.id, **MARKS, "prevMillis": due}
         fields: dict[str, str | int | None] = {
@@ -174,8 +173,8 @@ class BullMQ(Dialect):
 
     def scheduler(self, queue: str, member: str, next_ms: int, fields: Mapping[str, str]) -> Scheduler:
         if self.is_older(member, fields):
-            return repeatable(queue, member, next_ms)
-        return Scheduler(
+            return repeating.repeatable(queue, member, next_ms)
+        return queues.Scheduler(
             queue=queue,
             id=member,
             name=fields.get("name"),
@@ -199,15 +198,15 @@ class BullMQ(Dialect):
         return f"{SCHEDULED}{member}:"
 
     def next_job(self, job: ClaimedJob, now: int, version: str) -> NextJob | None:
-        opts = read_opts(job.opts)
+        opts = repeating.read_opts(job.opts)
         given = opts.get("repeat")
         repeat: dict[str, Any] = given if isinstance(given, dict) else {}
-        if is_over(repeat, now):
+        if repeating.is_over(repeat, now):
             return None
-        every, pattern, due = number_of(repeat, "every"), repeat.get("pattern"), None
+        every, pattern, due = repeating.number_of(repeat, "every"), repeat.get("pattern"), None
         if pattern:
-            after = max(now, number_of(opts, "prevMillis") or 0)
-            due = next_of_pattern(repeat, pattern, after, classic=self.has("classic-cron", version))
+            after = max(now, repeating.number_of(opts, "prevMillis") or 0)
+            due = repeating.next_of_pattern(repeat, pattern, after, classic=self.has("classic-cron", version))
             if due is None and not every:
                 return None
         made = {"repeat": _next_repeat(repeat), "repeatJobKey": scheduler_of(job.id), **MARKS, "prevMillis": due}
@@ -216,10 +215,10 @@ class BullMQ(Dialect):
             "id": job.id,
             "name": job.name or "",
             "every": every,
-            "offset": number_of(repeat, "offset"),
+            "offset": repeating.number_of(repeat, "offset"),
             "next": due,
             "opts": with_bare_marks("opts", without_nulls({"attempts": 0} | opts | normal_backoff(opts) | made)),
-            "priority": number_of(opts, "priority") or 0,
+            "priority": repeating.number_of(opts, "priority") or 0,
             "lifo": bool(opts.get("lifo")),
             "deduplication_id": deduplication.get("id") if isinstance(deduplication, dict) else None,
             "older": _older_next(job, opts, repeat, now, due),
@@ -241,22 +240,22 @@ def _older_next(
 
     Node 5 computes the ids of the next jobs otherwise than the version that has made the first one.
     """
-    every, previous = number_of(repeat, "every"), number_of(opts, "prevMillis")
+    every, previous = repeating.number_of(repeat, "every"), repeating.number_of(opts, "prevMillis")
     if due is None and every and every > 0 and previous is not None:
         due = max(now, previous) // every * every + every
     if previous is None or due is None:
         return None
     name, own_id, rhythm = job.name or "", repeat.get("jobId") or "", repeat.get("pattern") or every
-    member = f"{name}:{own_id}:{time_of(repeat, 'endDate') or ''}:{repeat.get('tz') or ''}:{rhythm}"
-    members = [str(repeat.get("key") or md5_text(member)), member]
+    member = f"{name}:{own_id}:{repeating.time_of(repeat, 'endDate') or ''}:{repeat.get('tz') or ''}:{rhythm}"
+    members = [str(repeat.get("key") or repeating.md5_text(member)), member]
     stored = {key: value for key, value in repeat.items() if key not in ("immediately", "cron")}
-    made = {"repeat": {**stored, "count": iteration_of(repeat)}, **MARKS, "prevMillis": due}
+    made = {"repeat": {**stored, "count": repeating.iteration_of(repeat)}, **MARKS, "prevMillis": due}
     return {
         "members": members,
         "ids": [f"{SCHEDULED}{_older_id(name, each, job.data)}:" for each in members],
         "due": previous,
         "next": due,
-        "shift": number_of(repeat, "offset") or 0,
+        "shift": repeating.number_of(repeat, "offset") or 0,
         "opts": with_bare_marks("opts", without_nulls({"attempts": 0} | opts | normal_backoff(opts) | made)),
     }
 
@@ -271,7 +270,7 @@ def _older_id(name: str, member: str, data: str) -> str:
         payload = None
     own = payload.get("id") if isinstance(payload, dict) else None
     text = own if isinstance(own, str) else json.dumps(own) if own else ""
-    return md5_text(f"{name}{text}{md5_text(member)}")
+    return repeating.md5_text(f"{name}{text}{repeating.md5_text(member)}")
 
 
 def _stored(opts: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,6 +288,6 @@ def _integer(fields: Mapping[str, str], name: str) -> int | None:
 
 
 def _next_repeat(repeat: Mapping[str, Any]) -> dict[str, Any]:
-    dates = {name: time_of(repeat, name) for name in ("startDate", "endDate")}
+    dates = {name: repeating.time_of(repeat, name) for name in ("startDate", "endDate")}
     offset = repeat.get("offset") if repeat.get("every") else None
-    return without_nulls({**repeat, **dates, "offset": offset or None, "count": iteration_of(repeat)})
+    return without_nulls({**repeat, **dates, "offset": offset or None, "count": repeating.iteration_of(repeat)})

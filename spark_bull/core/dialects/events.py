@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spark_bull.core.clock import epoch_ms
 from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.keys import QueueKeys, literal_glob
+from spark_bull.core.late import late
 from spark_bull.core.model.job_json import json_or_text
-from spark_bull.core.model.queues import QueueEvent
 from spark_bull.core.well_formed import well_formed
+
+if TYPE_CHECKING:
+    from spark_bull.core.model import queues
+    from spark_bull.core.model.queues import QueueEvent
+else:
+    (queues,) = late("queues", of="spark_bull.core.model")
 
 #: Events of Bull 3 and 4 on one channel, and on one for each queue object (`<event>@<token>`).
 _BULL_EVENTS: Final = ("completed", "failed", "progress", "paused", "resumed", "drained")
@@ -49,7 +55,7 @@ def entry_event(queue: str, entry_id: bytes, entry: Mapping[bytes, bytes]) -> Qu
     fields = {name.decode("utf-8", "replace"): text.decode("utf-8", "replace") for name, text in entry.items()}
     name = fields.pop("event", "")
     data, returnvalue, run_at = fields.pop("data", None), fields.pop("returnvalue", None), fields.pop("delay", None)
-    return QueueEvent(
+    return queues.QueueEvent(
         queue,
         entry_id.decode(),
         name,
@@ -140,4 +146,4 @@ def _reason_of(error: object) -> str | None:
 
 
 def _event_of(keys: QueueKeys, event: str, *, job_id: str | None = None, **values: Any) -> QueueEvent:
-    return QueueEvent(keys.queue, None, event, job_id, epoch_ms(), **values)
+    return queues.QueueEvent(keys.queue, None, event, job_id, epoch_ms(), **values)

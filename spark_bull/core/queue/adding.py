@@ -11,22 +11,27 @@ from uuid import uuid4
 from spark_bull.core.dialects.base import DEFAULT_NAME
 from spark_bull.core.dialects.encode.chunks import ChunkBuilder
 from spark_bull.core.dialects.encode.codec import carrying, encode, rows_of
-from spark_bull.core.dialects.encode.flows import Flows
 from spark_bull.core.dialects.terms import SPREAD_SEED
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError, did_you_mean
-from spark_bull.core.model.jobs import Added, AddedFlow, FlowJob, NewJob
+from spark_bull.core.late import late
+from spark_bull.core.model.jobs import Added, NewJob
 from spark_bull.core.options.arguments import JOB_TEXTS, JobProperties, listing
 from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.queue.dispatch.add import add_chunk, check_queues, rejection, sealed, sum_of
-from spark_bull.core.queue.dispatch.flows import add_flow_chunk, added_flows, check_reply, flow_chunks, levels_of
 from spark_bull.core.queue.handle.admission import LengthLimit, ReplicaTerms, check_replicas, wait_for_replicas
 from spark_bull.core.queue.handle.handle import QueueHandle
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from spark_bull.core.dialects.encode import flows as encode_flows
+    from spark_bull.core.model.read_jobs import AddedFlow, FlowJob
+    from spark_bull.core.queue.dispatch import flows as trees
     from spark_bull.core.tracing.otel import Spans
+else:
+    (encode_flows,) = late("flows", of="spark_bull.core.dialects.encode")
+    (trees,) = late("flows", of="spark_bull.core.queue.dispatch")
 
 
 class OpenQueue:
@@ -161,13 +166,15 @@ class Adding(OpenQueue):
         defaults = carrying(context) | self._defaults | {SPREAD_SEED: uuid4().hex}
         remaining, first_row, source = iter(flows), 0, uuid4().hex
         while batch := list(islice(remaining, 1_000)):
-            levels = levels_of(self.name, batch)
-            encoded = Flows(self.handle.dialect, levels, defaults, range(first_row, first_row + len(batch)))
+            levels = trees.levels_of(self.name, batch)
+            encoded = encode_flows.Flows(
+                self.handle.dialect, levels, defaults, range(first_row, first_row + len(batch))
+            )
             first_row += len(batch)
-            for chunk in flow_chunks(self.handle, encoded, *self._chunk_limits, source):
-                reply = add_flow_chunk(self.handle, self.handle.sender, uuid4().hex, chunk)
-                check_reply(encoded, reply)
-            yield from added_flows(levels, encoded.ids)
+            for chunk in trees.flow_chunks(self.handle, encoded, *self._chunk_limits, source):
+                reply = trees.add_flow_chunk(self.handle, self.handle.sender, uuid4().hex, chunk)
+                trees.check_reply(encoded, reply)
+            yield from trees.added_flows(levels, encoded.ids)
         if primaries:
             self._wait_for_replicas(primaries)
 

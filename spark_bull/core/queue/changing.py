@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_bull.core.dialects.base import json_text
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import DialectError
-from spark_bull.core.model.jobs import Change, Changed, Priority, RawJson
+from spark_bull.core.late import late
+from spark_bull.core.model.jobs import Priority, RawJson
 from spark_bull.core.queue.adding import OpenQueue
-from spark_bull.core.queue.handle import report
-from spark_bull.core.queue.manage import verbs
-from spark_bull.core.queue.manage.cancel import request_cancel, request_cancel_all
-from spark_bull.core.queue.manage.manage import (
-    change_job,
-    change_jobs,
-    job_keys,
-    missing,
-    remove,
-    remove_unprocessed_children,
-)
+
+if TYPE_CHECKING:
+    from spark_bull.core.model import read_jobs
+    from spark_bull.core.model.read_jobs import Change, Changed
+    from spark_bull.core.queue.handle import report
+    from spark_bull.core.queue.manage import cancel, manage, verbs
+else:
+    (read_jobs,) = late("read_jobs", of="spark_bull.core.model")
+    (report,) = late("report", of="spark_bull.core.queue.handle")
+    cancel, manage, verbs = late("cancel", "manage", "verbs", of="spark_bull.core.queue.manage")
 
 
 @short_errors
@@ -41,7 +41,7 @@ class Changing(OpenQueue):
           OptionError: for a change with a wrong or missing value.
           DialectError: for an action that the dialect lacks.
         """
-        return change_jobs(self.handle, changes, self._options.chunk_size, self._options.chunk_bytes)
+        return manage.change_jobs(self.handle, changes, self._options.chunk_size, self._options.chunk_bytes)
 
     def change_delay(self, job_id: str, delay_ms: int) -> None:
         """Delays a job that waits, or changes when a delayed job runs.
@@ -57,7 +57,7 @@ class Changing(OpenQueue):
           JobMissing: when there is no such job.
           WrongState: when it neither waits nor is delayed.
         """
-        change_job(self.handle, Change(job_id, "delay", delay=delay_ms))
+        manage.change_job(self.handle, read_jobs.Change(job_id, "delay", delay=delay_ms))
 
     def change_priority(self, job_id: str, priority: Priority, *, lifo: bool = False) -> None:
         """Changes the priority of a job; one that waits takes its new place.
@@ -72,7 +72,7 @@ class Changing(OpenQueue):
           JobMissing: when there is no such job.
           DialectError: for a queue of Bull 1 or 2, whose jobs have no priority.
         """
-        change_job(self.handle, Change(job_id, "prioritize", priority=priority, lifo=lifo))
+        manage.change_job(self.handle, read_jobs.Change(job_id, "prioritize", priority=priority, lifo=lifo))
 
     def update_data(self, job_id: str, data: Any) -> None:
         """Replaces the payload of a job.
@@ -84,7 +84,9 @@ class Changing(OpenQueue):
         Raises:
           JobMissing: when there is no such job.
         """
-        change_job(self.handle, Change(job_id, "update", data=RawJson("null") if data is None else data))
+        manage.change_job(
+            self.handle, read_jobs.Change(job_id, "update", data=RawJson("null") if data is None else data)
+        )
 
     def update_progress(self, job_id: str, progress: Any) -> None:
         """Stores the progress of a job and publishes it as an event, as updateJobProgress of BullMQ.
@@ -141,7 +143,7 @@ class Changing(OpenQueue):
           JobLocked: when it is locked by a worker.
           WrongState: when it has finished, waits for children, or is the next job of a job scheduler.
         """
-        change_job(self.handle, Change(job_id, "fail", failed_reason=reason))
+        manage.change_job(self.handle, read_jobs.Change(job_id, "fail", failed_reason=reason))
 
     def complete(self, job_id: str, returnvalue: Any = None) -> None:
         """Completes a job that waits or is delayed, as if a worker had processed it.
@@ -155,7 +157,7 @@ class Changing(OpenQueue):
           JobLocked: when it is locked by a worker.
           WrongState: when it has finished, has unfinished or failed children, or is the next job of a job scheduler.
         """
-        change_job(self.handle, Change(job_id, "complete", returnvalue=returnvalue))
+        manage.change_job(self.handle, read_jobs.Change(job_id, "complete", returnvalue=returnvalue))
 
     def move(self, job_id: str, to: str) -> None:
         """Moves a job to another queue, where it is a new one with the same name, payload and options.
@@ -174,7 +176,7 @@ class Changing(OpenQueue):
           WrongState: when the other queue has a job of this id; when it has a parent or children, or is the next job
             of a job scheduler.
         """
-        change_job(self.handle, Change(job_id, "move", to=to))
+        manage.change_job(self.handle, read_jobs.Change(job_id, "move", to=to))
 
     def retry(self, job_id: str, state: str = "failed", *, reset_attempts: bool = False) -> None:
         """Moves a finished job back to the waiting ones.
@@ -195,7 +197,7 @@ class Changing(OpenQueue):
             raise DialectError(
                 f"expected `state` to be one that {self.protocol} retries from ({', '.join(allowed)}), got: {state!r}"
             )
-        change_job(self.handle, Change(job_id, "retry", state=state, reset_attempts=reset_attempts))
+        manage.change_job(self.handle, read_jobs.Change(job_id, "retry", state=state, reset_attempts=reset_attempts))
 
     def promote(self, job_id: str) -> None:
         """Moves a delayed job to the waiting ones.
@@ -207,7 +209,7 @@ class Changing(OpenQueue):
           JobMissing: when there is no such job.
           WrongState: when it is not delayed.
         """
-        change_job(self.handle, Change(job_id, "promote"))
+        manage.change_job(self.handle, read_jobs.Change(job_id, "promote"))
 
     def cancel(self, job_id: str, reason: str | None = None) -> None:
         """Asks the Spark worker that processes a job to end it: the job fails without a further attempt.
@@ -224,7 +226,7 @@ class Changing(OpenQueue):
           WrongState: when it is not active, or not held by a Worker: jobs of Node workers, and of queries with
             mode=claim, can't be cancelled.
         """
-        request_cancel(self.handle, job_id, reason)
+        cancel.request_cancel(self.handle, job_id, reason)
 
     def cancel_all(self, reason: str | None = None) -> int:
         """Asks the Spark workers of the queue to end all jobs that they process now, as `cancel` does for one.
@@ -241,7 +243,7 @@ class Changing(OpenQueue):
         Raises:
           OptionError: for a reason that is no text.
         """
-        return request_cancel_all(self.handle, reason)
+        return cancel.request_cancel_all(self.handle, reason)
 
     def remove(self, job_id: str, *, with_children: bool = True) -> None:
         """Removes a job and its logs. A parent (BullMQ) that waited for this job alone starts.
@@ -255,7 +257,7 @@ class Changing(OpenQueue):
           JobLocked: when it or one of its children is locked by a worker.
           WrongState: when it is the next job of a job scheduler.
         """
-        remove(self.handle, job_id, with_children=with_children, chunk_size=self._options.chunk_size)
+        manage.remove(self.handle, job_id, with_children=with_children, chunk_size=self._options.chunk_size)
 
     def remove_child_dependency(self, job_id: str) -> bool:
         """Removes a job from the children of its parent, which starts if it waited for this job alone (BullMQ).
@@ -271,12 +273,12 @@ class Changing(OpenQueue):
           DialectError: for a queue of Bull.
         """
         self.handle.dialect.require("flows")
-        job_keys(self.handle, job_id)
+        manage.job_keys(self.handle, job_id)
         result, parent_key = verbs.remove_child_dependency(self.handle, job_id)
         if result == "missing":
-            raise missing(self.handle, job_id, f"a job {job_id}")
+            raise manage.missing(self.handle, job_id, f"a job {job_id}")
         if result == "orphan":
-            raise missing(self.handle, job_id, f"the parent {parent_key} of job {job_id}")
+            raise manage.missing(self.handle, job_id, f"the parent {parent_key} of job {job_id}")
         return result == "done"
 
     def remove_unprocessed_children(self, job_id: str) -> int:
@@ -294,4 +296,4 @@ class Changing(OpenQueue):
           JobMissing: when there is no such job.
           DialectError: for a queue of Bull.
         """
-        return remove_unprocessed_children(self.handle, job_id, chunk_size=self._options.chunk_size)
+        return manage.remove_unprocessed_children(self.handle, job_id, chunk_size=self._options.chunk_size)

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import DialectError, check_count
-from spark_bull.core.model.limits import Group
-from spark_bull.core.model.queues import QueueLimits, WriteRecord
+from spark_bull.core.late import late
 from spark_bull.core.queue.adding import OpenQueue
-from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.handle.admission import is_intake_open
-from spark_bull.core.queue.handle.handle import REMOVE_SIZE, QueueHandle
-from spark_bull.core.queue.handle.walk import Sweep
-from spark_bull.core.queue.jobs.objects import deleting_objects, swept_ids
-from spark_bull.core.queue.manage import verbs
-from spark_bull.core.queue.manage.leftovers import SWEEP_AFTER_MS, Swept, remove_all_orphans, sweep
-from spark_bull.core.queue.manage.limits import change_groups, check_positive, checked_name, given_limits, read_groups
-from spark_bull.core.queue.manage.manage import free, is_paused, obliterate
-from spark_bull.core.queue.manage.verbs import GroupChange
+from spark_bull.core.queue.handle.handle import REMOVE_SIZE, SWEEP_AFTER_MS, QueueHandle
+
+if TYPE_CHECKING:
+    from spark_bull.core.model import queues
+    from spark_bull.core.model.limits import Group
+    from spark_bull.core.model.queues import QueueLimits, WriteRecord
+    from spark_bull.core.queue.dispatch import roll_forward
+    from spark_bull.core.queue.handle import walk
+    from spark_bull.core.queue.jobs import objects
+    from spark_bull.core.queue.manage import leftovers, limits, manage, verbs
+    from spark_bull.core.queue.manage.leftovers import Swept
+else:
+    (queues,) = late("queues", of="spark_bull.core.model")
+    (roll_forward,) = late("roll_forward", of="spark_bull.core.queue.dispatch")
+    (walk,) = late("walk", of="spark_bull.core.queue.handle")
+    (objects,) = late("objects", of="spark_bull.core.queue.jobs")
+    leftovers, limits, manage, verbs = late("leftovers", "limits", "manage", "verbs", of="spark_bull.core.queue.manage")
 
 #: Number of started jobs that exhausts every rate limit, as in BullMQ: the largest integer of JavaScript.
 _EXHAUSTED: Final = 2**53 - 1
@@ -52,7 +59,7 @@ class Managing(OpenQueue):
         Raises:
           DialectError: for a queue of Bull 1 or 2.
         """
-        return free(self.handle, deduplication_id, job_id)
+        return manage.free(self.handle, deduplication_id, job_id)
 
     def pause(self) -> None:
         """Keeps workers from claiming more jobs; active jobs continue."""
@@ -71,7 +78,7 @@ class Managing(OpenQueue):
         Returns:
           True if it is paused.
         """
-        return is_paused(self.handle)
+        return manage.is_paused(self.handle)
 
     def close_intake(self) -> None:
         """Lets the queue accept no more jobs and schedulers: writes of Spark and this class raise IntakeClosed.
@@ -117,7 +124,7 @@ class Managing(OpenQueue):
           DialectError: for a queue of Bull, which has no limits of its own.
         """
         self.handle.dialect.require("queue-limits")
-        given = given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
+        given = limits.given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
         verbs.set_limits(self.handle, {_FIELDS.get(name, name): value for name, value in given.items()}, ())
 
     def remove_limits(self, *, concurrency: bool = True, rate: bool = True) -> None:
@@ -157,7 +164,9 @@ class Managing(OpenQueue):
         concurrency, most, duration = map(integer_of, fields)
         is_exhausted = (integer_of(started) or 0) >= (most or _EXHAUSTED)
         limited_ms = max(left if is_exhausted else 0, left_of_spark, 0)
-        return QueueLimits(concurrency, most, duration, limited_ms, concurrency is not None and active >= concurrency)
+        return queues.QueueLimits(
+            concurrency, most, duration, limited_ms, concurrency is not None and active >= concurrency
+        )
 
     def is_maxed(self) -> bool:
         """Returns whether as many jobs are active as the limit `concurrency` of the queue allows, as isMaxed (BullMQ).
@@ -183,7 +192,7 @@ class Managing(OpenQueue):
           DialectError: for a queue of Bull.
         """
         self.handle.dialect.require("queue-limits")
-        check_positive("duration_ms", duration_ms)
+        limits.check_positive("duration_ms", duration_ms)
         keys = self.handle.keys
         # The first key is for workers with a limiter, also Node's, the second one for all workers of Spark.
         self.handle.connection.pipeline(
@@ -225,9 +234,9 @@ class Managing(OpenQueue):
         Raises:
           OptionError: for an argument that is wrong, and for `max` without `duration_ms`.
         """
-        checked = checked_name(group)
-        given = given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
-        change_groups(self.handle, [GroupChange(checked, given)])
+        checked = limits.checked_name(group)
+        given = limits.given_limits({"concurrency": concurrency, "max": max, "duration_ms": duration_ms})
+        limits.change_groups(self.handle, [verbs.GroupChange(checked, given)])
 
     def remove_group_limit(self, group: str, *, concurrency: bool = True, rate: bool = True) -> None:
         """Removes limits of one group of jobs: then the workers' limits hold.
@@ -241,7 +250,7 @@ class Managing(OpenQueue):
           OptionError: if the name is no text.
         """
         removed = [*(["concurrency"] if concurrency else []), *(["max", "duration_ms"] if rate else [])]
-        change_groups(self.handle, [GroupChange(group, {}, removed)])
+        limits.change_groups(self.handle, [verbs.GroupChange(group, {}, removed)])
 
     def pause_group(self, group: str) -> None:
         """Keeps workers of Spark from starting jobs of a group, until it is resumed; its active jobs continue.
@@ -252,7 +261,7 @@ class Managing(OpenQueue):
         Raises:
           OptionError: if the name is no text.
         """
-        change_groups(self.handle, [GroupChange(group, {"paused": True})])
+        limits.change_groups(self.handle, [verbs.GroupChange(group, {"paused": True})])
 
     def resume_group(self, group: str) -> None:
         """Lets workers start jobs of a group again.
@@ -263,7 +272,7 @@ class Managing(OpenQueue):
         Raises:
           OptionError: if the name is no text.
         """
-        change_groups(self.handle, [GroupChange(group, {}, ["paused"])])
+        limits.change_groups(self.handle, [verbs.GroupChange(group, {}, ["paused"])])
 
     def groups(self) -> Iterator[Group]:
         """Reads the groups of jobs that workers of Spark have met, 25 per call.
@@ -271,7 +280,7 @@ class Managing(OpenQueue):
         Returns:
           Those with waiting or active jobs, or with limits, a pause or a rest of their own.
         """
-        return read_groups(self.handle)
+        return limits.read_groups(self.handle)
 
     def clean(self, grace_ms: int = 0, limit: int = 0, state: str = "completed") -> list[str]:
         """Removes old jobs of a state.
@@ -300,8 +309,8 @@ class Managing(OpenQueue):
         before = self.handle.connection.now_ms() - grace_ms
         position = _BEGINNING
         while position:
-            part = Sweep(store, position, REMOVE_SIZE)
-            with deleting_objects(self.handle, partial(swept_ids, self.handle, part)):
+            part = walk.Sweep(store, position, REMOVE_SIZE)
+            with objects.deleting_objects(self.handle, partial(objects.swept_ids, self.handle, part)):
                 reply = verbs.clean(
                     self.handle,
                     part,
@@ -336,7 +345,7 @@ class Managing(OpenQueue):
         Raises:
           QueueBusy: when jobs are active, unless `force` is True.
         """
-        obliterate(self.handle, force=force)
+        manage.obliterate(self.handle, force=force)
 
     def remove_orphans(self, limit: int = 0) -> int:
         """Removes jobs that are in no state, so that no worker gets them, as removeOrphanedJobs of BullMQ does.
@@ -353,7 +362,7 @@ class Managing(OpenQueue):
         Raises:
           OptionError: for a wrong number.
         """
-        return remove_all_orphans(self.handle, limit)
+        return leftovers.remove_all_orphans(self.handle, limit)
 
     def sweep_objects(self, older_than_ms: int = SWEEP_AFTER_MS) -> Swept:
         """Deletes objects in `offload_to` that no job of the queue has any more, and no write that is not finished.
@@ -371,7 +380,7 @@ class Managing(OpenQueue):
           OptionError: for a queue without `offload_to`, one that does not exist, one with shards on several servers,
             and a wrong age.
         """
-        return sweep(self.handle, older_than_ms)
+        return leftovers.sweep(self.handle, older_than_ms)
 
     def recover(self) -> list[WriteRecord]:
         """Finishes registered writes of Spark whose driver died, oldest first.
@@ -382,14 +391,14 @@ class Managing(OpenQueue):
         Raises:
           StagedDataLost: when staged jobs of a write are gone from Redis.
         """
-        return recover(self.handle)
+        return roll_forward.recover(self.handle)
 
 
 def _drained(handle: QueueHandle, state: str) -> int:
     store, removed, position = handle.dialect.state_key(state), 0, _BEGINNING
     while position:
-        part = Sweep(store, position, REMOVE_SIZE)
-        with deleting_objects(handle, partial(swept_ids, handle, part)):
+        part = walk.Sweep(store, position, REMOVE_SIZE)
+        with objects.deleting_objects(handle, partial(objects.swept_ids, handle, part)):
             reply = verbs.drain(handle, part, limit=_NO_LIMIT)
         position = reply.position
         removed += reply.removed

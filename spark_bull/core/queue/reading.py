@@ -9,31 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.jobs import Changed, Dependency, FlowNode, Job
-from spark_bull.core.model.queues import JobStats, QueueMetrics, WriteEnd, WriteRecord
+from spark_bull.core.late import late
 from spark_bull.core.queue.adding import OpenQueue
-from spark_bull.core.queue.dispatch.write_records import read_outcomes, records
-from spark_bull.core.queue.dispatch.written import end_of_write
-from spark_bull.core.queue.events.event_log import publish, trim_events
-from spark_bull.core.queue.events.events import QueueEvents
-from spark_bull.core.queue.events.waiting import wait_for_job
-from spark_bull.core.queue.jobs.children import (
-    DEFAULT_DEPTH,
-    DEFAULT_JOBS,
-    MAX_CHILDREN,
-    dependency_counts,
-    failures_of,
-    read_dependencies,
-    read_flow,
-    values_of,
-)
-from spark_bull.core.queue.jobs.read import counts, counts_by, logs, page, read_job
-from spark_bull.core.queue.monitor.activity import read_metrics
-from spark_bull.core.queue.monitor.find import describe
-from spark_bull.core.queue.monitor.stats import SAMPLE, WINDOW_MS, stats
+from spark_bull.core.queue.handle.handle import DEFAULT_DEPTH, DEFAULT_JOBS, MAX_CHILDREN, SAMPLE, WINDOW_MS
 
 if TYPE_CHECKING:
+    from spark_bull.core.model.queues import JobStats, QueueMetrics, WriteEnd, WriteRecord
+    from spark_bull.core.model.read_jobs import Changed, Dependency, FlowNode, Job
+    from spark_bull.core.queue.dispatch import write_records, written
+    from spark_bull.core.queue.events import event_log, events, waiting
+    from spark_bull.core.queue.events.events import QueueEvents
+    from spark_bull.core.queue.jobs import children, read
+    from spark_bull.core.queue.monitor import activity, find, stats
     from spark_bull.core.tracing.otel import JobMeter
+else:
+    write_records, written = late("write_records", "written", of="spark_bull.core.queue.dispatch")
+    event_log, events, waiting = late("event_log", "events", "waiting", of="spark_bull.core.queue.events")
+    children, read = late("children", "read", of="spark_bull.core.queue.jobs")
+    activity, find, stats = late("activity", "find", "stats", of="spark_bull.core.queue.monitor")
 
 
 @short_errors
@@ -48,7 +41,7 @@ class Reading(OpenQueue):
         Returns:
           The number of jobs by state, for all states that the dialect has.
         """
-        return counts(self.handle)
+        return read.counts(self.handle)
 
     def record_counts(self) -> dict[str, int]:
         """Counts the jobs of each state, and records the numbers as a gauge, as recordJobCountsMetric does.
@@ -61,8 +54,8 @@ class Reading(OpenQueue):
         """
         if self._meter is None:
             raise OptionError("expected `meter`, such as BullQueue(..., meter=True), got none: nothing can be recorded")
-        jobs = counts(self.handle)
-        states = self.handle.dialect.counted_states(jobs, describe(self.handle).version)
+        jobs = read.counts(self.handle)
+        states = self.handle.dialect.counted_states(jobs, find.describe(self.handle).version)
         self._meter.counts(self.name, {exported: jobs[state] for state, exported in states.items()})
         return jobs
 
@@ -75,7 +68,7 @@ class Reading(OpenQueue):
         Returns:
           The job, or None when there is none of this id.
         """
-        return read_job(self.handle, job_id)
+        return read.read_job(self.handle, job_id)
 
     def counts_by(self, by: str, states: Sequence[str] = ()) -> dict[str, dict[Any, int]]:
         """Counts the jobs of each state by priority or name.
@@ -93,7 +86,7 @@ class Reading(OpenQueue):
           OptionError: for another value of `by`.
           DialectError: for a state that the dialect lacks.
         """
-        return counts_by(self.handle, by, states)
+        return read.counts_by(self.handle, by, states)
 
     def metrics(self, state: str, start: int = 0, end: int = -1) -> QueueMetrics:
         """Reads how many jobs have completed or failed per minute, as getMetrics does.
@@ -114,7 +107,7 @@ class Reading(OpenQueue):
           OptionError: for another state.
           DialectError: for a queue of Bull 1 or 2, whose workers keep no metrics.
         """
-        return read_metrics(self.handle, state, start, end)
+        return activity.read_metrics(self.handle, state, start, end)
 
     def stats(self, *, window_ms: int = WINDOW_MS, sample: int = SAMPLE) -> list[JobStats]:
         """Computes waiting and run times, rates and numbers of jobs: one entry for the queue, then one per job name.
@@ -134,7 +127,7 @@ class Reading(OpenQueue):
         Raises:
           OptionError: for an argument that is no positive integer.
         """
-        return stats(self.handle, window_ms, sample)
+        return stats.stats(self.handle, window_ms, sample)
 
     def page(
         self, state: str, start: int = 0, stop: int = -1, *, name: str | None = None, descending: bool = False
@@ -157,7 +150,7 @@ class Reading(OpenQueue):
           OptionError: for a state that does not exist.
           DialectError: for a state that the dialect lacks.
         """
-        return page(self.handle, state, start, stop, name=name, descending=descending)
+        return read.page(self.handle, state, start, stop, name=name, descending=descending)
 
     def logs(self, job_id: str, start: int = 0, stop: int = -1) -> list[str]:
         """Reads rows of a job's log.
@@ -170,7 +163,7 @@ class Reading(OpenQueue):
         Returns:
           The rows, oldest first.
         """
-        return logs(self.handle, job_id, start, stop)
+        return read.logs(self.handle, job_id, start, stop)
 
     def children_values(self, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, Any]:
         """Reads the return values of a job's children that have completed.
@@ -186,7 +179,7 @@ class Reading(OpenQueue):
           OptionError: if there are more values than `limit`.
           DialectError: for a queue of Bull, whose jobs have no children.
         """
-        return values_of(self.handle, job_id, limit)
+        return children.values_of(self.handle, job_id, limit)
 
     def dependencies(self, job_id: str, limit: int = MAX_CHILDREN) -> list[Dependency]:
         """Reads the children of a job, and what has become of them.
@@ -202,7 +195,7 @@ class Reading(OpenQueue):
           OptionError: if there are more children than `limit`.
           DialectError: for a queue of Bull, whose jobs have no children.
         """
-        return read_dependencies(self.handle, job_id, limit)
+        return children.read_dependencies(self.handle, job_id, limit)
 
     def get_flow(self, job_id: str, max_depth: int = DEFAULT_DEPTH, max_jobs: int = DEFAULT_JOBS) -> FlowNode | None:
         """Reads a job with its children, and theirs, as getFlow of BullMQ; level by level, until a bound is reached.
@@ -220,7 +213,7 @@ class Reading(OpenQueue):
           OptionError: for a bound that is wrong.
           DialectError: for a queue of Bull, whose jobs have no children.
         """
-        return read_flow(self.handle, job_id, max_depth, max_jobs)
+        return children.read_flow(self.handle, job_id, max_depth, max_jobs)
 
     def dependency_counts(self, job_id: str) -> dict[str, int]:
         """Counts the children of a job.
@@ -234,7 +227,7 @@ class Reading(OpenQueue):
         Raises:
           DialectError: for a queue of Bull, whose jobs have no children.
         """
-        return dependency_counts(self.handle, job_id)
+        return children.dependency_counts(self.handle, job_id)
 
     def children_failures(self, job_id: str, limit: int = MAX_CHILDREN) -> dict[str, str]:
         """Reads why children of a job have failed whose failures do not fail it, as getIgnoredChildrenFailures does.
@@ -250,7 +243,7 @@ class Reading(OpenQueue):
           OptionError: if there are more reasons than `limit`.
           DialectError: for a queue of Bull, whose jobs have no children.
         """
-        return failures_of(self.handle, job_id, limit)
+        return children.failures_of(self.handle, job_id, limit)
 
     def deduplication_job_id(self, deduplication_id: str) -> str | None:
         """Finds the job that has a deduplication id.
@@ -296,7 +289,7 @@ class Reading(OpenQueue):
           ConnectionLost: when Redis can't be reached for longer than `retry_ms`; go on with the id of the last event as
             `start`.
         """
-        return QueueEvents([self.handle], start=start, timeout_s=timeout_s, stop=stop)
+        return events.QueueEvents([self.handle], start=start, timeout_s=timeout_s, stop=stop)
 
     def publish(self, event: str, fields: Mapping[str, Any] | None = None, *, max_events: int | None = None) -> str:
         """Adds an event of your own to the events of the queue, as QueueEventsProducer does (BullMQ).
@@ -313,7 +306,7 @@ class Reading(OpenQueue):
           OptionError: for an argument that is wrong.
           DialectError: for a queue of Bull, which has no custom events.
         """
-        return publish(self.handle, event, fields or {}, max_events)
+        return event_log.publish(self.handle, event, fields or {}, max_events)
 
     def trim_events(self, max_events: int) -> int:
         """Removes the oldest events of the queue, as trimEvents does (BullMQ).
@@ -330,7 +323,7 @@ class Reading(OpenQueue):
           OptionError: for a wrong number.
           DialectError: for a queue of Bull, which keeps no events.
         """
-        return trim_events(self.handle, max_events)
+        return event_log.trim_events(self.handle, max_events)
 
     def wait(self, job_id: str, timeout_s: float | None = None) -> Any:
         """Waits until a job has completed, and returns its result, as waitUntilFinished does.
@@ -352,7 +345,7 @@ class Reading(OpenQueue):
           OptionError: for a wrong timeout.
           ConnectionLost: when Redis can't be reached for longer than `retry_ms`.
         """
-        return wait_for_job(self.handle, job_id, timeout_s)
+        return waiting.wait_for_job(self.handle, job_id, timeout_s)
 
     def outcomes(self, write_id: str) -> Iterator[Changed]:
         """Reads what became of each change of a write with mode=manage that has the option `resultPath`.
@@ -363,7 +356,7 @@ class Reading(OpenQueue):
         Returns:
           The outcomes in the order of the write; none after 30 days, or when the file at `resultPath` was written.
         """
-        return read_outcomes(self.handle, write_id)
+        return write_records.read_outcomes(self.handle, write_id)
 
     def wait_for_write(self, write_id: str, timeout_s: float | None = None) -> WriteEnd:
         """Waits until all jobs that a write of Spark has added to this queue have ended.
@@ -383,7 +376,7 @@ class Reading(OpenQueue):
           WaitTimeout: when a job has not ended in time.
           ConnectionLost: when Redis can't be reached for longer than `retry_ms`.
         """
-        return end_of_write(self.handle, write_id, math.inf if timeout_s is None else timeout_s)
+        return written.end_of_write(self.handle, write_id, math.inf if timeout_s is None else timeout_s)
 
     def writes(self) -> list[WriteRecord]:
         """Reads the records of the writes of the last 30 days.
@@ -391,4 +384,4 @@ class Reading(OpenQueue):
         Returns:
           The records, the oldest first, unfinished ones last.
         """
-        return records(self.handle)
+        return write_records.records(self.handle)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_bull.core.dialects.encode.codec import data_text
 from spark_bull.core.error_text import short_errors
-from spark_bull.core.model.queues import Scheduler
+from spark_bull.core.late import late
 from spark_bull.core.queue.adding import Adding
-from spark_bull.core.queue.schedule import schedulers
+
+if TYPE_CHECKING:
+    from spark_bull.core.model.queues import Scheduler
+    from spark_bull.core.queue.schedule import schedulers
+else:
+    (schedulers,) = late("schedulers", of="spark_bull.core.queue.schedule")
 
 
 @short_errors

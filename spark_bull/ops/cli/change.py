@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from spark_bull.core.dialects.fields import FIELDS, value_of
 from spark_bull.core.errors import OptionError, SparkBullError
-from spark_bull.core.model.jobs import STATES, Change
+from spark_bull.core.model.jobs import STATES
+from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.read import Chunk, read_jobs
 from spark_bull.core.queue.manage.manage import error_of

@@ -14,7 +14,7 @@ from spark_bull.core.model.jobs import STATES
 from spark_bull.core.options.values import AUTO
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import advance_all
-from spark_bull.core.queue.manage.leftovers import SWEEP_AFTER_MS
+from spark_bull.core.queue.handle.handle import SWEEP_AFTER_MS
 from spark_bull.core.queue.manage.limits import limits_of_group
 from spark_bull.core.queue.shards.reshard import Draining, reshard
 from spark_bull.ops.cli.arguments import GROUP, ID, YES, argument, duration, flag, number

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_bull.core.errors import JobMissing, OptionError
 from spark_bull.core.model.job_json import parsed
-from spark_bull.core.model.jobs import STATES, Job
+from spark_bull.core.model.jobs import STATES
 from spark_bull.core.model.queues import WriteRecord
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.options.table import ReadOptions
-from spark_bull.core.queue.handle.handle import opening
-from spark_bull.core.queue.jobs.children import DEFAULT_DEPTH, DEFAULT_JOBS
+from spark_bull.core.queue.handle.handle import DEFAULT_DEPTH, DEFAULT_JOBS, opening
 from spark_bull.core.queue.jobs.read import BY, counting, counts
 from spark_bull.core.queue.monitor.activity import QueueFilter, selecting
 from spark_bull.core.queue.monitor.find import describing, find_queues, workers

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from spark_bull.core.model.jobs import Job, NewJob
+from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import Group
 from spark_bull.core.model.queues import JobStats, Percentiles, QueueLimits, QueueMetrics, Scheduler, WriteRecord
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.monitor.find import Ledger
 from spark_bull.ops.web.shown import Shown
 

@@ -20,7 +20,7 @@ from fastapi import Depends, Header, Path, Request
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import PermissionDenied, SparkBullError
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import counting

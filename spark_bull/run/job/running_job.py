@@ -15,9 +15,9 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import ClaimedJob, FollowUp, On
 from spark_bull.core.queue.dispatch.add import add_child
 from spark_bull.core.queue.dispatch.flows import check_bounds, encode_follow_ups
-from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.handle import MAX_CHILDREN, QueueHandle
 from spark_bull.core.queue.handle.report import add_log, lock_lost, update_data, update_progress
-from spark_bull.core.queue.jobs.children import MAX_CHILDREN, failures_of, values_of
+from spark_bull.core.queue.jobs.children import failures_of, values_of
 from spark_bull.core.queue.manage.manage import free, remove_unprocessed_children
 from spark_bull.core.well_formed import well_formed
 from spark_bull.run.job.job_options import Reported, job_options, timeout_of

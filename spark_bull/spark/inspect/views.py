@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_bull.core.model.job_json import in_camel_case
-from spark_bull.core.model.jobs import FlowNode
 from spark_bull.core.model.queues import Percentiles
+from spark_bull.core.model.read_jobs import FlowNode
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.dispatch.write_records import records
 from spark_bull.core.queue.handle.handle import QueueHandle

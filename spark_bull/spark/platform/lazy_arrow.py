@@ -6,9 +6,9 @@ of this package as its tasks, but touch no Arrow data.
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
+
+from spark_bull.core.late import late
 
 __all__ = ["pa", "pc", "pj"]
 
@@ -17,13 +17,4 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
     import pyarrow.json as pj
 else:
-
-    class _Lazy(ModuleType):
-        """Stands for the module of its name."""
-
-        def __getattr__(self, name):
-            value = getattr(import_module(self.__name__), name)
-            setattr(self, name, value)
-            return value
-
-    pa, pc, pj = _Lazy("pyarrow"), _Lazy("pyarrow.compute"), _Lazy("pyarrow.json")
+    pa, pc, pj = late("pyarrow", "pyarrow.compute", "pyarrow.json")

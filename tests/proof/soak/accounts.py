@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from tests.proof.books import BALANCES, FINAL, Books, Cell, rows_once
 from tests.proof.soak.programs import AT_ONCE, QUEUES, behaviour, expected, expires
 

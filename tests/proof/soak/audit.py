@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from tests.proof.books import FINAL, Books, Cell
 from tests.proof.soak.accounts import Account, accounts, collected, worked
 from tests.proof.soak.programs import ALL_QUEUES, FRAME_ROWS

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.jobs import Changed
+from spark_bull.core.model.read_jobs import Changed
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ManageOptions
 from spark_bull.spark.manage import check_path, write_outcomes

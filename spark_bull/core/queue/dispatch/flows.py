@@ -17,8 +17,8 @@ from spark_bull.core.dialects.encode.codec import carrying, encode, rows_of
 from spark_bull.core.dialects.encode.flows import Flows, Group, Level
 from spark_bull.core.errors import OptionError, encodable, expected
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.jobs import AddedFlow, FlowJob
 from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, FollowUp, On
+from spark_bull.core.model.read_jobs import AddedFlow, FlowJob
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.add import (
     check_other_parents,

@@ -22,8 +22,8 @@ import msgpack
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.keys import SEGMENTS, QueueKeys
-from spark_bull.core.model.jobs import Changed
 from spark_bull.core.model.queues import WriteRecord
+from spark_bull.core.model.read_jobs import Changed
 from spark_bull.core.options.table import ALL_EVENTS
 from spark_bull.core.queue.dispatch.flows import TOUCHED
 from spark_bull.core.queue.handle.handle import QueueHandle, touched_keys

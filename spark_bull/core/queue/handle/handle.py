@@ -96,6 +96,16 @@ CHUNK_SIZE: Final = 250
 REMOVE_SIZE: Final = 100
 #: Ids that one script moves from one list to another.
 MOVE_SIZE: Final = 5_000
+#: Default of the maximum number of children whose results are read.
+MAX_CHILDREN: Final = 100_000
+#: Defaults of the bounds of a tree: levels, as in BullMQ, and jobs.
+DEFAULT_DEPTH: Final = 10
+DEFAULT_JOBS: Final = 1_000
+#: Of statistics: the period of finished jobs and rates, ms, and the number of jobs read of each state.
+WINDOW_MS: Final = 3_600_000
+SAMPLE: Final = 10_000
+#: Age from which objects that no job has are deleted, ms: longer than it takes from storing one to adding its job.
+SWEEP_AFTER_MS: Final = 2 * 86_400_000
 #: TTL of the reply to a sender's last call, for when the call is repeated.
 RECEIPT_TTL_MS: Final = 3_600_000
 #: Verbs that write or work a queue, which is noted in the registry of queues then.

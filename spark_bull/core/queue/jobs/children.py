@@ -11,13 +11,11 @@ from typing import Any, Final
 from spark_bull.core.errors import OptionError, expected
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.job_json import json_or_text
-from spark_bull.core.model.jobs import Dependency, FlowNode, Job
-from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.model.read_jobs import Dependency, FlowNode, Job
+from spark_bull.core.queue.handle.handle import DEFAULT_DEPTH, DEFAULT_JOBS, MAX_CHILDREN, QueueHandle
 from spark_bull.core.queue.jobs.read import read_ids
 from spark_bull.core.store.scripts import Command
 
-#: Default of the maximum number of children whose results are read.
-MAX_CHILDREN: Final = 100_000
 #: Approximate number of results that one command reads.
 SCAN_SIZE: Final = 500
 
@@ -143,11 +141,6 @@ def _pairs(found: Any) -> Iterator[tuple[bytes, Any]]:
     else:
         for member in found:
             yield (member[0], None) if isinstance(member, (tuple, list)) else (member, None)
-
-
-#: Defaults of the bounds of a tree: levels, as in BullMQ, and jobs.
-DEFAULT_DEPTH: Final = 10
-DEFAULT_JOBS: Final = 1_000
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import msgpack
 
 from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.dialects.fields import FIELDS
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.handle.job_fields import MAX_BYTES
 from spark_bull.core.queue.handle.walk import MAX_IDS

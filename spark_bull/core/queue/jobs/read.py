@@ -20,7 +20,7 @@ from spark_bull.core.dialects.base import StateKey
 from spark_bull.core.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
 from spark_bull.core.errors import encodable, expected
 from spark_bull.core.model.javascript import LARGEST, whole
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.handle.job_fields import MAX_BYTES, Columns, JobFields, opened_columns, raw_column
 from spark_bull.core.queue.handle.walk import MAX_IDS, START, WHOLE, Position, Slice, Walked, ids_from, jobs_of

@@ -17,7 +17,7 @@ from spark_bull.core.clock import epoch_ms
 from spark_bull.core.errors import JobError, OptionError, check_count
 from spark_bull.core.keys import SCHEDULED, SEGMENTS, literal_glob, pattern_of, stages_of, whole_queue
 from spark_bull.core.options.redis_settings import urls_of
-from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.handle import SWEEP_AFTER_MS, QueueHandle
 from spark_bull.core.queue.handle.walk import MAX_IDS
 from spark_bull.core.queue.jobs.objects import KEPT_FIELDS
 from spark_bull.core.queue.manage import verbs
@@ -150,8 +150,6 @@ def _without_listed(handle: QueueHandle, job_ids: set[bytes]) -> list[bytes]:
     return list(left)
 
 
-#: Age from which objects that no job has are deleted, ms: longer than it takes from storing one to adding its job.
-SWEEP_AFTER_MS: Final = 2 * 86_400_000
 #: Staged chunks that one call reads.
 _CHUNKS: Final = 10
 #: End of the keys with the results of children.

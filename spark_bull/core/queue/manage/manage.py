@@ -18,7 +18,7 @@ from spark_bull.core.dialects.encode.chunks import packed_map
 from spark_bull.core.dialects.fields import ONLY_OF_JOBS
 from spark_bull.core.errors import JobError, JobLocked, JobMissing, OptionError, QueueBusy, WrongState, encodable
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.jobs import Change, Changed
+from spark_bull.core.model.read_jobs import Change, Changed
 from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.payloads.policy import Kind
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, REMOVE_SIZE, QueueHandle, keys_of, touched_keys

@@ -17,7 +17,7 @@ from spark_bull.core.dialects.fields import FIELDS, Raw, value_of
 from spark_bull.core.errors import DialectError, expected
 from spark_bull.core.model.queues import MINUTE_MS, JobStats, Percentiles
 from spark_bull.core.queue.events.event_log import recent_events
-from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
+from spark_bull.core.queue.handle.handle import CHUNK_SIZE, SAMPLE, WINDOW_MS, QueueHandle
 from spark_bull.core.queue.handle.job_fields import Columns, raw_column
 from spark_bull.core.queue.jobs.read import counting, hash_fields
 from spark_bull.core.queue.monitor.activity import COUNTED_STATES, reading_metrics
@@ -127,9 +127,6 @@ def _rows(handle: QueueHandle, ids: list[bytes], names: list[str], is_large: boo
     return rows
 
 
-#: The period of finished jobs and rates, ms, and the number of jobs read of each state.
-WINDOW_MS: Final = 3_600_000
-SAMPLE: Final = 10_000
 #: A backlog that is drained later is not forecast: ten years.
 MAX_FORECAST_MS: Final = 10 * 365 * 86_400_000
 #: The states of jobs that a worker could start.

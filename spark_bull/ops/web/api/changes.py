@@ -9,7 +9,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from spark_bull.core.model.jobs import Change, RawJson
+from spark_bull.core.model.jobs import RawJson
+from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.read import read_jobs
 from spark_bull.core.queue.manage.manage import change_job

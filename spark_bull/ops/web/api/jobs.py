@@ -10,9 +10,10 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import Discriminator, Field, Tag
 
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.jobs import FlowNode, Job
+from spark_bull.core.model.read_jobs import FlowNode, Job
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.jobs.children import DEFAULT_DEPTH, dependencies_of, named
+from spark_bull.core.queue.handle.handle import DEFAULT_DEPTH
+from spark_bull.core.queue.jobs.children import dependencies_of, named
 from spark_bull.core.queue.jobs.portions import JobFilter, Portion, read_portion
 from spark_bull.ops.web.cursors import Position, cursor_of, position_of
 from spark_bull.ops.web.documents import (

@@ -12,7 +12,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from spark_bull.core.errors import ConnectionLost, JobError, SparkBullError, WrongState
-from spark_bull.core.model.jobs import Change, NewJob
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.web import links
 from spark_bull.ops.web.api.changes import change, promote_all, retry_all

@@ -13,7 +13,7 @@ from fastapi.responses import PlainTextResponse, Response
 from spark_bull.core.clock import duration, epoch_ms
 from spark_bull.core.errors import JobMissing
 from spark_bull.core.model.job_json import parsed_opts
-from spark_bull.core.model.jobs import FlowNode, Job
+from spark_bull.core.model.read_jobs import FlowNode, Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.children import dependencies_of, named
 from spark_bull.ops.web import links

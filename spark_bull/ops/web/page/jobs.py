@@ -10,7 +10,8 @@ from fastapi.responses import Response
 
 from spark_bull.core.clock import moment_of, monotonic_s, ms_of
 from spark_bull.core.errors import SparkBullError
-from spark_bull.core.model.jobs import STATES, Job
+from spark_bull.core.model.jobs import STATES
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.portions import JobFilter, read_portion
 from spark_bull.core.queue.jobs.read import counting

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from spark_bull.core.model.job_json import parsed_opts
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized, access_of

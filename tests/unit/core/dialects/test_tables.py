@@ -17,8 +17,8 @@ from spark_bull.core.dialects.fields import CLAIMED_FIELDS, FIELDS, ONLY_OF_JOBS
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.jobs import Job
 from spark_bull.core.model.outcomes import ClaimedJob
+from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.store.scripts import load
 from spark_bull.spark.json.job_columns import column_of
 from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
