@@ -13,31 +13,26 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections import Counter
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from spark_bull.core.queue.bull_queue import BullQueue
-from tests.proof.books import FINAL, Cell
+from tests.proof.hosts.books import TITLES, Books
 from tests.proof.hosts.cluster import MASTER, Application, Cluster
 from tests.proof.hosts.faults import FAULTS
 from tests.proof.hosts.network import FOLDER, HOLDER, start_hosts
 from tests.support import all_verbs
-from tests.support.wait import wait_until
 
 QUEUE: Final = "hosts"
-#: How long the application works before a fault, s.
-BEFORE_S: Final = 5.0
-#: How long after a fault all jobs may take to end and to be collected, s; what is unfinished then is stuck.
-PATIENCE_S: Final = 400.0
 _HELD: Final = "--held"
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="make hosts", description="Prints the books of several hosts under faults.")
-    parser.add_argument("--fault", action="append", choices=FAULTS, help="a line of the table; default: all")
+    line = "a line of the table; default: all"
+    parser.add_argument("--fault", action="append", choices=FAULTS, metavar="NAME", help=line)
     parser.add_argument(_HELD, action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if not given.held:
@@ -61,20 +56,18 @@ def _prove(faults: Sequence[str]) -> int:
     _say("two worker hosts have registered")
     _all_verbs(cluster)
     application = Application(cluster, QUEUE)
-    application.ask("write")
-    _wait_for_jobs(cluster)
     lines, broken = [], False
-    for name in faults:
-        time.sleep(BEFORE_S)
-        note = FAULTS[name](cluster, application)
-        cell, numbers = _books(cluster, application)
-        lines.append(f"| {name} | {numbers} | {cell} | {note} |")
-        _say(lines[-1])
-        broken |= cell.broken
-        application.ask("write")
-    application.ask("pause")
+    with BullQueue(QUEUE, url=cluster.url, protocol="bullmq") as queue:
+        for name in faults:
+            application.ask("write")
+            application.busy_host()
+            note = FAULTS[name](cluster, application, queue)
+            books = Books.read(application, queue)
+            lines.append(f"| {name} | {books} | {note} |")
+            _say(lines[-1])
+            broken |= books.cell.broken
     application.end()
-    print("| fault | rows | failed writes | jobs | results | books | |\n|---|---|---|---|---|---|---|")
+    print(f"From {date.today()}, `make hosts`:\n\n{TITLES}")
     print("\n".join(lines))
     return 1 if broken else 0
 
@@ -87,37 +80,6 @@ def _all_verbs(cluster: Cluster) -> None:
     printed, _ = process.communicate()
     assert process.returncode == 0, printed.decode() + cluster.log(program)[-8000:]
     _say(f"all verbs: {', '.join(printed.decode().splitlines())}")
-
-
-def _wait_for_jobs(cluster: Cluster) -> None:
-    """The worker runs before the first fault."""
-    with BullQueue(QUEUE, url=cluster.url, protocol="bullmq") as queue:
-        wait_until(lambda: queue.counts()["completed"], "the first jobs to be completed")
-
-
-def _books(cluster: Cluster, application: Application) -> tuple[Cell, str]:
-    """Waits for all jobs and results; returns the books since the start of the application, and its numbers."""
-    said: dict[str, Any] = application.ask("pause")
-    with BullQueue(QUEUE, url=cluster.url, protocol="bullmq") as queue:
-        _wait(lambda: not any(count for state, count in queue.counts().items() if state not in FINAL))
-        jobs = [job for state in queue.counts() for job in queue.page(state, 0, 1_000_000)]
-    _wait(lambda: application.ask("collected")[1] >= len(jobs))
-    results, collected = application.ask("collected")
-    rows = Counter(int(job.data["n"]) for job in jobs)
-    lost = len({*said["acknowledged"]} - {*rows}) + len(jobs) - collected
-    twice = rows.total() - len(rows) + results - collected
-    stuck = sum(job.state not in FINAL for job in jobs) + (said["worker"] != "running") + bool(said["collect"])
-    repeats = sum(max(job.attempts_made - 1, 0) for job in jobs)
-    numbers = f"{len(said['acknowledged']):,} | {len(said['failed']) // 100} | {len(jobs):,} | {results:,}"
-    if said["collect"]:
-        _say(f"collect has ended: {said['collect']}")
-    return Cell(repeats, lost, twice, stuck), numbers
-
-
-def _wait(condition: Any) -> None:
-    give_up = time.monotonic() + PATIENCE_S
-    while not condition() and time.monotonic() < give_up:
-        time.sleep(0.5)
 
 
 def _say(line: str) -> None:

@@ -1,51 +1,108 @@
 """The application that lives through the faults: dispatches without a pause, processes and collects.
 
-    spark-submit --py-files spark_bull.zip application.py URL QUEUE COMMANDS RESULTS
+    spark-submit --py-files spark_bull.zip application.py URL QUEUE COMMANDS RUNS RESULTS
 
 It prints a line of JSON per command of the file COMMANDS: `write` begins to dispatch, `pause` ends that and prints the
-rows of acknowledged and of failed writes, `collected` the numbers of results and of their jobs.
+rows of acknowledged and of failed writes, `results` the ids of collected jobs, and `try` the errors of one more write
+and of one more worker. A file per host in the folder RUNS gets a line for each run of a job.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from select import select
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_bull
 from spark_bull.spark.platform.requirements import start_query
 
-ROWS = 100
+ROWS = 50
 #: Between two writes, s.
 PAUSE_S = 0.5
+#: How long a job runs, s.
+RUN_S = 0.02
 
 
 class Writer:
-    """Dispatches rows with consecutive numbers."""
+    """Dispatches rows with consecutive numbers, every other one with a delay."""
 
     def __init__(self, spark: SparkSession, options: dict[str, str]) -> None:
         self._spark, self._options = spark, options
         self._next = 0
-        self.acknowledged: list[int] = []
-        self.failed: list[int] = []
+        self.acknowledged: list[list[int]] = []
+        self.failed: list[list[int]] = []
 
-    def write(self) -> None:
-        """Writes the next rows."""
-        numbers = range(self._next, self._next + ROWS)
+    def write(self) -> str | None:
+        """Writes the next rows; returns the error, if there is one."""
+        numbers = [*range(self._next, self._next + ROWS)]
         self._next += ROWS
-        rows = self._spark.range(numbers.start, numbers.stop, 1, 4).withColumnRenamed("id", "n")
+        rows = self._spark.range(numbers[0], numbers[-1] + 1, 1, 2).selectExpr("id AS n", "id % 2 * 1000 AS delay")
         try:
             rows.write.format("bull").options(**self._options).mode("append").save()
         except Exception as error:
-            self.failed += numbers
+            self.failed.append(numbers)
             print(f"a write has failed: {error}", file=sys.stderr, flush=True)
-            return
-        self.acknowledged += numbers
+            return str(error)
+        self.acknowledged.append(numbers)
+        return None
+
+
+class Collector:
+    """Collects results in a query, which is started again if it has ended. errors: what has ended it."""
+
+    def __init__(self, spark: SparkSession, options: dict[str, str], folder: str) -> None:
+        self._spark, self._options, self._folder = spark, options, folder
+        self.errors: list[str] = []
+        self._query = self._start()
+
+    def _start(self) -> StreamingQuery:
+        read = self._spark.readStream.format("bull").options(**self._options).load().select("id")
+        stream = read.writeStream.format("json").option("path", self._folder)
+        stream = stream.option("checkpointLocation", f"{self._folder}.log").trigger(processingTime="1 second")
+        return start_query(stream.start)
+
+    def keep_running(self) -> None:
+        if not self._query.isActive:
+            self.errors.append(str(self._query.exception()))
+            self._query = self._start()
+
+    def ids(self) -> list[str]:
+        return [row.id for row in self._spark.read.schema("id STRING").json(self._folder).collect()]
+
+    def stop(self) -> None:
+        self._query.stop()
+
+
+def processor(folder: str) -> Callable[[spark_bull.RunningJob], str]:
+    """Returns a processor whose result is the host on which it has run."""
+
+    def run(job: spark_bull.RunningJob) -> str:
+        host = os.environ["SPARK_LOCAL_IP"]
+        with Path(folder, host).open("a") as runs:
+            runs.write(f"{job.id} {time.time()}\n")
+        time.sleep(RUN_S)
+        return host
+
+    return run
+
+
+def error_of_worker(spark: SparkSession, url: str) -> str | None:
+    """The error of a worker, which ends by itself."""
+    worker = spark_bull.Worker(spark, queue="unreached", processor=str, slots=1, url=url)
+    try:
+        with worker:
+            worker.await_termination()
+    except spark_bull.SparkBullError as error:
+        return str(error)
+    return None
 
 
 def commands(file: Path) -> Iterator[str]:
@@ -63,29 +120,28 @@ def commands(file: Path) -> Iterator[str]:
                 return
 
 
-def main(url: str, queue: str, file: str, results: str) -> None:
+def main(url: str, queue: str, file: str, runs: str, results: str) -> None:
     spark = SparkSession.builder.getOrCreate()
     spark_bull.register(spark)
     options = {"url": url, "queue": queue, "protocol": "bullmq"}
-    read = spark.readStream.format("bull").options(**options).load().select("id", "state")
-    stream = read.writeStream.format("json").option("path", results).option("checkpointLocation", f"{results}.log")
-    query = start_query(stream.trigger(processingTime="1 second").start)
+    collector = Collector(spark, options, results)
     writer = Writer(spark, options)
-    with spark_bull.Worker(spark, queue=queue, processor=lambda job: job.data["n"], slots=2, url=url) as worker:
+    with spark_bull.Worker(spark, queue=queue, processor=processor(runs), slots=2, url=url) as worker:
         for command in commands(Path(file)):
             said: Any = None
             if not command:
                 writer.write()
                 continue
             if command == "pause":
-                failure = query.exception()
-                said = {"acknowledged": writer.acknowledged, "failed": writer.failed, "worker": worker.status().state}
-                said["collect"] = str(failure)[-500:] if failure else None
-            elif command == "collected":
-                rows = spark.read.schema("id STRING").json(results)
-                said = [rows.count(), rows.distinct().count()]
+                collector.keep_running()
+                said = {"acknowledged": writer.acknowledged, "failed": writer.failed}
+                said |= {"worker": worker.status().state, "collect": collector.errors}
+            elif command == "results":
+                said = collector.ids()
+            elif command == "try":
+                said = [writer.write(), error_of_worker(spark, url)]
             print("reply", json.dumps(said), flush=True)
-    query.stop()
+    collector.stop()
     spark.stop()
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +16,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as NoConnection
 
 from spark_bull.core.embedded import redis_server
-from tests.proof.hosts.network import FOLDER, Host, Process
+from tests.proof.hosts.network import FOLDER, WORKERS, Host, Process
 from tests.support.spark_submit import CONF_ARGUMENTS, JVM_OPTIONS, bare_environment, bare_python
 from tests.support.wait import wait_until
 from tools.build_zip import build
@@ -22,6 +24,7 @@ from tools.build_zip import build
 PORT: Final = 6379
 MASTER: Final = "spark://driver:7077"
 _MEMORY: Final = "1g"
+_CLOCK: Final = Path(__file__).with_name("clock_ahead.py")
 
 
 class Cluster:
@@ -30,18 +33,23 @@ class Cluster:
     def __init__(self, hosts: Mapping[str, Host]) -> None:
         self.hosts = hosts
         self.package = build(FOLDER / "spark_bull.zip")
-        python = bare_python(FOLDER / "python")
+        self._python = bare_python(FOLDER / "python")
+        (library,) = (FOLDER / "python" / "lib").glob("python*/site-packages")
+        shutil.copy(_CLOCK, library)
+        (library / "clock_ahead.pth").write_text(f"import {_CLOCK.stem}\n")
         own = {"TMPDIR": str(FOLDER), "SPARK_DAEMON_JAVA_OPTS": JVM_OPTIONS, "SPARK_LOCAL_DIRS": str(FOLDER)}
-        self._environment = {**bare_environment(python), **own, "SPARK_SUBMIT_OPTS": JVM_OPTIONS}
+        self._environment = {**bare_environment(self._python), **own, "SPARK_SUBMIT_OPTS": JVM_OPTIONS}
         self._bin = Path(self._environment["SPARK_HOME"]) / "bin"
-        self._start("redis", str(redis_server()), "--bind", "0.0.0.0", "--protected-mode", "no", "--save", "")
-        wait_until(self._redis_answers, "Redis")
-        launch, deploy = str(self._bin / "spark-class"), "org.apache.spark.deploy"
-        self._start("driver", launch, f"{deploy}.master.Master", "--host", "driver", "--port", "7077", log="master")
-        for name in ("worker1", "worker2"):
-            size = ("--cores", "2", "--memory", _MEMORY, "-d", str(FOLDER / name))
-            self._start(name, launch, f"{deploy}.worker.Worker", "--host", name, *size, MASTER)
-        wait_until(lambda: self._log("master").count("Registering worker") == 2, "both workers to register")
+        (FOLDER / "redis").mkdir()
+        self.redis_server = self.start_redis()
+        self._start_daemon("driver", "master.Master", "--port", "7077")
+        for name in WORKERS:
+            self.start_worker(name)
+        wait_until(lambda: self._log("master.Master").count("Registering worker") == 2, "both workers to register")
+
+    @property
+    def workers(self) -> list[Host]:
+        return [self.hosts[name] for name in WORKERS]
 
     @property
     def url(self) -> str:
@@ -51,20 +59,45 @@ class Cluster:
     def redis(self) -> Redis:
         return Redis.from_url(self.url)
 
+    def now_ms(self) -> int:
+        """Redis' clock, ms since 1970. What had arrived before this call has been done before that time."""
+        with self.redis as client:
+            client.ping()
+            seconds, microseconds = client.time()
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+    def start_redis(self) -> Process:
+        """Starts it with what its append-only file has."""
+        options = ("--bind", "0.0.0.0", "--protected-mode", "no", "--save", "", "--dir", str(FOLDER / "redis"))
+        server = self._start("redis", str(redis_server()), *options, "--appendonly", "yes", "--appendfsync", "always")
+        wait_until(self.answers, "Redis")
+        return server
+
+    def start_worker(self, host: str) -> None:
+        size = ("--cores", "2", "--memory", _MEMORY, "-d", str(FOLDER / host))
+        self._start_daemon(host, "worker.Worker", *size, MASTER)
+
+    def start_program(self, host: str, program: Path, *arguments: str) -> Process:
+        return self._start(host, str(self._python), str(program), *arguments)
+
     def submit(self, program: Path, *arguments: str) -> Process:
         """Starts a program on the driver host."""
-        settings = ("spark.driver.host=driver", f"spark.executor.memory={_MEMORY}", "spark.task.maxFailures=20")
+        settings = {
+            "spark.driver.host": "driver",
+            "spark.executor.memory": _MEMORY,
+            "spark.executor.extraJavaOptions": JVM_OPTIONS,
+        }
         options = (*CONF_ARGUMENTS, "--master", MASTER, "--py-files", str(self.package))
-        confs = [
-            part
-            for setting in (*settings, f"spark.executor.extraJavaOptions={JVM_OPTIONS}")
-            for part in ("--conf", setting)
-        ]
+        confs = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         command = (str(self._bin / "spark-submit"), *options, *confs, str(program), *arguments)
         return self._start("driver", *command, log=program.stem, prints=subprocess.PIPE)
 
     def log(self, program: Path) -> str:
         return self._log(program.stem)
+
+    def _start_daemon(self, host: str, name: str, *arguments: str) -> None:
+        launch = (str(self._bin / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host)
+        self._start(host, *launch, *arguments, log=name)
 
     def _start(self, host: str, *command: str, log: str = "", prints: int | None = None) -> Process:
         file = FOLDER / f"{log or host}.txt"
@@ -73,7 +106,7 @@ class Cluster:
     def _log(self, name: str) -> str:
         return (FOLDER / f"{name}.txt").read_text()
 
-    def _redis_answers(self) -> bool:
+    def answers(self) -> bool:
         try:
             return bool(self.redis.ping())
         except NoConnection:
@@ -84,12 +117,15 @@ class Application:
     """A running `application.py`."""
 
     _PROGRAM: Final = Path(__file__).with_name("application.py")
+    _RUNS: Final = FOLDER / "runs"
 
     def __init__(self, cluster: Cluster, queue: str) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
+        self._RUNS.mkdir()
         pipe = FOLDER / "commands"
         os.mkfifo(pipe)
-        self._process = cluster.submit(self._PROGRAM, cluster.url, queue, str(pipe), str(FOLDER / "results"))
+        folders = (str(pipe), str(self._RUNS), str(FOLDER / "results"))
+        self._process = cluster.submit(self._PROGRAM, cluster.url, queue, *folders)
         self._commands = pipe.open("w")
 
     def ask(self, command: str) -> Any:
@@ -100,7 +136,27 @@ class Application:
             if line.startswith(b"reply "):
                 return json.loads(line.removeprefix(b"reply "))
             sys.stderr.buffer.write(line)
-        raise AssertionError(f"the application has ended: {self._cluster.log(self._PROGRAM)[-4000:]}")
+        raise AssertionError(f"the application has ended: {self.cluster.log(self._PROGRAM)[-4000:]}")
+
+    def runs(self) -> Counter[str]:
+        """How often each job was run, by its id."""
+        return Counter(line.split()[0] for host in self.cluster.workers for line in self.runs_on(host))
+
+    def runs_on(self, host: Host) -> list[str]:
+        """A line for each run of a job: its id, and the time of Python on that host, s since 1970."""
+        file = self._RUNS / host.address
+        return file.read_text().splitlines() if file.exists() else []
+
+    def busy_host(self) -> Host:
+        """Waits until a job is run, and returns the host on which that is."""
+        before = {host.name: len(self.runs_on(host)) for host in self.cluster.workers}
+
+        def found() -> Host | None:
+            return next((one for one in self.cluster.workers if len(self.runs_on(one)) > before[one.name]), None)
+
+        host = wait_until(found, "a job to be run")
+        assert host is not None
+        return host
 
     def end(self) -> None:
         self._commands.close()

@@ -7,9 +7,10 @@ namespaces, the interfaces and the mounted files.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -20,7 +21,9 @@ from tests.support.wait import wait_until
 FOLDER: Final = Path("/mnt")
 HOLDER: Final = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _NETWORK: Final = "10.99.0"
-NAMES: Final = ("redis", "driver", "worker1", "worker2")
+WORKERS: Final = ("worker1", "worker2")
+NAMES: Final = ("redis", "driver", *WORKERS)
+LOST: Final = ("-j", "DROP")
 
 
 def run(*command: str) -> None:
@@ -52,6 +55,11 @@ class Host:
     def namespace(self) -> str:
         return os.readlink(f"/proc/{self.keeper.pid}/ns/net")
 
+    @property
+    def clock_ahead(self) -> Path:
+        """While there is this file, the clock of Python on this host is wrong: see clock_ahead.py."""
+        return FOLDER / f"ahead.{self.address}"
+
     def _entered(self, command: tuple[str, ...]) -> list[str]:
         return ["nsenter", f"--net=/proc/{self.keeper.pid}/ns/net", *command]
 
@@ -68,17 +76,42 @@ class Host:
     @contextmanager
     def cut_from(self, other: Host) -> Iterator[None]:
         """Packets to and from the other host get lost."""
-        with self.rule("INPUT", "-s", other.address), self.rule("OUTPUT", "-d", other.address):
+        with self.rule("INPUT", "-s", other.address, *LOST), self.rule("OUTPUT", "-d", other.address, *LOST):
             yield
 
     @contextmanager
-    def rule(self, chain: str, *which: str) -> Iterator[None]:
-        """Drops these packets."""
-        self.run("iptables", "-w", "-A", chain, *which, "-j", "DROP")
+    def rule(self, chain: str, *rule: str, table: str = "filter") -> Iterator[None]:
+        """A rule of iptables."""
+        self.run("iptables", "-w", "-t", table, "-A", chain, *rule)
         try:
             yield
         finally:
-            self.run("iptables", "-w", "-D", chain, *which, "-j", "DROP")
+            self.run("iptables", "-w", "-t", table, "-D", chain, *rule)
+
+    def lost(self) -> int:
+        """How many packets rules have dropped."""
+        command = self._entered(("iptables", "-w", "-nvxL"))
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        return sum(int(line.split()[0]) for line in lines if "DROP" in line.split())
+
+    def power_off(self) -> None:
+        """Nobody hears of it: all processes end when the network has gone."""
+        self.run("ip", "link", "set", "eth0", "down")
+        self.kill("")
+
+    def power_on(self) -> None:
+        self.run("ip", "link", "set", "eth0", "up")
+
+    def kill(self, word: str) -> int:
+        """Kills the processes of this host with a word in their commands, with SIGKILL; returns how many."""
+        found = 0
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                is_here = os.readlink(process / "ns" / "net") == self.namespace and process.name != str(self.keeper.pid)
+                if is_here and word in (process / "cmdline").read_text():
+                    os.kill(int(process.name), signal.SIGKILL)
+                    found += 1
+        return found
 
 
 Process = subprocess.Popen[bytes]
