@@ -31,9 +31,8 @@ from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.call.call import call_plan
 from spark_bull.spark.call.task import PARTITION
-from spark_bull.spark.dispatch.plan import WritePlan
 from spark_bull.spark.dispatch.sink import commit_write, write_sink
-from spark_bull.spark.dispatch.task import write_task
+from spark_bull.spark.dispatch.task import WritePlan, write_task
 from spark_bull.spark.json.types import parse_type
 from spark_bull.spark.staging.commit import discard_stages
 from spark_bull.spark.staging.plan import CommitMessage
@@ -455,7 +454,7 @@ def test_a_call_whose_results_cannot_be_read_now_reads_them_when_its_task_is_rep
         ran.append(job.id)
         return LARGE
 
-    monkeypatch.setattr("spark_bull.core.payloads.store.PAUSES_S", (0, 0))
+    monkeypatch.setattr("spark_bull.core.payloads.policy.PAUSES_S", (0, 0))
     monkeypatch.setattr(objects, "read", read_or_fail)
     with OurWorker(queue.handle, large, chunk_size=10):
         with pytest.raises(PayloadUnreadable, match="could not be read from `offloadTo`: OSError"):

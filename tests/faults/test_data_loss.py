@@ -39,7 +39,7 @@ DIALECTS = ("bull", "bullmq", pytest.param("bull-1", marks=pytest.mark.rest))
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Services look in each round; no process knows the writes of earlier tests."""
-    monkeypatch.setattr("spark_bull.run.services.recovery.LOOK_S", 0.01)
+    monkeypatch.setattr("spark_bull.run.services.service.LOOK_S", 0.01)
     monkeypatch.setattr("spark_bull.run.services.promoter.MAX_PAUSE_S", 0.05)
     monkeypatch.setattr(commit, "_known", KnownWrites())
 

@@ -18,7 +18,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.store.steps import TOGETHER
 from spark_bull.ops.cli.main import main
-from spark_bull.run.services import recovery
+from spark_bull.run.services import service
 from spark_bull.run.services.promoter import Promoter
 from tests.support.forked_programs import ForkedProcess, was_killed, write_and_die, write_jobs, write_rows
 from tests.support.wait import wait_until
@@ -98,7 +98,7 @@ def test_a_promoter_adds_the_rows_of_a_killed_writer_as_soon_as_there_is_room(
     queue: BullQueue, redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It looks for interrupted writes once, then whenever the queue may have room: rows need 25 times the room."""
-    monkeypatch.setattr(recovery, "RECOVER_S", 1e9)
+    monkeypatch.setattr(service, "RECOVER_S", 1e9)
     rows = 25 * MAX_LENGTH
     options = {"url": redis_url, "prefix": prefix, "protocol": queue.protocol}
     terms = {"max_length": MAX_LENGTH, "when_full": "wait"}

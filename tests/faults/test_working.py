@@ -178,7 +178,7 @@ def test_a_promoter_continues_after_an_outage_of_redis(
 ) -> None:
     """It receives signals again: without them it checks only after hours."""
     monkeypatch.setattr("spark_bull.run.services.promoter.MAX_PAUSE_S", HOUR_MS / 1000)
-    monkeypatch.setattr("spark_bull.run.services.recovery.RECOVER_S", HOUR_MS / 1000)
+    monkeypatch.setattr("spark_bull.run.services.service.RECOVER_S", HOUR_MS / 1000)
     server = own_redis({"appendonly": "yes", "appendfsync": "always"})
     with BullQueue("q", url=server.url, protocol=protocol, retry_ms=300) as queue:
         queue.add({"n": 0}, delay=200)

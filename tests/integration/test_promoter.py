@@ -14,7 +14,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Rescuer
 from spark_bull.core.errors import OptionError
-from spark_bull.core.queue.dispatch.callbacks import Callback, CallbackJob, open_callback
+from spark_bull.core.queue.dispatch.roll_forward import Callback, CallbackJob, open_callback
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.ops.cli.main import main
@@ -37,7 +37,7 @@ each_dialect = pytest.mark.parametrize("protocol", ["bull", "bullmq"])
 def only_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a signal, a promoter checks for due jobs only after hours."""
     monkeypatch.setattr("spark_bull.run.services.promoter.MAX_PAUSE_S", HOURS_S)
-    monkeypatch.setattr("spark_bull.run.services.recovery.RECOVER_S", HOURS_S)
+    monkeypatch.setattr("spark_bull.run.services.service.RECOVER_S", HOURS_S)
 
 
 @pytest.mark.usefixtures("only_signals")

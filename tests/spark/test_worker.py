@@ -33,7 +33,7 @@ from spark_bull import (
     Worker,
 )
 from spark_bull.core.errors import ConnectionLost, JobDamaged, OptionError, SparkBullError, WorkerFailed
-from spark_bull.run.services.recovery import LOOK_S
+from spark_bull.run.services.service import LOOK_S
 from spark_bull.run.slot.slot_queue import IDLE_S
 from spark_bull.run.slot.slot_report import MOST
 from spark_bull.run.worker.slot_group import SlotGroup

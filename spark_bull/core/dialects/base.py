@@ -8,14 +8,16 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypedDict
 
 from spark_bull.core.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.core.dialects.deduplication import DEDUPLICATION, ID_MARK, Rule
 from spark_bull.core.dialects.events import EventChannels
 from spark_bull.core.dialects.features import FEATURES, HOLDERS, Feature, FeatureColumn, lacks
 from spark_bull.core.dialects.fields import BULLMQ_FIELDS, CLAIMED_FIELDS
 from spark_bull.core.dialects.terms import (
+    DEDUPLICATION,
+    ID_MARK,
     PARENT,
     PARENT_MARK,
     QueuePriority,
+    Rule,
     bull_exponential_ms,
     check_integer,
     failure_flag,

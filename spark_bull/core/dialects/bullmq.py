@@ -20,10 +20,9 @@ from spark_bull.core.dialects.base import (
     with_bare_marks,
     without_nulls,
 )
-from spark_bull.core.dialects.deduplication import DEDUPLICATION_MEMBERS
 from spark_bull.core.dialects.features import FeatureColumn
 from spark_bull.core.dialects.fields import CLAIMED_FIELDS
-from spark_bull.core.dialects.terms import FAILURE_FLAGS, bullmq_exponential_ms, priority_number
+from spark_bull.core.dialects.terms import DEDUPLICATION_MEMBERS, FAILURE_FLAGS, bullmq_exponential_ms, priority_number
 from spark_bull.core.errors import OptionError, PatternError
 from spark_bull.core.keys import SCHEDULED, QueueKeys, scheduler_of
 from spark_bull.core.late import late

@@ -50,8 +50,7 @@ from typing import Any, Final
 from hiredis import pack_command
 
 from spark_bull.core.errors import ScriptError
-from spark_bull.core.store.lua_files import LuaFile, Read, lua_file
-from spark_bull.core.store.lua_includes import Includes, Part
+from spark_bull.core.store.lua_files import Includes, LuaFile, Part, Read, lua_file
 
 Value = str | bytes | int | float
 

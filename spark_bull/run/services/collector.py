@@ -33,8 +33,7 @@ from spark_bull.core.store.connection import Connection
 from spark_bull.run.claims.waits import DamagedQueues
 from spark_bull.run.services.admission import Admission
 from spark_bull.run.services.queue_collector import QueueCollector
-from spark_bull.run.services.recovery import LossCheck
-from spark_bull.run.services.service import Service, StreamSignal
+from spark_bull.run.services.service import LossCheck, Service, StreamSignal
 
 #: Minimum interval between two reads.
 PAUSE_S: Final = 0.05

@@ -24,8 +24,7 @@ from spark_bull.core.queue.work.claim import Rescued, rescue
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.claims.waits import DamagedQueues
 from spark_bull.run.services.guarding import Guarding, age_jobs, ageing_of
-from spark_bull.run.services.recovery import LossCheck, Recovery
-from spark_bull.run.services.service import MISSING_S, QueueSet, Service, watches
+from spark_bull.run.services.service import MISSING_S, LossCheck, QueueSet, Recovery, Service, watches
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

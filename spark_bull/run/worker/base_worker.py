@@ -20,8 +20,7 @@ from spark_bull.core.queue.manage.cancel import request_cancel
 from spark_bull.run.job.interrupts import interrupted_once, killed_by_interrupts, sigterm_raises
 from spark_bull.run.progress_line import ProgressLine
 from spark_bull.run.services.promoter import Promoter
-from spark_bull.run.services.recovery import LossWatch
-from spark_bull.run.services.service import Service
+from spark_bull.run.services.service import LossWatch, Service
 from spark_bull.run.slot.status import WorkerStatus, lag_of
 from spark_bull.run.worker.slot_engine import SlotEngine
 from spark_bull.run.worker.slots_plan import OpenedQueue

@@ -19,10 +19,11 @@ from pyspark.sql.types import (
 )
 
 from spark_bull.core.dialects.base import Dialect
-from spark_bull.core.dialects.deduplication import DEDUPLICATION, DEDUPLICATION_MEMBERS
 from spark_bull.core.dialects.terms import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
+    DEDUPLICATION,
+    DEDUPLICATION_MEMBERS,
     DELIVERY,
     EXPIRE_AFTER_MS,
     EXPIRE_AT,

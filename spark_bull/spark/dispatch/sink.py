@@ -27,9 +27,8 @@ from spark_bull.spark.dispatch.features.limits import KeptIds, MaxLength, Sealin
 from spark_bull.spark.dispatch.features.on_finish import OnFinish
 from spark_bull.spark.dispatch.features.order import DependsOn, Sequences
 from spark_bull.spark.dispatch.features.routing import PriorityQueues, Shards
-from spark_bull.spark.dispatch.plan import WritePlan
 from spark_bull.spark.dispatch.rows import plan_rows
-from spark_bull.spark.dispatch.task import write_task
+from spark_bull.spark.dispatch.task import WritePlan, write_task
 from spark_bull.spark.staging.commit import commit_staged, discard_stages
 from spark_bull.spark.staging.plan import CommitMessage, check_write, primaries_of
 from spark_bull.spark.staging.sink import Sink

@@ -1,30 +1,106 @@
-"""A task attempt of a write: cuts rows into chunks, and stages them or adds them directly."""
+"""The plan of a write that adds jobs, made on the driver for its tasks and its commit; and a task attempt, which cuts
+rows into chunks, and stages them or adds them directly.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Final
 
+from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.encode.chunks import ChunkBuilder
-from spark_bull.core.dialects.encode.codec import defaults_of, encode
-from spark_bull.core.dialects.terms import SPREAD_SEED
+from spark_bull.core.dialects.encode.codec import check_defaults, defaults_of, encode
+from spark_bull.core.dialects.terms import AT_LEAST_ONCE, SPREAD_SEED
 from spark_bull.core.model.jobs import Added
+from spark_bull.core.options.table import ALL_EVENTS, WriteOptions
 from spark_bull.core.queue.dispatch.add import add_chunk
 from spark_bull.core.queue.dispatch.flows import FlowChunk, add_flow_chunk, flow_chunks
 from spark_bull.core.queue.dispatch.verbs import FlowsReply
-from spark_bull.core.queue.dispatch.write_records import Identity
+from spark_bull.core.queue.dispatch.write_records import Fields, Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.spark.dispatch.feature import AddTerms, TaskRows, TaskWrite
+from spark_bull.core.queue.shards.layout import of_dialect
+from spark_bull.spark.dispatch.feature import AddTerms, TaskRows, TaskWrite, WholeWrite, WriteFeature
 from spark_bull.spark.dispatch.features.flows import Children
-from spark_bull.spark.dispatch.plan import WritePlan
-from spark_bull.spark.dispatch.rows import CHILDREN
+from spark_bull.spark.dispatch.features.routing import Shards, named_default
+from spark_bull.spark.dispatch.rows import CHILDREN, RowPlan
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.staging.columns import QUEUE, QueueRows, by_queue
-from spark_bull.spark.staging.plan import CommitMessage, TaskPart
+from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
 from spark_bull.spark.staging.sink import Attempt, Outbox, run_task
+
+#: What tasks count that add jobs directly.
+_COUNTS = ("added", "duplicates", "deduplicated", "rejected", "dropped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritePlan(StagedPlan[RowPlan]):
+    """features: the features that the write has, in their order; `shards` is one of them. replaces: whether the write
+    replaces the queue, mode("overwrite").
+    """
+
+    options: WriteOptions
+    features: tuple[WriteFeature, ...]
+    shards: Shards | None = None
+    replaces: bool = False
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.options.delivery != AT_LEAST_ONCE
+
+    def opened(self) -> WritePlan:
+        if self.shards is None:
+            return super().opened()
+        plan = replace(self, options=of_dialect(self.options, self.shards.layout))
+        self.shards.recover(plan)
+        return plan.for_queue(self.shards.first)
+
+    def check_dialect(self, dialect: Dialect) -> None:
+        self.rows.check_dialect(dialect)
+        check_defaults(dialect, named_default(dialect, defaults_of(self.options)))
+
+    def check_queue(self, handle: QueueHandle) -> None:
+        super().check_queue(handle)
+        for feature in self.features:
+            feature.check(handle)
+
+    @property
+    def planned_queues(self) -> list[str]:
+        # A write that replaces the queue empties each shard.
+        return self.shards.layout.all_names if self.shards and self.replaces else super().planned_queues
+
+    @property
+    def idle_queues(self) -> list[str]:
+        return self.shards.layout.names if self.shards else super().idle_queues
+
+    def has_written(self, handle: QueueHandle, identity: Identity | None) -> bool:
+        # An overwrite with at-least-once delivery has removed the jobs of the earlier run.
+        replaced = self.replaces and not self.exactly_once
+        return not replaced and super().has_written(handle, identity)
+
+    def common_fields(self, written: Sequence[CommitMessage], queues: Sequence[str]) -> Fields:
+        write = WholeWrite(self, self.write_id_in(written), self.identity_in(written), queues)
+        fields: dict[str, str | int] = {}
+        for feature in self.features:
+            fields |= feature.record(write)
+        if self.options.events != ALL_EVENTS:
+            fields["events"] = self.options.events
+        if self.replaces and self.exactly_once:
+            fields["replace"] = 1
+        return fields
+
+    def fields(self, handle: QueueHandle, parts: Sequence[TaskPart]) -> Fields:
+        jobs = sum(part.rows for part in parts)
+        fields: dict[str, str | int] = {"jobs": jobs}
+        for feature in self.features:
+            fields |= feature.queue_record(self, handle, parts)
+        if not self.exactly_once:
+            counts = {name: sum(getattr(part, name) for part in parts) for name in _COUNTS}
+            fields |= {"delivery": AT_LEAST_ONCE, "position": jobs, **counts}
+        return fields
+
 
 #: Maximum payload of incomplete chunks, over all queues of a task.
 _MAX_GATHERED_BYTES: Final = 32 << 20

@@ -17,8 +17,8 @@ from spark_bull.core.dialects.fields import CLAIMED_FIELDS, JSON_COLUMNS
 from spark_bull.core.errors import PayloadUnreadable
 from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.work.claim import ClaimedChunk
 from spark_bull.core.queue.work.claim_ledger import reader_of
-from spark_bull.core.queue.work.claimed_fields import ClaimedChunk
 from spark_bull.core.well_formed import well_formed_json
 from spark_bull.run.job.job_options import job_options, runs_at_most_once
 from spark_bull.run.job.running_job import RunningJob

@@ -28,9 +28,8 @@ from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle, open_ha
 from spark_bull.core.queue.jobs.read import counts
 from spark_bull.core.queue.manage.manage import is_paused
 from spark_bull.core.queue.monitor.find import describe
-from spark_bull.core.queue.work.claim import limited_groups_ms, read_chunk, start_chunk, unpack_claimed
+from spark_bull.core.queue.work.claim import ClaimedChunk, limited_groups_ms, read_chunk, start_chunk, unpack_claimed
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger, Portion
-from spark_bull.core.queue.work.claimed_fields import ClaimedChunk
 from spark_bull.run.claims.claimer import BatchSize, Claimer
 from spark_bull.run.claims.waits import BLOCK_S, Damage, retry_until_connected
 from spark_bull.run.services.admission import Admission

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Optional, TypeVar, Union
 import msgpack
 
 from spark_bull.core.clock import LAST_ETA_MS, epoch_ms
-from spark_bull.core.dialects.deduplication import DEDUPLICATION
+from spark_bull.core.dialects.terms import DEDUPLICATION
 from spark_bull.core.errors import check_encodable
 
 #: Properties of which each row has its own value, and the types of their values.

@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from spark_bull.core.dialects.base import DEFAULT_NAME, MARKS, Dialect, Prepared, check_eta, json_text
-from spark_bull.core.dialects.deduplication import DEDUPLICATION, ID_MARK, Deduplications
 from spark_bull.core.dialects.encode.chunks import (
     OWN,
     Column,
@@ -24,14 +23,17 @@ from spark_bull.core.dialects.encode.chunks import (
 from spark_bull.core.dialects.fields import STALLED_PRESET
 from spark_bull.core.dialects.terms import (
     AT_MOST_ONCE,
+    DEDUPLICATION,
     DELIVERY,
     EXPIRE_AFTER_MS,
     EXPIRE_AT,
+    ID_MARK,
     LOCK_MS,
     PARENT,
     PARENT_MARK,
     SPREAD_MS,
     SPREAD_SEED,
+    Deduplications,
     Expiry,
     ParentJob,
     check_not_stored,

@@ -11,7 +11,6 @@ from os import urandom
 from typing import Any, Final, NamedTuple, overload
 
 from spark_bull.core.dialects.base import Dialect
-from spark_bull.core.dialects.deduplication import DEDUPLICATION
 from spark_bull.core.dialects.encode.chunks import (
     EncodedJobs,
     as_uuid,
@@ -23,7 +22,7 @@ from spark_bull.core.dialects.encode.chunks import (
     sliced,
 )
 from spark_bull.core.dialects.encode.codec import encode
-from spark_bull.core.dialects.terms import PARENT
+from spark_bull.core.dialects.terms import DEDUPLICATION, PARENT
 from spark_bull.core.errors import OptionError
 
 #: Maximum number of jobs, and of characters of payload, of one flow, as one script adds it.

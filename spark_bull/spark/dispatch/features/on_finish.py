@@ -8,14 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from spark_bull.core.dialects.base import json_text
-from spark_bull.core.dialects.deduplication import DEDUPLICATION
 from spark_bull.core.dialects.encode.chunks import EncodedJobs, listed
 from spark_bull.core.dialects.encode.flows import Flows
-from spark_bull.core.dialects.terms import PARENT
+from spark_bull.core.dialects.terms import DEDUPLICATION, PARENT
 from spark_bull.core.errors import OptionError, did_you_mean, expected
 from spark_bull.core.keys import QueueKeys, hash_tag
 from spark_bull.core.options.table import WriteOptions
-from spark_bull.core.queue.dispatch.callbacks import Callback, CallbackJob, callback_id, drop_callback, open_callback
+from spark_bull.core.queue.dispatch.roll_forward import Callback, CallbackJob, callback_id, drop_callback, open_callback
 from spark_bull.core.queue.dispatch.write_records import Fields, Identity, read_record
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.spark.dispatch.feature import (

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_bull.core.dialects.deduplication import DEDUPLICATION
 from spark_bull.core.dialects.encode.chunks import EncodedJobs, collapsed, listed
-from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DELIVERY, PARENT, failure_flag, failure_option
+from spark_bull.core.dialects.terms import AT_LEAST_ONCE, DEDUPLICATION, DELIVERY, PARENT, failure_flag, failure_option
 from spark_bull.core.errors import OptionError
 from spark_bull.core.queue.dispatch.graph import DEPENDS_ON, check_new, graph_of, stage_graph
 from spark_bull.core.queue.dispatch.write_records import GRAPH, Fields

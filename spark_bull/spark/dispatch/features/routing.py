@@ -12,9 +12,8 @@ from typing import Any, Final
 from zlib import crc32
 
 from spark_bull.core.dialects.base import Dialect
-from spark_bull.core.dialects.deduplication import DEDUPLICATION
 from spark_bull.core.dialects.encode.chunks import EncodedJobs, listed
-from spark_bull.core.dialects.terms import PRIORITY, QueuePriority, priority_number
+from spark_bull.core.dialects.terms import DEDUPLICATION, PRIORITY, QueuePriority, priority_number
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import QueueKeys, priority_queue
 from spark_bull.core.queue.dispatch.registration import SHARDS_EPOCH

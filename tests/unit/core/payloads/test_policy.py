@@ -181,7 +181,7 @@ def test_an_error_of_the_file_system_is_named_without_its_message_and_may_pass(
 def test_what_cannot_be_stored_leaves_nothing_behind_unless_another_try_stores_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr("spark_bull.core.payloads.store.PAUSES_S", (0, 0))
+    monkeypatch.setattr("spark_bull.core.payloads.policy.PAUSES_S", (0, 0))
     policy, system = PayloadPolicy((), str(tmp_path), 100), type(fsspec.filesystem("file"))
     done, fails = getattr(system, step), iter([True] * 3 + [True, True, False])
 

@@ -18,7 +18,7 @@ from spark_bull.core.model.job_json import parsed_opts
 from spark_bull.core.queue.call.verbs import MOST_BYTES, chunks
 from spark_bull.core.queue.dispatch.graph import MAX_DEPTH, graph_of
 from spark_bull.core.queue.monitor.stats import percentiles
-from spark_bull.core.queue.work.claimed_fields import ClaimedChunk
+from spark_bull.core.queue.work.claim import ClaimedChunk
 
 DEPENDENCIES = some.lists(some.lists(some.integers(0, 7), max_size=4), min_size=8, max_size=8)
 

@@ -21,7 +21,7 @@ from spark_bull.run.worker.worker_options import (
     worker_options,
 )
 from spark_bull.spark.work.task_slots import task_tries
-from spark_bull.spark.work.worker_plan import largest_chunk
+from spark_bull.spark.work.worker import largest_chunk
 
 
 def of_a_job(job: Any) -> None: ...

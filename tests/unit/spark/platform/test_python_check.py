@@ -21,8 +21,7 @@ from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.spark.collect.stream import ResultReader, Results
-from spark_bull.spark.dispatch.plan import WritePlan
-from spark_bull.spark.dispatch.task import write_task
+from spark_bull.spark.dispatch.task import WritePlan, write_task
 from spark_bull.spark.inspect.source import BatchReader, OpenSlice
 from spark_bull.spark.platform import datasource
 from spark_bull.spark.platform.capabilities import CAPABILITIES

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from spark_bull.core.clock import LAST_ETA_MS, epoch_ms
 from spark_bull.core.dialects.base import MARKS, UNSUPPORTED_OPTIONS, Dialect, json_text
-from spark_bull.core.dialects.deduplication import ID_MARK
 from spark_bull.core.dialects.encode.chunks import ChunkBuilder, EncodedJobs, joined, listed, pack, sliced
 from spark_bull.core.dialects.encode.codec import encode, rows_of
 from spark_bull.core.dialects.fields import STALLED_PRESET
 from spark_bull.core.dialects.registry import DIALECTS
+from spark_bull.core.dialects.terms import ID_MARK
 from spark_bull.core.errors import DialectError, OptionError, SparkBullError
 from spark_bull.core.model.jobs import NewJob, RawJson
 
