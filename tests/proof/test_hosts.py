@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.core.model.jobs import Job
+from spark_bull.core.model.read_jobs import Job
 from tests.conftest import need
 from tests.proof.books import Cell
 from tests.proof.hosts.__main__ import can_hold
