@@ -294,23 +294,28 @@ def test_foreign_hosts_are_refused_on_a_loopback_address(redis_url: str, prefix:
             assert web.client.get("/api/queues", headers={**READING, "Host": host}).status_code == 200
 
 
-def test_every_answer_has_the_security_headers(web: Web) -> None:
-    for path, headers in (
-        ("/api/queues", READING),
-        ("/api/queues", {}),
-        ("/api/none", {}),
-        ("/login", {}),
-        ("/api/queues", {"Host": "evil.example"}),
-    ):
-        found = web.client.get(path, headers=headers).headers
+def test_every_answer_has_the_security_headers_and_is_stored_nowhere(web: Web, session: dict[str, str]) -> None:
+    answers = [
+        *(web.client.get(path) for path in ("/api/queues", "/login", "/healthz", "/static/page.css", "/queues/mail")),
+        *(web.client.get(path, headers=READING) for path in ("/api/queues", "/api/none", "/api/openapi.json")),
+        *(web.client.get(path, headers=session) for path in ("/", "/queues/mail", "/queues/mail/jobs/1")),
+        web.client.get("/api/queues", headers={"Host": "evil.example"}),
+        web.client.head("/api/queues/mail/events", headers=READING),
+        # It sets the cookie of a session.
+        web.client.post("/login", data={"token": WRITE_TOKEN}),
+    ]
+    assert {answer.status_code for answer in answers} == {200, 303, 401, 404, 421}
+    for answer in answers:
+        found = answer.headers
         policy = dict(part.split(" ", 1) for part in found["content-security-policy"].split("; "))
         assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
-        assert policy["script-src"] == policy["connect-src"] == "'self'"
+        assert policy["script-src"] == policy["connect-src"] == policy["form-action"] == "'self'"
         assert "unsafe" not in found["content-security-policy"]
-        assert found["x-content-type-options"] == "nosniff"
+        assert (found["x-content-type-options"], found["x-frame-options"]) == ("nosniff", "DENY")
+        assert found["cross-origin-opener-policy"] == found["cross-origin-resource-policy"] == "same-origin"
         assert found["referrer-policy"] == "same-origin"
-        assert "server" not in found
-        assert "access-control-allow-origin" not in found
+        assert found["cache-control"] == "no-store", answer.url
+        assert not {"server", "access-control-allow-origin"} & {*found}
 
 
 def test_large_bodies_are_refused_with_and_without_their_length(web: Web) -> None:

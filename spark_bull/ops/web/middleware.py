@@ -30,10 +30,11 @@ _HEADERS: Final = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    # FastAPI lets streams of events be stored.
+    "Cache-Control": "no-store",
 }
 #: Stands for %2F in paths; no text can contain this code point.
 _SLASH: Final = "\ufdd0"
-_NO_STORE: Final = "no-store"
 
 
 class RequestRules:
@@ -56,7 +57,6 @@ class RequestRules:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers[name] = value
-                headers.setdefault("Cache-Control", _NO_STORE)
             await send(message)
 
         problem = self._refusal(scope)
