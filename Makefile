@@ -26,7 +26,7 @@ DEMO_SPARK := --properties-file conf/spark-defaults.conf --driver-java-options \
   "-Dlog4j2.configurationFile=conf/log4j2.properties $(DEMO_JVM)" pyspark-shell
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-rest test-all prepared peers chromium prometheus oldest matrix matrix-tests servers hosts soak faults costs mutants audit lint docs format bench walks zip release clean
+.PHONY: help setup demo test test-rest test-all prepared peers chromium prometheus oldest matrix matrix-tests servers hosts soak faults costs mutants audit constraints lint docs format bench walks zip release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,13 @@ audit: $(PYTHON_STAMP) ## Look for known vulnerabilities of the installed packag
 	  echo "expected no known vulnerability, got the above; a package that is not found may also mean that the data" \
 	  "of pip-audit cannot be reached from here: run it where the package index can be reached" >&2; exit 1; }
 
+# In an environment of its own, as uv is needed for nothing else.
+constraints: $(PYTHON_STAMP) ## Write constraints.txt: versions of all that the extras bring, for each Python; needs the package index
+	@test -x $(VENV)-constraints/bin/uv || $(PYTHON) -m venv $(VENV)-constraints
+	@$(VENV)-constraints/bin/python -m pip install -qq --upgrade uv
+	@$(VENV)-constraints/bin/uv pip compile setup.cfg --quiet --upgrade --universal --python-version 3.10 \
+	  $(patsubst %,--extra %,local spark encrypt offload otel web) --no-header --no-annotate --output-file constraints.txt
+
 lint: $(PYTHON_STAMP) docs ## Check style, format, types and documentation
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -134,7 +141,7 @@ walks: $(PYTHON_STAMP) ## Count the files of the package that one row, one job a
 zip: ## Build dist/spark_bull.zip for spark-submit --py-files
 	$(PYTHON) tools/build_zip.py
 
-release: $(PYTHON_STAMP) ## Make a release up to its upload: VERSION=0.2.0; DRY_RUN=1 only tries it
+release: $(PYTHON_STAMP) ## Make a release up to its upload: VERSION=1.0.0; DRY_RUN=1 only tries it; ten minutes
 	@$(RUN) tools/release.py $(VERSION) $(if $(DRY_RUN),--dry-run)
 
 clean: ## Remove files left by builds, tests and Spark; keep .venv* and node_modules

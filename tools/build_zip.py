@@ -1,10 +1,13 @@
-"""Builds dist/spark_bull.zip, the package for `spark-submit --py-files` on clusters where it is not installed."""
+"""Builds dist/spark_bull.zip, the package for `spark-submit --py-files` on clusters where it is not installed.
+
+Equal files give equal bytes: the archive has neither times nor rights of files.
+"""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("spark_bull", "pyspark_bull")
@@ -18,7 +21,7 @@ def build(target: Path) -> Path:
         for package in PACKAGES:
             for path in sorted((ROOT / package).rglob("*")):
                 if path.suffix in SUFFIXES:
-                    archive.write(path, path.relative_to(ROOT))
+                    archive.writestr(ZipInfo(path.relative_to(ROOT).as_posix()), path.read_bytes(), ZIP_DEFLATED)
     return target
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from spark_bull.ops.cli.status import PROBLEMS
 from tests.conftest import need
-from tests.support.wheel import build_wheel
+from tests.support.wheel import CONSTRAINTS, build_wheel
 from tools.matrix import NotRun, find_python
 
 pytestmark = [pytest.mark.rest, pytest.mark.timeout(1_200)]
@@ -102,7 +102,8 @@ def install(wheel: Path, tmp_path: Path) -> Callable[[str, str], Run]:
             text=True,
         )
         need(index.returncode == 0, f"needs an index of packages: {index.stderr[-300:]}")
-        run("pip", "install", "--quiet", f"spark-bull{extra and f'[{extra}]'} @ {wheel.as_uri()}")
+        wanted = f"spark-bull{extra and f'[{extra}]'} @ {wheel.as_uri()}"
+        run("pip", "install", "--quiet", "--constraint", str(CONSTRAINTS), wanted)
         return run
 
     return install

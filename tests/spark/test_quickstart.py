@@ -15,6 +15,7 @@ from spark_bull.spark.platform.requirements import LATE, MAX_ATTEMPTS
 from tests.support.examples import QUICKSTART, ROOT, blocks
 from tests.support.spark_submit import bare_python
 from tests.support.wait import PATIENCE_S
+from tests.support.wheel import CONSTRAINTS, released_wheel
 
 #: The command that the page gives for its program.
 RUN = "python -i quickstart.py\n"
@@ -51,7 +52,14 @@ _ = subprocess.run(["bash", "-e", "-c", {}], env={{**{!r}, "SPARK_BULL_URL": red
 
 @pytest.fixture
 def python(tmp_path: Path) -> Path:
-    """The Python of an environment that has this package."""
+    """The Python of an environment that has this package; of a release, a fresh environment with nothing else."""
+    if (wheel := released_wheel()) is not None:
+        folder = tmp_path / "environment"
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        wanted = f"spark-bull[spark,local] @ {wheel.as_uri()}"
+        command = [str(folder / "bin" / "pip"), "install", "--quiet", "--constraint", str(CONSTRAINTS), wanted]
+        subprocess.run(command, check=True)
+        return folder / "bin" / "python"
     python = bare_python(tmp_path / "environment")
     [paths] = python.parents[1].rglob("installed.pth")
     paths.write_text(f"{paths.read_text()}{ROOT}\n")

@@ -6,9 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from configparser import ConfigParser
 from datetime import date
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ import yaml
 
 from tools import matrix, servers
 from tools.matrix import ENVIRONMENTS, OLDEST, STEPS, TESTED, UNTRIED, NotRun, oldest, row
-from tools.release import ReleaseError, check_version, notes_of, released
+from tools.release import CONSTRAINTS, EXTRAS, ReleaseError, check_version, notes_of, released, repack
 from tools.servers import SERVERS
 
 ROOT = Path(__file__).parents[2]
@@ -75,6 +77,16 @@ def test_classifiers_name_each_python_that_was_tried() -> None:
     assert set(named) == {one.python for one in ENVIRONMENTS if one is not UNTRIED}
 
 
+def test_all_that_the_extras_need_has_a_version_in_the_constraints() -> None:
+    declared = ConfigParser()
+    declared.read(ROOT / "setup.cfg")
+    extras = [declared["options.extras_require"][extra] for extra in EXTRAS.split(",")]
+    needed = re.findall(r"^([\w-]+)", "\n".join([declared["options"]["install_requires"], *extras]), re.MULTILINE)
+    pinned = re.findall(r"^([\w-]+)==", (ROOT / CONSTRAINTS).read_text(), re.MULTILINE)
+    assert {*needed} <= {*pinned}, "run: make constraints"
+    assert {*EXTRAS.split(",")} == {*declared["options.extras_require"]} - {"demo", "test", "docs"}
+
+
 CHANGELOG = """# Changelog
 
 ## [Unreleased]
@@ -114,22 +126,43 @@ def test_a_version_that_is_no_number_or_not_newer_than_all_tags_is_refused() -> 
     check_version("0.1.0", [])
 
 
-@pytest.mark.slow
+@pytest.mark.rest
 def test_a_dry_run_builds_checks_and_changes_nothing() -> None:
+    """It also builds twice, and compares. What it leaves out, the tests of the extras and of the quickstart show."""
+
     def git(*arguments: str) -> str:
         return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
     before = git("rev-parse", "HEAD"), git("tag"), git("status", "--porcelain")
-    done = subprocess.run(
-        [sys.executable, "tools/release.py", "99.0.0", "--dry-run"], cwd=ROOT, capture_output=True, text=True
-    )
+    command = [sys.executable, "tools/release.py", "99.0.0", "--dry-run", "--untried"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.split() == [
+    assert [line.partition(":")[0] for line in done.stdout.splitlines()] == [
+        "dist/SHA256SUMS",
+        "dist/constraints-99.0.0.txt",
         "dist/notes-99.0.0.md",
         "dist/spark_bull-99.0.0-py3-none-any.whl",
         "dist/spark_bull-99.0.0.tar.gz",
+        "dist/spark_bull-99.0.0.zip",
+        "dist/spark_bull-docs-99.0.0.zip",
     ]
     assert (git("rev-parse", "HEAD"), git("tag"), git("status", "--porcelain")) == before
+
+
+def test_an_sdist_has_no_times_owners_and_order_of_the_machine(tmp_path: Path) -> None:
+    built = []
+    for number, names in enumerate(("ab", "ba")):
+        sdist = tmp_path / f"{number}.tar.gz"
+        with tarfile.open(sdist, "w:gz") as archive:
+            for name in names:
+                member = tarfile.TarInfo(name)
+                member.size, member.mtime, member.uid, member.uname = 1, number, number, f"user-{number}"
+                archive.addfile(member, BytesIO(name.encode()))
+        repack(sdist, 1_700_000_000)
+        built.append(sdist.read_bytes())
+        with tarfile.open(sdist) as archive:
+            assert {one.name: archive.extractfile(one).read() for one in archive} == {"a": b"a", "b": b"b"}
+    assert built[0] == built[1]
 
 
 Has = Callable[..., None]
