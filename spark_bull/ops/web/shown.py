@@ -21,12 +21,13 @@ _PARAMETER: Final = re.compile(r"^ {6}(\w+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
 
 def document(found: Any) -> Any:
-    """A dataclass as an object with names in camel case; fields `…_text` hold JSON."""
-    if is_dataclass(found):
+    """A dataclass or named tuple as an object with names in camel case; fields `…_text` hold JSON."""
+    names = [field.name for field in fields(found)] if is_dataclass(found) else getattr(found, "_fields", None)
+    if names is not None:
         return {
-            camel_case(field.name): json_value(value) if field.name.endswith("_text") else document(value)
-            for field in fields(found)
-            for value in [getattr(found, field.name)]
+            camel_case(name): json_value(value) if name.endswith("_text") else document(value)
+            for name in names
+            for value in [getattr(found, name)]
         }
     if isinstance(found, Mapping):
         return {name: document(value) for name, value in found.items()}
