@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from benchmarks.workers import QUEUE
 from spark_bull import BullQueue, NewJob, RawJson
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Claim, Outcomes
 from spark_bull.core.queue.work.claim import work
 
-CLAIM_SETTINGS = ClaimSettings("finisher")
+CLAIM_SETTINGS = WorkSettings("finisher")
 RETURNVALUE = '{"ok":true,"bytes":1234}'
 #: Jobs completed per call.
 CHUNK = 500

@@ -21,7 +21,7 @@ from benchmarks.sides import timed
 from benchmarks.stock import stock_redis
 from benchmarks.workers import PEERS, QUEUE, Working, peer_process
 from spark_bull import BullQueue, Promoter
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.options.table import ALL_EVENTS
 from spark_bull.core.queue.handle.handle import QueueHandle
@@ -232,7 +232,7 @@ def work_scripts(protocol: str, jobs: int, chunk: int, events: str = ALL_EVENTS)
 
 
 def work_off(handle: QueueHandle, chunk: int) -> None:
-    settings = ClaimSettings(sender="replay", worker="spark-replay")
+    settings = WorkSettings(sender="replay", worker="spark-replay")
     claim = work(handle, settings, None, chunk)
     while claim.jobs:
         outcomes = Outcomes(claim.token)

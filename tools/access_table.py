@@ -107,7 +107,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             ),
             *(
                 "run/services/service",
-                "core/store/steps:StreamReader",
+                "core/store/round_trips:StreamReader",
                 "core/queue/call/caller",
                 "core/queue/handle/handle",
                 LOSSES,
@@ -139,7 +139,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             "core/queue/collect/result_ledger",
             "core/queue/jobs/objects",
             "run/services/queue_collector",
-            "core/store/steps:StreamReader",
+            "core/store/round_trips:StreamReader",
             LOSSES,
         ),
         ("discover", "archive", "results/open", "results/horizon", "results/cut"),
@@ -149,7 +149,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
         ("add_calls", "hold_calls", "end_calls", "gather_calls", "sweep_calls"),
     ),
     "events": (
-        ("core/queue/events/events", "core/queue/events/waiting", "core/store/steps:StreamReader"),
+        ("core/queue/events/events", "core/queue/events/waiting", "core/store/round_trips:StreamReader"),
         ("publish", "read/event_span", "read/event_page", "read/event_step"),
     ),
     # To read; writing also needs the rights of other verbs.
@@ -184,7 +184,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
                 )
             ),
             *WRITES,
-            *("core/store/steps:StreamReader", "run/slot/status"),
+            *("core/store/round_trips:StreamReader", "run/slot/status"),
         ),
         ("read/after", "read/find", "read/groups", "read/jobs", "read/metrics"),
     ),
@@ -259,7 +259,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 }
 #: What is needed beside the verbs, as VERBS: of each node of a cluster, and of a user of the Sentinels alone.
 PLACES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
-    "cluster": (("core/store/servers", "core/store/steps:_is_lost"), ()),
+    "cluster": (("core/store/servers", "core/store/round_trips:_is_lost"), ()),
     "sentinel": ((), ()),
 }
 #: Commands sent by methods of redis-py: for subscriptions, and for the list of connections.

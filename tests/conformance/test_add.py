@@ -19,7 +19,7 @@ from redis import Redis
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import DialectError, OptionError, ParentError, SparkBullError, StagedDataLost
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import pass_batch, recover, roll_forward
@@ -43,7 +43,7 @@ from tests.support.writes import DAY_MS, register_all, stage, stage_all
 DIALECTS = ["bull-1", "bull", "bullmq"]
 LONG_AGO = 1_600_000_000_000
 LONG = 5 * 10**11
-CLAIM = ClaimSettings("slot", lock_ms=HOUR)
+CLAIM = WorkSettings("slot", lock_ms=HOUR)
 
 each_dialect = pytest.mark.parametrize("dialect", DIALECTS, indirect=True)
 bull_and_bullmq = pytest.mark.parametrize("dialect", ["bull", "bullmq"], indirect=True)

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.handle.handle import QueueHandle
@@ -17,7 +17,7 @@ from spark_bull.core.queue.handle.walk import Slice
 from spark_bull.core.queue.monitor.activity import waiting_since
 from spark_bull.core.queue.work.claim import rescue, work
 from spark_bull.core.queue.work.verbs import promote_due
-from spark_bull.core.store.steps import run
+from spark_bull.core.store.round_trips import run
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
 from tests.support.wait import wait_until
@@ -94,7 +94,7 @@ def test_services_move_such_a_job_as_any_other(queue: BullQueue, client: Redis, 
     ids = add(queue, delay=1)
     give_id(client, handle, ids[1], new)
     wait_until(lambda: promote_due(handle).now and queue.counts()["wait"] == JOBS, "all to be promoted")
-    claim = work(handle, ClaimSettings("dead", lock_ms=1), None, JOBS)
+    claim = work(handle, WorkSettings("dead", lock_ms=1), None, JOBS)
     assert [job.id for job in claim.jobs] == [ids[0], *ids[2:]]
     assert aside(client, queue) == {new: b"id"}
     give_id(client, handle, ids[0], new)
@@ -106,7 +106,7 @@ def test_services_move_such_a_job_as_any_other(queue: BullQueue, client: Redis, 
 
     wait_until(all_rescued, "all to be rescued")
     assert queue.counts()["wait"] == JOBS - 1
-    assert len(work(handle, ClaimSettings("slot"), None, JOBS).jobs) == JOBS - 2
+    assert len(work(handle, WorkSettings("slot"), None, JOBS).jobs) == JOBS - 2
 
 
 def test_reads_show_the_job_with_another_text(queue: BullQueue, client: Redis) -> None:

@@ -17,7 +17,7 @@ from spark_bull.core.errors import IntakeClosed, OptionError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.outcomes import Claim, Failed, Outcomes, Retried
 from spark_bull.core.queue.call import flight, verbs
-from spark_bull.core.queue.call.caller import Call, Caller, Details, Outcome, parent_ids, sweep
+from spark_bull.core.queue.call.caller import Call, CallEnd, Caller, Details, parent_ids, sweep
 from spark_bull.core.queue.call.verbs import CALL_LEASE_MS
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.job_options import keep_of
@@ -73,7 +73,7 @@ def kept_by(bench: WorkBench, claim: Claim, name: str) -> Any:
     return keep_of(bench.handle.dialect, claim.jobs[0].opts, name)
 
 
-def plain(outcomes: dict[str, Outcome]) -> dict[str, Outcome]:
+def plain(outcomes: dict[str, CallEnd]) -> dict[str, CallEnd]:
     """Outcomes without their details."""
     return {job_id: outcome._replace(details=Details()) for job_id, outcome in outcomes.items()}
 
@@ -112,8 +112,8 @@ def test_each_call_is_a_job_whose_outcome_the_caller_reads(bench: WorkBench, cal
     complete(bench, claim, '{"ok":true}')
     other = bench.claim(1)
     fail(bench, other, "no such address")
-    done = {job.id: Outcome(b'{"ok":true}', None) for job in claim.jobs}
-    assert plain(caller.outcomes(calls)) == done | {other.jobs[0].id: Outcome(None, "no such address")}
+    done = {job.id: CallEnd(b'{"ok":true}', None) for job in claim.jobs}
+    assert plain(caller.outcomes(calls)) == done | {other.jobs[0].id: CallEnd(None, "no such address")}
     assert bench.counts() == {"wait": 19}
     assert caller.removed(calls) == []
 
@@ -199,7 +199,7 @@ def test_a_job_that_ended_and_was_removed_by_the_rule_of_another_one(
     complete(bench, bench.claim(1), "7")
     bench.queue.clean()
     if bench.bullmq:
-        assert caller.outcomes(calls) == {calls[0].job_id: Outcome(b"7", None)}
+        assert caller.outcomes(calls) == {calls[0].job_id: CallEnd(b"7", None)}
     assert caller.removed(calls) == ([] if bench.bullmq else calls)
     caller.close()
     lapse(bench)
@@ -225,8 +225,8 @@ def test_calls_are_ended_with_a_reason(bench: WorkBench, new_caller: Callable[..
     complete(bench, done, "1")
     caller.end(calls, "timeout")
     outcomes = plain(caller.outcomes(calls))
-    assert outcomes.pop(done.jobs[0].id) == Outcome(b"1", None)
-    assert set(outcomes.values()) == {Outcome(None, "timeout")}
+    assert outcomes.pop(done.jobs[0].id) == CallEnd(b"1", None)
+    assert set(outcomes.values()) == {CallEnd(None, "timeout")}
     assert bench.counts() == {"active": 3}
     caller.close()
     # The jobs that have started run to their end, which changes nothing.
@@ -234,7 +234,7 @@ def test_calls_are_ended_with_a_reason(bench: WorkBench, new_caller: Callable[..
     lapse(bench)
     sweep(bench.handle)
     assert bench.counts() == {}
-    assert {plain(caller.outcomes(calls))[job_id] for job_id in started} == {Outcome(None, "timeout")}
+    assert {plain(caller.outcomes(calls))[job_id] for job_id in started} == {CallEnd(None, "timeout")}
     # A repeated task gets the same.
     assert new_caller().add(calls) == (0, caller.outcomes(calls))
 
@@ -367,9 +367,9 @@ def test_what_was_removed_while_the_lease_had_lapsed_is_added_again(
     while len(flying):
         ended += flying.look()
     assert Counter(one.outcome._replace(details=Details()) for one in ended) == {
-        Outcome(b"1", None): 1,
-        Outcome(b"2", None): 1,
-        Outcome(b"3", None): 248,
+        CallEnd(b"1", None): 1,
+        CallEnd(b"2", None): 1,
+        CallEnd(b"3", None): 248,
     }
 
 
@@ -382,7 +382,7 @@ def test_what_others_remove_is_not_added_again(
         flying.add(texts(20), range(20))
     bench.queue.drain()
     ended = wait_until(flying.look, "the calls to be ended")
-    assert {one.outcome for one in ended} == {Outcome(None, flight.REMOVED)}
+    assert {one.outcome for one in ended} == {CallEnd(None, flight.REMOVED)}
     assert (len(ended), len(flying), bench.counts()) == (20, 0, {})
 
 
@@ -404,7 +404,7 @@ def test_a_call_that_has_waited_too_long_is_ended(bench: WorkBench, caller: Call
     ended = wait_until(flying.look, "the calls to be ended")
     assert len(ended) == 300
     reason = "timeout: the job has not ended within 1 ms; 0 workers are connected to queue q"
-    assert {one.outcome for one in ended} == {Outcome(None, reason)}
+    assert {one.outcome for one in ended} == {CallEnd(None, reason)}
     assert len(flying) == 0
     assert bench.counts() == {}
 
@@ -471,9 +471,9 @@ def test_calls_are_found_while_those_of_another_attempt_are_pending(
     assert bench.counts() == {"wait": 400}
 
 
-def found_by(flying: flight.Flight, count: int) -> list[flight.Ended]:
+def found_by(flying: flight.Flight, count: int) -> list[flight.EndedCall]:
     """The calls that have ended, when looks have found so many."""
-    found: list[flight.Ended] = []
+    found: list[flight.EndedCall] = []
 
     def look() -> bool:
         found.extend(flying.look())

@@ -16,7 +16,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, JobCancelled, NewJob
 from spark_bull.core.errors import DelayedError, JobMissing, OptionError, WrongState
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage.cancel import CancelRequest, cancel_requests
 from spark_bull.core.queue.work.claim import rescue, work
@@ -186,7 +186,7 @@ def test_a_stalled_job_that_waits_to_run_alone_is_cancelled_before_it_starts(
     queue: BullQueue, client: Redis, kind: str
 ) -> None:
     stalled = queue.add({})
-    assert work(queue.handle, ClaimSettings("dead"), None, 1).claimed == 1
+    assert work(queue.handle, WorkSettings("dead"), None, 1).claimed == 1
     client.delete(queue.handle.keys.lock(stalled))
     while not rescue(queue.handle).stalled:
         client.delete(queue.handle.keys["stalled_check"], queue.handle.keys["rescue_check"])
@@ -388,7 +388,7 @@ def test_only_active_jobs_of_our_workers_are_cancelled(queue: BullQueue, client:
     job_id = queue.add({})
     with pytest.raises(WrongState, match=rf"expected job {job_id} of queue q to be active, it is wait"):
         queue.cancel(job_id)
-    assert work(queue.handle, ClaimSettings("stream query"), None, 1).claimed == 1
+    assert work(queue.handle, WorkSettings("stream query"), None, 1).claimed == 1
     with pytest.raises(WrongState, match="to be held by a Spark Worker: "):
         queue.cancel(job_id)
     client.delete(queue.handle.keys.lock(job_id))

@@ -15,7 +15,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, NewJob
 from spark_bull.core.errors import DelayedError, JobTimeout, RateLimitError, UnrecoverableError
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.work.claim import rescue, work
 from spark_bull.run.job.job_runner import JobFunction
@@ -115,12 +115,12 @@ def test_no_script_settles_more_jobs_than_a_chunk_when_many_end_at_the_same_time
 ) -> None:
     gate = Gate()
     add(queue, 220)
-    claim = work(queue.handle, ClaimSettings("other"), None, 20)
+    claim = work(queue.handle, WorkSettings("other"), None, 20)
     chunk = Outcomes(claim.token)
     for job in claim.jobs:
         chunk.complete(job.id, "1")
     with script_work(client, prefix=prefix) as settled:
-        work(queue.handle, ClaimSettings("other"), chunk, 0)
+        work(queue.handle, WorkSettings("other"), chunk, 0)
     with OurWorker(queue.handle, gate.processor(kind), concurrency=200, chunk_size=20):
         wait_until(lambda: len(gate.running) == 200, "all jobs to run")
         with script_work(client, prefix=prefix) as scripts:
@@ -302,7 +302,7 @@ def add_stalled(queue: BullQueue, client: Redis, *names: int) -> None:
     """Jobs whose first worker has died."""
     handle = queue.handle
     ids = queue.add_many(NewJob({"n": n}) for n in names).ids
-    claimed = work(handle, ClaimSettings("dead"), None, len(ids))
+    claimed = work(handle, WorkSettings("dead"), None, len(ids))
     assert claimed.claimed == len(ids)
     return_jobs(queue, client, ids)
 

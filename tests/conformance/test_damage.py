@@ -16,7 +16,7 @@ from redis import Redis
 
 from spark_bull.core.errors import UnrecoverableError
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings, Limiter
+from spark_bull.core.model.limits import Limiter, WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.walk import Slice
@@ -24,7 +24,7 @@ from spark_bull.core.queue.jobs.read import read_ids, read_jobs
 from spark_bull.core.queue.work.claim import read_claimed, rescue, unpack_claimed, work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.core.queue.work.verbs import promote_due
-from spark_bull.run.job.endings import failure
+from spark_bull.run.job.outcomes import failure
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.inspect.source import OpenSlice, batch_reader
 from spark_bull.spark.schemas import SCHEMAS
@@ -139,7 +139,7 @@ def test_a_damaged_job_passes_all_states_without_blocking_others(
 ) -> None:
     jobs = add_damaged(queue, damages, delay=1, attempts=3, backoff=1)
     wait_until(lambda: promote_due(queue.handle).moved == 0 and queue.counts()["delayed"] == 0, "all to be promoted")
-    dead = work(queue.handle, ClaimSettings("dead", lock_ms=1), None, len(jobs.ids))
+    dead = work(queue.handle, WorkSettings("dead", lock_ms=1), None, len(jobs.ids))
     assert dead.claimed >= len(jobs.healthy)
     locks = [queue.handle.keys.lock(i) for i in jobs.healthy]
     wait_until(lambda: not client.exists(*locks), "locks to expire")
@@ -183,7 +183,7 @@ def test_a_job_that_is_damaged_while_it_runs_does_not_affect_its_chunk(
     queue: BullQueue, damages: list[Damage], outcome: str
 ) -> None:
     jobs = add(queue, damages)
-    claim = work(queue.handle, ClaimSettings("slot"), None, len(jobs.ids))
+    claim = work(queue.handle, WorkSettings("slot"), None, len(jobs.ids))
     jobs.damage(queue)
     outcomes = Outcomes(claim.token)
     for job in claim.jobs:
@@ -193,7 +193,7 @@ def test_a_job_that_is_damaged_while_it_runs_does_not_affect_its_chunk(
             outcomes.failed.append(failure(queue.handle.dialect, job, "bad", stack="trace"))
         else:
             outcomes.returned.append(job.id)
-    lost = work(queue.handle, ClaimSettings("slot"), outcomes, 0).lost
+    lost = work(queue.handle, WorkSettings("slot"), outcomes, 0).lost
     assert {one.id for one in lost} <= jobs.bad.keys()
     state = "wait" if outcome == "returned" else outcome
     assert {job.id for job in queue.page(state)} >= jobs.healthy
@@ -205,7 +205,7 @@ def test_a_job_that_is_damaged_while_it_runs_does_not_affect_its_chunk(
 def test_a_claiming_query_reads_damaged_jobs(queue: BullQueue, damages: list[Damage]) -> None:
     jobs = add_damaged(queue, damages)
     ledger = ClaimLedger(queue.handle, "reader")
-    portions = [taken.portion for taken in ledger.claim(ClaimSettings("reader"), len(jobs.ids))]
+    portions = [taken.portion for taken in ledger.claim(WorkSettings("reader"), len(jobs.ids))]
     batches = [claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed)) for portion in portions]
     rows = {row["id"]: row for row in pa.Table.from_batches(batches).to_pylist()}
     assert rows.keys() >= jobs.healthy
@@ -281,7 +281,7 @@ def test_a_queue_with_a_damaged_job_can_be_opened(queue: BullQueue, damages: lis
 
 @pytest.mark.parametrize("queue", ALL, indirect=True)
 def test_damaged_limits_do_not_stop_a_slot_with_a_limiter(queue: BullQueue, client: Redis) -> None:
-    limited = ClaimSettings("slot", limiter=Limiter(100, 3_600_000))
+    limited = WorkSettings("slot", limiter=Limiter(100, 3_600_000))
     for damage in QUEUE_DAMAGES:
         if queue.protocol in damage.dialects:
             job_id = queue.add({})
@@ -296,9 +296,9 @@ def test_obliterate_removes_everything_of_a_queue_with_damaged_jobs(queue: BullQ
     _, bad, *_ = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
     client.delete(keys.job(bad))
     client.set(keys.job(bad), "no hash")
-    claim_settings = ClaimSettings("slot")
-    claim = work(queue.handle, claim_settings, None, 20)
-    work(queue.handle, claim_settings, Outcomes(claim.token, returned=[claim.jobs[0].id], limited_ms=3_600_000), 0)
+    work_settings = WorkSettings("slot")
+    claim = work(queue.handle, work_settings, None, 20)
+    work(queue.handle, work_settings, Outcomes(claim.token, returned=[claim.jobs[0].id], limited_ms=3_600_000), 0)
     assert client.hkeys(keys["damaged"]) == [bad.encode()]
     queue.obliterate(force=True)
     lasting = [key for key in client.scan_iter(f"{keys.base}*") if client.ttl(key) == -1]
@@ -313,7 +313,7 @@ def test_a_delayed_job_with_an_invalid_time_does_not_block_others(queue: BullQue
         queue.handle.connection.call("ZADD", queue.handle.keys["delayed"], score, queue.add({}, delay=3_600_000))
     queue.add({}, delay=1)
     wait_until(lambda: promote_due(queue.handle).now and queue.counts()["wait"] > len(scores), "the others' promotion")
-    assert len(work(queue.handle, ClaimSettings("slot"), None, 20).jobs) > len(scores)
+    assert len(work(queue.handle, WorkSettings("slot"), None, 20).jobs) > len(scores)
     assert promote_due(queue.handle).next_due is None
 
 

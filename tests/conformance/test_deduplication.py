@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spark_bull.core.errors import DelayedError, UnrecoverableError
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
@@ -19,7 +19,7 @@ from spark_bull.run.job.running_job import RunningJob
 from tests.support.jobs import HOUR
 from tests.support.wait import wait_until
 
-CLAIM = ClaimSettings("slot", lock_ms=HOUR)
+CLAIM = WorkSettings("slot", lock_ms=HOUR)
 
 each_dialect = pytest.mark.parametrize("once", ["bull", "bullmq"], indirect=True)
 each_version = pytest.mark.parametrize("once", ["5", "6"], indirect=True)

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.walk import Slice
@@ -144,8 +144,8 @@ def found(client: Redis, queue: BullQueue, count: int, start: int) -> list[tuple
 
 def settle_by_us(queue: BullQueue, jobs: list[tuple[dict[str, Any], str, str]]) -> None:
     handle, policy, token = queue.handle, OutcomePolicy(), uuid4().hex
-    claim_settings = ClaimSettings("slot", lock_ms=HOUR)
-    claim = claims.work(handle, claim_settings, None, len(jobs), token=token)
+    work_settings = WorkSettings("slot", lock_ms=HOUR)
+    claim = claims.work(handle, work_settings, None, len(jobs), token=token)
     assert [int(job.id) for job in claim.jobs] == [*range(1, len(jobs) + 1)]
     for job in claim.jobs:
         outcomes = Outcomes(token)
@@ -153,7 +153,7 @@ def settle_by_us(queue: BullQueue, jobs: list[tuple[dict[str, Any], str, str]]) 
         policy.record(
             outcomes, handle.dialect, Result(RunningJob(job, handle), None, error), handle.connection.now_ms()
         )
-        claims.work(handle, claim_settings, outcomes, 0, token=token)
+        claims.work(handle, work_settings, outcomes, 0, token=token)
 
 
 def settle_by_node(peer: NodePeer, jobs: list[tuple[dict[str, Any], str, str]]) -> None:

@@ -14,7 +14,7 @@ from redis import Redis
 
 from spark_bull import EmbeddedRedis, LocalWorker
 from spark_bull.core.errors import JobFailed, JobMissing
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions, WriteOptions
@@ -97,7 +97,7 @@ def test_a_worker_logs_and_fails_what_is_left_of_a_job_and_counts_what_is_lost(
     assert "gone-1" in lost
     assert "maxmemory-policy" in lost
     put(bench, "wait", "gone-3", None)
-    counters = ClaimSettings("slot", counters=bench.handle.keys.counters("w"))
+    counters = WorkSettings("slot", counters=bench.handle.keys.counters("w"))
     counted = bench.work(None, 9, counters).counted
     assert (counted["claimed"], counted["lost"]) == (1, 1)
     bench.queue.retry(ended[0].id)

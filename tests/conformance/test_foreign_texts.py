@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType, Var
 from redis import Redis
 
 from spark_bull.core.dialects.fields import fields_of
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.handle.walk import Slice
@@ -141,7 +141,7 @@ def test_a_worker_gets_the_text_and_writes_it_again(queue: BullQueue, client: Re
 
 
 def test_udfs_and_functions_of_data_frames_get_the_text(queue: BullQueue) -> None:
-    claim = work(queue.handle, ClaimSettings("slot"), None, 1)
+    claim = work(queue.handle, WorkSettings("slot"), None, 1)
     jobs = [RunningJob(job, queue.handle, claim.token) for job in claim.jobs]
     [text] = frame_table(jobs).column("data").to_pylist()
     assert (json.loads(text)["a"], json.loads(text)["b"]) == (SHOWN, WHOLE)

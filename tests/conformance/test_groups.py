@@ -16,7 +16,7 @@ import pytest
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings, GroupLimits
+from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.model.outcomes import Claim, Outcomes, Rested, Retried
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import WorkOptions
@@ -97,7 +97,7 @@ def test_jobs_of_a_group_start_in_the_order_in_which_they_were_added(bench: Work
     found = claim(bench)
     while found.jobs:
         started += ids_of(found)
-        found = bench.work(completed(found), 10, claim_settings=settings())
+        found = bench.work(completed(found), 10, work_settings=settings())
         if not found.jobs and found.more:
             found = claim(bench)
     assert started == ids
@@ -122,7 +122,7 @@ def test_a_higher_limit_takes_effect_with_the_next_claims(bench: WorkBench) -> N
     ids = add(bench.queue, ["a"] * 6)
     found = claim(bench)
     more = GroupLimits("tenant", concurrency=5)
-    later = bench.work(completed(found), 10, claim_settings=settings(more))
+    later = bench.work(completed(found), 10, work_settings=settings(more))
     started = ids_of(later) + ids_of(claim(bench, group=more))
     assert sorted(started) == sorted(ids[2:])
 
@@ -130,10 +130,10 @@ def test_a_higher_limit_takes_effect_with_the_next_claims(bench: WorkBench) -> N
 def finish(bench: WorkBench, group: GroupLimits, at_once: int | None = None, limit: int = 10) -> list[str]:
     """Claims and completes jobs until no more can start; returns their ids in the order in which they started."""
     started: list[str] = []
-    found = bench.claim(limit, claim_settings=settings(group, at_once))
+    found = bench.claim(limit, work_settings=settings(group, at_once))
     while found.jobs or found.more:
         started += ids_of(found)
-        found = bench.work(completed(found), limit, claim_settings=settings(group, at_once))
+        found = bench.work(completed(found), limit, work_settings=settings(group, at_once))
     return started
 
 
@@ -142,7 +142,7 @@ def test_promoted_jobs_have_their_places_before_they_start(bench: WorkBench) -> 
     first = claim(bench, 10, FIVE_AT_ONCE)
     bench.work(completed(first))
     for started in range(1, 6):
-        found = bench.claim(10, claim_settings=settings(FIVE_AT_ONCE, at_once=1))
+        found = bench.claim(10, work_settings=settings(FIVE_AT_ONCE, at_once=1))
         assert ids_of(found) == [ids[4 + started]]
         assert bench.counts() == {"completed": 5, "active": started, "delayed": 30} | (
             {"wait": 5 - started} if started < 5 else {}
@@ -152,12 +152,12 @@ def test_promoted_jobs_have_their_places_before_they_start(bench: WorkBench) -> 
 def test_a_job_is_delayed_once_at_most(bench: WorkBench) -> None:
     ids = add(bench.queue, ["a"] * 40)
     one_by_one = settings(FIVE_AT_ONCE, at_once=1)
-    running = [bench.claim(10, claim_settings=one_by_one) for _ in range(5)]
+    running = [bench.claim(10, work_settings=one_by_one) for _ in range(5)]
     claim(bench, 10, FIVE_AT_ONCE)
     left = set(delayed(bench))
     assert left == set(ids[5:])
     for ended in range(40):
-        found = bench.work(completed(running.pop(0)), 10, claim_settings=one_by_one)
+        found = bench.work(completed(running.pop(0)), 10, work_settings=one_by_one)
         running.append(found)
         assert set(delayed(bench)) <= left
         left = set(delayed(bench))
@@ -264,7 +264,7 @@ def test_the_end_of_a_period_promotes_no_more_jobs_than_may_start(bench: WorkBen
         end_windows(bench, 1)
         if others_promote:
             assert promote_due(bench.handle).moved == 3
-        found = bench.claim(10, claim_settings=settings(THREE_PER_HOUR, at_once=1))
+        found = bench.claim(10, work_settings=settings(THREE_PER_HOUR, at_once=1))
         assert ids_of(found) == [ids[first]]
         assert bench.counts() == {"completed": first, "active": 1, "wait": 2, "delayed": 27 - first}
         bench.work(completed(found))
@@ -358,10 +358,10 @@ def test_a_small_tenant_does_not_wait_behind_others_whose_limits_fill_all_places
         small = add(bench.queue, ["small"])
         waited = 0
         while True:
-            found = bench.work(completed(running.pop(0)), 1, claim_settings=settings())
+            found = bench.work(completed(running.pop(0)), 1, work_settings=settings())
             while not found.jobs:
                 assert found.more
-                found = bench.claim(1, claim_settings=settings())
+                found = bench.claim(1, work_settings=settings())
             running.append(found)
             waited += 1
             if ids_of(found) == small:
@@ -383,9 +383,9 @@ def test_a_tenant_whose_job_ends_keeps_its_share_while_others_have_a_backlog(ben
 def test_one_call_delays_a_limited_number_of_jobs_and_reports_that_there_is_more(bench: WorkBench) -> None:
     ids = add(bench.queue, ["a"] * 1200)
     other = add(bench.queue, ["b"])
-    assert ids_of(bench.claim(2, claim_settings=settings())) == ids[:2]
+    assert ids_of(bench.claim(2, work_settings=settings())) == ids[:2]
     assert bench.counts()["delayed"] == 150
-    found = bench.claim(1, claim_settings=settings())
+    found = bench.claim(1, work_settings=settings())
     assert (found.jobs, found.more, bench.counts()["delayed"]) == ([], True, 300)
     assert ids_of(claim(bench, 1)) == other
     assert bench.counts() == {"active": 3, "delayed": 1198}
@@ -520,7 +520,7 @@ def test_a_job_that_a_blocking_command_has_moved_is_delayed_if_its_group_is_full
     ids = add(bench.queue, ["a"] * 3)
     claim(bench, 2)
     bench.client.lmove(bench.key("wait"), bench.key("active"), "RIGHT", "LEFT")
-    assert bench.claim(5, claim_settings=settings(), held=ids[2]).jobs == []
+    assert bench.claim(5, work_settings=settings(), held=ids[2]).jobs == []
     assert bench.counts() == {"active": 2, "delayed": 1}
 
 
@@ -535,7 +535,7 @@ def test_a_claim_without_limits_of_groups_writes_no_counters(bench: WorkBench) -
 def test_a_claiming_query_has_the_limits_too(bench: WorkBench) -> None:
     ids = add(bench.queue, ["a"] * 4 + ["b"])
     ledger = ClaimLedger(bench.handle, "reader")
-    (taken,) = ledger.claim(ClaimSettings("reader", HOUR_MS, group=TWO_AT_ONCE), 10, 10)
+    (taken,) = ledger.claim(WorkSettings("reader", HOUR_MS, group=TWO_AT_ONCE), 10, 10)
     assert ledger.claims(0, 10) == [(taken.portion.token, [ids[0], ids[1], ids[4]])]
 
 

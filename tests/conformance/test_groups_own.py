@@ -177,7 +177,7 @@ def test_each_job_of_a_paused_group_is_moved_once(bench: WorkBench) -> None:
     end_rests(bench)
     assert promote_due(bench.handle).moved == 0
     next_one = add(bench.queue, ["b"])
-    found = bench.claim(1, claim_settings=settings(UNLIMITED))
+    found = bench.claim(1, work_settings=settings(UNLIMITED))
     assert (ids_of(found), bench.counts()["delayed"]) == (next_one, 1_000)
 
 
@@ -218,7 +218,7 @@ def test_the_counters_of_a_group_survive_a_pause(bench: WorkBench) -> None:
 
 def rest(bench: WorkBench, found: Claim, job_id: str, limits: GroupLimits = TWO_AT_ONCE) -> Claim:
     outcomes = Outcomes(found.token, rested=[Rested(job_id, HOUR_MS)])
-    return bench.work(outcomes, 10, claim_settings=settings(limits))
+    return bench.work(outcomes, 10, work_settings=settings(limits))
 
 
 def test_a_group_rests_without_losing_an_attempt_and_the_others_go_on(bench: WorkBench) -> None:
@@ -227,7 +227,7 @@ def test_a_group_rests_without_losing_an_attempt_and_the_others_go_on(bench: Wor
     assert ids_of(found) == [*ids[:2], *ids[3:5]]
     # The longer of two rests counts.
     rested = Outcomes(found.token, rested=[Rested(ids[0], HOUR_MS), Rested(ids[1], 1)])
-    assert bench.work(rested, 10, claim_settings=settings(TWO_AT_ONCE)).jobs == []
+    assert bench.work(rested, 10, work_settings=settings(TWO_AT_ONCE)).jobs == []
     assert bench.counts() == {"active": 2, "delayed": 4}
     bench.work(outcomes_of(found, ids[3])[0])
     assert ids_of(claim(bench)) == ids[5:]

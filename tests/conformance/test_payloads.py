@@ -17,7 +17,7 @@ from redis import Redis
 from spark_bull.core.errors import OptionError, PayloadUnreadable
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.read_jobs import Change, FlowJob
 from spark_bull.core.payloads import objects
 from spark_bull.core.queue.bull_queue import BullQueue
@@ -252,7 +252,7 @@ def test_a_claiming_query_reads_jobs_again_whose_objects_cannot_be_read_now(open
     queue = open_queue()
     large = queue.add(LARGE)
     (path,) = stored(tmp_path)
-    (taken,) = ClaimLedger(queue.handle, "reader").claim(ClaimSettings("reader"), 1)
+    (taken,) = ClaimLedger(queue.handle, "reader").claim(WorkSettings("reader"), 1)
     token, claimed = taken.portion.token, unpack_claimed(taken.portion.packed)
     content = path.read_bytes()
     path.unlink()

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 
 from spark_bull.core.errors import DelayedError, RateLimitError, ReturnedError
 from spark_bull.core.model.jobs import NewJob, RawJson
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.run.job.job_runner import FunctionRunner
 from spark_bull.run.job.outcome_policy import OutcomePolicy
@@ -318,8 +318,8 @@ def test_a_signal_to_the_process_ends_the_slot(queue: BullQueue) -> None:
 
     queue.add_many(NewJob({"name": str(n)}) for n in range(3))
     name = uuid4().hex[:8]
-    claim_settings = ClaimSettings(name, control=queue.handle.keys.control(name))
-    plan = SlotPlan((SlotQueuePlan(queue.handle, claim_settings),), name, FunctionRunner(processor), chunk_size=100)
+    work_settings = WorkSettings(name, control=queue.handle.keys.control(name))
+    plan = SlotPlan((SlotQueuePlan(queue.handle, work_settings),), name, FunctionRunner(processor), chunk_size=100)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         loop_of(plan, 0).run()

@@ -14,7 +14,7 @@ from spark_bull.core.queue.handle.handle import FORGET_MS, forget_gone, noted_qu
 from spark_bull.core.queue.monitor.activity import QueueFilter, selecting
 from spark_bull.core.queue.monitor.find import find_queues, select_queues
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.steps import run
+from spark_bull.core.store.round_trips import run
 from tests.support.work_bench import DIALECTS, Filled, WorkBench, completed, not_bull_1
 from tests.support.writes import register_all
 

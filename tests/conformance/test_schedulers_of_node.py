@@ -17,7 +17,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import NewJob, WrongState
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Claim
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import QueueHandle
@@ -266,7 +266,7 @@ class Board:
 
     def claimer(self) -> Claimer:
         """The claimer of a claiming query."""
-        return Claimer(ClaimLedger(self.queue.handle, "reader"), ClaimSettings("reader", 20_000), 500)
+        return Claimer(ClaimLedger(self.queue.handle, "reader"), WorkSettings("reader", 20_000), 500)
 
     def claim(self, limit: int = 1000, call: str = "") -> Claim:
         return claims.work(self.queue.handle, CLAIM_SETTINGS, None, limit, call=call)

@@ -17,7 +17,7 @@ from spark_bull.core.queue.events.event_log import recent_events
 from spark_bull.core.queue.jobs.read import MAX_IDS
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.connection import ms_of
-from spark_bull.core.store.steps import Steps, run
+from spark_bull.core.store.round_trips import RoundTrips, run
 from tests.support.jobs import HOUR
 from tests.support.traffic import script_work
 from tests.support.wait import wait_until
@@ -237,7 +237,7 @@ def test_rates_of_all_names_and_their_sum_are_of_one_window(filled: Filled) -> N
     assert found["send"].finished_per_s == pytest.approx(3_000 / max(windows)[1])
 
 
-def interrupted(read: Steps[T], meanwhile: Callable[[int], None]) -> Steps[T]:
+def interrupted(read: RoundTrips[T], meanwhile: Callable[[int], None]) -> RoundTrips[T]:
     """A read whose first step reads the time, which `meanwhile` gets before the other steps."""
     replies = yield next(read)
     meanwhile(ms_of(replies[0]))

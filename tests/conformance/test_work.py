@@ -15,8 +15,8 @@ import pytest
 
 from spark_bull.core.errors import JobMissing
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings, GroupLimits, Limiter
-from spark_bull.core.model.outcomes import Claim, Delayed, Failed, Lost, Outcomes, Retried
+from spark_bull.core.model.limits import GroupLimits, Limiter, WorkSettings
+from spark_bull.core.model.outcomes import Claim, Delayed, Failed, Outcomes, RejectedOutcome, Retried
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.handle.report import add_log, update_data, update_progress
@@ -26,8 +26,8 @@ from spark_bull.core.queue.work.claim import extend, read_claimed, relock, rescu
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger, new_lock_token
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.claims.claimer import Claimer
-from spark_bull.run.job.endings import failure
 from spark_bull.run.job.job_options import keep_rule
+from spark_bull.run.job.outcomes import failure
 from spark_bull.spark.work.claim_batch import SettleTokens
 from spark_bull.spark.work.settle.plan import SettlePlan
 from spark_bull.spark.work.settle.task import settle_task
@@ -75,7 +75,7 @@ def test_a_claim_takes_the_oldest_jobs_and_locks_them(bench: WorkBench) -> None:
 def test_a_field_that_no_claimed_job_has_is_returned_as_one_value(bench: WorkBench) -> None:
     ids, fields = bench.add(3), bench.handle.dialect.claim_fields
     update_progress(bench.handle, ids[1], "42")
-    (taken,) = ClaimLedger(bench.handle, "reader").claim(ClaimSettings("reader"), 3)
+    (taken,) = ClaimLedger(bench.handle, "reader").claim(WorkSettings("reader"), 3)
     columns = unpack_claimed(taken.portion.packed).columns
     assert columns[fields["progress"]][1] == "42"
     assert not isinstance(columns[fields["stacktrace"]], list)
@@ -107,13 +107,13 @@ def test_what_jobs_of_a_worker_with_a_name_have_got_since_they_were_added_counts
     bench: WorkBench,
 ) -> None:
     queue, keys = bench.queue, bench.handle.keys
-    named = ClaimSettings("slot", lock_ms=HOUR_MS, worker="w")
+    named = WorkSettings("slot", lock_ms=HOUR_MS, worker="w")
     queue.add({}, job_id="parent", delay=HOUR_MS)
     for job_id in ("plain", "late", "retried", "gone"):
         queue.add({}, job_id=job_id, attempts=2)
     queue.add({}, job_id="early", parent={"queue": queue.name, "id": "parent"})
     queue.add({}, job_id="single", deduplication={"id": "x"})
-    claim = bench.claim(10, claim_settings=named)
+    claim = bench.claim(10, work_settings=named)
     assert len(claim.jobs) == 6
     queue.add({}, job_id="late", parent={"queue": queue.name, "id": "parent"})
     bench.client.delete(keys.job("gone"))
@@ -121,10 +121,10 @@ def test_what_jobs_of_a_worker_with_a_name_have_got_since_they_were_added_counts
     for job in claim.jobs:
         if job.id != "retried":
             outcomes.complete(job.id, json.dumps(job.id))
-    claim = bench.work(outcomes, 10, claim_settings=named)
-    assert claim.lost == [Lost("gone", "missing")]
+    claim = bench.work(outcomes, 10, work_settings=named)
+    assert claim.lost == [RejectedOutcome("gone", "missing")]
     assert [job.id for job in claim.jobs] == ["retried"]
-    bench.work(completed(claim), claim_settings=named)
+    bench.work(completed(claim), work_settings=named)
     assert bench.client.hgetall(keys.children_values("parent")) == {
         keys.job(job_id).encode(): json.dumps(job_id).encode() for job_id in ("early", "late")
     }
@@ -141,10 +141,10 @@ def test_a_claim_ends_at_its_byte_limit_but_takes_at_least_one_job(bench: WorkBe
 
 def test_nothing_is_claimed_after_the_stop_signal(bench: WorkBench) -> None:
     bench.add(2)
-    claim_settings = ClaimSettings("slot", control=bench.handle.keys.control("w"))
-    assert not bench.claim(1, claim_settings=claim_settings).stop
-    bench.client.set(claim_settings.control, "stop")
-    claim = bench.claim(1, claim_settings=claim_settings)
+    work_settings = WorkSettings("slot", control=bench.handle.keys.control("w"))
+    assert not bench.claim(1, work_settings=work_settings).stop
+    bench.client.set(work_settings.control, "stop")
+    claim = bench.claim(1, work_settings=work_settings)
     assert claim.stop
     assert claim.jobs == []
 
@@ -152,15 +152,15 @@ def test_nothing_is_claimed_after_the_stop_signal(bench: WorkBench) -> None:
 @pytest.mark.parametrize("bench", ["bull"], indirect=True)
 def test_jobs_over_the_limit_are_delayed_in_bull_and_start_before_newer_ones(bench: WorkBench) -> None:
     ids = bench.add(6)
-    settings = ClaimSettings("slot", limiter=Limiter(2, HOUR_MS))
-    assert [job.id for job in bench.claim(6, claim_settings=settings).jobs] == ids[:2]
+    settings = WorkSettings("slot", limiter=Limiter(2, HOUR_MS))
+    assert [job.id for job in bench.claim(6, work_settings=settings).jobs] == ids[:2]
     assert bench.counts() == {"active": 2, "delayed": 4}
     # The period is over: the first jobs are due, the others have to wait for their own.
     bench.client.delete(bench.key("limiter"))
     make_due(bench, ids[2:4])
     promote_due(bench.handle)
     newer = bench.add(1)
-    assert [job.id for job in bench.claim(6, claim_settings=settings).jobs] == ids[2:4]
+    assert [job.id for job in bench.claim(6, work_settings=settings).jobs] == ids[2:4]
     assert {job.id for job in bench.queue.page("delayed")} == {*ids[4:], *newer}
     assert bench.queue.counts()["wait"] == 0
 
@@ -170,8 +170,8 @@ def test_jobs_over_the_limit_stay_in_wait_with_bounce_back_or_limits_of_groups(b
     bench.add(6)
     limiter, group = Limiter(2, HOUR_MS), GroupLimits("n", concurrency=5)
     for more in ({"limiter": limiter._replace(bounce_back=True)}, {"limiter": limiter, "group": group}):
-        assert len(bench.claim(6, claim_settings=ClaimSettings("slot", **more)).jobs) == 2
-        assert bench.claim(6, claim_settings=ClaimSettings("slot", **more)).limited_ms > 0
+        assert len(bench.claim(6, work_settings=WorkSettings("slot", **more)).jobs) == 2
+        assert bench.claim(6, work_settings=WorkSettings("slot", **more)).limited_ms > 0
         bench.client.delete(bench.key("limiter"))
     assert bench.counts() == {"active": 4, "wait": 2}
 
@@ -179,13 +179,13 @@ def test_jobs_over_the_limit_stay_in_wait_with_bounce_back_or_limits_of_groups(b
 def test_the_limiter_of_a_worker_applies_to_the_whole_queue(bench: WorkBench) -> None:
     bench.add(10)
     limiter = Limiter(3, HOUR_MS, bounce_back=bench.queue.protocol == "bull")
-    slots = [ClaimSettings(name, limiter=limiter) for name in ("one", "two")]
-    assert len(bench.claim(2, claim_settings=slots[0]).jobs) == 2
+    slots = [WorkSettings(name, limiter=limiter) for name in ("one", "two")]
+    assert len(bench.claim(2, work_settings=slots[0]).jobs) == 2
     # The period does not begin anew with the next jobs.
     bench.client.pexpire(bench.key("limiter"), HOUR_MS // 2)
-    claim = bench.claim(10, claim_settings=slots[1])
+    claim = bench.claim(10, work_settings=slots[1])
     assert len(claim.jobs) == 1
-    claim = bench.claim(10, claim_settings=slots[0])
+    claim = bench.claim(10, work_settings=slots[0])
     assert claim.jobs == []
     assert 0 < claim.limited_ms <= HOUR_MS // 2
 
@@ -194,14 +194,14 @@ def test_the_limiter_of_a_worker_applies_to_the_whole_queue(bench: WorkBench) ->
 def test_limits_of_the_queue_are_respected(bench: WorkBench) -> None:
     bench.add(10)
     bench.client.hset(bench.key("meta"), "concurrency", 3)
-    assert len(bench.claim(5, claim_settings=ClaimSettings("one by one", at_once=1)).jobs) == 1
-    assert len(bench.claim(5, claim_settings=ClaimSettings("all at once")).jobs) == 2
+    assert len(bench.claim(5, work_settings=WorkSettings("one by one", at_once=1)).jobs) == 1
+    assert len(bench.claim(5, work_settings=WorkSettings("all at once")).jobs) == 2
     assert bench.claim(10).jobs == []
     bench.client.hdel(bench.key("meta"), "concurrency")
     bench.client.hset(bench.key("meta"), mapping={"max": 1, "duration": 2 * HOUR_MS})
-    limited = ClaimSettings("slot", limiter=Limiter(50, HOUR_MS))
-    assert len(bench.claim(10, claim_settings=limited).jobs) == 1
-    assert 0 < bench.claim(10, claim_settings=limited).limited_ms <= HOUR_MS, "the duration of the worker"
+    limited = WorkSettings("slot", limiter=Limiter(50, HOUR_MS))
+    assert len(bench.claim(10, work_settings=limited).jobs) == 1
+    assert 0 < bench.claim(10, work_settings=limited).limited_ms <= HOUR_MS, "the duration of the worker"
     bench.client.delete(bench.key("limiter"))
     assert len(bench.claim(10).jobs) == 1
     assert bench.claim(10).limited_ms > HOUR_MS
@@ -209,10 +209,8 @@ def test_limits_of_the_queue_are_respected(bench: WorkBench) -> None:
 
 def test_a_slot_with_a_limiter_claims_only_jobs_that_start_at_once(bench: WorkBench) -> None:
     bench.add(4)
-    assert len(bench.claim(2, claim_settings=ClaimSettings("free", at_once=1)).jobs) == 2
-    assert (
-        len(bench.claim(2, claim_settings=ClaimSettings("limited", limiter=Limiter(10, HOUR_MS), at_once=1)).jobs) == 1
-    )
+    assert len(bench.claim(2, work_settings=WorkSettings("free", at_once=1)).jobs) == 2
+    assert len(bench.claim(2, work_settings=WorkSettings("limited", limiter=Limiter(10, HOUR_MS), at_once=1)).jobs) == 1
 
 
 @only_bullmq
@@ -222,7 +220,7 @@ def test_the_last_job_of_a_paused_or_limited_queue_publishes_no_drained_event(be
         claim = bench.claim(1)
         if limiter is None:
             bench.queue.pause()
-        bench.work(completed(claim), 5, ClaimSettings("slot", limiter=limiter))
+        bench.work(completed(claim), 5, WorkSettings("slot", limiter=limiter))
 
     bench.client.set(bench.key("limiter"), 9, px=HOUR_MS)
     finish_last(limiter=Limiter(9, HOUR_MS))
@@ -271,19 +269,19 @@ def test_one_call_completes_a_chunk_and_claims_the_next(bench: WorkBench) -> Non
 def test_chunks_can_be_settled_in_any_order(bench: WorkBench) -> None:
     for order in ([0, 1, 2], [2, 1, 0], [1, 0, 2]):
         bench.add(9)
-        claims = [bench.claim(3, claim_settings=ClaimSettings(f"s{n}")) for n in range(3)]
+        claims = [bench.claim(3, work_settings=WorkSettings(f"s{n}")) for n in range(3)]
         for n in order:
-            assert bench.work(completed(claims[n]), claim_settings=ClaimSettings(f"s{n}")).lost == []
+            assert bench.work(completed(claims[n]), work_settings=WorkSettings(f"s{n}")).lost == []
     assert bench.counts() == {"completed": 27}
 
 
 def test_a_chunk_between_others_leaves_them_in_their_order(bench: WorkBench) -> None:
     for older in (1, 20, 60):
         ids = bench.add(older + 6)
-        old = bench.claim(older, claim_settings=ClaimSettings("old"))
-        between = bench.claim(3, claim_settings=ClaimSettings("between"))
-        young = bench.claim(3, claim_settings=ClaimSettings("young"))
-        assert bench.work(completed(between), claim_settings=ClaimSettings("between")).lost == []
+        old = bench.claim(older, work_settings=WorkSettings("old"))
+        between = bench.claim(3, work_settings=WorkSettings("between"))
+        young = bench.claim(3, work_settings=WorkSettings("young"))
+        assert bench.work(completed(between), work_settings=WorkSettings("between")).lost == []
         assert [job.id for job in bench.queue.page("active")] == [*[job.id for job in old.jobs], *ids[-3:]], older
         for others in (old, young):
             bench.work(completed(others))
@@ -341,7 +339,7 @@ def test_returned_jobs_are_claimed_next_in_their_old_order(bench: WorkBench) -> 
 def test_released_jobs_that_were_not_started_are_unchanged(bench: WorkBench) -> None:
     ids = bench.add(3)
     before = [bench.client.hgetall(bench.handle.keys.job(job_id)) for job_id in ids]
-    claim = bench.claim(claim_settings=ClaimSettings("slot", worker="somebody"))
+    claim = bench.claim(work_settings=WorkSettings("slot", worker="somebody"))
     assert {bench.field(job_id, "pb") for job_id in ids} == {"somebody" if bench.bullmq else None}
     assert bench.work(Outcomes(claim.token, unstarted=ids)).lost == []
     assert [bench.client.hgetall(bench.handle.keys.job(job_id)) for job_id in ids] == before
@@ -436,7 +434,7 @@ def test_settling_a_deleted_job_does_not_recreate_it(bench: WorkBench) -> None:
     outcomes.retried.append(Retried(ids[2], "bad", "[]", 0, False))
     outcomes.delayed.append(Delayed(ids[3], claim.now + HOUR_MS))
     answer = bench.work(outcomes)
-    assert sorted(answer.lost) == [Lost(job_id, "missing") for job_id in ids]
+    assert sorted(answer.lost) == [RejectedOutcome(job_id, "missing") for job_id in ids]
     assert bench.counts() == {}
     assert bench.client.exists(*[bench.handle.keys.job(job_id) for job_id in ids]) == 0
 
@@ -521,14 +519,14 @@ def test_one_call_removes_at_most_a_thousand_jobs_by_retention_rules(bench: Work
 def test_a_ledger_records_claimed_jobs(bench: WorkBench) -> None:
     ids = bench.add(7)
     ledger = ClaimLedger(bench.handle, "reader")
-    first, second = (taken.portion for taken in ledger.claim(ClaimSettings("reader"), 5, 3))
+    first, second = (taken.portion for taken in ledger.claim(WorkSettings("reader"), 5, 3))
     assert [unpack_claimed(portion.packed).ids for portion in (first, second)] == [ids[:3], ids[3:5]]
     assert first.token != second.token
     assert (ledger.end(), ledger.claims(1, 4)) == (5, [(first.token, ids[1:3]), (second.token, ids[3:4])])
     assert (ledger.claims(1, 3), ledger.claims(3, 3)) == ([(first.token, ids[1:3])], [])
     ledger.cut(3)
     assert (ledger.end(), ledger.claims(0, 5)) == (5, [(second.token, ids[3:5])])
-    (third,) = (taken.portion for taken in ledger.claim(ClaimSettings("reader"), 5))
+    (third,) = (taken.portion for taken in ledger.claim(WorkSettings("reader"), 5))
     assert ledger.claims(4, 9) == [(second.token, ids[4:5]), (third.token, ids[5:])]
     assert [job.id for job in read_claimed(bench.handle, [*ids, "gone"])] == ids
 
@@ -536,7 +534,7 @@ def test_a_ledger_records_claimed_jobs(bench: WorkBench) -> None:
 def test_a_ledger_expires_from_its_first_claim_on(bench: WorkBench) -> None:
     bench.add(4)
     keys = [bench.handle.keys.claims("reader"), bench.handle.keys.claims_end("reader")]
-    claims = ClaimLedger(bench.handle, "reader").claim(ClaimSettings("reader"), 4, 2)
+    claims = ClaimLedger(bench.handle, "reader").claim(WorkSettings("reader"), 4, 2)
     for _ in range(2):
         next(claims)
         assert all(bench.client.pttl(key) > 0 for key in keys)
@@ -547,9 +545,9 @@ def test_a_ledger_expires_from_its_first_claim_on(bench: WorkBench) -> None:
 def test_nothing_is_claimed_ahead_with_a_limiter(bench: WorkBench) -> None:
     ids = bench.add(6)
     limited = Claimer(
-        ClaimLedger(bench.handle, "limited"), ClaimSettings("limited", HOUR_MS, limiter=Limiter(100, HOUR_MS)), 2
+        ClaimLedger(bench.handle, "limited"), WorkSettings("limited", HOUR_MS, limiter=Limiter(100, HOUR_MS)), 2
     )
-    free = Claimer(ClaimLedger(bench.handle, "free"), ClaimSettings("free", HOUR_MS), 2)
+    free = Claimer(ClaimLedger(bench.handle, "free"), WorkSettings("free", HOUR_MS), 2)
     assert limited.claim(2) == 2
     limited.claim_ahead(2, 2)
     assert limited.end() == 2
@@ -563,7 +561,7 @@ def test_nothing_is_claimed_ahead_with_a_limiter(bench: WorkBench) -> None:
 def test_nothing_is_claimed_ahead_while_the_queue_limits_active_jobs(bench: WorkBench) -> None:
     bench.add(4)
     bench.client.hset(bench.key("meta"), "concurrency", 3)
-    claimer = Claimer(ClaimLedger(bench.handle, "reader"), ClaimSettings("reader", HOUR_MS), 2)
+    claimer = Claimer(ClaimLedger(bench.handle, "reader"), WorkSettings("reader", HOUR_MS), 2)
     assert claimer.claim(1) == 1
     claimer.claim_ahead(2, 2)
     assert claimer.end() == 1
@@ -607,7 +605,7 @@ def test_the_numbers_of_a_worker_are_counted_in_the_call_that_changes_its_jobs(b
 
 def test_only_own_locks_are_extended(bench: WorkBench) -> None:
     ids = bench.add(3)
-    claim = bench.claim(claim_settings=ClaimSettings("slot", lock_ms=60_000))
+    claim = bench.claim(work_settings=WorkSettings("slot", lock_ms=60_000))
     bench.client.sadd(bench.key("stalled"), *ids)
     bench.client.set(bench.handle.keys.lock(ids[2]), "another")
     assert extend(bench.handle, claim.token, ids, HOUR_MS) == [ids[2]]
@@ -617,7 +615,7 @@ def test_only_own_locks_are_extended(bench: WorkBench) -> None:
 
 def test_own_locks_are_extended_when_a_query_takes_up_its_jobs(bench: WorkBench) -> None:
     ids = bench.add(5)
-    claim = bench.claim(4, claim_settings=ClaimSettings("slot", lock_ms=60_000))
+    claim = bench.claim(4, work_settings=WorkSettings("slot", lock_ms=60_000))
     locks = [bench.handle.keys.lock(job_id) for job_id in ids]
     bench.client.set(locks[1], "another", px=60_000)
     bench.client.pexpire(locks[2], 2 * HOUR_MS)
@@ -838,10 +836,10 @@ def test_a_claimed_job_has_the_fields_of_its_hash(bench: WorkBench) -> None:
 
 @not_bull_1
 def test_each_minute_of_the_metrics_has_the_jobs_of_one(bench: WorkBench) -> None:
-    settings = ClaimSettings("slot", lock_ms=HOUR_MS, max_metrics=10)
+    settings = WorkSettings("slot", lock_ms=HOUR_MS, max_metrics=10)
     for jobs in (2, 1, 3):
         bench.add(jobs)
-        bench.work(completed(bench.claim(claim_settings=settings)), claim_settings=settings)
+        bench.work(completed(bench.claim(work_settings=settings)), work_settings=settings)
         # The minute is over.
         bench.client.hincrby(bench.key("metrics_completed"), "prevTS", -60_000)
     assert bench.client.lrange(bench.key("metrics_completed_data"), 0, -1) == [b"1", b"2"]

@@ -14,7 +14,7 @@ import pytest
 
 from spark_bull.core.errors import IntakeClosed, OptionError, QueueFull, WaitingForChildren
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import verbs
@@ -69,7 +69,7 @@ def ids(queue: BullQueue) -> list[str]:
 def start_all(queue: BullQueue) -> int:
     """Starts all waiting jobs; returns how many."""
     started = 0
-    while claimed := len(work(queue.handle, ClaimSettings("slot", lock_ms=HOUR), None, 500).jobs):
+    while claimed := len(work(queue.handle, WorkSettings("slot", lock_ms=HOUR), None, 500).jobs):
         started += claimed
     return started
 

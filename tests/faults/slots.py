@@ -15,7 +15,7 @@ from typing import Any
 
 from redis import Redis
 
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction, Result, Runner
 from spark_bull.run.job.running_job import RunningJob
@@ -97,7 +97,7 @@ def _run_slot(url: str, prefix: str, dialect: str, concurrency: int, kind: str) 
     # Tests that nohup runs ignore SIGHUP, and so would this process.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     handle = BullQueue("q", url=url, prefix=prefix, protocol=dialect).handle
-    settings = ClaimSettings("slot", lock_ms=3_600_000, control=handle.keys.control("slot"))
+    settings = WorkSettings("slot", lock_ms=3_600_000, control=handle.keys.control("slot"))
     redis = Redis.from_url(url)
     if kind == "unread":
         _take_no_results(redis, f"{prefix}:ended")

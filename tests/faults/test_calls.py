@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
-from spark_bull.core.queue.call.caller import Caller, Outcome
+from spark_bull.core.queue.call.caller import CallEnd, Caller
 from spark_bull.core.queue.call.flight import Flight, Lease
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.running_job import RunningJob
@@ -34,7 +34,7 @@ class Task(Background):
 
     def __init__(self, handle: QueueHandle, rows: int, *, in_flight: int = 50) -> None:
         super().__init__()
-        self.found: list[tuple[int, Outcome]] = []
+        self.found: list[tuple[int, CallEnd]] = []
         self._handle, self._rows, self._in_flight = handle, rows, in_flight
         self.start()
 
@@ -54,7 +54,7 @@ class Task(Background):
     def _keep(self, ended: list) -> None:
         self.found += [(one.call.row, one.outcome) for one in ended]
 
-    def results(self) -> list[tuple[int, Outcome]]:
+    def results(self) -> list[tuple[int, CallEnd]]:
         self.stop()
         return sorted(self.found)
 
@@ -70,8 +70,8 @@ class Counting:
         return int(job.data["n"])
 
 
-def values(count: int) -> list[tuple[int, Outcome]]:
-    return [(n, Outcome(b"%d" % n, None)) for n in range(count)]
+def values(count: int) -> list[tuple[int, CallEnd]]:
+    return [(n, CallEnd(b"%d" % n, None)) for n in range(count)]
 
 
 def test_two_attempts_at_once_run_one_job_per_row(own_redis: OwnRedis) -> None:

@@ -15,7 +15,7 @@ from redis import Redis
 
 from spark_bull.core.errors import QueueDamaged
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import ServiceOptions
@@ -128,7 +128,7 @@ def test_a_keeper_of_locks_warns_once_of_a_damaged_key_and_tells_of_its_repair(
 ) -> None:
     queue = open_queue("bad", "bullmq")
     add(queue, 1)
-    claim = work(queue.handle, ClaimSettings("slot", lock_ms=DAY_MS), None, 1)
+    claim = work(queue.handle, WorkSettings("slot", lock_ms=DAY_MS), None, 1)
     lock, tries, extend = queue.handle.keys.lock(claim.jobs[0].id), Counter[str](), LockKeeper.extend
 
     class Keeper(LockKeeper):
@@ -171,15 +171,15 @@ def check_damage(queue: BullQueue, client: Redis, name: str, kind: str) -> None:
     jobs = [NewJob({"n": n}, attempts=2) for n in range(4)]
     add(queue, 4)
     add(queue, 2, delay=1)
-    claim = work(handle, ClaimSettings("slot", lock_ms=DAY_MS), None, 2)
-    dead = work(handle, ClaimSettings("dead", lock_ms=DAY_MS), None, 1)
+    claim = work(handle, WorkSettings("slot", lock_ms=DAY_MS), None, 2)
+    dead = work(handle, WorkSettings("dead", lock_ms=DAY_MS), None, 1)
     client.delete(handle.keys.lock(dead.jobs[0].id))
     outcomes = Outcomes(claim.token)
     outcomes.complete(claim.jobs[0].id, "1")
     outcomes.unstarted.append(claim.jobs[1].id)
     register_all(handle, "w", [jobs])
     verbs: list[Callable[[], object]] = [
-        lambda: work(handle, ClaimSettings("slot"), outcomes, 3),
+        lambda: work(handle, WorkSettings("slot"), outcomes, 3),
         lambda: promote_due(handle),
         lambda: rescue(handle, check_ms=1, max_stalled=9),
         lambda: roll_forward(handle, "w"),
@@ -339,7 +339,7 @@ def test_a_rescuer_goes_on_with_its_other_queues(
     queues = bad, good = open_queue("bad", "bullmq"), open_queue("good", "bullmq")
     for queue in queues:
         add(queue, 1)
-        assert work(queue.handle, ClaimSettings("dead", lock_ms=1), None, 1).claimed == 1
+        assert work(queue.handle, WorkSettings("dead", lock_ms=1), None, 1).claimed == 1
     key = DamagedKey(client, bad.handle, "active", "string")
     with key.damaged(), Rescuer(redis_url, ["bad", "good"], prefix=prefix, protocol="bullmq", check_ms=10):
         wait_until(lambda: good.counts()["wait"] == 1, "the job of the other queue to be rescued")

@@ -16,7 +16,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover
-from spark_bull.core.store.steps import TOGETHER
+from spark_bull.core.store.round_trips import TOGETHER
 from spark_bull.ops.cli.main import main
 from spark_bull.run.services import service
 from spark_bull.run.services.promoter import Promoter

@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
-from spark_bull.core.model.limits import ClaimSettings, GroupLimits
+from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
 from tests.spark.conftest import Bull
@@ -203,7 +203,7 @@ def test_a_job_that_was_moved_to_active_but_not_locked_is_rescued(own_redis: Own
         queue.handle.connection.call("BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", 1)
         with Promoter(server.url, ["q"], protocol="bull", check_ms=100):
             wait_until(lambda: queue.counts()["wait"] == 1, "the job to be rescued")
-        assert len(work(queue.handle, ClaimSettings("s"), None, 5).jobs) == 1
+        assert len(work(queue.handle, WorkSettings("s"), None, 5).jobs) == 1
 
 
 @pytest.mark.parametrize("protocol", DIALECTS)

@@ -10,7 +10,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.slot.slot_queue import JobWait
 from tests.support.redis_servers import PASSWORD, USER, rules
@@ -54,7 +54,7 @@ def test_a_wait_that_fails_is_warned_of_once_and_not_repeated_at_once(
     url = server.url.replace("redis://", f"redis://{USER}:{PASSWORD}@")
     said: list[str] = []
     with BullQueue("q", url=url, protocol="bullmq", retry_ms=0) as queue:
-        claim = work(queue.handle, ClaimSettings("w"), None, 1)
+        claim = work(queue.handle, WorkSettings("w"), None, 1)
         with JobWait(queue.handle, "w", "w", None, lambda what, why: said.append(f"{what} {why}")) as wait:
             for _ in range(2):
                 wait.begin(claim)

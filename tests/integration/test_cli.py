@@ -22,7 +22,7 @@ import spark_bull
 from spark_bull.core.clock import duration, relative, utc
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings, GroupLimits
+from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
@@ -257,7 +257,7 @@ def test_groups_are_limited_paused_resumed_and_listed(run: Run, queue: BullQueue
     assert as_data(run, "limits", "mail", "--group", "ada", "--concurrency", "1")["concurrency"] == 1
     assert as_data(run, "limits", "mail", "--group", "ada")["concurrency"] == 1
     add(queue, ["ada", "ada"])
-    work(queue.handle, ClaimSettings("slot", group=GroupLimits("tenant")), None, 10)
+    work(queue.handle, WorkSettings("slot", group=GroupLimits("tenant")), None, 10)
     limits = {"queue": "mail", "group": "ada", "concurrency": 1, "max": 5, "duration_ms": 1_000, "limited_ms": 0}
     given = ("--concurrency", "1", "--max", "5", "--duration", "1s")
     assert as_data(run, "limits", "mail", "--group", "ada", *given) == limits | {"is_maxed": True}

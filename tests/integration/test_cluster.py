@@ -23,7 +23,7 @@ from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.manage.manage import remove
 from spark_bull.core.queue.monitor.find import find_queues, scan_keys, workers
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.steps import Steps, run_together
+from spark_bull.core.store.round_trips import RoundTrips, run_together
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.status import PROBLEMS
 from spark_bull.ops.prometheus.collect import Export, collect
@@ -265,7 +265,7 @@ def test_a_node_that_is_away_hides_no_queue_of_the_others() -> None:
             find_queues(connection(cluster.url, retry_ms=0), "bull")
 
 
-def _opened(options: Options, name: str) -> Steps[str]:
+def _opened(options: Options, name: str) -> RoundTrips[str]:
     handle = yield from opening(options, name)
     yield [("GET", handle.keys["id"])]
     return handle.keys.queue

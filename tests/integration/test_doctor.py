@@ -20,7 +20,7 @@ from spark_bull.core.clock import epoch_ms
 from spark_bull.core.embedded import COMPACT_SETTING, EmbeddedRedis
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.table import CollectOptions
@@ -524,7 +524,7 @@ def test_ledgers_of_queries_that_do_not_run_are_reported(queue: BullQueue, clien
     collector.advance(collector.first_positions(), None)
     collector.close()
     queue.add({})
-    list(ClaimLedger(handle, "claimer").claim(ClaimSettings(sender="claimer"), 1))
+    list(ClaimLedger(handle, "claimer").claim(WorkSettings(sender="claimer"), 1))
     assert found_by(queue, "ledgers").found == "ledgers of 2 readers"
     claims = (handle.keys.claims("claimer"), handle.keys.claims_end("claimer"))
     for key in (handle.keys.results("reports")["track"], *claims):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Claim
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import extend, work
@@ -173,7 +173,7 @@ def test_a_claiming_query_extends_a_lock_by_the_duration_that_its_job_has(
     queue: BullQueue, extended: list[tuple[str, int]]
 ) -> None:
     own, plain = queue.add_many([NewJob({}, lock_ms=OWN_MS), NewJob({})]).ids
-    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
+    claiming = Claimer(ClaimLedger(queue.handle, "reader"), WorkSettings("reader", LOCK_MS), 10)
     assert claiming.claim(10) == 2
     wait_until(lambda: len(extended) == 2, "the locks to be extended")
     assert dict(extended) == {own: OWN_MS, plain: LOCK_MS}
@@ -184,15 +184,15 @@ def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_t
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     active: list[int] = []
-    hold = claimer.ClaimKeeper.hold
+    hold = claimer.QueryLockKeeper.hold
 
-    def hold_noted(keeper: claimer.ClaimKeeper, *claimed: Any, **own: Any) -> None:
+    def hold_noted(keeper: claimer.QueryLockKeeper, *claimed: Any, **own: Any) -> None:
         hold(keeper, *claimed, **own)
         active.append(queue.counts()["active"])
 
-    monkeypatch.setattr(claimer.ClaimKeeper, "hold", hold_noted)
+    monkeypatch.setattr(claimer.QueryLockKeeper, "hold", hold_noted)
     queue.add_many([NewJob({})] * 25)
-    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
+    claiming = Claimer(ClaimLedger(queue.handle, "reader"), WorkSettings("reader", LOCK_MS), 10)
     assert claiming.claim(30) == 25
     assert active == [10, 20, 25]
 
@@ -201,15 +201,15 @@ def test_a_claiming_query_extends_the_locks_of_its_first_jobs_before_it_claims_t
 def test_a_batch_that_could_begin_has_the_jobs_that_were_claimed_ahead_until_then(
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch, enough: int, claimed: int
 ) -> None:
-    hold = claimer.ClaimKeeper.hold
+    hold = claimer.QueryLockKeeper.hold
 
-    def hold_when_awaited(keeper: claimer.ClaimKeeper, *jobs: Any, **own: Any) -> None:
+    def hold_when_awaited(keeper: claimer.QueryLockKeeper, *jobs: Any, **own: Any) -> None:
         wait_until(claiming._is_awaited.is_set, "the next batch to wait")
         hold(keeper, *jobs, **own)
 
-    monkeypatch.setattr(claimer.ClaimKeeper, "hold", hold_when_awaited)
+    monkeypatch.setattr(claimer.QueryLockKeeper, "hold", hold_when_awaited)
     queue.add_many([NewJob({})] * 50)
-    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
+    claiming = Claimer(ClaimLedger(queue.handle, "reader"), WorkSettings("reader", LOCK_MS), 10)
     claiming.claim_ahead(40, enough)
     assert claiming.end() == claimed
     assert claiming.has_more
@@ -223,7 +223,7 @@ def test_a_batch_ends_at_the_size_of_jobs_that_is_kept_in_memory(
 ) -> None:
     monkeypatch.setattr(claimer, "MAX_PACKED_BYTES", 1)
     queue.add_many([NewJob({})] * 25)
-    claiming = Claimer(ClaimLedger(queue.handle, "reader"), ClaimSettings("reader", LOCK_MS), 10)
+    claiming = Claimer(ClaimLedger(queue.handle, "reader"), WorkSettings("reader", LOCK_MS), 10)
     for start, claimed in ((0, 10), (10, 10), (20, 5)):
         assert claiming.claim(30) == claimed
         assert sum(portion.jobs for portion in claiming.portions(start, start + claimed)) == claimed

@@ -24,8 +24,8 @@ from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.client import RetryingClient
 from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.round_trips import TOGETHER, RoundTrips, run, run_all, run_together
 from spark_bull.core.store.scripts import Command
-from spark_bull.core.store.steps import TOGETHER, Steps, run, run_all, run_together
 from spark_bull.ops.cli import show
 from spark_bull.ops.cli.main import main
 from spark_bull.ops.prometheus.collect import Export, collect
@@ -137,7 +137,7 @@ def test_statistics_of_queues_with_few_jobs_take_few_round_trips(
                 queue.fail(ids[1], "no route")
     connection = Connection(options.redis)
 
-    def of(name: str) -> Steps[list[JobStats]]:
+    def of(name: str) -> RoundTrips[list[JobStats]]:
         return (yield from computing((yield from opening(options, name))))
 
     def trips(count: int) -> int:
@@ -288,7 +288,7 @@ def test_round_trips_that_queues_share_read_few_events(
 # run_together
 
 
-def doubled(key: str, times: int) -> Steps[int]:
+def doubled(key: str, times: int) -> RoundTrips[int]:
     """Doubles a number, and that number, and so on."""
     (value,) = yield [("GET", key)]
     for _ in range(times):

@@ -16,7 +16,7 @@ from redis import Redis
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.errors import ConnectionLost
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings, GroupLimits
+from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ReadOptions
@@ -183,7 +183,7 @@ def test_jobs_are_retried_and_promoted_one_by_one_and_together(web: Web, queue: 
 
 def test_groups_are_listed_limited_paused_and_resumed(web: Web, queue: BullQueue) -> None:
     add(queue, ["ada", "a/b", "c", "c"])
-    work(queue.handle, ClaimSettings("slot", group=GroupLimits("tenant", concurrency=1)), None, 10)
+    work(queue.handle, WorkSettings("slot", group=GroupLimits("tenant", concurrency=1)), None, 10)
     web.ask("PUT", "/queues/mail/groups/a%2Fb/limits", code=204, json={"concurrency": 2}, headers=WRITING)
     web.post("/queues/mail/groups/ada/pause")
     first = web.get("/queues/mail/groups?limit=2")

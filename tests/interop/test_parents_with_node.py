@@ -13,7 +13,7 @@ from redis import Redis
 from spark_bull.core.dialects.terms import ON_FAILURE
 from spark_bull.core.errors import WaitingForChildren
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.job_runner import JobFunction
@@ -141,7 +141,7 @@ def test_a_child_is_added_as_node_adds_it(
 ) -> None:
     parents, children = open_queue("parents"), open_queue("children")
     job_id = parents.add({})
-    (claimed,) = work(parents.handle, ClaimSettings("slot"), None, 1).jobs
+    (claimed,) = work(parents.handle, WorkSettings("slot"), None, 1).jobs
     job, ids = RunningJob(claimed, parents.handle), []
 
     def stored(child_id: str) -> dict[bytes, Any]:

@@ -15,7 +15,7 @@ import spark_bull
 from spark_bull import write_results
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
@@ -86,7 +86,7 @@ def test_an_idle_node_worker_wakes_for_a_job_that_we_delay_while_we_start_the_ne
     """A call of Node that does both leaves the delayed job to its own worker."""
     keys = queue.handle.keys
     first, second = (queue.add({"$behaviour": "return:1"}) for _ in range(2))
-    claim = work(queue.handle, ClaimSettings("slot"), None, 2)
+    claim = work(queue.handle, WorkSettings("slot"), None, 2)
     client.delete(keys["marker"])
     others = ids_of_clients(client)
     theirs.call("process", queue="q", concurrency=1, opts=sound_sleep(peer))
@@ -96,7 +96,7 @@ def test_an_idle_node_worker_wakes_for_a_job_that_we_delay_while_we_start_the_ne
     client.delete(keys.lock(second))
     client.lmove(keys["active"], keys["wait"], "LEFT", "RIGHT")
     outcomes = Outcomes(claim.token, retried=[Retried(first, "bad", "[]", 100, False)])
-    assert [job.id for job in work(queue.handle, ClaimSettings("slot"), outcomes, 1).jobs] == [second]
+    assert [job.id for job in work(queue.handle, WorkSettings("slot"), outcomes, 1).jobs] == [second]
     (completed,) = theirs.wait_for_events("completed", 1)
     assert completed["jobId"] == first
 

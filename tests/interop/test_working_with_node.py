@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings, Limiter
+from spark_bull.core.model.limits import Limiter, WorkSettings
 from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import unpack_claimed, work
@@ -200,12 +200,12 @@ def test_a_job_that_becomes_due_in_a_paused_queue_survives_node_s_resume(theirs:
     theirs.call("add", queue="q", jobs=[{"name": "d", "data": {}, "opts": {"jobId": delayed, "delay": 50}}])
 
     def is_promoted() -> bool:
-        assert work(queue.handle, ClaimSettings("slot"), None, 10).jobs == []
+        assert work(queue.handle, WorkSettings("slot"), None, 10).jobs == []
         return queue.counts()["delayed"] == 0
 
     wait_until(is_promoted, "a claim to promote the delayed job")
     theirs.call("resume", queue="q")
-    assert {job.id for job in work(queue.handle, ClaimSettings("slot"), None, 10).jobs} == {
+    assert {job.id for job in work(queue.handle, WorkSettings("slot"), None, 10).jobs} == {
         waiting,
         delayed,
     }
@@ -216,13 +216,13 @@ def test_node_takes_delayed_jobs_that_are_due_before_a_job_that_we_retry_at_once
     theirs: NodePeer, queue: BullQueue
 ) -> None:
     retried = queue.add({"$behaviour": "return:1"})
-    claim = work(queue.handle, ClaimSettings("slot"), None, 1)
+    claim = work(queue.handle, WorkSettings("slot"), None, 1)
     due = claim.now + 50
     delayed = queue.add({"$behaviour": "return:2"}, run_at=due)
     wait_until(lambda: queue.handle.connection.now_ms() > due, "the delayed job to be due")
     work(
         queue.handle,
-        ClaimSettings("slot"),
+        WorkSettings("slot"),
         Outcomes(claim.token, retried=[Retried(retried, "bad", "[]", 0, False)]),
         0,
     )
@@ -248,10 +248,10 @@ def test_a_slot_leaves_unused_concurrency_of_the_queue_to_node(theirs: NodePeer,
 def test_a_manual_rate_limit_applies_to_workers_with_a_limiter(theirs: NodePeer, queue: BullQueue) -> None:
     queue.add({})
     theirs.call("invoke", queue="q", method="rateLimit", args=[HOUR_MS])
-    limited = work(queue.handle, ClaimSettings("slot", limiter=Limiter(100, 1_000)), None, 1)
+    limited = work(queue.handle, WorkSettings("slot", limiter=Limiter(100, 1_000)), None, 1)
     assert limited.jobs == []
     assert limited.limited_ms > 0
-    assert len(work(queue.handle, ClaimSettings("slot"), None, 1).jobs) == 1
+    assert len(work(queue.handle, WorkSettings("slot"), None, 1).jobs) == 1
 
 
 Take = Callable[[BullQueue, str], Callable[[str], None]]
@@ -281,7 +281,7 @@ def take_as_a_slot(queue: BullQueue, _: str) -> Callable[[str], None]:
 def take_as_a_stream(queue: BullQueue, url: str) -> Callable[[str], None]:
     """Claims the one waiting job as a streaming query does; returns a function that settles it."""
     ledger = ClaimLedger(queue.handle, "reader")
-    ((portion, *_),) = ledger.claim(ClaimSettings("reader"), 1)
+    ((portion, *_),) = ledger.claim(WorkSettings("reader"), 1)
     claimed = claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed)).to_pydict()
 
     def complete(value: str) -> None:
@@ -313,7 +313,7 @@ def test_a_job_that_gets_a_parent_while_active_reports_its_result_to_it(
     theirs.call("flow", flow={"name": "tue", "queueName": "q", "opts": {"jobId": "tue"}, "children": [child]})
     assert queue.counts()["waiting-children"] == 1
     complete('"done"')
-    assert [job.id for job in work(queue.handle, ClaimSettings("slot"), None, 1).jobs] == ["tue"]
+    assert [job.id for job in work(queue.handle, WorkSettings("slot"), None, 1).jobs] == ["tue"]
     values = theirs.call("invoke", queue="q", jobId="tue", method="getChildrenValues")
     assert values == {f"{prefix}:q:mon": "done"}
 
@@ -340,9 +340,9 @@ def test_a_job_with_a_failed_child_fails_even_with_attempts_left(
     parent = queue.add({}, attempts=5)
     complete = take(queue, redis_url)
     add_child(theirs, prefix, parent, failParentOnFailure=True)
-    claim = work(queue.handle, ClaimSettings("other"), None, 1)
+    claim = work(queue.handle, WorkSettings("other"), None, 1)
     failed = [Failed(job.id, "bad", "[]", None, 1) for job in claim.jobs]
-    work(queue.handle, ClaimSettings("other"), Outcomes(claim.token, failed=failed), 0)
+    work(queue.handle, WorkSettings("other"), Outcomes(claim.token, failed=failed), 0)
     complete("1")
     job = queue.job(parent)
     assert (job.state, job.attempts_made) == ("failed", 1)

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructType
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Failed, Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
@@ -191,7 +191,7 @@ class Ledger(Protocol):
         self.client.flushall()
         handle = self.queue.handle
         self.ids = self.queue.add_many([NewJob({"row": f"r{n}"}) for n in range(3)]).ids
-        claim = claims.work(handle, ClaimSettings("slot", lock_ms=HOUR_MS), None, 3)
+        claim = claims.work(handle, WorkSettings("slot", lock_ms=HOUR_MS), None, 3)
         self.ledger = ResultLedger(handle, "reader", owner="me")
         self.ledger.open("earliest", create=True)
         self.read: dict[int, str] = {}
@@ -240,7 +240,7 @@ class Claims(Protocol):
         self.accepted = 0
 
         def worker() -> None:
-            claim = claims.work(handle, ClaimSettings("slot", lock_ms=HOUR_MS), None, 1)
+            claim = claims.work(handle, WorkSettings("slot", lock_ms=HOUR_MS), None, 1)
             claims.extend(handle, claim.token, [job.id for job in claim.jobs], HOUR_MS)
             if claim.jobs:
                 self.accepted += settle(self.queue, claim.token, [self.id])
@@ -283,7 +283,7 @@ class Schedule(Protocol):
         sink.task([{"id": "s", "every": "PT1H"}])
 
         def worker() -> None:
-            claim = claims.work(self.queue.handle, ClaimSettings("slot", lock_ms=HOUR_MS), None, 1)
+            claim = claims.work(self.queue.handle, WorkSettings("slot", lock_ms=HOUR_MS), None, 1)
             settle(self.queue, claim.token, [job.id for job in claim.jobs])
 
         return Setting({"driver": sink.commit, "worker": worker}, ["driver", "worker"], lambda: "")
@@ -345,7 +345,7 @@ def settle(queue: BullQueue, token: str, ids: list[str], *, fails: bool = False)
             outcomes.add_failure(Failed(job_id, "bad", "[]", None, 1))
         else:
             outcomes.complete(job_id, "1")
-    return len(ids) - len(claims.work(queue.handle, ClaimSettings("slot"), outcomes, 0).lost)
+    return len(ids) - len(claims.work(queue.handle, WorkSettings("slot"), outcomes, 0).lost)
 
 
 def complete_all(client: Redis, queue: BullQueue, most: int = 100) -> int:
@@ -356,5 +356,5 @@ def complete_all(client: Redis, queue: BullQueue, most: int = 100) -> int:
             client.delete(handle.keys.lock(job_id.decode()))
         client.delete(handle.keys["stalled_check"])
         claims.rescue(handle, check_ms=HOUR_MS, max_stalled=100)
-    claim = claims.work(handle, ClaimSettings("last", lock_ms=HOUR_MS), None, most)
+    claim = claims.work(handle, WorkSettings("last", lock_ms=HOUR_MS), None, most)
     return settle(queue, claim.token, [job.id for job in claim.jobs])

@@ -13,7 +13,7 @@ from uuid import uuid4
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
@@ -131,7 +131,7 @@ class _Run:
         """Returns the number of jobs that were claimed."""
         if held:
             self._held[worker].remove(held)
-        settings, call = ClaimSettings(worker, lock_ms=LOCK_MS), uuid4().hex
+        settings, call = WorkSettings(worker, lock_ms=LOCK_MS), uuid4().hex
         token = f"{worker}:{call}"
         settled = Op("settle", worker, held.token if held else "", given=tuple(held.jobs.values()) if held else ())
         settled.answer = outcome

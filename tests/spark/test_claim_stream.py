@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Claim, Outcomes
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.claims import claimer
@@ -317,7 +317,7 @@ def end_jobs(queue: BullQueue, claim: Claim) -> None:
     outcomes = Outcomes(claim.token)
     for job in claim.jobs:
         outcomes.complete(job.id, "null")
-    work(queue.handle, ClaimSettings("other"), outcomes, 0)
+    work(queue.handle, WorkSettings("other"), outcomes, 0)
 
 
 def test_available_now_waits_while_other_workers_hold_the_concurrency(
@@ -333,7 +333,7 @@ def test_available_now_waits_while_other_workers_hold_the_concurrency(
     monkeypatch.setattr(claim_stream, "time", SimpleNamespace(sleep=end_at_the_second))
     queue.set_limits(concurrency=2)
     ids = queue.add_many(NewJob({"n": n}) for n in range(5)).ids
-    others = work(queue.handle, ClaimSettings("other", lock_ms=HOUR_MS), None, 2)
+    others = work(queue.handle, WorkSettings("other", lock_ms=HOUR_MS), None, 2)
     query = ClaimingQuery(queue)
     query.reader.prepareForTriggerAvailableNow()
     assert [row["id"] for row in query.batch()] == ids[2:4]
@@ -354,7 +354,7 @@ def test_available_now_waits_while_other_workers_hold_the_concurrency(
 def test_a_query_that_waits_for_other_workers_can_be_stopped(queue: BullQueue, stream: Stream, client: Redis) -> None:
     queue.set_limits(concurrency=1)
     queue.add_many([NewJob({"n": 1}), NewJob({"n": 2})])
-    work(queue.handle, ClaimSettings("other", lock_ms=HOUR_MS), None, 1)
+    work(queue.handle, WorkSettings("other", lock_ms=HOUR_MS), None, 1)
     query = stream.start(answered(stream.claimed(readerId="reader")), availableNow=True)
     receipts: set[bytes] = set()
 

@@ -185,7 +185,7 @@ def test_a_cancelled_slot_whose_process_starts_late_still_reads_that_it_is_to_st
     assert engine._groups == []
     engine._grow(2)
     assert [group.numbers.start for group in engine._groups] == [2, 3]
-    controls = [group._plan.queues[0].claim_settings.control for group in groups]
+    controls = [group._plan.queues[0].work_settings.control for group in groups]
     assert [client.get(control) for control in controls] == [b"stop", b"stop"]
     for group in engine._groups:
         group.request_stop()

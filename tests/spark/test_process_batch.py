@@ -23,7 +23,7 @@ from spark_bull import (
     UnrecoverableError,
     process_batch,
 )
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes, Retried
 from spark_bull.core.queue.work.claim import unpack_claimed, work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
@@ -47,7 +47,7 @@ def process(redis_url: str, prefix: str) -> Process:
 def claimed(queue: BullQueue, spark: SparkSession, jobs: int) -> tuple[DataFrame, ClaimLedger, str]:
     """A batch of claimed jobs, the ledger of its reader, and the token of their locks."""
     ledger = ClaimLedger(queue.handle, "reader")
-    ((portion, *_),) = ledger.claim(ClaimSettings("reader", HOUR_MS), jobs)
+    ((portion, *_),) = ledger.claim(WorkSettings("reader", HOUR_MS), jobs)
     rows = claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed))
     return spark.createDataFrame(pa.Table.from_batches([rows])), ledger, portion.token
 
@@ -149,8 +149,8 @@ def test_a_job_that_was_claimed_again_is_settled_only_by_its_new_claim(
     def processor(jobs: DataFrame) -> DataFrame:
         if ledger.end() == 2:
             retried = Retried(again, "once more", "[]", 0, lifo=False)
-            work(queue.handle, ClaimSettings("settle"), Outcomes(token, retried=[retried]), 0)
-            assert [taken.ids for taken in ledger.claim(ClaimSettings("reader", HOUR_MS), 1)] == [[again]]
+            work(queue.handle, WorkSettings("settle"), Outcomes(token, retried=[retried]), 0)
+            assert [taken.ids for taken in ledger.claim(WorkSettings("reader", HOUR_MS), 1)] == [[again]]
         if raises:
             raise ValueError("bad")
         return jobs.where("false").withColumn("returnvalue", f.lit(1))

@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings, GroupLimits
+from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.model.outcomes import Claim, Delayed, Failed, Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import rescue
@@ -29,21 +29,21 @@ def add(queue: BullQueue, tenants: Sequence[str | None], **options: Any) -> list
     return queue.add_many(jobs).ids
 
 
-def settings(group: GroupLimits | None = TWO_AT_ONCE, at_once: int | None = None) -> ClaimSettings:
-    return ClaimSettings("slot", lock_ms=HOUR_MS, group=group, at_once=at_once)
+def settings(group: GroupLimits | None = TWO_AT_ONCE, at_once: int | None = None) -> WorkSettings:
+    return WorkSettings("slot", lock_ms=HOUR_MS, group=group, at_once=at_once)
 
 
 def claim(bench: WorkBench, limit: int = 10, group: GroupLimits = TWO_AT_ONCE) -> Claim:
     """Claims as a slot does: again for as long as there is more."""
-    found = bench.claim(limit, claim_settings=settings(group))
+    found = bench.claim(limit, work_settings=settings(group))
     while not found.jobs and found.more:
-        found = bench.claim(limit, claim_settings=settings(group))
+        found = bench.claim(limit, work_settings=settings(group))
     return found
 
 
 def claim_and_complete(bench: WorkBench, limit: int, group: GroupLimits) -> Claim:
     found = claim(bench, limit, group)
-    bench.work(completed(found), claim_settings=settings(group))
+    bench.work(completed(found), work_settings=settings(group))
     return found
 
 

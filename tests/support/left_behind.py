@@ -20,7 +20,7 @@ from redis import Redis
 
 from spark_bull import BullQueue, LocalWorker, NewJob
 from spark_bull.core.model.guards import Guard
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.call.caller import Caller
 from spark_bull.core.queue.dispatch import registration, verbs
@@ -204,12 +204,12 @@ def leave_queues(place: Place) -> None:
     for limits in (TWO_AT_ONCE, THREE_PER_HOUR):
         bench = place.bench(f"groups-{limits.max or 0}")
         bench.queue.add_many([NewJob({"tenant": tenant}) for tenant in "aaaaabbbbbc"])
-        found = bench.claim(6, claim_settings=settings(limits))
+        found = bench.claim(6, work_settings=settings(limits))
         bench.queue.set_group_limit("a", concurrency=1)
         bench.queue.pause_group("c")
         outcomes = Outcomes(found.token)
         outcomes.complete(found.jobs[0].id, "1")
-        bench.work(outcomes, claim_settings=settings(limits))
+        bench.work(outcomes, work_settings=settings(limits))
     sink = Sink(place.options("logical", shards="2"), ROWS)
     sink.task(_numbers(4))
     sink.commit()
@@ -230,7 +230,7 @@ def leave_queues(place: Place) -> None:
     bench = place.bench("cancelled")
     bench.add()
     # The token of a slot of a worker.
-    (job,) = bench.claim(claim_settings=ClaimSettings("ab:0", lock_ms=HOUR_MS)).jobs
+    (job,) = bench.claim(work_settings=WorkSettings("ab:0", lock_ms=HOUR_MS)).jobs
     bench.queue.cancel(job.id, "not needed")
 
 

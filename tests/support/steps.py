@@ -25,7 +25,7 @@ from spark_bull.core.errors import (
     WaitingForChildren,
 )
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import ClaimedJob, Outcomes
 from spark_bull.core.model.read_jobs import Change, FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
@@ -46,7 +46,7 @@ UNFINISHED_CHILDREN = ("dependencies",)
 FINISHED_CHILDREN = ("processed", "failed", "unsuccessful")
 #: Maximum number of runs to shorten a failing sequence.
 TRIES = 300
-CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=600_000)
+CLAIM_SETTINGS = WorkSettings("slot", lock_ms=600_000)
 #: Members of claimed jobs.
 COUNTERS = {"attemptsMade": "attempts_made", "attemptsStarted": "attempts_started"}
 

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Claim, Failed, Keep, Outcomes
 from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
@@ -24,7 +24,7 @@ from spark_bull.core.queue.jobs.read import read_jobs
 from spark_bull.core.queue.work import claim as claims
 
 DIALECTS = ("bull-1", "bull", "bullmq")
-CLAIM_SETTINGS = ClaimSettings("slot", lock_ms=3_600_000)
+CLAIM_SETTINGS = WorkSettings("slot", lock_ms=3_600_000)
 
 only_bullmq = pytest.mark.parametrize("bench", ["bullmq"], indirect=True)
 each_dialect = pytest.mark.parametrize("queue", DIALECTS, indirect=True)
@@ -54,13 +54,13 @@ class WorkBench:
         self,
         outcomes: Outcomes | None = None,
         limit: int = 0,
-        claim_settings: ClaimSettings = CLAIM_SETTINGS,
+        work_settings: WorkSettings = CLAIM_SETTINGS,
         **more: Any,
     ) -> Claim:
         call = uuid4().hex
-        answer = claims.work(self.handle, claim_settings, outcomes, limit, call=call, **more)
+        answer = claims.work(self.handle, work_settings, outcomes, limit, call=call, **more)
         if self.twice:
-            again = claims.work(self.handle, claim_settings, outcomes, limit, call=call, **more)
+            again = claims.work(self.handle, work_settings, outcomes, limit, call=call, **more)
             assert (again.jobs, again.lost, again.claimed) == (answer.jobs, answer.lost, answer.claimed)
         return answer
 

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from spark_bull.core.errors import DelayedError, RateLimitError, ReturnedError, UnrecoverableError, WaitingForChildren
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction, Runner
 from spark_bull.run.job.outcome_policy import OutcomePolicy
@@ -60,7 +60,7 @@ def behave(job: RunningJob) -> Any:
 class OurWorker(Background):
     """Processes queues until the block is left, by default one job at a time like a Node worker with concurrency 1.
 
-    settings: further fields of ClaimSettings and SlotPlan.
+    settings: further fields of WorkSettings and SlotPlan.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class OurWorker(Background):
         super().__init__()
         self.id = uuid4().hex[:8]
         handles = [handle] if isinstance(handle, QueueHandle) else handle
-        claims = {name: settings.pop(name) for name in [*settings] if name in ClaimSettings._fields}
+        claims = {name: settings.pop(name) for name in [*settings] if name in WorkSettings._fields}
 
         def queue_plan(one: QueueHandle, weight: int) -> SlotQueuePlan:
             own = {"control": one.keys.control(self.id), "counters": one.keys.counters(self.id), **claims}
-            return SlotQueuePlan(one, ClaimSettings(self.id, **own), weight, start_limit(one, max_started))
+            return SlotQueuePlan(one, WorkSettings(self.id, **own), weight, start_limit(one, max_started))
 
         self.plan = plan = SlotPlan(
             tuple(map(queue_plan, handles, weights or [0] * len(handles))),

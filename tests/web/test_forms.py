@@ -14,7 +14,7 @@ from redis import Redis
 from spark_bull.core.clock import moment_of, ms_of
 from spark_bull.core.embedded import EmbeddedRedis
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
@@ -477,7 +477,7 @@ def test_the_queues_with_problems_come_first_on_the_first_of_several_pages(site:
     old.add({}, timestamp=1_700_000_000_000)
     failing.fail(failing.add({}), "no such host")
     stalled_id = stalling.add({})
-    work(stalling.handle, ClaimSettings("slot"), None, 1)
+    work(stalling.handle, WorkSettings("slot"), None, 1)
     site.client.delete(f"{stalling.handle.keys.base}{stalled_id}:lock")
     site.forget_queues()
     wait_until(lambda: len(names_on(user, "/?match=calm")) == 50, "the queues to be found")

@@ -13,7 +13,7 @@ from spark_bull.core.dialects.bullmq import BullMQ, OldBullMQ
 from spark_bull.core.errors import DialectError, QueueDamaged
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.steps import Steps, readable, run
+from spark_bull.core.store.round_trips import RoundTrips, readable, run
 
 log = logging.getLogger("spark_bull")
 
@@ -35,7 +35,7 @@ _LEADING: Final = {
 }
 
 
-def dialect_of(keys: QueueKeys, protocol: str, *, guesses: bool) -> Steps[Dialect]:
+def dialect_of(keys: QueueKeys, protocol: str, *, guesses: bool) -> RoundTrips[Dialect]:
     """The dialect `protocol`, or for `auto` the detected one.
 
     For a queue that does not exist yet, `auto` is bullmq, which is logged. guesses: whether a queue whose dialect a
@@ -51,7 +51,7 @@ def found_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> Dia
     return run(connection, _found(keys, protocol, guesses=False))
 
 
-def _found(keys: QueueKeys, protocol: str, *, guesses: bool) -> Steps[Dialect | None]:
+def _found(keys: QueueKeys, protocol: str, *, guesses: bool) -> RoundTrips[Dialect | None]:
     signs = yield from _look_for_signs(keys)
     if protocol == "auto":
         dialect = yield from _detected(keys, signs, guesses=guesses)
@@ -67,7 +67,7 @@ def _fallback(keys: QueueKeys) -> Dialect:
     return DIALECTS[FALLBACK]
 
 
-def _detected(keys: QueueKeys, signs: _Signs, *, guesses: bool) -> Steps[Dialect | None]:
+def _detected(keys: QueueKeys, signs: _Signs, *, guesses: bool) -> RoundTrips[Dialect | None]:
     possible = _possible((yield from _evidence(keys, signs, is_enough=lambda found: len(_possible(found)) == 1)))
     if len(possible) == 1:
         return DIALECTS[next(iter(possible))]
@@ -104,7 +104,7 @@ def checked_dialect(connection: Connection, keys: QueueKeys, protocol: str) -> D
     return found
 
 
-def _checked_by_signs(keys: QueueKeys, signs: _Signs, protocol: str) -> Steps[Dialect]:
+def _checked_by_signs(keys: QueueKeys, signs: _Signs, protocol: str) -> RoundTrips[Dialect]:
     for shown in (yield from _evidence(keys, signs)):
         if protocol not in shown.by:
             found = " or ".join(sorted(shown.by))
@@ -156,7 +156,7 @@ class _Signs(NamedTuple):
     finished: tuple[bytes, ...]
 
 
-def _look_for_signs(keys: QueueKeys) -> Steps[_Signs]:
+def _look_for_signs(keys: QueueKeys) -> RoundTrips[_Signs]:
     typed = (*_LEADING, "priority", *_BULLMQ_KEYS)
     replies = yield from readable(
         [
@@ -188,7 +188,7 @@ def _look_for_signs(keys: QueueKeys) -> Steps[_Signs]:
     )
 
 
-def _older(keys: QueueKeys, signs: _Signs) -> Steps[OldBullMQ | None]:
+def _older(keys: QueueKeys, signs: _Signs) -> RoundTrips[OldBullMQ | None]:
     """What shows that a queue of BullMQ is one of BullMQ 3 or 4, of which few name themselves in `meta`."""
     version = ((signs.meta and signs.meta[0]) or b"").decode("utf-8", "replace")
     if version:
@@ -208,13 +208,13 @@ def _older(keys: QueueKeys, signs: _Signs) -> Steps[OldBullMQ | None]:
     return OldBullMQ(_OLD, shown) if shown else None
 
 
-def _all_evidence(keys: QueueKeys) -> Steps[list[_Evidence]]:
+def _all_evidence(keys: QueueKeys) -> RoundTrips[list[_Evidence]]:
     return (yield from _evidence(keys, (yield from _look_for_signs(keys))))
 
 
 def _evidence(
     keys: QueueKeys, signs: _Signs, is_enough: Callable[[Sequence[_Evidence]], bool] = lambda _: False
-) -> Steps[list[_Evidence]]:
+) -> RoundTrips[list[_Evidence]]:
     """The evidence, the strongest first; jobs are read only if the keys are not sufficient, or not `is_enough`."""
     found: list[_Evidence] = []
     if signs.open_write is not None:

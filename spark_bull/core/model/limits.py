@@ -145,7 +145,7 @@ def parse_limiter(name: str, value: str) -> Limiter:
 NO_WORKER: Final = {"group": "", "max_metrics": 0}
 
 
-class ClaimSettings(NamedTuple):
+class WorkSettings(NamedTuple):
     """Settings of a slot's claims. `sender` names its receipt.
 
     lock_ms: lifetime of locks without `extend`. worker: name that BullMQ shows as processedBy, or empty. limiter: at

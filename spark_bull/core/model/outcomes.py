@@ -228,7 +228,7 @@ def _chunk(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return columns | {"n": len(jobs), "marked": any(columns.get("marked", ()))}
 
 
-class Lost(NamedTuple):
+class RejectedOutcome(NamedTuple):
     """An outcome that was rejected. `why` is one of LOST."""
 
     id: str
@@ -263,7 +263,7 @@ class Claim(NamedTuple):
 
     token: str
     jobs: list[ClaimedJob]
-    lost: list[Lost]
+    lost: list[RejectedOutcome]
     limited_ms: int
     next_due: int | None
     more: bool

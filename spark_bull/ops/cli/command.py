@@ -28,7 +28,7 @@ Output = Any
 
 
 @dataclass(frozen=True)
-class Ended:
+class Exit:
     """The output of a command that ends with another exit status than 0."""
 
     output: Output

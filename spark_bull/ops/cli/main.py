@@ -13,7 +13,7 @@ from typing import Any, Final
 from spark_bull.core.errors import SparkBullError, did_you_mean
 from spark_bull.core.version import VERSION
 from spark_bull.ops.cli.arguments import COMMON, CONNECTION, Argument
-from spark_bull.ops.cli.command import Command, Ended, Output
+from spark_bull.ops.cli.command import Command, Exit, Output
 from spark_bull.ops.cli.commands import MODULES, all_commands, commands_like
 from spark_bull.ops.cli.shards import run_command
 from spark_bull.ops.cli.status import INTERRUPTED, PIPE_BROKEN, TERMINATED, WRONG_USAGE, status_of
@@ -56,7 +56,7 @@ def _run(args: Namespace) -> int:
 
 
 def _ended(output: Output) -> tuple[Output, int]:
-    return (output.output, output.status) if isinstance(output, Ended) else (output, 0)
+    return (output.output, output.status) if isinstance(output, Exit) else (output, 0)
 
 
 def _parsed(given: Sequence[str]) -> Namespace:

@@ -19,7 +19,7 @@ from spark_bull.core.queue.jobs.read import BY, counting, counts
 from spark_bull.core.queue.monitor.activity import QueueFilter, selecting
 from spark_bull.core.queue.monitor.find import describing, find_queues, workers
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.steps import Steps, run_all
+from spark_bull.core.store.round_trips import RoundTrips, run_all
 from spark_bull.ops.cli.arguments import ID, QUEUES, argument, duration, flag, number, positive_seconds, rate
 from spark_bull.ops.cli.command import (
     Output,
@@ -54,7 +54,7 @@ def _selected(args: Namespace, queues: Sequence[str]) -> list[str]:
     if wanted == QueueFilter():
         return [*queues]
 
-    def fits(queue: str) -> Steps[bool]:
+    def fits(queue: str) -> RoundTrips[bool]:
         return (yield from selecting((yield from opening(options, queue)), wanted))
 
     fit = run_all(Connection(options.redis), [fits(queue) for queue in queues])
@@ -66,7 +66,7 @@ def _no_queues(args: Namespace, names: Sequence[str]) -> str:
     return f"no queues match {', '.join(names)}{filters}"
 
 
-def _row(options: ReadOptions, queue: str) -> Steps[dict[str, Any]]:
+def _row(options: ReadOptions, queue: str) -> RoundTrips[dict[str, Any]]:
     handle = yield from opening(options, queue)
     summary, jobs = (yield from describing(handle)), (yield from counting(handle))
     return {"queue": queue, "protocol": handle.dialect.name, **asdict(summary), "jobs": sum(jobs.values())}

@@ -15,7 +15,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.write_records import read_record
 from spark_bull.core.queue.dispatch.written import PAUSE_S
 from spark_bull.ops.cli.arguments import argument, duration, flag, positive_seconds
-from spark_bull.ops.cli.command import Ended, Output, command, existing_queue
+from spark_bull.ops.cli.command import Exit, Output, command, existing_queue
 from spark_bull.ops.cli.status import FAILED, UNKNOWN, NotFound
 
 _PENDING: Final = NOT_STARTED - {"delayed"} | {"active"}
@@ -39,8 +39,8 @@ def _wait_for_write(queue: BullQueue, args: Namespace) -> Output:
     reasons = end.pop("reasons")
     output = {"queue": args.queue, "write": args.write, **end}
     if end["failed"]:
-        return Ended(output | {"reasons": dict(list(reasons.items())[:_REASONS])}, FAILED)
-    return Ended(output, UNKNOWN) if end["unknown"] else output
+        return Exit(output | {"reasons": dict(list(reasons.items())[:_REASONS])}, FAILED)
+    return Exit(output, UNKNOWN) if end["unknown"] else output
 
 
 def _wait_for_job(queue: BullQueue, args: Namespace) -> Output:
@@ -48,7 +48,7 @@ def _wait_for_job(queue: BullQueue, args: Namespace) -> Output:
     try:
         return output | {"returnvalue": queue.wait(args.job, args.timeout)}
     except JobFailed as error:
-        return Ended(output | {"reason": error.reason}, FAILED)
+        return Exit(output | {"reason": error.reason}, FAILED)
 
 
 def _wait_until_idle(queue: BullQueue, timeout_s: float | None) -> Output:

@@ -19,7 +19,7 @@ from spark_bull.core.queue.monitor.activity import COUNTED_STATES, observing, re
 from spark_bull.core.queue.monitor.find import QueueSummary, describing, select_queues, workers_among
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.connection import Connection, ms_of
-from spark_bull.core.store.steps import Steps, run_together
+from spark_bull.core.store.round_trips import RoundTrips, run_together
 from spark_bull.ops.prometheus import families
 from spark_bull.ops.prometheus.families import Family, Sample
 
@@ -93,7 +93,7 @@ def collect(export: Export) -> list[Sample]:
     return samples
 
 
-def _samples(queue: str, export: Export, clients: Sequence[Mapping[str, str]] | None) -> Steps[list[Sample]]:
+def _samples(queue: str, export: Export, clients: Sequence[Mapping[str, str]] | None) -> RoundTrips[list[Sample]]:
     """The metrics of one queue. clients: the connections of Redis; None: it does not tell them."""
     handle = yield from opening(export.options, queue)
     settings, jobs = (yield from describing(handle)), (yield from counting(handle))
@@ -112,7 +112,7 @@ def _samples(queue: str, export: Export, clients: Sequence[Mapping[str, str]] | 
     return samples
 
 
-def _of_node(handle: QueueHandle, states: Mapping[str, str], jobs: Mapping[str, int]) -> Steps[list[Sample]]:
+def _of_node(handle: QueueHandle, states: Mapping[str, str], jobs: Mapping[str, int]) -> RoundTrips[list[Sample]]:
     """The metrics that Node exports. states: names of states there."""
     queue = handle.keys.queue
     samples = [
@@ -125,7 +125,7 @@ def _of_node(handle: QueueHandle, states: Mapping[str, str], jobs: Mapping[str, 
     return samples
 
 
-def _of_queue(handle: QueueHandle, settings: QueueSummary) -> Steps[list[Sample]]:
+def _of_queue(handle: QueueHandle, settings: QueueSummary) -> RoundTrips[list[Sample]]:
     busy = yield from observing(handle)
     time, open_writes = yield [("TIME",), ("ZCARD", handle.keys["open_writes"])]
     lag = 0.0 if busy.overdue_since is None else (ms_of(time) - busy.overdue_since) / 1_000

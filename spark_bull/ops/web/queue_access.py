@@ -34,7 +34,7 @@ from spark_bull.core.queue.monitor.find import (
     workers,
     workers_of_spark,
 )
-from spark_bull.core.store.steps import TOGETHER, Steps, run_together
+from spark_bull.core.store.round_trips import TOGETHER, RoundTrips, run_together
 from spark_bull.ops.web.access import queues_of_caller
 from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.problems import Problem
@@ -140,7 +140,7 @@ class Queues:
         return BullQueue(name, **self._settings.arguments)
 
     def read(
-        self, read: Callable[[QueueHandle], Steps[T]], names: Sequence[str], until_s: float = inf
+        self, read: Callable[[QueueHandle], RoundTrips[T]], names: Sequence[str], until_s: float = inf
     ) -> list[T | SparkBullError]:
         """What a read finds in each of these queues, or its error, in round trips that they share.
 
@@ -148,7 +148,7 @@ class Queues:
         """
         return run_together(self.connection, [self._opened(name, read) for name in names], until_s)
 
-    def read_some(self, read: Callable[[QueueHandle], Steps[T]], first: str, most: int) -> QueuePart[T]:
+    def read_some(self, read: Callable[[QueueHandle], RoundTrips[T]], first: str, most: int) -> QueuePart[T]:
         """What a read finds in at most `most` queues from the name `first` on, for READING_S, but in one at least."""
         names = [name for name in self.names() if name >= first]
         results = self.read(read, names[:most], monotonic_s() + READING_S)
@@ -161,7 +161,7 @@ class Queues:
         if not self.read(counting, self.names()[:TOGETHER]):
             self.connection.call("PING")
 
-    def _opened(self, name: str, read: Callable[[QueueHandle], Steps[T]]) -> Steps[T]:
+    def _opened(self, name: str, read: Callable[[QueueHandle], RoundTrips[T]]) -> RoundTrips[T]:
         return (yield from read((yield from opening(self._settings.options, name))))
 
     def existing(self, name: str) -> BullQueue:

@@ -12,7 +12,7 @@ from threading import Event
 from typing import Final
 
 from spark_bull.core.dialects.terms import LOCK_MS
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.work.claim import take_up, unpack_claimed
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger, Portion
 from spark_bull.run.claims.lock_keeper import Hold, LockKeeper
@@ -22,7 +22,7 @@ from spark_bull.run.job.job_options import own_locks
 MAX_PACKED_BYTES: Final = 64 << 20
 
 
-class ClaimKeeper(LockKeeper):
+class QueryLockKeeper(LockKeeper):
     """Drops jobs whose lock is gone: they were settled. Its thread starts with the first jobs, and never ends."""
 
     thread_name = "claims"
@@ -44,11 +44,11 @@ class ClaimKeeper(LockKeeper):
 class Claimer:
     """Claims the jobs of one query. It lives as long as the query's process; its daemon threads end with it."""
 
-    def __init__(self, ledger: ClaimLedger, claim_settings: ClaimSettings, chunk_size: int) -> None:
+    def __init__(self, ledger: ClaimLedger, work_settings: WorkSettings, chunk_size: int) -> None:
         self.ledger = ledger
-        self._claim_settings = claim_settings
+        self._work_settings = work_settings
         self._chunk_size = chunk_size
-        self._keeper = ClaimKeeper(ledger.handle, claim_settings.lock_ms)
+        self._keeper = QueryLockKeeper(ledger.handle, work_settings.lock_ms)
         self._portions: list[Portion] = []
         self._prefetch: Future[int] | None = None
         #: Set when the next batch waits for the jobs that are being claimed ahead.
@@ -75,16 +75,16 @@ class Claimer:
 
     def claim(self, max_jobs: int) -> int:
         """Claims up to `max_jobs` jobs; returns how many."""
-        return self._claim(self._claim_settings, max_jobs)
+        return self._claim(self._work_settings, max_jobs)
 
-    def _claim(self, claim_settings: ClaimSettings, max_jobs: int, enough: int | None = None) -> int:
+    def _claim(self, work_settings: WorkSettings, max_jobs: int, enough: int | None = None) -> int:
         """Claims jobs; the locks of the first ones are extended meanwhile.
 
         enough: the number of jobs after which no more are claimed once they are awaited; None: any.
         """
         claimed, self.has_more = 0, True
         size = sum(len(portion.packed) for portion in self._portions)
-        for portion, ids, limited_ms, more in self.ledger.claim(claim_settings, max_jobs, self._chunk_size):
+        for portion, ids, limited_ms, more in self.ledger.claim(work_settings, max_jobs, self._chunk_size):
             self.limited_ms, self.has_more = limited_ms, more
             if ids:
                 self._locked_until = portion.start + len(ids)
@@ -118,7 +118,7 @@ class Claimer:
         if self._prefetch is None:
             pool = ThreadPoolExecutor(1, thread_name_prefix="spark-bull-claimer")
             self._is_awaited.clear()
-            self._prefetch = pool.submit(self._claim, self._claim_settings._replace(at_once=0), max_jobs, enough)
+            self._prefetch = pool.submit(self._claim, self._work_settings._replace(at_once=0), max_jobs, enough)
             pool.shutdown(wait=False)
 
     def take_up(self, start: int, stop: int) -> None:
@@ -130,7 +130,7 @@ class Claimer:
         if self._locked_until is None:
             stop = self.ledger.end()
         for claim in self.ledger.claims(first, stop):
-            take_up(self.ledger.handle, claim.token, claim.ids, self._claim_settings.lock_ms)
+            take_up(self.ledger.handle, claim.token, claim.ids, self._work_settings.lock_ms)
             self._keeper.hold(claim.token, claim.ids)
         self._locked_until = max(first, stop)
 

@@ -14,14 +14,14 @@ from spark_bull.core.dialects.encode.codec import rows_of
 from spark_bull.core.error_text import reason_of
 from spark_bull.core.errors import DialectError, SparkBullError, UnrecoverableError
 from spark_bull.core.model.jobs import NewJob, RawJson
-from spark_bull.core.model.outcomes import Failed, FollowUp, Keep, Lost, Outcomes
+from spark_bull.core.model.outcomes import Failed, FollowUp, Keep, Outcomes, RejectedOutcome
 from spark_bull.core.queue.dispatch.flows import encode_follow_ups
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import read_claimed
-from spark_bull.run.job.endings import Ending, Stated, Strategy, failure, outcome_of, stack_of
 from spark_bull.run.job.interrupts import raise_if_interrupted
 from spark_bull.run.job.job_options import keep_of
 from spark_bull.run.job.job_runner import Result
+from spark_bull.run.job.outcomes import Outcome, StatedOutcome, Strategy, failure, outcome_of, stack_of
 from spark_bull.run.job.running_job import RunningJob
 
 log = logging.getLogger("spark_bull")
@@ -39,7 +39,7 @@ def attempts_after(rules: RetryRules, error: BaseException) -> int | None:
     """
     if not rules:
         return None
-    names = _names_in(error.stack) if isinstance(error, Stated) else _names_of(type(error))
+    names = _names_in(error.stack) if isinstance(error, StatedOutcome) else _names_of(type(error))
     return next((rules[name] for name in names if name in rules), None)
 
 
@@ -123,7 +123,7 @@ class OutcomePolicy:
             try:
                 dialect.require("flows")
             except DialectError as unknown:
-                ending = Ending("failed", error=unknown)
+                ending = Outcome("failed", error=unknown)
         if ending.error is None:
             ending.postpone(outcomes, claimed.id, now)
             return
@@ -209,7 +209,7 @@ def _raw_text(value: RawJson) -> str:
 
 
 def fail_blocked(
-    handle: QueueHandle, policy: OutcomePolicy, rejected: Outcomes, lost: Sequence[Lost], now: int
+    handle: QueueHandle, policy: OutcomePolicy, rejected: Outcomes, lost: Sequence[RejectedOutcome], now: int
 ) -> Outcomes:
     """Returns the outcomes of jobs that could not complete because of their children; empty if there are none.
 

@@ -33,7 +33,7 @@ from spark_bull.core.queue.handle.handle import FORGET_MS, QueueHandle, by_hub, 
 from spark_bull.core.queue.monitor.find import select_queues
 from spark_bull.core.queue.shards.layout import Spread
 from spark_bull.core.store.connection import BlockingConnection, Connection, Subscription
-from spark_bull.core.store.steps import StreamReader
+from spark_bull.core.store.round_trips import StreamReader
 from spark_bull.core.threads import DaemonThread
 from spark_bull.run.claims.waits import BLOCK_S, RECONNECT_PAUSE_S, RETRY_S, DamagedQueues
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import QueueDamaged, UnrecoverableError
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Claim, Outcomes
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import parts_to_return, work
@@ -42,7 +42,7 @@ class Unsettled:
         self,
         handle: QueueHandle,
         plan: SlotPlan,
-        claim_settings: ClaimSettings,
+        work_settings: WorkSettings,
         keeper: LockKeeper,
         warn: Callable[[str, object], None],
         meter: QueueMeter | None = None,
@@ -50,7 +50,7 @@ class Unsettled:
         self._handle = handle
         self._plan = plan
         # The receipt of the slot may belong to a call that another thread makes.
-        self._claim_settings = claim_settings._replace(sender=f"{claim_settings.sender}:end")
+        self._work_settings = work_settings._replace(sender=f"{work_settings.sender}:end")
         self._keeper = keeper
         self._warn = warn
         self._meter = meter
@@ -124,7 +124,7 @@ class Unsettled:
         return outcomes
 
     def _settle(self, outcomes: Outcomes) -> None:
-        claim = work(self._handle, self._claim_settings, outcomes, 0)
+        claim = work(self._handle, self._work_settings, outcomes, 0)
         if self._meter is not None:
             self._meter.add(outcomes, claim)
 
@@ -179,7 +179,7 @@ class QueueCalls:
     def __init__(
         self,
         handle: QueueHandle,
-        settings: ClaimSettings,
+        settings: WorkSettings,
         keeper: LockKeeper,
         unsettled: Unsettled,
         *,

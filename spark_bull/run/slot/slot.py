@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from spark_bull.core.errors import POSTPONING
 from spark_bull.core.model.job_json import parsed_opts
 from spark_bull.core.tracing.tracer import spans_of
-from spark_bull.run.job.endings import outcome_of
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction, Result, Runner
 from spark_bull.run.job.job_threads import is_coroutine_function
 from spark_bull.run.job.named_runner import NamedRunner
+from spark_bull.run.job.outcomes import outcome_of
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.chunk_loop import ChunkLoop
 from spark_bull.run.slot.concurrent_loop import ConcurrentLoop
@@ -142,7 +142,7 @@ def loop_of(plan: SlotPlan, slot: int, *, in_main_thread: bool = True) -> SlotLo
     """
     spans = spans_of(plan.tracer)
     if spans is not None:
-        worker = {"bullmq.worker.id": plan.worker, "bullmq.worker.name": plan.queues[0].claim_settings.worker}
+        worker = {"bullmq.worker.id": plan.worker, "bullmq.worker.name": plan.queues[0].work_settings.worker}
         plan = replace(plan, runner=traced(plan.runner, spans, worker))
     loop: SlotLoop
     runner = plan.runner

@@ -32,14 +32,14 @@ class SlotControl:
     def resume(self) -> None:
         """Lets the slots claim jobs again, unless they are to stop. Raises ConnectionLost."""
         for queue in self._plan.queues:
-            if queue.handle.connection.call("GET", queue.claim_settings.control) == b"pause":
-                queue.handle.connection.call("DEL", queue.claim_settings.control)
+            if queue.handle.connection.call("GET", queue.work_settings.control) == b"pause":
+                queue.handle.connection.call("DEL", queue.work_settings.control)
         self.unblock()
 
     def withdraw_stop(self) -> None:
         """Lets slots that start from now on claim jobs. Raises ConnectionLost."""
         for queue in self._plan.queues:
-            queue.handle.connection.call("DEL", queue.claim_settings.control)
+            queue.handle.connection.call("DEL", queue.work_settings.control)
 
     def forget(self, reports: Sequence[Slot]) -> None:
         """Removes these reports of slots that have ended. Raises ConnectionLost."""
@@ -76,4 +76,4 @@ class SlotControl:
 
     def _write(self, request: Literal["stop", "pause", "end"], ttl_ms: int, *condition: str) -> None:
         for queue in self._plan.queues:
-            queue.handle.connection.call("SET", queue.claim_settings.control, request, "PX", ttl_ms, *condition)
+            queue.handle.connection.call("SET", queue.work_settings.control, request, "PX", ttl_ms, *condition)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import ClaimedJob
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.schedule.advance import version_of
@@ -55,7 +55,7 @@ class SlotQueuePlan:
     """
 
     handle: QueueHandle
-    claim_settings: ClaimSettings
+    work_settings: WorkSettings
     weight: int = 0
     start_limit: StartLimit | None = None
 

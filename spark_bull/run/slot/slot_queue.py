@@ -205,7 +205,7 @@ class SlotQueue:
         self.weight = queue.weight
         #: What `setup` has made for the jobs of the slot.
         self.state: Any = None
-        settings = queue.claim_settings._replace(sender=f"{plan.worker}:{slot}", at_once=at_once)
+        settings = queue.work_settings._replace(sender=f"{plan.worker}:{slot}", at_once=at_once)
         self._control = settings.control
         self._plan = plan
         self._slot = slot

@@ -189,7 +189,7 @@ class SlotEngine(ABC):
 
         def controlled(queue: SlotQueuePlan) -> SlotQueuePlan:
             control = queue.handle.keys.control(f"{self._plan.worker}:{numbers.start}")
-            return replace(queue, claim_settings=queue.claim_settings._replace(control=control))
+            return replace(queue, work_settings=queue.work_settings._replace(control=control))
 
         return replace(self._plan, queues=tuple(map(controlled, self._plan.queues)))
 

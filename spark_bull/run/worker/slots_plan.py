@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from spark_bull.core.errors import OptionError, did_you_mean, expected
-from spark_bull.core.model.limits import ClaimSettings, default_worker
+from spark_bull.core.model.limits import WorkSettings, default_worker
 from spark_bull.core.options.table import WorkOptions
 from spark_bull.core.queue.handle.handle import QueueHandle, keys_of
 from spark_bull.core.queue.shards.layout import queues_of
@@ -100,7 +100,7 @@ def plan_slots(
         handle = queue.handle
         if options.dead_letter_queue is not None:
             check_dead_letter_queue(handle, options.dead_letter_queue)
-        settings = ClaimSettings(
+        settings = WorkSettings(
             sender=worker,
             lock_ms=options.lock_ms,
             worker=options.worker_name or default_worker(worker),

@@ -19,8 +19,8 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.dialects.fields import NO_VALUE
 from spark_bull.core.errors import JobFailed, OptionError, PayloadUnreadable
 from spark_bull.core.model.job_json import damaged_field
-from spark_bull.core.queue.call.caller import Caller, Outcome, sweep
-from spark_bull.core.queue.call.flight import Ended, Flight, Lease
+from spark_bull.core.queue.call.caller import CallEnd, Caller, sweep
+from spark_bull.core.queue.call.flight import EndedCall, Flight, Lease
 from spark_bull.core.queue.call.verbs import ADDED, chunks
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.well_formed import well_formed, well_formed_json
@@ -55,7 +55,7 @@ class Parsed(NamedTuple):
     errors: list[str | None]
 
 
-def parsed(ended: Sequence[Ended], result: DataType) -> Parsed:
+def parsed(ended: Sequence[EndedCall], result: DataType) -> Parsed:
     """The values of calls as a type; one that is not JSON, or does not match the type, is an error."""
     errors = [one.outcome.error for one in ended]
     values: list[Any] = [None] * len(ended)
@@ -86,7 +86,9 @@ def _read(value: bytes, result: DataType) -> Any:
     return well_formed(found) if isinstance(found, str) else well_formed_json(value.decode("utf-8", "replace"))
 
 
-def with_outcomes(rows: pa.RecordBatch, outcomes: Parsed, ended: Sequence[Ended], *, details: bool) -> pa.RecordBatch:
+def with_outcomes(
+    rows: pa.RecordBatch, outcomes: Parsed, ended: Sequence[EndedCall], *, details: bool
+) -> pa.RecordBatch:
     """Rows with the columns of their outcomes."""
     added = {
         RESULT: outcomes.values,
@@ -174,7 +176,7 @@ class Task:
         self._added = 0
         #: The rows whose calls have no result yet, by their numbers: batch and place.
         self._rows: dict[int, tuple[pa.RecordBatch, int]] = {}
-        self._ended: list[Ended] = []
+        self._ended: list[EndedCall] = []
         self._emit_at = monotonic_s() + _EMIT_S
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -208,13 +210,13 @@ class Task:
         """Gives the rows whose calls have ended, of each batch together."""
         ended, self._ended = self._ended, []
         self._emit_at = monotonic_s() + _EMIT_S
-        of_batch: dict[int, list[Ended]] = defaultdict(list)
+        of_batch: dict[int, list[EndedCall]] = defaultdict(list)
         for one in ended:
             of_batch[id(self._rows[one.call.row][0])].append(one)
         for group in of_batch.values():
             yield from self._given(group)
 
-    def _given(self, group: Sequence[Ended]) -> Iterator[pa.RecordBatch]:
+    def _given(self, group: Sequence[EndedCall]) -> Iterator[pa.RecordBatch]:
         places = [self._rows.pop(one.call.row) for one in group]
         if not self._plan.handle.payloads.is_plain:
             group = [one._replace(outcome=self._opened(one)) for one in group]
@@ -227,7 +229,7 @@ class Task:
                     raise self._failed(one, error)
         yield rows.filter(pa.array([error is None for error in outcomes.errors])) if self._drops else rows
 
-    def _opened(self, one: Ended) -> Outcome:
+    def _opened(self, one: EndedCall) -> CallEnd:
         """The outcome of a call, with its value as it was before it was kept.
 
         Raises PayloadUnreadable if the file system has failed: a task that is repeated finds the results again.
@@ -247,7 +249,7 @@ class Task:
     def _drops(self) -> bool:
         return self._plan.on_error == "drop"
 
-    def _failed(self, one: Ended, error: str) -> JobFailed:
+    def _failed(self, one: EndedCall, error: str) -> JobFailed:
         queue = self._plan.handle.keys.queue
         where = f"row {one.call.row} of partition {this_attempt('').partition}"
         message = f"{where} (job {one.call.job_id} of queue {queue}): {error}"

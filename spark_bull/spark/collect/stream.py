@@ -49,7 +49,7 @@ TWO_TASKS_FROM: Final = 50_000
 ROWS_PER_TASK: Final = 150_000
 
 
-class Results(InputPartition):
+class ResultRange(InputPartition):
     """Positions start to stop (exclusive) of a queue's ledger."""
 
     def __init__(self, queue: str, reader: str, start: int, stop: int) -> None:
@@ -166,7 +166,7 @@ class ResultReader(LimitedReader):
         size = max(1, -(-rows // max(-(-rows // (most or ROWS_PER_TASK)), fewest)))
         self._collector(reader).discover_ahead(taken, self._options.max_jobs_per_trigger)
         return [
-            Results(queue, reader, position, min(position + size, stop))
+            ResultRange(queue, reader, position, min(position + size, stop))
             for queue, (first, stop) in spans.items()
             for position in range(first, stop, size)
         ]
@@ -175,7 +175,7 @@ class ResultReader(LimitedReader):
         # Imports Arrow's functions, which only tasks need.
         from spark_bull.spark.collect.batch import result_batches
 
-        assert isinstance(partition, Results)
+        assert isinstance(partition, ResultRange)
         begin_task()
         schema, strict = to_arrow_schema(self._schema), self._options.fail_on_data_loss
         chunks = self._chunks(partition, fields_of(self._columns))
@@ -184,7 +184,7 @@ class ResultReader(LimitedReader):
             chunks = (chunk.only(ids.has) for chunk in chunks)
         yield from result_batches(partition.queue, chunks, self._columns, schema, strict=strict)
 
-    def _chunks(self, partition: Results, fields: list[str]) -> Iterator[ResultChunk]:
+    def _chunks(self, partition: ResultRange, fields: list[str]) -> Iterator[ResultChunk]:
         rows = ResultLedger(open_handle(self._options, partition.queue), partition.reader).rows(
             fields, self._options.chunk_size
         )
@@ -222,7 +222,7 @@ def _offset(positions: Mapping[str, int], reader: str) -> dict[str, Any]:
     return {"queues": dict(sorted(positions.items())), "reader": reader}
 
 
-def _entries_lost(partition: Results, start: int, stop: int, *, strict: bool) -> None:
+def _entries_lost(partition: ResultRange, start: int, stop: int, *, strict: bool) -> None:
     reader = f"reader `{partition.reader}`"
     what = f"queue {partition.queue}: results {start:,} to {stop - 1:,} of {reader} are missing"
     if strict:

@@ -30,7 +30,7 @@ from spark_bull.core.queue.jobs.read import Chunk, counting, read_ids, read_jobs
 from spark_bull.core.queue.monitor.find import find_queues, is_glob, warn_of_missing
 from spark_bull.core.queue.shards.layout import selection_of
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.steps import run_all
+from spark_bull.core.store.round_trips import run_all
 from spark_bull.core.well_formed import well_formed_json
 from spark_bull.spark.inspect.events import event_batches
 from spark_bull.spark.inspect.views import ROWS, QueueSlice, Row

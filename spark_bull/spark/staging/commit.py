@@ -23,7 +23,7 @@ from spark_bull.core.queue.dispatch.write_records import Identity, QueuePlan, di
 from spark_bull.core.queue.handle.admission import JOBS_ADDED, record_replicas, replica_terms_of, wait_for_replicas
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.steps import all_together, batches_together
+from spark_bull.core.store.round_trips import all_together, batches_together
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan
 
 log = logging.getLogger("spark_bull")

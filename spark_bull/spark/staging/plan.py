@@ -20,7 +20,7 @@ from spark_bull.core.queue.dispatch.write_records import Fields, Identity, Queue
 from spark_bull.core.queue.handle.admission import check_intake, check_replicas, replica_terms_of
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle, opening
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.steps import run_all
+from spark_bull.core.store.round_trips import run_all
 
 
 @dataclass(kw_only=True)

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import ConnectionLost, OptionError, QueueDamaged
-from spark_bull.core.model.limits import ClaimSettings, default_worker
+from spark_bull.core.model.limits import WorkSettings, default_worker
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ClaimOptions
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle, open_handle
@@ -56,7 +56,7 @@ T = TypeVar("T")
 FULL_MS: Final = 500
 
 
-class Claims(InputPartition):
+class ClaimRange(InputPartition):
     """Positions start..stop of a ledger, the last one excluded. `portions`: some of these jobs; empty: all of them."""
 
     def __init__(self, reader: str, start: int, stop: int, portions: Sequence[Portion] = ()) -> None:
@@ -262,7 +262,7 @@ class ClaimReader(LimitedReader):
 
     def _claimer_of(self, reader: str) -> Claimer:
         if self._claimer is None or self._claimer.ledger.reader != reader:
-            claim_settings = ClaimSettings(
+            work_settings = WorkSettings(
                 reader,
                 self._lock_ms,
                 self._worker or default_worker(reader),
@@ -270,7 +270,7 @@ class ClaimReader(LimitedReader):
                 counters=self._handle.keys.settled(reader),
                 group=self._group,
             )
-            self._claimer = Claimer(ClaimLedger(self._handle, reader), claim_settings, self._chunk_size)
+            self._claimer = Claimer(ClaimLedger(self._handle, reader), work_settings, self._chunk_size)
         return self._claimer
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -283,17 +283,17 @@ class ClaimReader(LimitedReader):
         tasks = max(1, -(-(last - first) // self._rows))
         if not portions:
             rows = max(1, -(-(last - first) // tasks))
-            return [Claims(reader, start, min(start + rows, last)) for start in range(first, last, rows)]
+            return [ClaimRange(reader, start, min(start + rows, last)) for start in range(first, last, rows)]
         # A batch that waits for more jobs holds none of them meanwhile.
         is_ahead = not (self._may_end or self._is_patient)
         if last >= self._end and claimer.has_more and self._left is None and is_ahead:
             claimer.claim_ahead(self._size.current, self._size.enough)
         self._may_end = False
         # In turns: to remove jobs from `active` is cheap near its tail, where the oldest ones are.
-        return [Claims(reader, first, last, dealt) for i in range(tasks) if (dealt := portions[i::tasks])]
+        return [ClaimRange(reader, first, last, dealt) for i in range(tasks) if (dealt := portions[i::tasks])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Claims)
+        assert isinstance(partition, ClaimRange)
         begin_task()
         for portion in partition.portions:
             yield self._started(portion.token, unpack_claimed(portion.packed))

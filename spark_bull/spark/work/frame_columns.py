@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
 
 from spark_bull.core.error_text import reason_of, trace_of
-from spark_bull.run.job.endings import outcome_of
+from spark_bull.run.job.outcomes import outcome_of
 from spark_bull.spark.json.json_text import MAX_SHOWN
 
 _PARSED: Final = "__payload"

@@ -25,11 +25,11 @@ from spark_bull.core.errors import (
 from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.threads import DaemonThread
 from spark_bull.run.job.bisection import Abandoned, run_bisected
-from spark_bull.run.job.endings import Stated, outcome_of
 from spark_bull.run.job.interrupts import in_this_process
 from spark_bull.run.job.job_options import runs_at_most_once
 from spark_bull.run.job.job_runner import RAISE_AGAIN_S, JobExpired, Result, Runner, timeout_error
 from spark_bull.run.job.named_runner import NamedRunner
+from spark_bull.run.job.outcomes import StatedOutcome, outcome_of
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.jvm import add_tag, cancel_tagged, remove_tag
 from spark_bull.spark.platform.spark_errors import first_line, python_trace, sendable_errors
@@ -38,7 +38,7 @@ from spark_bull.spark.work.frame_columns import invalid_payloads, parsed_payload
 from spark_bull.spark.work.settle.rows import outcomes_of
 
 Transformation = Callable[[DataFrame], DataFrame]
-Output = Stated | RawJson
+Output = StatedOutcome | RawJson
 
 _MISSING: Final = "expected the transformation to return a row for this job, got none"
 
@@ -104,7 +104,7 @@ class FrameRunner(Runner):
         except BaseException as error:
             if all(job.claimed.id in lost for job in jobs):
                 # They are not settled.
-                return [Stated("failed", first_line(error))] * len(jobs)
+                return [StatedOutcome("failed", first_line(error))] * len(jobs)
             if call.is_late:
                 raise timeout_error(self._timeout_ms) from None
             self.check_spark()
@@ -126,7 +126,7 @@ class FrameRunner(Runner):
         missing = [job for job in jobs if job.id not in outputs]
         if missing and self._payload is not None:
             outputs |= self._settled(missing, invalid_payloads(self._frame(missing), self._payload))
-        return [outputs.get(job.id) or Stated("failed", _MISSING) for job in jobs]
+        return [outputs.get(job.id) or StatedOutcome("failed", _MISSING) for job in jobs]
 
     def _frame(self, jobs: Sequence[RunningJob]) -> DataFrame:
         return self._spark.createDataFrame(frame_table(jobs))
@@ -181,7 +181,7 @@ def _refusal_of(job: RunningJob) -> BaseException | None:
 def _result(job: RunningJob, output: Output | BaseException) -> Result:
     if isinstance(output, RawJson):
         return Result(job, output, None)
-    if isinstance(output, (Stated, JobTimeout, JobCancelled)):
+    if isinstance(output, (StatedOutcome, JobTimeout, JobCancelled)):
         return Result(job, None, output)
     # Spark passes on what a task has raised as text.
     stack = python_trace(output) or trace_of(output)
@@ -190,4 +190,4 @@ def _result(job: RunningJob, output: Output | BaseException) -> Result:
     if ending.error is None:
         return Result(job, None, raised or output)
     reason = reason_of(raised) if raised else first_line(output)
-    return Result(job, None, Stated(ending.kind, reason, stack=stack))
+    return Result(job, None, StatedOutcome(ending.kind, reason, stack=stack))

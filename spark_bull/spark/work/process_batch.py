@@ -81,7 +81,7 @@ def process_batch(
         raise SparkBullError(str(error)) from error
 
 
-class _Claimed(NamedTuple):
+class _JobToken(NamedTuple):
     """A job of a batch, and its column `token`."""
 
     id: str
@@ -112,7 +112,7 @@ class _Processing:
                 raise
             log.warning("a batch of claimed jobs failed, retrying its jobs in parts: %s", first_line(error))
             failed = True
-        claimed = [_Claimed(row.id, row.token) for row in self.batch.select("id", "token").collect()]
+        claimed = [_JobToken(row.id, row.token) for row in self.batch.select("id", "token").collect()]
         if failed:
             self._settle_in_parts(claimed)
         pending = self._pending(claimed)
@@ -121,12 +121,12 @@ class _Processing:
             missing = LookupError("expected the processor to return a row for this job, got none")
             self._fail(dict.fromkeys(self._pending(claimed), missing))
 
-    def _settle_in_parts(self, claimed: Sequence[_Claimed]) -> None:
+    def _settle_in_parts(self, claimed: Sequence[_JobToken]) -> None:
         results = run_bisected(self._pending(claimed), self._settle_these)
         errors = {jobs[0]: error for jobs, error in results if isinstance(error, BaseException)}
         self._fail({job: errors[job] for job in self._pending(list(errors))})
 
-    def _settle_these(self, claimed: Sequence[_Claimed]) -> None:
+    def _settle_these(self, claimed: Sequence[_JobToken]) -> None:
         """Settles these jobs, except those that an earlier, failed attempt has settled."""
         self._check_running()
         pending = self._pending(claimed)
@@ -137,7 +137,7 @@ class _Processing:
             self._check_running()
             raise
 
-    def _only(self, jobs: Sequence[_Claimed]) -> DataFrame:
+    def _only(self, jobs: Sequence[_JobToken]) -> DataFrame:
         """The rows of these jobs. A join: each literal of a condition is an object of the JVM."""
         only = self.batch.sparkSession.createDataFrame(jobs, "only_id STRING, only_token STRING")
         is_one = (f.col("id") == f.col("only_id")) & (f.col("token") == f.col("only_token"))
@@ -182,7 +182,7 @@ class _Processing:
         (handle,) = self._plan(_ERRORS).handles().values()
         return handle
 
-    def _pending(self, claimed: Sequence[_Claimed]) -> list[_Claimed]:
+    def _pending(self, claimed: Sequence[_JobToken]) -> list[_JobToken]:
         """The unsettled jobs: their locks are still the ones of their claim."""
         return [
             job
@@ -200,7 +200,7 @@ class _Processing:
         warn = partial(log.warning, "process_batch: %s (%s)")
         return retry_until_connected(call, warn, pause=pause, until_repaired=True)
 
-    def _fail(self, errors: Mapping[_Claimed, BaseException]) -> None:
+    def _fail(self, errors: Mapping[_JobToken, BaseException]) -> None:
         """Fails jobs of the batch, each with its own error."""
         if not errors:
             return
@@ -211,7 +211,7 @@ class _Processing:
         self._write(self.batch.sparkSession.createDataFrame(rows, _ERRORS))
 
 
-def _locked(handle: QueueHandle, jobs: Sequence[_Claimed]) -> list[_Claimed]:
+def _locked(handle: QueueHandle, jobs: Sequence[_JobToken]) -> list[_JobToken]:
     """The jobs whose locks still hold the token of their claim. Raises ConnectionLost."""
     tokens = handle.connection.pipeline([("GET", handle.keys.lock(job.id)) for job in jobs])
     return [

@@ -119,7 +119,7 @@ def frame_schema(given: str | DataType | None) -> StructType | None:
     return payload
 
 
-class Called(NamedTuple):
+class UdfResults(NamedTuple):
     """The results of a UDF as JSON texts, and the errors of other rows."""
 
     texts: pa.Array
@@ -202,7 +202,7 @@ class UdfRunner(Runner):
             raise ValueError(f"expected the UDF to return {len(column)} values, one per row, got {len(output)}")
         return to_json(output, pa.field("returnvalue", self.returns), ignore_nulls=False)
 
-    def of_column(self, column: pa.Array) -> Called | None:
+    def of_column(self, column: pa.Array) -> UdfResults | None:
         """The results for payloads, JSON texts, of jobs that nobody cancels; None unless Arrow can parse them all.
 
         Takes a fraction of the time that jobs take one by one.
@@ -220,7 +220,7 @@ class UdfRunner(Runner):
                 errors[rows[0]] = result
                 result = pa.nulls(1, pa.string())
             texts.append(result)
-        return Called(pa.chunked_array(texts, pa.string()).combine_chunks(), errors)
+        return UdfResults(pa.chunked_array(texts, pa.string()).combine_chunks(), errors)
 
     @cached_property
     def _width(self) -> int:

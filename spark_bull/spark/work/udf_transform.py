@@ -19,7 +19,7 @@ from spark_bull.run.job.outcome_policy import MAX_RETURNVALUE, NoReturnValue, re
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.work.frame_columns import ERROR_SCHEMA, error_columns
-from spark_bull.spark.work.udf_runner import Called, UdfRunner
+from spark_bull.spark.work.udf_runner import UdfResults, UdfRunner
 
 #: Columns of claimed jobs that it reads.
 INPUT: Final = ("id", "token", "data")
@@ -53,7 +53,7 @@ def _batches(transformation: UdfTransformation, batches: Iterator[pa.RecordBatch
         yield _one_by_one(transformation, batch) if called is None else _together(transformation, batch, called)
 
 
-def _together(transformation: UdfTransformation, claimed: pa.RecordBatch, called: Called) -> pa.RecordBatch:
+def _together(transformation: UdfTransformation, claimed: pa.RecordBatch, called: UdfResults) -> pa.RecordBatch:
     texts = called.texts
     longest = pc.max(pc.utf8_length(texts)).as_py() or 0
     if called.errors or longest > MAX_RETURNVALUE:

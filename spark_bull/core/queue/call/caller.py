@@ -55,7 +55,7 @@ class Details(NamedTuple):
 _UNKNOWN: Final = Details()
 
 
-class Outcome(NamedTuple):
+class CallEnd(NamedTuple):
     """How a call has ended: `value` (JSON text) if it has completed, else `error`."""
 
     value: bytes | None
@@ -128,7 +128,7 @@ class Caller:
             calls.append(Call(job_id, digest[0] % PARENTS, text, row))
         return calls
 
-    def add(self, calls: Sequence[Call]) -> tuple[int, dict[str, Outcome]]:
+    def add(self, calls: Sequence[Call]) -> tuple[int, dict[str, CallEnd]]:
         """Adds calls that are neither pending nor ended; returns their number, and the outcomes of ended calls by id.
 
         Raises IntakeClosed, and OptionError for a payload or a property that a job can't have.
@@ -151,7 +151,7 @@ class Caller:
         )
         return pack(jobs)
 
-    def outcomes(self, calls: Sequence[Call]) -> dict[str, Outcome]:
+    def outcomes(self, calls: Sequence[Call]) -> dict[str, CallEnd]:
         """The outcomes of the calls that have ended, by id."""
         if self._keeps and self._has_parents:
             # Parents know outcomes before they are gathered: a job that ends after a look is left to the next one.
@@ -165,14 +165,14 @@ class Caller:
         for start in range(0, len(calls), CHUNK):
             verbs.gather_calls(self.handle, *self._ids(calls[start : start + CHUNK]))
 
-    def _outcomes(self, calls: Sequence[Call]) -> dict[str, Outcome]:
+    def _outcomes(self, calls: Sequence[Call]) -> dict[str, CallEnd]:
         found = {
-            job_id: Outcome(value, None) for job_id, value in self._read(calls, self._keys.children_values).items()
+            job_id: CallEnd(value, None) for job_id, value in self._read(calls, self._keys.children_values).items()
         }
         # Few jobs fail.
         others = [call for call in calls if call.job_id not in found]
         for job_id, reason in self._read(others, self._keys.children_failures).items():
-            found[job_id] = Outcome(None, reason.decode("utf-8", "replace") or _NO_REASON)
+            found[job_id] = CallEnd(None, reason.decode("utf-8", "replace") or _NO_REASON)
         if self._keeps:
             ended = [call for call in calls if call.job_id in found]
             for job_id, text in self._read(ended, self._keys.call_details).items():

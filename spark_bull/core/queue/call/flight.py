@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import ConnectionLost, PermissionDenied
-from spark_bull.core.queue.call.caller import PARENTS, Call, Caller, Outcome
+from spark_bull.core.queue.call.caller import PARENTS, Call, CallEnd, Caller
 from spark_bull.core.queue.call.verbs import CALL_LEASE_MS, chunks
 from spark_bull.core.queue.monitor.find import workers
 from spark_bull.core.threads import PollingThread
@@ -35,11 +35,11 @@ _COUNT_AGAIN_S: Final = 60.0
 REMOVED: Final = "the job was removed before its result was known"
 
 
-class Ended(NamedTuple):
+class EndedCall(NamedTuple):
     """A call and its outcome."""
 
     call: Call
-    outcome: Outcome
+    outcome: CallEnd
 
 
 class Lease(PollingThread):
@@ -78,7 +78,7 @@ class Flight:
     def __len__(self) -> int:
         return sum(map(len, self._calls))
 
-    def add(self, texts: Sequence[str], rows: Sequence[int]) -> list[Ended]:
+    def add(self, texts: Sequence[str], rows: Sequence[int]) -> list[EndedCall]:
         """Adds calls; returns those that have ended before, as an earlier attempt of the task has added them."""
         calls = self._caller.calls(texts, rows)
         _, known = self._caller.add(calls)
@@ -87,7 +87,7 @@ class Flight:
             self._calls[call.parent][call.job_id] = call, deadline
         return self._taken(calls, known)
 
-    def look(self) -> list[Ended]:
+    def look(self) -> list[EndedCall]:
         """Reads outcomes, and pauses; returns the calls that have ended."""
         before, ended = len(self), self._found()
         now = monotonic_s()
@@ -103,7 +103,7 @@ class Flight:
         self._pause(len(ended), before)
         return ended
 
-    def _found(self) -> list[Ended]:
+    def _found(self) -> list[EndedCall]:
         """The calls that have ended, of the oldest ones, as jobs end about in their order, and of some others."""
         ended = self._caller.ended([len(calls) for calls in self._calls])
         ended = [min(count, _OLDEST) for count in ended]
@@ -125,7 +125,7 @@ class Flight:
             for call, _ in islice(calls.values(), part.start, part.stop)
         ]
 
-    def _look_for_removed(self) -> list[Ended]:
+    def _look_for_removed(self) -> list[EndedCall]:
         """Ends the calls whose jobs someone has removed, or adds them again if the lease had lapsed: it was a sweep."""
         pending = self._sliced([slice(None)] * PARENTS)
         gone = self._caller.removed(pending)
@@ -133,11 +133,11 @@ class Flight:
             # The thread of the lease may not have noticed a lapse yet.
             self._caller.hold()
         if self._caller.lapses == self._lapses:
-            return self._taken(gone, {call.job_id: Outcome(None, REMOVED) for call in gone})
+            return self._taken(gone, {call.job_id: CallEnd(None, REMOVED) for call in gone})
         self._lapses = self._caller.lapses
         return self._added_again(pending)
 
-    def _added_again(self, calls: Sequence[Call]) -> list[Ended]:
+    def _added_again(self, calls: Sequence[Call]) -> list[EndedCall]:
         """Adds the calls that are neither pending nor ended; returns the calls that have ended."""
         added, ended = 0, []
         for start, stop in chunks([call.text for call in calls]):
@@ -147,14 +147,14 @@ class Flight:
         log.warning("the lease of %d calls has lapsed: %d of their jobs were added again", len(calls), added)
         return ended
 
-    def _taken(self, calls: Sequence[Call], outcomes: dict[str, Outcome]) -> list[Ended]:
+    def _taken(self, calls: Sequence[Call], outcomes: dict[str, CallEnd]) -> list[EndedCall]:
         """The calls that have outcomes; they are no longer in flight."""
-        ended = [Ended(call, outcomes[call.job_id]) for call in calls if call.job_id in outcomes]
+        ended = [EndedCall(call, outcomes[call.job_id]) for call in calls if call.job_id in outcomes]
         for call, _ in ended:
             del self._calls[call.parent][call.job_id]
         return ended
 
-    def _timed_out(self, now: float) -> list[Ended]:
+    def _timed_out(self, now: float) -> list[EndedCall]:
         """Ends the calls whose time is over. They are the oldest ones."""
         late = [call for calls in self._calls for call, _ in takewhile(lambda one: one[1] <= now, calls.values())]
         if not late:

@@ -29,7 +29,7 @@ from spark_bull.core.queue.dispatch.write_records import (
     open_prepared,
 )
 from spark_bull.core.queue.handle.admission import intake_closed, queue_full
-from spark_bull.core.store.steps import all_together, batches_together, groups_of
+from spark_bull.core.store.round_trips import all_together, batches_together, groups_of
 
 #: The field of the write of the first shard: the epoch of the shards that its rows were written for.
 SHARDS_EPOCH: Final = "shardsEpoch"

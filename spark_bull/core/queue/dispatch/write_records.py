@@ -28,8 +28,8 @@ from spark_bull.core.options.table import ALL_EVENTS
 from spark_bull.core.queue.dispatch.flows import TOUCHED
 from spark_bull.core.queue.handle.handle import QueueHandle, touched_keys
 from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.round_trips import all_together, groups_of
 from spark_bull.core.store.scripts import script_command
-from spark_bull.core.store.steps import all_together, groups_of
 
 #: Calls of a write whose outcomes are read at once.
 _OUTCOMES_PER_CALL: Final = 20

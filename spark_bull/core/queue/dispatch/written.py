@@ -113,7 +113,7 @@ class WrittenIds:
         return place >= 0 and number < self._stops[place]
 
 
-class End(NamedTuple):
+class JobEnd(NamedTuple):
     """How a job has ended: its state, and fields of its hash."""
 
     state: str
@@ -131,9 +131,9 @@ class WrittenEnds:
         self._after = f"({since_ms - 1}-18446744073709551615" if since_ms > 0 else "-"
         self._strict = strict
         self._begun: set[bytes] = set()
-        self._ends: dict[bytes, End] = {}
+        self._ends: dict[bytes, JobEnd] = {}
 
-    def of(self, ids: Sequence[bytes]) -> list[End | None]:
+    def of(self, ids: Sequence[bytes]) -> list[JobEnd | None]:
         """The ends of jobs that are gone; None for one that was removed before it had ended. Raises ResultsLost."""
         if self._handle.dialect.has("event-stream"):
             self._read_events()
@@ -154,7 +154,7 @@ class WrittenEnds:
                     self._begun.add(job_id)
                 elif event in _VALUES:
                     value, time = _VALUES[event], entry_id.partition(b"-")[0]
-                    self._ends[job_id] = End(event.decode(), {value.decode(): fields.get(value), "finishedOn": time})
+                    self._ends[job_id] = JobEnd(event.decode(), {value.decode(): fields.get(value), "finishedOn": time})
             self._after = f"({entries[-1][0].decode()}"
 
     def _lost(self, ids: Sequence[bytes]) -> ResultsLost:
@@ -195,7 +195,7 @@ def read_written(
             yield from _in_states(found, states)
 
 
-def _gone_jobs(ids: list[bytes], ends: Sequence[End | None], names: Sequence[str]) -> Chunk:
+def _gone_jobs(ids: list[bytes], ends: Sequence[JobEnd | None], names: Sequence[str]) -> Chunk:
     values: Columns = {name: [end and end.fields.get(name) for end in ends] for name in names}
     return Chunk(ids, [end and end.state for end in ends], [None] * len(ids), values)
 

@@ -14,7 +14,7 @@ from spark_bull.core.dialects.fields import integer_of, text_of
 from spark_bull.core.errors import OptionError, check_count, encodable, expected
 from spark_bull.core.queue.handle import verbs
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.store.steps import LargeStep, Steps
+from spark_bull.core.store.round_trips import LargeRead, RoundTrips
 
 #: Events that one script counts.
 STEP: Final = 2_000
@@ -161,7 +161,7 @@ class RecentEvents(NamedTuple):
     finished: int
 
 
-def recent_events(handle: QueueHandle, now: int, period_ms: int) -> Steps[RecentEvents]:
+def recent_events(handle: QueueHandle, now: int, period_ms: int) -> RoundTrips[RecentEvents]:
     """Reads the events of `period_ms` up to `now`, or of less time if there are too many, or older ones are gone."""
     key, since = handle.keys["events"], now - period_ms
     newest, oldest, kept, limit = yield [
@@ -174,7 +174,7 @@ def recent_events(handle: QueueHandle, now: int, period_ms: int) -> Steps[Recent
     is_cut = bool(oldest) and _time_of(oldest[0]) >= since and kept >= (integer_of(limit) or _KEPT)
     for most in _CALLS:
         call = ("XREVRANGE", key, end, since, "COUNT", most)
-        (entries,) = yield [call] if most == _CALLS[0] else LargeStep([call])
+        (entries,) = yield [call] if most == _CALLS[0] else LargeRead([call])
         for _, fields in entries:
             kind = fields.get(b"event")
             if kind == b"added":

@@ -19,7 +19,7 @@ from spark_bull.core.model.queues import QueueEvent
 from spark_bull.core.queue.events.event_log import Position, span_of
 from spark_bull.core.queue.handle.handle import QueueHandle, by_hub
 from spark_bull.core.store.connection import BlockingConnection, Subscription
-from spark_bull.core.store.steps import StreamReader
+from spark_bull.core.store.round_trips import StreamReader
 
 log = logging.getLogger("spark_bull")
 

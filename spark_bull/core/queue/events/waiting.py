@@ -44,7 +44,7 @@ _GOES_ON: Final = (b"added", b"waiting", b"active", b"delayed", b"waiting-childr
 Inbox = SimpleQueue[QueueEvent | Exception]
 
 
-class _End(NamedTuple):
+class _JobEnd(NamedTuple):
     """How a job has ended: completed, failed or removed."""
 
     how: str
@@ -159,7 +159,7 @@ def wait_for_job(handle: QueueHandle, job_id: str, timeout_s: float | None = Non
     return _result_of(handle, job_id, end)
 
 
-def _next(call: _Call, wait_s: float) -> _End | None:
+def _next(call: _Call, wait_s: float) -> _JobEnd | None:
     """Waits for the next event of a job; None if the job goes on."""
     try:
         event = call.inbox.get(timeout=wait_s)
@@ -174,13 +174,13 @@ def _next(call: _Call, wait_s: float) -> _End | None:
     return _end_by(event)
 
 
-def _end_by(event: QueueEvent) -> _End | None:
+def _end_by(event: QueueEvent) -> _JobEnd | None:
     if event.event in (*ENDS, "removed"):
-        return _End(event.event, event.returnvalue, event.failed_reason)
+        return _JobEnd(event.event, event.returnvalue, event.failed_reason)
     return None
 
 
-def _result_of(handle: QueueHandle, job_id: str, end: _End) -> Any:
+def _result_of(handle: QueueHandle, job_id: str, end: _JobEnd) -> Any:
     queue = handle.keys.queue
     if end.how == "completed":
         return _parsed_value(handle, job_id, end.returnvalue)
@@ -201,14 +201,14 @@ def _parsed_value(handle: QueueHandle, job_id: str, value: Any) -> Any:
     return json_or_text(handle.opened("returnvalue", job_id, json_text("returnvalue", value)))
 
 
-def _end_in_redis(call: _Call) -> _End | None:
+def _end_in_redis(call: _Call) -> _JobEnd | None:
     """Looks at a job; returns how it has ended, or None. Raises JobMissing."""
     is_completed, is_failed, exists, (returnvalue, reason) = _read_end(call)
     if not exists:
         return _end_of_gone(call)
     if is_completed:
-        return _End("completed", None if returnvalue in NO_VALUE else json_or_text(text_of(returnvalue)))
-    return _End("failed", reason=text_of(reason)) if is_failed else None
+        return _JobEnd("completed", None if returnvalue in NO_VALUE else json_or_text(text_of(returnvalue)))
+    return _JobEnd("failed", reason=text_of(reason)) if is_failed else None
 
 
 def _read_end(call: _Call) -> tuple[bool, bool, bool, list[Raw]]:
@@ -233,7 +233,7 @@ def _read_end(call: _Call) -> tuple[bool, bool, bool, list[Raw]]:
     return completed not in (None, 0), failed not in (None, 0), bool(exists and fields), fields or [None] * 2
 
 
-def _end_of_gone(call: _Call) -> _End:
+def _end_of_gone(call: _Call) -> _JobEnd:
     """How a job has ended that does not exist any more, by its event. Raises JobMissing."""
     handle, job_id = call.handle, call.job_id
     event = _kept_end(handle, job_id) if handle.dialect.has("event-stream") else _end_in_inbox(call.inbox)

@@ -26,8 +26,8 @@ from spark_bull.core.options.redis_settings import RedisSettings, urls_of
 from spark_bull.core.options.table import ALL_EVENTS, Eventful, Options
 from spark_bull.core.payloads.policy import PLAIN, Kind, PayloadPolicy, policy_of
 from spark_bull.core.store.connection import Connection
+from spark_bull.core.store.round_trips import RoundTrips, groups_of, run
 from spark_bull.core.store.scripts import Command, RepeatedKeys
-from spark_bull.core.store.steps import Steps, groups_of, run
 
 #: A process notes a queue again after this time; after an error, later.
 NOTE_S: Final = 60.0
@@ -209,7 +209,7 @@ def open_handle(options: Options, queue: str) -> QueueHandle:
     return run(Connection(options.redis), opening(options, queue, guesses=False))
 
 
-def opening(options: Options, queue: str, *, guesses: bool = True) -> Steps[QueueHandle]:
+def opening(options: Options, queue: str, *, guesses: bool = True) -> RoundTrips[QueueHandle]:
     """The steps of `open_handle`. guesses: see `dialect_of`."""
     keys, settings = QueueKeys(queue, options.prefix), options.redis
     if shard_number(queue) is None and len(urls_of(settings.url)) > 1:

@@ -24,7 +24,7 @@ from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.handle.job_fields import MAX_BYTES, Columns, JobFields, opened_columns, raw_column
 from spark_bull.core.queue.handle.walk import MAX_IDS, START, WHOLE, Position, Slice, Walked, ids_from, jobs_of
-from spark_bull.core.store.steps import Steps, run
+from spark_bull.core.store.round_trips import RoundTrips, run
 
 #: Chunks whose ids one command reads, unless they are more than MAX_IDS.
 CHUNKS_PER_CALL: Final = 4
@@ -88,7 +88,7 @@ def counts(handle: QueueHandle) -> dict[str, int]:
     return run(handle.connection, counting(handle))
 
 
-def counting(handle: QueueHandle) -> Steps[dict[str, int]]:
+def counting(handle: QueueHandle) -> RoundTrips[dict[str, int]]:
     """The steps of `counts`."""
     commands = count_commands(handle)
     replies = yield [*commands.values()]

@@ -19,8 +19,8 @@ from spark_bull.core.queue.events.event_log import recent_events
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import count_commands, counting
 from spark_bull.core.store.connection import ms_of
+from spark_bull.core.store.round_trips import LargeRead, RoundTrips, run
 from spark_bull.core.store.scripts import Command, script_command
-from spark_bull.core.store.steps import LargeStep, Steps, run
 
 
 class Activity(NamedTuple):
@@ -46,7 +46,7 @@ def activity(handle: QueueHandle) -> Activity:
     return run(handle.connection, observing(handle))
 
 
-def observing(handle: QueueHandle) -> Steps[Activity]:
+def observing(handle: QueueHandle) -> RoundTrips[Activity]:
     """The steps of `activity`."""
     keys = handle.keys
     time, counter = yield [("TIME",), ("GET", keys["id"])]
@@ -69,7 +69,7 @@ def observing(handle: QueueHandle) -> Steps[Activity]:
     )
 
 
-def waiting_since(handle: QueueHandle) -> Steps[int | None]:
+def waiting_since(handle: QueueHandle) -> RoundTrips[int | None]:
     """When the job that comes next was created, ms since 1970; None if no job waits."""
     keys = handle.keys
     next_ids: list[Command] = [("LRANGE", keys[state], -1, -1) for state in ("wait", "paused")]
@@ -85,21 +85,21 @@ def waiting_since(handle: QueueHandle) -> Steps[int | None]:
 _LOOKED_AT: Final = 1_000
 
 
-def counting_unlocked(handle: QueueHandle) -> Steps[int]:
+def counting_unlocked(handle: QueueHandle) -> RoundTrips[int]:
     """The number of active jobs without a lock, among the first thousand: their worker has died, or begins just now."""
     args = {"base": handle.keys.base, "position": 0, "window": _LOOKED_AT}
     (found,) = yield [script_command("read/unlocked", {"active": handle.keys["active"]}, args)]
     return len(found) - 1
 
 
-def _of_events(handle: QueueHandle, now: int) -> Steps[tuple[int | None, float, float]]:
+def _of_events(handle: QueueHandle, now: int) -> RoundTrips[tuple[int | None, float, float]]:
     """The time of the last event, and the rates."""
     events = yield from recent_events(handle, now, MINUTE_MS)
     factor = MINUTE_MS / events.over_ms
     return events.last_on, events.added.total() * factor, events.finished * factor
 
 
-def _of_finish_times(handle: QueueHandle, now: int) -> Steps[tuple[int | None, None, float]]:
+def _of_finish_times(handle: QueueHandle, now: int) -> RoundTrips[tuple[int | None, None, float]]:
     """The time when the last job ended, and how many have ended; removed jobs are not among them."""
     finished = [handle.keys[state] for state in ("completed", "failed")]
     newest = [("ZREVRANGE", key, 0, 0, "WITHSCORES") for key in finished]
@@ -120,14 +120,14 @@ def read_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = -1)
     return run(handle.connection, reading_metrics(handle, state, start, end))
 
 
-def reading_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = -1) -> Steps[QueueMetrics]:
+def reading_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = -1) -> RoundTrips[QueueMetrics]:
     """The steps of `read_metrics`."""
     if state not in COUNTED_STATES:
         raise expected("state", " or ".join(COUNTED_STATES), state)
     handle.dialect.require("metrics")
     keys = {"meta": handle.keys[f"metrics_{state}"], "data": handle.keys[f"metrics_{state}_data"]}
     call = script_command("read/metrics", keys, {"first": start, "last": end})
-    ((count, prev_ts, prev_count, data, points),) = yield [call] if 0 <= end - start < _FEW else LargeStep([call])
+    ((count, prev_ts, prev_count, data, points),) = yield [call] if 0 <= end - start < _FEW else LargeRead([call])
     return QueueMetrics(
         handle.keys.queue,
         state,
@@ -220,7 +220,7 @@ class QueueFilter:
         return (self.min_added_per_s, self.min_finished_per_s, self.min_idle_ms) != (None, None, None)
 
 
-def selecting(handle: QueueHandle, wanted: QueueFilter) -> Steps[bool]:
+def selecting(handle: QueueHandle, wanted: QueueFilter) -> RoundTrips[bool]:
     """Whether a queue fits. Its length is read first, and its activity only if that fits; without bounds, nothing."""
     if wanted.has_length:
         found = yield from counting(handle)

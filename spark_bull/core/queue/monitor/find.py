@@ -20,7 +20,7 @@ from spark_bull.core.model.guards import pause_reason
 from spark_bull.core.queue.handle.admission import intake_check
 from spark_bull.core.queue.handle.handle import QueueHandle, existence_check, noted_queues
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.steps import Steps, run, run_together
+from spark_bull.core.store.round_trips import RoundTrips, run, run_together
 
 log = logging.getLogger("spark_bull")
 
@@ -144,7 +144,7 @@ def describe(handle: QueueHandle) -> QueueSummary:
     return run(handle.connection, describing(handle))
 
 
-def describing(handle: QueueHandle) -> Steps[QueueSummary]:
+def describing(handle: QueueHandle) -> RoundTrips[QueueSummary]:
     """The steps of `describe`."""
     (version, *limits), is_closed, *marks = yield [
         ("HMGET", handle.keys["meta"], "version", "concurrency", "max", "duration"),

@@ -22,8 +22,8 @@ from spark_bull.core.queue.handle.job_fields import Columns, raw_column
 from spark_bull.core.queue.jobs.read import counting, hash_fields
 from spark_bull.core.queue.monitor.activity import COUNTED_STATES, reading_metrics
 from spark_bull.core.store.connection import ms_of
+from spark_bull.core.store.round_trips import LargeRead, RoundTrips, run
 from spark_bull.core.store.scripts import Command
-from spark_bull.core.store.steps import LargeStep, Steps, run
 
 #: A queue with at most this number of sampled jobs shares its round trips with other queues.
 _FEW: Final = 20
@@ -57,7 +57,7 @@ class Part(NamedTuple):
         yield from ((start, min(start + size, self.among) - 1) for start in starts)
 
 
-def sampling(handle: QueueHandle, parts: Sequence[Part], columns: Iterable[str]) -> Steps[list[Columns]]:
+def sampling(handle: QueueHandle, parts: Sequence[Part], columns: Iterable[str]) -> RoundTrips[list[Columns]]:
     """Of each part, the values of the hash fields of some of FIELDS. Jobs that are removed meanwhile are left out.
 
     The finished jobs of bull-1 have no order: any of them are read.
@@ -73,10 +73,10 @@ def sampling(handle: QueueHandle, parts: Sequence[Part], columns: Iterable[str])
 
 
 def _step(commands: Sequence[Command], is_large: bool) -> Sequence[Command]:
-    return LargeStep(commands) if is_large else commands
+    return LargeRead(commands) if is_large else commands
 
 
-def _ids(handle: QueueHandle, parts: Sequence[Part], is_large: bool) -> Steps[list[list[bytes]]]:
+def _ids(handle: QueueHandle, parts: Sequence[Part], is_large: bool) -> RoundTrips[list[list[bytes]]]:
     """The ids of each part."""
     ids = [dict[bytes, None]() for _ in parts]
     ranges: list[tuple[int, Command]] = []
@@ -96,7 +96,7 @@ def _ids(handle: QueueHandle, parts: Sequence[Part], is_large: bool) -> Steps[li
     return [[*of_part] for of_part in ids]
 
 
-def _of_set(key: str, size: int, is_large: bool) -> Steps[dict[bytes, None]]:
+def _of_set(key: str, size: int, is_large: bool) -> RoundTrips[dict[bytes, None]]:
     """Some ids of a SET."""
     ids: dict[bytes, None] = {}
     cursor, is_over = 0, size == 0
@@ -107,16 +107,18 @@ def _of_set(key: str, size: int, is_large: bool) -> Steps[dict[bytes, None]]:
     return dict.fromkeys([*ids][:size])
 
 
-def _rows(handle: QueueHandle, ids: list[bytes], names: list[str], is_large: bool) -> Steps[dict[bytes, Sequence[Raw]]]:
+def _rows(
+    handle: QueueHandle, ids: list[bytes], names: list[str], is_large: bool
+) -> RoundTrips[dict[bytes, Sequence[Raw]]]:
     """The fields of the jobs that exist. `timestamp` is the first of the names."""
     base = handle.keys.base.encode()
     try:
         rows = dict(zip(ids, (yield _step([("HMGET", base + i, *names) for i in ids], is_large)), strict=True))
     except DialectError:
         # The key of a damaged job is not a hash.
-        types = yield LargeStep([("TYPE", base + job_id) for job_id in ids])
+        types = yield LargeRead([("TYPE", base + job_id) for job_id in ids])
         ids = [job_id for job_id, kind in zip(ids, types, strict=True) if kind == b"hash"]
-        rows = dict(zip(ids, (yield LargeStep([("HMGET", base + i, *names) for i in ids])), strict=True))
+        rows = dict(zip(ids, (yield LargeRead([("HMGET", base + i, *names) for i in ids])), strict=True))
     unclear = [job_id for job_id, row in rows.items() if row[0] is None]
     if unclear:
         # What is left of a removed job may have no timestamp.
@@ -192,7 +194,7 @@ def stats(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE)
     return run(handle.connection, computing(handle, window_ms, sample))
 
 
-def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE) -> Steps[list[JobStats]]:
+def computing(handle: QueueHandle, window_ms: int = WINDOW_MS, sample: int = SAMPLE) -> RoundTrips[list[JobStats]]:
     """The steps of `stats`."""
     for argument, value in (("window_ms", window_ms), ("sample", sample)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -285,7 +287,7 @@ def _sampled_jobs(columns: Columns, among: int, sample: int) -> Iterator[_Sample
         yield _Sampled(weight, name or "", created, started, finished)
 
 
-def _ended(handle: QueueHandle, since: int, now: int) -> Steps[dict[str, int]]:
+def _ended(handle: QueueHandle, since: int, now: int) -> RoundTrips[dict[str, int]]:
     """The numbers of the jobs that have ended in this period and are kept, of each state that has some."""
     replies = yield [("ZCOUNT", handle.keys[state], since, now) for state in COUNTED_STATES]
     return {state: jobs for state, jobs in zip(COUNTED_STATES, map(int, replies), strict=True) if jobs}
@@ -297,7 +299,7 @@ def _parts_of(ended: Mapping[str, int], sample: int) -> list[Part]:
     return [Part(state, jobs, max(1, min(jobs, sample * jobs // total))) for state, jobs in ended.items()]
 
 
-def _counted(handle: QueueHandle, since: int, now: int) -> Steps[_Rate | None]:
+def _counted(handle: QueueHandle, since: int, now: int) -> RoundTrips[_Rate | None]:
     """The rate of ended jobs that the metrics of workers show, or None if there are none."""
     if not handle.dialect.has("metrics"):
         return None

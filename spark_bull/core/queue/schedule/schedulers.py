@@ -25,8 +25,8 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import read_ids, read_job
 from spark_bull.core.queue.schedule import verbs
 from spark_bull.core.queue.schedule.advance import may_be_scheduled, version_of
+from spark_bull.core.store.round_trips import RoundTrips
 from spark_bull.core.store.scripts import Command
-from spark_bull.core.store.steps import Steps
 
 log = logging.getLogger("spark_bull")
 
@@ -124,7 +124,7 @@ def schedulers(handle: QueueHandle) -> Iterator[Scheduler]:
     return (scheduler for _, scheduler in _read_schedulers(handle))
 
 
-def reading_schedulers(handle: QueueHandle) -> Steps[list[Scheduler]]:
+def reading_schedulers(handle: QueueHandle) -> RoundTrips[list[Scheduler]]:
     """The steps that read the first thousand of `schedulers`; none in a dialect without job schedulers."""
     if not handle.dialect.has("schedulers"):
         return []

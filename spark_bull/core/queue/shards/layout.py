@@ -19,7 +19,7 @@ from spark_bull.core.options.values import AUTO
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle, opening
 from spark_bull.core.queue.monitor.find import is_glob
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.steps import run_all
+from spark_bull.core.store.round_trips import run_all
 
 D = TypeVar("D", bound=Options)
 

@@ -27,7 +27,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import count_commands
 from spark_bull.core.queue.shards.layout import ShardLayout, declared_layout, layout_of, of_dialect, read_layout
 from spark_bull.core.store.connection import Connection
-from spark_bull.core.store.steps import run_all
+from spark_bull.core.store.round_trips import run_all
 
 log = logging.getLogger("spark_bull")
 

@@ -23,8 +23,8 @@ from spark_bull.core.dialects.encode.chunks import converted, listed
 from spark_bull.core.dialects.fields import CLAIMED_FIELDS, stalls_of
 from spark_bull.core.model.javascript import LARGEST, whole_in
 from spark_bull.core.model.job_json import damaged_field, parsed_opts
-from spark_bull.core.model.limits import ClaimSettings
-from spark_bull.core.model.outcomes import Claim, ClaimedJob, Lost, Outcomes
+from spark_bull.core.model.limits import WorkSettings
+from spark_bull.core.model.outcomes import Claim, ClaimedJob, Outcomes, RejectedOutcome
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.handle.walk import MAX_IDS
 from spark_bull.core.queue.schedule.advance import advance, may_be_scheduled
@@ -186,7 +186,7 @@ CLAIM_BYTES: Final = 1 << 20
 
 def work(
     handle: QueueHandle,
-    claim_settings: ClaimSettings,
+    work_settings: WorkSettings,
     outcomes: Outcomes | None,
     limit: int,
     *,
@@ -205,10 +205,10 @@ def work(
     repeated because its reply was lost. token: token of the locks; default: a new one.
     """
     call = call or uuid4().hex
-    token = token or f"{claim_settings.sender}:{call}"
+    token = token or f"{work_settings.sender}:{call}"
     reply = verbs.work(
         handle,
-        claim_settings,
+        work_settings,
         limit,
         call=call,
         token=token,
@@ -221,7 +221,7 @@ def work(
     answer = unpack_work(reply)
     _warn_of_damaged(handle, answer)
     jobs = _chunk_of(answer).jobs(handle.dialect)
-    advance(handle, claim_settings.sender, call, jobs, answer["now"])
+    advance(handle, work_settings.sender, call, jobs, answer["now"])
     return _claim_of(token, answer, jobs)
 
 
@@ -243,15 +243,15 @@ class PackedClaim(NamedTuple):
 
 
 def claim_packed(
-    handle: QueueHandle, claim_settings: ClaimSettings, limit: int, *, reader: str, token: str
+    handle: QueueHandle, work_settings: WorkSettings, limit: int, *, reader: str, token: str
 ) -> PackedClaim:
     """Claims up to `limit` jobs into a ledger, to be unpacked by `unpack_claimed` in another process."""
     call = uuid4().hex
-    reply = verbs.work(handle, claim_settings, limit, call=call, token=token, most_bytes=CLAIM_BYTES, reader=reader)
+    reply = verbs.work(handle, work_settings, limit, call=call, token=token, most_bytes=CLAIM_BYTES, reader=reader)
     answer = unpack_work(reply)
     _warn_of_damaged(handle, answer)
     if any(map(may_be_scheduled, answer["ids"])):
-        advance(handle, claim_settings.sender, call, _chunk_of(answer).jobs(handle.dialect), answer["now"])
+        advance(handle, work_settings.sender, call, _chunk_of(answer).jobs(handle.dialect), answer["now"])
     return PackedClaim(_claim_of(token, answer, []), answer["ids"], reply)
 
 
@@ -268,7 +268,7 @@ def _claim_of(token: str, answer: WorkReply, jobs: list[ClaimedJob]) -> Claim:
     return Claim(
         token=token,
         jobs=jobs,
-        lost=[Lost(job_id, why) for job_id, why in answer["lost"] or ()],
+        lost=[RejectedOutcome(job_id, why) for job_id, why in answer["lost"] or ()],
         limited_ms=answer["limited_ms"],
         next_due=int(answer["next_due"]) if answer["next_due"] else None,
         more=answer["more"],
@@ -415,5 +415,5 @@ def start_chunk(handle: QueueHandle, token: str, chunk: ClaimedChunk) -> Claimed
     gone = verbs.start(handle, token, may_expire) if may_expire else []
     if not gone:
         return chunk
-    work(handle, ClaimSettings(f"expired:{uuid4().hex}"), Outcomes(token, unstarted=gone), 0)
+    work(handle, WorkSettings(f"expired:{uuid4().hex}"), Outcomes(token, unstarted=gone), 0)
     return chunk.without(gone)

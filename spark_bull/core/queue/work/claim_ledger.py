@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgpack
 
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.work.claim import claim_packed
 from spark_bull.core.queue.work.verbs import CLAIMS_TTL_MS
@@ -53,7 +53,7 @@ class Taken(NamedTuple):
     more: bool
 
 
-class LedgerClaim(NamedTuple):
+class LedgerEntry(NamedTuple):
     """Jobs of one claim, in order, and the token of their locks."""
 
     token: str
@@ -74,7 +74,7 @@ class ClaimLedger:
         """The number of jobs ever claimed."""
         return int(self.handle.connection.call("GET", self._keys()[1]) or 0)
 
-    def claims(self, start: int, stop: int) -> list[LedgerClaim]:
+    def claims(self, start: int, stop: int) -> list[LedgerEntry]:
         """The jobs at positions start..stop, the last one excluded, by their claims; those that were cut off are
         missing.
         """
@@ -87,10 +87,10 @@ class ClaimLedger:
             token, ids = msgpack.unpackb(packed, raw=False, unicode_errors="replace")
             first = int(score) - len(ids)
             within_range = ids[max(0, start - first) : max(0, stop - first)]
-            claims.append(LedgerClaim(token, within_range))
+            claims.append(LedgerEntry(token, within_range))
         return [claim for claim in claims if claim.ids]
 
-    def claim(self, seat: ClaimSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Iterator[Taken]:
+    def claim(self, seat: WorkSettings, most: int, chunk_size: int = CHUNK_SIZE) -> Iterator[Taken]:
         """Claims up to `most` jobs, `chunk_size` per call; yields what each call has claimed, while there are more."""
         position, left, more = self.end(), most, True
         while more and left > 0:

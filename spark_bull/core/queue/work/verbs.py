@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, TypedDict
 import msgpack
 
 from spark_bull.core.model.guards import Guard
-from spark_bull.core.model.limits import NO_WORKER, ClaimSettings, GroupLimits
+from spark_bull.core.model.limits import NO_WORKER, GroupLimits, WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, MOVE_SIZE, RECEIPT_TTL_MS, QueueHandle, touched_keys
 
@@ -38,7 +38,7 @@ class WorkReply(TypedDict):
 
 def work(
     handle: QueueHandle,
-    settings: ClaimSettings,
+    settings: WorkSettings,
     limit: int,
     *,
     call: str,

@@ -21,7 +21,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.core.queue.monitor.find import exists, select_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli.arguments import YES, argument, flag
-from spark_bull.ops.cli.command import Ended, Output, command, confirm, options_of
+from spark_bull.ops.cli.command import Exit, Output, command, confirm, options_of
 from spark_bull.ops.cli.doctor import machine, queues, server, verb_commands
 from spark_bull.ops.cli.doctor.finding import Finding, Level, problem, unchecked
 from spark_bull.ops.cli.doctor.leftovers import leftovers
@@ -189,7 +189,7 @@ def _doctor(args: Namespace) -> Output:
             print(one_line(f"repaired  {findings[number].queue or ''} {findings[number].check}: {done}"), flush=True)
     levels = Counter(finding.level for finding in findings)
     summary = ", ".join(f"{count} {level}" for level, count in levels.items())
-    return Ended(rows if args.json else summary, max(_STATUS[level] for level in levels))
+    return Exit(rows if args.json else summary, max(_STATUS[level] for level in levels))
 
 
 def _existing(options: ReadOptions, shards: Sequence[str]) -> list[str]:

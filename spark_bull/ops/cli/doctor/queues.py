@@ -24,7 +24,7 @@ from spark_bull.core.queue.jobs.read import counts
 from spark_bull.core.queue.manage.manage import is_paused
 from spark_bull.core.queue.schedule.schedulers import without_next_job
 from spark_bull.core.queue.work.claim import rescue, unlocked
-from spark_bull.core.store.steps import readable, run
+from spark_bull.core.store.round_trips import readable, run
 from spark_bull.ops.cli.doctor.finding import Finding, Repair, number_of, ok, problem, some, unchecked, warning
 from spark_bull.ops.cli.doctor.server import config
 

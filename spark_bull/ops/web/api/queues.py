@@ -12,7 +12,7 @@ from spark_bull.core.queue.jobs.read import counting
 from spark_bull.core.queue.monitor.activity import QueueFilter, activity, selecting
 from spark_bull.core.queue.monitor.find import describing
 from spark_bull.core.queue.monitor.stats import computing
-from spark_bull.core.store.steps import Steps, run
+from spark_bull.core.store.round_trips import RoundTrips, run
 from spark_bull.ops.web.cursors import Position, cursor_of, position_of
 from spark_bull.ops.web.documents import (
     CleanDocument,
@@ -94,7 +94,7 @@ def list_queues(
     has the fitting ones of the next `limit` queues.
     """
 
-    def summary_if_selected(handle: QueueHandle) -> Steps[dict[str, Any] | None]:
+    def summary_if_selected(handle: QueueHandle) -> RoundTrips[dict[str, Any] | None]:
         return (yield from _summary(handle)) if (yield from selecting(handle, wanted)) else None
 
     part = queues.read_some(summary_if_selected, _first(request, cursor), limit)
@@ -133,7 +133,7 @@ def read_stats(
     A page ends after about 2 s, also with fewer queues than asked for: go on until `next` is null.
     """
 
-    def of_all_jobs(handle: QueueHandle) -> Steps[dict[str, Any]]:
+    def of_all_jobs(handle: QueueHandle) -> RoundTrips[dict[str, Any]]:
         found, *_ = yield from computing(handle, windowMs, sample)
         return document(found)  # type: ignore[no-any-return]
 
@@ -234,7 +234,7 @@ def obliterate_queue(
     queues.forget_names()
 
 
-def _summary(handle: QueueHandle) -> Steps[dict[str, Any]]:
+def _summary(handle: QueueHandle) -> RoundTrips[dict[str, Any]]:
     found = yield from describing(handle)
     return {
         "queue": handle.keys.queue,

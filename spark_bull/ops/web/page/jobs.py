@@ -15,7 +15,7 @@ from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.portions import JobFilter, read_portion
 from spark_bull.core.queue.jobs.read import counting
-from spark_bull.core.store.steps import run
+from spark_bull.core.store.round_trips import run
 from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized
 from spark_bull.ops.web.api.events import MAX_QUEUES

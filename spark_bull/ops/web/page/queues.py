@@ -15,7 +15,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import counting
 from spark_bull.core.queue.monitor.activity import COUNTED_STATES, counting_unlocked, reading_metrics, waiting_since
 from spark_bull.core.queue.monitor.find import describing
-from spark_bull.core.store.steps import Steps, run
+from spark_bull.core.store.round_trips import RoundTrips, run
 from spark_bull.ops.web.page.history import MINUTES
 
 TABS: Final = (
@@ -86,7 +86,7 @@ def head_of(queue: BullQueue) -> QueueHead:
     return run(queue.handle.connection, heading(queue.handle))
 
 
-def heading(handle: QueueHandle) -> Steps[QueueHead]:
+def heading(handle: QueueHandle) -> RoundTrips[QueueHead]:
     """The steps of `head_of`."""
     summary = yield from describing(handle)
     counts = yield from counting(handle)
@@ -106,7 +106,7 @@ def heading(handle: QueueHandle) -> Steps[QueueHead]:
     )
 
 
-def counting_minutes(handle: QueueHandle) -> Steps[list[QueueMetrics]]:
+def counting_minutes(handle: QueueHandle) -> RoundTrips[list[QueueMetrics]]:
     """The steps that read the counters per minute of a chart; none in a dialect that keeps none."""
     found = []
     for state in COUNTED_STATES if handle.dialect.has("metrics") else ():

@@ -22,7 +22,7 @@ from spark_bull.core.queue.dispatch.write_records import Fields
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.shards.layout import ShardLayout
 from spark_bull.core.queue.shards.reshard import settled_layout
-from spark_bull.core.store.steps import all_together
+from spark_bull.core.store.round_trips import all_together
 from spark_bull.spark.dispatch.feature import Plan, Router, TaskRows, TaskWrite, WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.rows import SEQUENCE, SHARD
 from spark_bull.spark.staging.columns import QueueRows, split

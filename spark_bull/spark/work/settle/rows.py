@@ -17,7 +17,7 @@ from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.dispatch.flows import check_bounds, encode_follow_ups
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.run.job.endings import Ending, Stated
+from spark_bull.run.job.outcomes import Outcome, StatedOutcome
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.dispatch.jobs_column import JobsColumn, jobs_in
 from spark_bull.spark.json.json_text import is_json, to_json
@@ -40,7 +40,7 @@ class Row(NamedTuple):
     error: str | None
     stack: str | None
     unrecoverable: bool
-    postponed: Ending | None
+    postponed: Outcome | None
 
     @property
     def waits_for_children(self) -> bool:
@@ -146,7 +146,7 @@ def _error_of(value: str) -> str | None:
     return None if is_json(value) else f"expected `returnvalue` to hold JSON, got: {value[:200]!r}"
 
 
-def _postponed(columns: Mapping[str, pa.Array], count: int) -> list[Ending | None]:
+def _postponed(columns: Mapping[str, pa.Array], count: int) -> list[Outcome | None]:
     """What the columns POSTPONING say of each row; None for jobs whose attempt counts."""
     given = {name: columns[name] for name in POSTPONING if name in columns and columns[name].null_count < count}
     if not given:
@@ -163,16 +163,16 @@ def _ending_of(
     rate_limit: int | None,
     group_rate_limit: int | None,
     waits_for_children: bool | None,
-) -> Ending | None:
+) -> Outcome | None:
     if waits_for_children:
-        return Ending("waiting for children")
+        return Outcome("waiting for children")
     if rate_limit is not None:
-        return Ending("returned", rate_limit)
+        return Outcome("returned", rate_limit)
     if group_rate_limit is not None:
-        return Ending("rested", group_rate_limit)
+        return Outcome("rested", group_rate_limit)
     if run_at is not None:
-        return Ending("delayed until", run_at)
-    return None if delay is None else Ending("delayed by", max(0, delay))
+        return Outcome("delayed until", run_at)
+    return None if delay is None else Outcome("delayed by", max(0, delay))
 
 
 def without_repeats(rows: Sequence[Row]) -> Iterator[list[Row]]:
@@ -229,7 +229,7 @@ def _follow_ups(
 _REQUIRED: Final = frozenset({"id", "token"})
 
 
-def outcomes_of(jobs: Sequence[RunningJob], result: object) -> dict[str, Stated | RawJson]:
+def outcomes_of(jobs: Sequence[RunningJob], result: object) -> dict[str, StatedOutcome | RawJson]:
     """Runs the query of a result, and returns the value or error of each of these jobs that it has, by job id.
 
     The jobs, of one queue, get their follow-ups. Rows of other jobs are left out. Raises OptionError for a result
@@ -239,7 +239,7 @@ def outcomes_of(jobs: Sequence[RunningJob], result: object) -> dict[str, Stated 
     frame = frame.select(*[name for name in SETTLED_COLUMNS if name in frame.columns])
     handle = jobs[0].handle
     plan = plan_columns(parse_options({"queue": handle.keys.queue}, SettleOptions), frame.schema)
-    by_claim, found = {(job.id, job.token): job for job in jobs}, dict[str, Stated | RawJson]()
+    by_claim, found = {(job.id, job.token): job for job in jobs}, dict[str, StatedOutcome | RawJson]()
     for batch in frame.toArrow().combine_chunks().to_batches():
         completed = completed_columns(plan, batch)
         if completed is not None:
@@ -274,10 +274,10 @@ def checked_frame(result: object) -> DataFrame:
     return result
 
 
-def _outcome(row: Row, invalid: str | None) -> Stated | RawJson:
+def _outcome(row: Row, invalid: str | None) -> StatedOutcome | RawJson:
     if row.postponed is not None:
-        return Stated(row.postponed.kind, "", ms=row.postponed.ms)
+        return StatedOutcome(row.postponed.kind, "", ms=row.postponed.ms)
     error = "; ".join(filter(None, (row.error, invalid)))
     if row.error is None and invalid is None:
         return RawJson(row.value)
-    return Stated("failed for good" if row.unrecoverable else "failed", error, stack=row.stack)
+    return StatedOutcome("failed for good" if row.unrecoverable else "failed", error, stack=row.stack)

@@ -14,14 +14,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_bull.core.errors import DialectError
-from spark_bull.core.model.limits import ClaimSettings
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import LOST, Claim, ClaimedJob, Failed, FollowUp, Keep, Outcomes
 from spark_bull.core.queue.handle.handle import RECEIPT_TTL_MS, QueueHandle, open_handle
 from spark_bull.core.queue.work.claim import CLAIM_BYTES, read_claimed, work
 from spark_bull.core.queue.work.verbs import CLAIMS_TTL_MS
-from spark_bull.run.job.endings import Ending, failure
 from spark_bull.run.job.job_options import keep_of
 from spark_bull.run.job.outcome_policy import fail_blocked, strategy_for
+from spark_bull.run.job.outcomes import Outcome, failure
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.slot_report import FailedAttempt, Failures
 from spark_bull.spark.dispatch.jobs_column import JobsColumn
@@ -39,13 +39,13 @@ from spark_bull.spark.work.settle.rows import (
 log = logging.getLogger("spark_bull")
 
 #: What becomes of a job, or that its outcome was rejected.
-Outcome = Literal["completed", "failed", "retried", "returned", "lost"]
+RowOutcome = Literal["completed", "failed", "retried", "returned", "lost"]
 
 
 class Settled(WriterCommitMessage):
     """What one task has settled: the number of outcomes by kind, and the failures that are to be logged."""
 
-    def __init__(self, counts: Mapping[Outcome, int], failures: Sequence[FailedAttempt] = ()) -> None:
+    def __init__(self, counts: Mapping[RowOutcome, int], failures: Sequence[FailedAttempt] = ()) -> None:
         self.counts = dict(counts)
         self.failures = list(failures)
 
@@ -53,7 +53,7 @@ class Settled(WriterCommitMessage):
 def settle_task(plan: SettlePlan, batches: Iterator[pa.RecordBatch]) -> Settled:
     """Settles the rows of one task attempt, a chunk at a time."""
     begin_task()
-    size, counts, handles = int(plan.options.chunk_size), Counter[Outcome](), plan.ask(plan.handles)
+    size, counts, handles = int(plan.options.chunk_size), Counter[RowOutcome](), plan.ask(plan.handles)
     failures = Failures()
     for batch in batches:
         for start in range(0, batch.num_rows, size):
@@ -86,7 +86,7 @@ class _Chunk:
     reader: str
     failures: Failures
 
-    def complete(self, jobs: Completed) -> Counter[Outcome]:
+    def complete(self, jobs: Completed) -> Counter[RowOutcome]:
         """Settles jobs all of which have completed."""
         values = jobs.values
         if not self.handle.payloads.is_plain:
@@ -98,14 +98,14 @@ class _Chunk:
         self.plan.ask(lambda: self._count(counts))
         return counts
 
-    def settle(self, rows: list[Row], then: pa.Array | None) -> Counter[Outcome]:
+    def settle(self, rows: list[Row], then: pa.Array | None) -> Counter[RowOutcome]:
         """Settles rows. then: the column `then` of all rows of their slice."""
         follow_ups = dict[str, list[FollowUp]]()
         if any(row.waits_for_children for row in rows):
             rows = self._check_flows(rows)
         if self.plan.follow_ups is not None and then is not None:
             rows, follow_ups = self._read_follow_ups(self.plan.follow_ups, then, rows)
-        counts = Counter[Outcome]()
+        counts = Counter[RowOutcome]()
         for part in _parts(rows, follow_ups):
             counts.update(self._settle(part, follow_ups))
         self.plan.ask(lambda: self._count(counts))
@@ -130,10 +130,10 @@ class _Chunk:
         errors = {row.id: "; ".join(filter(None, (row.error, read.errors.get(row.id)))) for row in ended}
         return [row._replace(error=errors[row.id]) if row.id in read.errors else row for row in rows], read.valid
 
-    def _settle(self, rows: Sequence[Row], follow_ups: Mapping[str, Sequence[FollowUp]]) -> Counter[Outcome]:
+    def _settle(self, rows: Sequence[Row], follow_ups: Mapping[str, Sequence[FollowUp]]) -> Counter[RowOutcome]:
         outcomes, lost = _outcomes_of([row.id for row in rows], [row.token for row in rows]), 0
         self._postpone(outcomes, {row.id: row.postponed for row in rows if row.postponed is not None})
-        kinds: dict[str, Outcome] = dict.fromkeys(outcomes.all_ids(), "returned")
+        kinds: dict[str, RowOutcome] = dict.fromkeys(outcomes.all_ids(), "returned")
         ended = [row for row in rows if row.postponed is None]
         to_read = [row.id for row in ended if row.error is not None or not row.is_plain]
         known = {job.id: job for job in self.plan.ask(lambda: read_claimed(self.handle, to_read))}
@@ -154,8 +154,8 @@ class _Chunk:
         return counts
 
     def _send(
-        self, outcomes: Outcomes, kinds: dict[str, Outcome], rows: Callable[[], Sequence[Row]]
-    ) -> Counter[Outcome]:
+        self, outcomes: Outcomes, kinds: dict[str, RowOutcome], rows: Callable[[], Sequence[Row]]
+    ) -> Counter[RowOutcome]:
         """Settles jobs. kinds: what becomes of them, by job id. rows: makes their rows, which few chunks need."""
         lost = 0
         if len(outcomes):
@@ -167,7 +167,7 @@ class _Chunk:
                     if not one.is_blocked:
                         lost += self._lost(by_id[one.id], one.why)
                 kinds |= self._fail_blocked(outcomes, claim)
-        counts = Counter[Outcome](kinds.values())
+        counts = Counter[RowOutcome](kinds.values())
         if counts["retried"] or counts["returned"]:
             again = [row for row in rows() if kinds.get(row.id) in ("retried", "returned")]
             self.plan.ask(lambda: _remember_settled(self.handle, again))
@@ -175,9 +175,9 @@ class _Chunk:
         return counts
 
     def _work(self, outcomes: Outcomes) -> Claim:
-        claim_settings = ClaimSettings(f"settle:{uuid4().hex}", max_metrics=self.plan.options.metrics_minutes)
+        work_settings = WorkSettings(f"settle:{uuid4().hex}", max_metrics=self.plan.options.metrics_minutes)
         call = uuid4().hex
-        claim = self.plan.ask(lambda: work(self.handle, claim_settings, outcomes, 0, call=call))
+        claim = self.plan.ask(lambda: work(self.handle, work_settings, outcomes, 0, call=call))
         self.failures.add(self.handle.keys.queue, outcomes)
         return claim
 
@@ -186,7 +186,7 @@ class _Chunk:
         default = self.plan.policy.keep_completed
         return default if job is None else keep_of(self.handle.dialect, job.opts, "removeOnComplete", default)
 
-    def _fail(self, outcomes: Outcomes, job: ClaimedJob, row: Row, error: str) -> Outcome:
+    def _fail(self, outcomes: Outcomes, job: ClaimedJob, row: Row, error: str) -> RowOutcome:
         decided = failure(
             self.handle.dialect,
             job,
@@ -199,15 +199,15 @@ class _Chunk:
         outcomes.add_failure(decided)
         return "failed" if isinstance(decided, Failed) else "retried"
 
-    def _fail_blocked(self, outcomes: Outcomes, claim: Claim) -> dict[str, Outcome]:
+    def _fail_blocked(self, outcomes: Outcomes, claim: Claim) -> dict[str, RowOutcome]:
         """Settles parents that can't complete yet; returns what became of them, by job id."""
         blocked = self.plan.ask(lambda: fail_blocked(self.handle, self.plan.policy, outcomes, claim.lost, claim.now))
         if blocked:
             self._work(blocked)
-        kinds: dict[str, Outcome] = {job.id: "failed" for job in blocked.failed}
+        kinds: dict[str, RowOutcome] = {job.id: "failed" for job in blocked.failed}
         return kinds | {job.id: "retried" for job in blocked.retried}
 
-    def _postpone(self, outcomes: Outcomes, endings: Mapping[str, Ending]) -> None:
+    def _postpone(self, outcomes: Outcomes, endings: Mapping[str, Outcome]) -> None:
         """Adds jobs that run again without counting the attempt, by job id."""
         is_now_needed = any(ending.kind == "delayed by" for ending in endings.values())
         now = self.plan.ask(self.handle.connection.now_ms) if is_now_needed else 0
@@ -221,7 +221,7 @@ class _Chunk:
         log.warning("queue %s: outcome of job %s was rejected (%s)", self.handle.keys.queue, row.id, LOST[why])
         return 1
 
-    def _count(self, counts: Counter[Outcome]) -> None:
+    def _count(self, counts: Counter[RowOutcome]) -> None:
         key = self.handle.keys.settled(self.reader)
         increments = [("HINCRBY", key, name, count) for name, count in counts.items() if count]
         self.handle.connection.pipeline([*increments, ("PEXPIRE", key, CLAIMS_TTL_MS)])

@@ -31,10 +31,10 @@ from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.model.outcomes import ClaimedJob, Delayed, Failed, Outcomes, Rested, Retried
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import WorkOptions
-from spark_bull.run.job.endings import Ending, Stated, failure, outcome_of
 from spark_bull.run.job.job_options import job_options, keep_of, keep_rule
 from spark_bull.run.job.job_runner import JobExpired
 from spark_bull.run.job.outcome_policy import NoReturnValue, attempts_after, returnvalue_text
+from spark_bull.run.job.outcomes import Outcome, StatedOutcome, failure, outcome_of
 
 BULLMQ, BULL, BULL_1 = DIALECTS["bullmq"], DIALECTS["bull"], DIALECTS["bull-1"]
 
@@ -191,14 +191,14 @@ def test_a_return_value_that_is_not_json_is_an_error_and_a_coroutine_has_advice(
 NOW = 1_000_000
 #: An error, what becomes of its job, and the part of the outcomes that has the job.
 POSTPONED = [
-    (DelayedError(50), Ending("delayed by", 50), {"delayed": [Delayed("1", NOW + 50)]}),
-    (DelayedError(LAST_ETA_MS), Ending("delayed by", LAST_ETA_MS), {"delayed": [Delayed("1", LAST_ETA_MS)]}),
-    (DelayedError(until=70), Ending("delayed until", 70), {"delayed": [Delayed("1", 70)]}),
-    (RateLimitError(60, group=True), Ending("rested", 60), {"rested": [Rested("1", 60)]}),
-    (RateLimitError(60), Ending("returned", 60), {"returned": ["1"], "limited_ms": 60}),
-    (ReturnedError(), Ending("returned"), {"returned": ["1"], "counted_returns": ["1"]}),
-    (WaitingForChildren(), Ending("waiting for children"), {"waiting_for_children": ["1"]}),
-    (JobExpired(), Ending("unstarted"), {"unstarted": ["1"]}),
+    (DelayedError(50), Outcome("delayed by", 50), {"delayed": [Delayed("1", NOW + 50)]}),
+    (DelayedError(LAST_ETA_MS), Outcome("delayed by", LAST_ETA_MS), {"delayed": [Delayed("1", LAST_ETA_MS)]}),
+    (DelayedError(until=70), Outcome("delayed until", 70), {"delayed": [Delayed("1", 70)]}),
+    (RateLimitError(60, group=True), Outcome("rested", 60), {"rested": [Rested("1", 60)]}),
+    (RateLimitError(60), Outcome("returned", 60), {"returned": ["1"], "limited_ms": 60}),
+    (ReturnedError(), Outcome("returned"), {"returned": ["1"], "counted_returns": ["1"]}),
+    (WaitingForChildren(), Outcome("waiting for children"), {"waiting_for_children": ["1"]}),
+    (JobExpired(), Outcome("unstarted"), {"unstarted": ["1"]}),
 ]
 
 
@@ -213,9 +213,9 @@ def test_a_control_error_postpones_its_job() -> None:
 
 def test_a_final_error_fails_its_job_for_good_and_any_other_one_the_attempt() -> None:
     for final in (UnrecoverableError("never"), JobCancelled(), JobDamaged("bad")):
-        assert outcome_of(final) == Ending("failed for good", error=final)
+        assert outcome_of(final) == Outcome("failed for good", error=final)
     for error in (ValueError("bad"), OptionError("bad"), KeyboardInterrupt()):
-        assert outcome_of(error) == Ending("failed", error=error)
+        assert outcome_of(error) == Outcome("failed", error=error)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_a_control_error_with_an_invalid_attribute_fails_the_attempt(attribute: 
 def test_the_longest_rate_limit_of_a_chunk_counts() -> None:
     outcomes = Outcomes("token")
     for position, ms in enumerate((10, 30, 20)):
-        Ending("returned", ms).postpone(outcomes, str(position), NOW)
+        Outcome("returned", ms).postpone(outcomes, str(position), NOW)
     assert (outcomes.returned, outcomes.limited_ms) == (["0", "1", "2"], 30)
     assert not outcomes.counted_returns
 
@@ -269,16 +269,16 @@ def raised(error: BaseException) -> BaseException:
 def test_the_nearest_class_of_an_error_or_of_its_trace_has_the_rule(error: Exception, attempts: int | None) -> None:
     assert attempts_after(RULES, error) == attempts
     trace = trace_of(raised(error))
-    assert attempts_after(RULES, Stated("failed", str(error), stack=f"Spark says:\n{trace}")) == attempts
+    assert attempts_after(RULES, StatedOutcome("failed", str(error), stack=f"Spark says:\n{trace}")) == attempts
     assert attempts_after({}, error) is None
 
 
 def test_a_class_that_is_not_imported_is_known_by_its_name_only() -> None:
     trace = "Traceback (most recent call last):\n  File 'a.py', line 1\n    call()\n    ^^^^^^\n{}: away"
     for name in ("ServiceError", "services.ServiceError", "services.test.<locals>.ServiceError"):
-        assert attempts_after({"ServiceError": 4}, Stated("failed", "", stack=trace.format(name))) == 4
-        assert attempts_after({"ConnectionError": 4}, Stated("failed", "", stack=trace.format(name))) is None
-    assert attempts_after({"ValueError": 4}, Stated("failed", "ValueError: of a column")) is None
+        assert attempts_after({"ServiceError": 4}, StatedOutcome("failed", "", stack=trace.format(name))) == 4
+        assert attempts_after({"ConnectionError": 4}, StatedOutcome("failed", "", stack=trace.format(name))) is None
+    assert attempts_after({"ValueError": 4}, StatedOutcome("failed", "ValueError: of a column")) is None
 
 
 def test_a_rule_overrides_the_attempts_of_the_job_unless_it_runs_at_most_once() -> None:

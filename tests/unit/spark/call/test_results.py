@@ -7,27 +7,27 @@ import pytest
 from pyspark.sql.types import ArrayType, DataType, IntegerType, LongType, StringType, StructType
 
 from spark_bull.core.errors import OptionError
-from spark_bull.core.queue.call.caller import Call, Details, Outcome
-from spark_bull.core.queue.call.flight import Ended
+from spark_bull.core.queue.call.caller import Call, CallEnd, Details
+from spark_bull.core.queue.call.flight import EndedCall
 from spark_bull.spark.call.task import output_schema, parsed, with_outcomes
 
-FAILED = Outcome(None, "no such address")
+FAILED = CallEnd(None, "no such address")
 
 
-def ended(*outcomes: Outcome) -> list[Ended]:
-    return [Ended(Call(f"call-{row}", 0, "{}", row), outcome) for row, outcome in enumerate(outcomes)]
+def ended(*outcomes: CallEnd) -> list[EndedCall]:
+    return [EndedCall(Call(f"call-{row}", 0, "{}", row), outcome) for row, outcome in enumerate(outcomes)]
 
 
 def test_a_string_is_the_text_of_a_string_or_json() -> None:
     texts = {b'"ada"': "ada", b'""': "", b"null": None, b"": None, b'{"a":1}': '{"a":1}', b"[1, 2]": "[1, 2]"}
     texts |= {b"1.50": "1.50", b"true": "true", b'"\\u00e9"': "\u00e9", b'"a\\ud800b"': "a\ufffdb"}
-    found = parsed(ended(*(Outcome(value, None) for value in texts), FAILED), StringType())
+    found = parsed(ended(*(CallEnd(value, None) for value in texts), FAILED), StringType())
     assert found.values.to_pylist() == [*texts.values(), None]
     assert found.errors == [None] * len(texts) + ["no such address"]
 
 
 def test_values_have_a_type_and_others_are_errors() -> None:
-    outcomes = ended(Outcome(b"[1,2]", None), Outcome(b'{"a":1}', None), FAILED, Outcome(b"null", None))
+    outcomes = ended(CallEnd(b"[1,2]", None), CallEnd(b'{"a":1}', None), FAILED, CallEnd(b"null", None))
     found = parsed(outcomes, ArrayType(IntegerType()))
     assert found.values.to_pylist() == [[1, 2], None, None, None]
     assert found.errors[0] is found.errors[3] is None
@@ -38,7 +38,7 @@ def test_values_have_a_type_and_others_are_errors() -> None:
 @pytest.mark.parametrize("kind", [StringType(), LongType()], ids=str)
 def test_a_value_that_is_no_json_is_an_error_that_names_the_job(kind: DataType) -> None:
     for value in (b'{"a":1', b"[" * 100_000, b'"\xff"', b"1" * 10_000):
-        found = parsed(ended(Outcome(b"7", None), Outcome(value, None)), kind)
+        found = parsed(ended(CallEnd(b"7", None), CallEnd(value, None)), kind)
         assert found.values.to_pylist() == ["7" if kind == StringType() else 7, None]
         assert found.errors[0] is None
         assert str(found.errors[1]).startswith("expected `returnvalue` of job call-1 to be JSON (")
@@ -51,13 +51,13 @@ def test_a_value_that_is_no_json_is_an_error_that_names_the_job(kind: DataType) 
     ids=["struct", "text"],
 )
 def test_an_unpaired_surrogate_of_a_value_is_replaced(kind: DataType, value: object) -> None:
-    outcomes = ended(Outcome(b'{"a":"\\ud800"}', None), Outcome(b"null", None))
+    outcomes = ended(CallEnd(b'{"a":"\\ud800"}', None), CallEnd(b"null", None))
     found = parsed(outcomes, kind)
     assert (found.values.to_pylist(), found.errors) == ([value, None], [None, None])
 
 
 def test_outcomes_and_details_are_columns() -> None:
-    outcomes = ended(Outcome(b"7", None, Details(3, 20)), Outcome(None, "no", Details(1)), FAILED)
+    outcomes = ended(CallEnd(b"7", None, Details(3, 20)), CallEnd(None, "no", Details(1)), FAILED)
     batch = with_outcomes(
         pa.RecordBatch.from_pydict({"n": [1, 2, 3]}), parsed(outcomes, IntegerType()), outcomes, details=True
     )

@@ -20,7 +20,7 @@ from spark_bull.core.errors import SparkBullError
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.handle.walk import Slice
-from spark_bull.spark.collect.stream import ResultReader, Results
+from spark_bull.spark.collect.stream import ResultRange, ResultReader
 from spark_bull.spark.dispatch.task import WritePlan, write_task
 from spark_bull.spark.inspect.source import BatchReader, OpenSlice
 from spark_bull.spark.platform import datasource
@@ -34,7 +34,7 @@ from spark_bull.spark.platform.requirements import (
     ensure_python,
     start_query,
 )
-from spark_bull.spark.work.claim_stream import ClaimReader, Claims
+from spark_bull.spark.work.claim_stream import ClaimRange, ClaimReader
 from spark_bull.spark.work.settle.plan import SettlePlan
 from spark_bull.spark.work.settle.task import settle_task
 from tests.unit.spark.platform.test_query_start import Query
@@ -129,8 +129,8 @@ class Frozen(Exception):
     "task",
     [
         lambda: next(BatchReader.__new__(BatchReader).read(OpenSlice(Slice()))),
-        lambda: next(ResultReader.__new__(ResultReader).read(Results("q", "reader", 0, 1))),
-        lambda: next(ClaimReader.__new__(ClaimReader).read(Claims("reader", 0, 1))),
+        lambda: next(ResultReader.__new__(ResultReader).read(ResultRange("q", "reader", 0, 1))),
+        lambda: next(ClaimReader.__new__(ClaimReader).read(ClaimRange("reader", 0, 1))),
         lambda: settle_task(SettlePlan(parse_options({}, SettleOptions), columns={}, is_text=False), iter(())),
         lambda: write_task(cast(WritePlan, None), iter(())),
     ],

@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from spark_bull.core.options.parse import as_texts, parse_options
 from spark_bull.core.options.table import SettleOptions
 from spark_bull.core.queue.work.claim_ledger import new_lock_token
-from spark_bull.run.job.endings import Ending
+from spark_bull.run.job.outcomes import Outcome
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.work.claim_batch import SettleToken, SettleTokens, read_settle_token
 from spark_bull.spark.work.settle.plan import SettlePlan, plan_columns
@@ -83,7 +83,7 @@ def test_a_job_is_delayed_until_the_second_of_two_equal_hours() -> None:
     batch = row.append_column("runAt", pa.array([moment * 1000 + 999], pa.int64()).view(kind))
     plan = plan_columns(parse_options({}, SettleOptions), schema)
     (((found,),),) = [by_queue_and_reader(plan, batch).values()]
-    assert found.postponed == Ending("delayed until", moment)
+    assert found.postponed == Outcome("delayed until", moment)
 
 
 def test_a_settle_token_is_read_as_it_was_made_and_another_text_as_the_token_of_a_lock() -> None:

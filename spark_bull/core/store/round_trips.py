@@ -1,7 +1,7 @@
 """Reads that take several round trips, as generators, so that reads of many queues share their round trips.
 
 A step is a list of commands that a generator yields. The generator gets their replies, or the error of one of them is
-raised in it. Redis runs all commands of a round trip in a row, so a step with many elements is a LargeStep.
+raised in it. Redis runs all commands of a round trip in a row, so a step with many elements is a LargeRead.
 
 Reads several streams with one blocking command.
 """
@@ -27,17 +27,17 @@ from spark_bull.core.store.scripts import Command
 
 T = TypeVar("T")
 #: A read that returns a T.
-Steps = Generator[Sequence[Command], list[Any], T]
+RoundTrips = Generator[Sequence[Command], list[Any], T]
 
 #: Number of reads that share round trips: replies of all of them are in memory at a time.
 TOGETHER: Final = 50
 
 
-class LargeStep(list[Command]):
+class LargeRead(list[Command]):
     """Commands that read hundreds of elements: they have a round trip of their own."""
 
 
-def readable(commands: Sequence[Command]) -> Steps[list[Any]]:
+def readable(commands: Sequence[Command]) -> RoundTrips[list[Any]]:
     """The replies to commands; None for one on a key of another type."""
     try:
         return (yield commands)
@@ -50,12 +50,12 @@ def readable(commands: Sequence[Command]) -> Steps[list[Any]]:
     return found
 
 
-def run(connection: Connection, read: Steps[T]) -> T:
+def run(connection: Connection, read: RoundTrips[T]) -> T:
     """Runs one read. Raises its error."""
     return run_all(connection, [read])[0]
 
 
-def run_all(connection: Connection, reads: Sequence[Steps[T]]) -> list[T]:
+def run_all(connection: Connection, reads: Sequence[RoundTrips[T]]) -> list[T]:
     """As `run_together`, but raises the error of the first read that has one."""
     found: list[T] = []
     for result in run_together(connection, reads):
@@ -65,7 +65,9 @@ def run_all(connection: Connection, reads: Sequence[Steps[T]]) -> list[T]:
     return found
 
 
-def run_together(connection: Connection, reads: Sequence[Steps[T]], until_s: float = inf) -> list[T | SparkBullError]:
+def run_together(
+    connection: Connection, reads: Sequence[RoundTrips[T]], until_s: float = inf
+) -> list[T | SparkBullError]:
     """Runs reads, TOGETHER at a time, each step in one round trip; returns their results, or the errors they raise.
 
     until_s: time by the monotonic clock from which on no step begins: only the first reads, at least one, have results
@@ -87,7 +89,7 @@ def run_together(connection: Connection, reads: Sequence[Steps[T]], until_s: flo
 
 
 def _run_part(
-    connection: Connection, reads: Sequence[Steps[T]], until_s: float, fewest: int
+    connection: Connection, reads: Sequence[RoundTrips[T]], until_s: float, fewest: int
 ) -> list[T | SparkBullError]:
     """The results of all reads or, when the time is over, of the first ones that have ended, `fewest` at least."""
     results: dict[int, T | SparkBullError] = {}
@@ -114,12 +116,12 @@ def _run_part(
     for number, read in enumerate(reads):
         advance(number, partial(next, read))
     while asked:
-        shared = [number for number, step in asked.items() if not isinstance(step, LargeStep)]
+        shared = [number for number, step in asked.items() if not isinstance(step, LargeRead)]
         if shared:
             exchange(shared)
         # One read after the other, so that the first ones have ended when the time is over.
         for number in sorted(asked):
-            while isinstance(asked.get(number), LargeStep) and (number < fewest or monotonic_s() < until_s):
+            while isinstance(asked.get(number), LargeRead) and (number < fewest or monotonic_s() < until_s):
                 exchange([number])
         if monotonic_s() >= until_s:
             kept = max(fewest, _ended(results))

@@ -128,7 +128,7 @@ def _strategy_ms(strategy: Strategy, made: int, kind: str, error: BaseException 
 
 
 #: `failed`: it may be retried. `unstarted`: it has expired. Only the two failures count the attempt.
-EndingKind = Literal[
+OutcomeKind = Literal[
     "failed",
     "failed for good",
     "delayed by",
@@ -140,14 +140,14 @@ EndingKind = Literal[
 ]
 
 
-class Ending(NamedTuple):
+class Outcome(NamedTuple):
     """What becomes of a job. ms: the delay, its end (since 1970), or the rate limit of a returned job, or of
     the group of a `rested` one.
 
     error: why the attempt failed, else None.
     """
 
-    kind: EndingKind
+    kind: OutcomeKind
     ms: int = 0
     error: BaseException | None = None
 
@@ -170,43 +170,43 @@ class Ending(NamedTuple):
             outcomes.delayed.append(Delayed(job_id, min(until, LAST_ETA_MS)))
 
 
-class Stated(Exception):
+class StatedOutcome(Exception):
     """An ending that a row or the trace of a task states.
 
     reason: the message, of an attempt that has failed. stack: the trace to store; None: the reason.
     """
 
-    def __init__(self, kind: EndingKind, reason: str, *, ms: int = 0, stack: str | None = None) -> None:
+    def __init__(self, kind: OutcomeKind, reason: str, *, ms: int = 0, stack: str | None = None) -> None:
         super().__init__(reason)
         self.kind = kind
         self.ms = ms
         self.stack = reason if stack is None else stack
 
     @property
-    def ending(self) -> Ending:
-        return Ending(self.kind, self.ms, self if self.kind.startswith("failed") else None)
+    def ending(self) -> Outcome:
+        return Outcome(self.kind, self.ms, self if self.kind.startswith("failed") else None)
 
 
 def stack_of(error: BaseException) -> str:
     """The trace to store of a failed attempt."""
-    return error.stack if isinstance(error, Stated) else trace_of(error)
+    return error.stack if isinstance(error, StatedOutcome) else trace_of(error)
 
 
-def outcome_of(error: BaseException) -> Ending:
+def outcome_of(error: BaseException) -> Outcome:
     """Decides what becomes of the job of an error. An error whose attributes are invalid fails the attempt."""
     try:
-        if isinstance(error, Stated):
+        if isinstance(error, StatedOutcome):
             return error.ending
         if isinstance(error, JobExpired):
-            return Ending("unstarted")
+            return Outcome("unstarted")
         if isinstance(error, DelayedError):
-            return Ending("delayed by" if error.until is None else "delayed until", error.due(0))
+            return Outcome("delayed by" if error.until is None else "delayed until", error.due(0))
         if isinstance(error, RateLimitError):
-            return Ending("rested" if error.group else "returned", error.rest())
+            return Outcome("rested" if error.group else "returned", error.rest())
         if isinstance(error, ReturnedError):
-            return Ending("returned")
+            return Outcome("returned")
         if isinstance(error, WaitingForChildren):
-            return Ending("waiting for children")
+            return Outcome("waiting for children")
     except (AttributeError, TypeError, ValueError) as invalid:  # A processor, or a subclass, has changed attributes.
-        return Ending("failed", error=invalid)
-    return Ending("failed for good" if isinstance(error, FINAL) else "failed", error=error)
+        return Outcome("failed", error=invalid)
+    return Outcome("failed for good" if isinstance(error, FINAL) else "failed", error=error)
