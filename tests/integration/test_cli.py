@@ -247,7 +247,7 @@ def test_limits_of_a_queue_are_set_and_removed(run: Run, queue: BullQueue) -> No
     assert as_data(run, "rate-limit", "mail", "--remove") == none
     assert "expected either limits or --remove" in run("limits", "mail", "--max", "1", "--remove", code=2)
     assert "expected either a duration or --remove" in run("rate-limit", "mail", code=2)
-    assert "got no `duration_ms`" in run("limits", "mail", "--max", "1", code=2)
+    assert "got no `--duration`" in run("limits", "mail", "--max", "1", code=2)
 
 
 def test_groups_are_limited_paused_resumed_and_listed(run: Run, queue: BullQueue) -> None:
@@ -510,11 +510,11 @@ def test_a_wrong_value_is_an_error_of_one_line(run: Run, queue: BullQueue) -> No
     for arguments, message in (
         *(([*ADD, data], "expected data to be JSON, got: ") for data in ("NaN", "[1, NaN]", "[" * 100_000, "", "'{}'")),
         *(([*ADD, "{}", "--opts", opts], "opts") for opts in ("nonsense", "[1]", "0", '{"keepLogs": NaN}')),
-        ([*ADD, "{}", "--attempts", "9" * 25], "expected `attempts` to be an integer >= 0"),
+        ([*ADD, "{}", "--attempts", "9" * 25], "expected `--attempts` to be an integer >= 0"),
         ([*ADD, "{}", "--opts", f'{{"timestamp": {"9" * 25}}}'], "expected `timestamp` to be ms"),
         ([*ADD, "{}", "--priority", "urgent"], "one of critical, high, medium, normal, low"),
-        (SCHEDULE, "expected one of `every` (ms) and `pattern` (cron), got neither"),
-        ([*SCHEDULE, "--pattern", "soon"], "`pattern`: expected a cron pattern, got: 'soon'"),
+        (SCHEDULE, "expected one of `--every` (ms) and `--pattern` (cron), got neither"),
+        ([*SCHEDULE, "--pattern", "soon"], "`--pattern`: expected a cron pattern, got: 'soon'"),
         ([*SCHEDULE, "--every", "1h", "--end", "soon"], "expected `--end` to be an ISO 8601 time or ms since 1970"),
         ([*SCHEDULE, "--every", "1d", "--start", "²"], "expected `--start` to be an ISO 8601 time"),
         ([*SCHEDULE, "--every", "1d", "--data", "NaN"], "expected --data to be JSON"),

@@ -282,7 +282,7 @@ def test_a_wrong_beginning_is_an_error(
     redis_url: str, prefix: str, queue: BullQueue, common: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*common, "tail", "mail", "--from", "soon"]) == 2
-    assert "expected `start` to be" in capsys.readouterr().err
+    assert "expected `--from` to be" in capsys.readouterr().err
     BullQueue("old", url=redis_url, prefix=prefix, protocol="bull").add({})
     assert main([*common, "tail", "old", "--from", "0"]) == 2
     assert "keeps no events of old" in capsys.readouterr().err

@@ -201,6 +201,8 @@ def test_the_command_with_once_promotes_due_jobs_and_ends(
         (job,) = queue.page("delayed")
         assert main(["--url", redis_url, "--prefix", prefix, "promote", "q", job.id]) == 0
         assert queue.counts()["wait"] == 2
+        assert main(["--url", redis_url, "--prefix", prefix, "promote", "meil", "--once"]) == 0
+        assert capsys.readouterr().err.startswith("no such queue: meil (prefix ")
 
 
 def test_the_command_runs_until_sigterm(redis_url: str, prefix: str) -> None:

@@ -58,7 +58,7 @@ def positive_seconds(text: str) -> float:
 
 
 class Argument(NamedTuple):
-    """What `ArgumentParser.add_argument` gets."""
+    """What `ArgumentParser.add_argument` gets. Its name or `dest` is the one in Python, with or without the unit."""
 
     names: tuple[str, ...]
     settings: Mapping[str, Any]
@@ -137,12 +137,17 @@ YES: Final = flag("--yes", "do not ask for confirmation")
 
 GUARDING: Final = (
     repeated(
-        "--guard", "CONDITION", 'pause a queue while its jobs fail: "failedRate > 0.2 over 1m", "failed > 50 over 5m"'
+        "--guard",
+        "CONDITION",
+        'pause a queue while its jobs fail: "failedRate > 0.2 over 1m", "failed > 50 over 5m"',
+        dest="pause_when",
     ),
-    duration("--resume-after", "time until a guard resumes the queue (default: 5m)", type=seconds, default=300.0),
+    duration(
+        "--resume-after", "time until a guard resumes the queue (default: 5m)", type=positive_seconds, default=300.0
+    ),
 )
 
 
 def guards_of(args: Namespace, queues: Iterable[str]) -> list[Guard]:
     """The guards of a command for queues, names or globs. Raises OptionError."""
-    return [Guard(queue, condition, args.resume_after) for queue in queues for condition in args.guard]
+    return [Guard(queue, condition, args.resume_after) for queue in queues for condition in args.pause_when]

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spark_bull.core.errors import OptionError, SparkBullError
+from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.parse import as_texts, parse_options
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.core.queue.monitor.find import exists, is_glob, matches, select_queues
+from spark_bull.core.queue.shards.layout import selection_of
 from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli.arguments import Argument
 from spark_bull.ops.cli.status import NotFound
@@ -96,6 +98,15 @@ def check_exists(args: Namespace, handle: QueueHandle) -> None:
     if not args.logical and not exists(handle.connection, handle.keys):
         keys, where = handle.keys, handle.connection.settings.where
         raise NotFound(f"no such queue: {keys.queue} (prefix {keys.prefix}, {where}); `spark-bull queues` lists all")
+
+
+def check_queues(options: ReadOptions) -> None:
+    """Raises NotFound if none of the queues that the options select exists."""
+    connection, prefix, queues = Connection(options.redis), options.prefix, selection_of(options)
+    if not any(exists(connection, QueueKeys(queue, prefix)) for queue in select_queues(connection, prefix, queues)):
+        raise NotFound(
+            f"no such queue: {', '.join(queues)} (prefix {prefix}, {connection.where}); `spark-bull queues` lists all"
+        )
 
 
 def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from argparse import SUPPRESS, Action, ArgumentError, ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final
 
-from spark_bull.core.errors import SparkBullError, did_you_mean
+from spark_bull.core.errors import DialectError, OptionError, SparkBullError, did_you_mean
 from spark_bull.core.version import VERSION
 from spark_bull.ops.cli.arguments import COMMON, CONNECTION, Argument
 from spark_bull.ops.cli.command import Command, Exit, Output
@@ -50,13 +51,29 @@ def _run(args: Namespace) -> int:
         if output is not None:
             print(as_json(output) if args.json else as_text(output) or one_line(args.empty(args)), flush=True)
     except SparkBullError as error:
-        print(f"spark-bull {args.command}: {one_line(str(error))}", file=sys.stderr)
+        print(f"spark-bull {args.command}: {one_line(_as_typed(error, args.of_command))}", file=sys.stderr)
         return status_of(error)
     return status
 
 
 def _ended(output: Output) -> tuple[Output, int]:
     return (output.output, output.status) if isinstance(output, Exit) else (output, 0)
+
+
+def _as_typed(error: SparkBullError, command: ArgumentParser) -> str:
+    """The message, in which `duration_ms`, an argument of Python, is `--duration`, as the user has typed it."""
+    if not isinstance(error, (OptionError, DialectError)):
+        return str(error)
+    typed: dict[str, str] = {}
+    for action in command._actions:
+        name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+        typed |= {action.dest: name, name.lstrip("-").replace("-", "_"): name}
+
+    def renamed(found: re.Match[str]) -> str:
+        python = re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", found[1])
+        return f"`{typed.get(python) or typed.get(re.sub('_m?s$', '', python)) or found[1]}`"
+
+    return re.sub(r"(?<!column )`(\w+)`", renamed, str(error))
 
 
 def _parsed(given: Sequence[str]) -> Namespace:

@@ -17,7 +17,7 @@ from spark_bull.core.queue.dispatch.roll_forward import advance_all
 from spark_bull.core.queue.handle.handle import SWEEP_AFTER_MS
 from spark_bull.core.queue.manage.limits import limits_of_group
 from spark_bull.core.queue.shards.reshard import Draining, reshard
-from spark_bull.ops.cli.arguments import GROUP, ID, YES, argument, duration, flag, number
+from spark_bull.ops.cli.arguments import GROUP, ID, YES, argument, duration, flag, number, positive_milliseconds
 from spark_bull.ops.cli.command import Deletion, Output, command, existing_queue, name_of, open_queue, options_of
 from spark_bull.ops.cli.show import records_of
 
@@ -74,8 +74,8 @@ def _clear_logs(args: Namespace) -> Output:
 
 def _trim_events(args: Namespace) -> Output:
     queue = existing_queue(args)
-    what = f"all events of queue {name_of(args)} but the last {args.max:,}"
-    return Deletion(what, lambda: {"removed": queue.trim_events(args.max)})
+    what = f"all events of queue {name_of(args)} but the last {args.max_events:,}"
+    return Deletion(what, lambda: {"removed": queue.trim_events(args.max_events)})
 
 
 def _remove_orphans(args: Namespace) -> Output:
@@ -187,7 +187,7 @@ _QUEUE: Final = (
         "remove the oldest events of a BullMQ queue",
         "trim-events mail 1000",
         _trim_events,
-        argument("max", type=number, help="about how many events stay"),
+        argument("max_events", metavar="max", type=number, help="about how many events stay"),
         YES,
     ),
     command(
@@ -273,7 +273,7 @@ _LIMITS: Final = (
         GROUP,
         argument("--concurrency", type=number, metavar="JOBS", help="maximum number of active jobs"),
         argument("--max", type=number, metavar="JOBS", help="maximum number of jobs that start in --duration"),
-        duration("--duration", "period of --max: 500ms, 30s, 5m"),
+        duration("--duration", "period of --max: 500ms, 30s, 5m", type=positive_milliseconds),
         flag("--remove", "remove all limits"),
     ),
     command(
@@ -288,7 +288,7 @@ _LIMITS: Final = (
         "start no jobs of a BullMQ queue for a time",
         "rate-limit mail 30s",
         _rate_limit,
-        duration("duration", "for how long: 500ms, 30s, 5m", nargs="?"),
+        duration("duration", "for how long: 500ms, 30s, 5m", nargs="?", type=positive_milliseconds),
         flag("--remove", "end the current rate limit"),
     ),
 )

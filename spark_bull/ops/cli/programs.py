@@ -15,13 +15,10 @@ from glob import glob
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_bull.core.errors import OptionError, SparkBullError
-from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import ReadOptions, WriteOptions
+from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.handle.handle import open_handle
-from spark_bull.core.queue.monitor.find import exists, select_queues
-from spark_bull.core.queue.shards.layout import queues_of, selection_of
-from spark_bull.core.store.connection import Connection
+from spark_bull.core.queue.shards.layout import queues_of
 from spark_bull.ops.cli.arguments import (
     GUARDING,
     Argument,
@@ -36,9 +33,8 @@ from spark_bull.ops.cli.arguments import (
     repeated,
     seconds,
 )
-from spark_bull.ops.cli.command import Output, command
+from spark_bull.ops.cli.command import Output, check_queues, command
 from spark_bull.ops.cli.doctor.machine import MIN_JAVA, find_java
-from spark_bull.ops.cli.status import NotFound
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,15 +70,6 @@ def check_input(path: str, file_format: str, settings: Mapping[str, str]) -> Non
     # Braces are alternatives to Spark, but not to Python.
     if file_format in _OF_FILES and not re.search(r"[{}\\]", path) and not (os.path.exists(rest) or glob(rest)):
         raise OptionError(f"expected --input to be a file or a folder, got: {path!r}, where there is none")
-
-
-def check_queues(options: ReadOptions) -> None:
-    """Raises SparkBullError if none of the queues of a read exists."""
-    connection, prefix, queues = Connection(options.redis), options.prefix, selection_of(options)
-    if not any(exists(connection, QueueKeys(queue, prefix)) for queue in select_queues(connection, prefix, queues)):
-        raise NotFound(
-            f"no such queue: {', '.join(queues)} (prefix {prefix}, {connection.where}); `spark-bull queues` lists all"
-        )
 
 
 @contextmanager

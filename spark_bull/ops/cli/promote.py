@@ -9,9 +9,19 @@ from typing import Final
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import shard
-from spark_bull.ops.cli.arguments import GUARDING, argument, duration, flag, guards_of, number, priority_or_name
+from spark_bull.ops.cli.arguments import (
+    GUARDING,
+    argument,
+    duration,
+    flag,
+    guards_of,
+    number,
+    positive_milliseconds,
+    priority_or_name,
+)
 from spark_bull.ops.cli.change import change_selected, selection
-from spark_bull.ops.cli.command import Output, command, until_interrupted
+from spark_bull.ops.cli.command import Output, check_queues, command, options_of, until_interrupted
+from spark_bull.ops.cli.status import NotFound
 from spark_bull.run.services.promoter import Promoter, PromoterStats
 
 #: Interval at which changed counters are printed.
@@ -37,6 +47,10 @@ def _promote(args: Namespace) -> Output:
         protocol=args.protocol,
         shards=args.shards,
     )
+    try:
+        check_queues(options_of(args, queue=args.queue))
+    except NotFound as missing:
+        print(f"{missing}" if args.once else f"{missing}; waiting for it", file=sys.stderr, flush=True)
     return asdict(promoter.once() if args.once else _until_interrupted(promoter))
 
 
@@ -61,9 +75,14 @@ COMMANDS: Final = (
         *selection(("delayed",)),
         flag("--once", "promote and rescue what is due, then exit"),
         flag("--no-rescue", "do not rescue stalled jobs"),
-        duration("--check", "interval of the check for stalled jobs (default: 30s)", default=30_000),
+        duration(
+            "--check",
+            "interval of the check for stalled jobs (default: 30s)",
+            default=30_000,
+            type=positive_milliseconds,
+        ),
         argument("--max-stalled", type=number, default=1, help="stalls after which a job fails (default: 1)"),
-        duration("--age-after", "give jobs that have waited for so long a higher priority"),
+        duration("--age-after", "give jobs that have waited so long a higher priority", type=positive_milliseconds),
         argument(
             "--age-priority",
             type=priority_or_name,
