@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamReader
 
 from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import OptionError, SparkBullError
-from spark_bull.core.store.client import name_machine
+from spark_bull.core.late import late
 
 __all__ = [
     "PASSES_START",
@@ -30,6 +30,12 @@ __all__ = [
     "ReadMaxRows",
     "WriterCommitMessage",
 ]
+
+if TYPE_CHECKING:
+    from spark_bull.core.store import client
+else:
+    # redis-py, which only tasks need.
+    (client,) = late("client", of="spark_bull.core.store")
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -184,6 +190,6 @@ def begin_task() -> None:
     begins, after a collection.
     """
     if TaskContext.get() is not None:
-        name_machine(gethostname())
+        client.name_machine(gethostname())
     if len(gc.get_objects()) > FEW_OBJECTS:
         gc.freeze()
