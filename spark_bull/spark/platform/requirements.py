@@ -45,10 +45,16 @@ VARIABLE: Final = "PYSPARK_PYTHON"
 
 #: Packages that cannot be sent with --py-files.
 REQUIRED: Final = ("msgpack", "pandas", "pyarrow", "redis")
-#: Prints the modules in its arguments that are not found.
-_SCRIPT: Final = (
-    "import sys; from importlib.util import find_spec; print(*[m for m in sys.argv[1:] if not find_spec(m)])"
-)
+#: Prints the modules in its arguments that are not found, and others that cannot be imported with the reason.
+_SCRIPT: Final = """
+import sys
+for name in sys.argv[1:]:
+    try:
+        __import__(name)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}" if str(error).strip() else repr(error)
+        print(name if getattr(error, "name", None) == name else f"{name} ({reason})")
+"""
 _TIMEOUT_S: Final = 60.0
 
 
@@ -73,12 +79,21 @@ def ensure_python() -> bool:
 
 
 @cache
-def _check(python: str) -> None:
-    """Raises SparkBullError if this interpreter lacks a package."""
+def _check(python: str, *, also_running: bool = False) -> None:
+    """Raises SparkBullError if this interpreter lacks a package, or cannot import one.
+
+    also_running: whether the running interpreter is checked, too, which may not have imported all of them.
+    """
     path = shutil.which(python)
     if path is None:
         raise _error(python, "does not exist")
-    missing = [] if _is_running(path) else _missing(path)
+    is_running = _is_running(path)
+    missing = [] if is_running and not also_running else _missing(path)
+    if missing and is_running:
+        raise SparkBullError(
+            f"expected the Python of this program, which Spark starts for data sources, to have the packages of "
+            f"spark_bull, but {python} lacks {', '.join(missing)}: install them again"
+        )
     if missing:
         raise _error(python if python == path else f"{python} ({path})", f"lacks {', '.join(missing)}")
 
@@ -97,7 +112,7 @@ def _is_running(path: str) -> bool:
 
 
 def _missing(path: str) -> list[str]:
-    """Returns the modules that an interpreter does not find; empty if it cannot be run."""
+    """Returns the modules that an interpreter cannot import; empty if it cannot be run."""
     # A package from --py-files is in an archive, which Spark passes to its processes.
     installed = ("spark_bull",) if Path(__file__).is_file() else ()
     try:
@@ -105,7 +120,7 @@ def _missing(path: str) -> list[str]:
         completed = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
-    return completed.stdout.split()
+    return completed.stdout.splitlines()
 
 
 #: Error of Spark if the Python process of a source has not connected within ten seconds, which is not configurable.
@@ -127,7 +142,8 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
     """Starts a query, and waits until its sources are running or it has ended.
 
     A query that failed because a source's Python process connected too late has read nothing and is started again, up
-    to MAX_ATTEMPTS times in total. Raises SparkBullError if the Python interpreter lacks packages.
+    to MAX_ATTEMPTS times in total. Raises SparkBullError if the Python interpreter lacks packages: its process ends
+    before it connects, and Spark does not say why.
     """
     for _ in range(1, MAX_ATTEMPTS):
         query = start()
@@ -136,5 +152,7 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
         if query.isActive or not is_late(query.exception()):
             return query
         ensure_python()
+        if SparkContext._active_spark_context is not None:
+            _check(SparkContext._active_spark_context.pythonExec, also_running=True)
         log.warning("query %s: the Python process of its source connected too late, starting it again", query.name)
     return start()

@@ -30,6 +30,7 @@ from spark_bull.spark.platform.requirements import (
     LATE,
     MIN_PYSPARK,
     VARIABLE,
+    _check,
     check_pyspark,
     ensure_python,
     start_query,
@@ -119,6 +120,20 @@ def test_a_query_is_not_restarted_when_its_python_lacks_packages(
     with pytest.raises(SparkBullError, match="lacks msgpack"):
         start_query(start)
     assert len(started) == 1
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_query_is_not_restarted_when_its_python_cannot_import_a_package(
+    monkeypatch: pytest.MonkeyPatch, foreign_python: Path, tmp_path: Path, is_running: bool
+) -> None:
+    (tmp_path / "pyarrow").mkdir()
+    (tmp_path / "pyarrow" / "__init__.py").write_text('raise ImportError("libarrow.so: not found\\nas a file")')
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[4]}")
+    _check.cache_clear()
+    names(monkeypatch, sys.executable if is_running else str(foreign_python), "local[2]")
+    with pytest.raises(SparkBullError, match=r"lacks pyarrow \(ImportError: libarrow.so: not found\): ") as raised:
+        start_query(lambda: cast(Any, Query(LATE)))
+    assert ("install them again" if is_running else f"set it to {sys.executable}") in str(raised.value)
 
 
 class Frozen(Exception):
