@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_bull
@@ -27,8 +28,11 @@ def test_a_thread_writes_after_it_has_registered_the_data_source(
     spark: SparkSession, bull: Bull, redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
     def write() -> None:
-        spark_bull.register(spark)
         frame = spark.range(3).selectExpr("to_json(struct(id)) AS data")
+        with pytest.raises(Py4JJavaError, match="DATA_SOURCE_NOT_FOUND"):
+            bull.write(frame)
+        assert bull.read().count() == 0, "a read needs no active session"
+        spark_bull.register(spark)
         bull.write(frame)
         frame.write.json(str(tmp_path / "frames"))
         frames = spark.readStream.schema("data STRING").json(str(tmp_path / "frames"))
