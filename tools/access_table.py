@@ -219,10 +219,11 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
             *(f"core/queue/{name}" for name in ("handle/job_fields", "jobs/read", "handle/walk")),
             *WRITES,
             "core/queue/handle/admission",
+            "core/queue/manage/bulk",
             LOSSES,
         ),
         (
-            *("manage", "check_managed", "commit_managed", *WRITING),
+            *("manage", "check_managed", "commit_managed", "write/abort", *WRITING),
             "set_limits",
             "change_groups",
             "pause",

@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from spark_bull import BullQueue, NewJob, SparkBullError
+from spark_bull import BullQueue, Change, NewJob, SparkBullError
 from spark_bull.core.queue.dispatch.roll_forward import recover
-from tests.support.forked_programs import CHANGES, changes_of_tasks, was_killed, write_and_die, write_rows
+from spark_bull.core.queue.manage.bulk import BulkChange, matching_ids
+from tests.support.forked_programs import (
+    CHANGES,
+    changes_of_tasks,
+    move_all_and_die,
+    was_killed,
+    write_and_die,
+    write_rows,
+)
 from tests.support.without_spark import ManageSink
 
 JOBS, CHUNK = 20, 4
@@ -92,3 +100,29 @@ def test_a_file_of_outcomes_that_can_not_be_written_is_an_error_after_the_change
     assert (record.changed, queue.counts()["wait"]) == (JOBS - 2, 0)
     outcomes = Counter(changed.outcome for changed in queue.outcomes(record.id))
     assert outcomes == {"done": JOBS - 2, "missing": 2}
+
+
+#: One call prepares the write, two look at prepared writes, one per chunk stages it. The next ones prepare it again,
+#: confirm it, and open it in two calls.
+PREPARED = JOBS // CHUNK + 4
+
+
+@pytest.mark.parametrize(
+    ("call", "when", "is_registered"),
+    [(PREPARED, "after", False), (PREPARED + 1, "after", True), (PREPARED + 5, "before", True)],
+    ids=str,
+)
+def test_a_change_of_all_jobs_that_was_killed_is_finished_when_it_is_started_again(
+    queue: BullQueue, redis_url: str, prefix: str, call: int, when: str, is_registered: bool
+) -> None:
+    queue.add_many(NewJob({"n": n}, job_id=f"key-{n}") for n in range(JOBS))
+    assert was_killed(move_all_and_die, redis_url, prefix, queue.protocol, CHUNK, call, when)
+    assert [record.state for record in queue.writes()] == (["open"] if is_registered else [])
+    queue.add({"n": JOBS}, job_id="key-late")
+    with BullQueue("later", url=redis_url, prefix=prefix, protocol=queue.protocol) as other:
+        assert other.counts()["wait"] == (CHUNK if call > PREPARED + 1 else 0)
+        record = BulkChange(queue.handle, Change("", "move", to="later")).run(matching_ids(queue.handle, "wait"))
+        assert (record.jobs, record.changed) == ((1, 1) if is_registered else (JOBS + 1, JOBS + 1))
+        assert sorted(job.data["n"] for job in other.page("wait")) == [*range(JOBS + 1)]
+    assert {record.state for record in queue.writes()} == {"finished"}
+    assert sum(record.changed for record in queue.writes()) == JOBS + 1

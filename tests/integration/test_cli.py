@@ -25,6 +25,7 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.manage import bulk
 from spark_bull.core.queue.work.claim import work
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.arguments import CONNECTION, milliseconds, number, rate, seconds
@@ -306,13 +307,16 @@ def test_jobs_are_selected_by_their_ids_or_a_condition(run: Run, queue: BullQueu
         queue.fail(job_id, "timeout" if n < 6 else "no such host")
     condition = "failedReason = 'timeout' AND json_extract(data, '$.to') LIKE '%bb%'"
     retried = as_data(run, "retry", "mail", "--all", "--where", condition, "--reset-attempts")
-    assert retried == {"done": "retry", "queue": "mail", "jobs": 2, "skipped": 0}
+    (record,) = queue.writes()
+    counts = {"jobs": 2, "skipped": 0, "missing": 0}
+    assert retried == {"done": "retry", "queue": "mail", "write": record.id, **counts}
+    assert (record.state, record.jobs, record.changed) == ("finished", 2, 2)
     assert sorted(job.id for job in queue.page("wait")) == [ids[2], ids[5]]
     said = run("retry", "mail", "--all", "--where", "faildReason = 1", code=2)
     assert "expected --where to be a condition in SQL of SQLite over the columns id, state, name, data" in said
     assert "no such column: faildReason" in said
     assert "expected --all with --where, got ids" in run("retry", "mail", "1", "--where", "1", code=2)
-    assert as_data(run, "retry", "mail", *ids[:2]) == retried
+    assert as_data(run, "retry", "mail", *ids[:2]) == {"done": "retry", "queue": "mail", "jobs": 2}
     said = run("retry", "mail", ids[0], ids[3], "none", code=1)
     assert said.startswith("spark-bull retry: succeeded for 1 of 3 jobs, failed for the others: expected job ")
     assert "expected a job none in queue mail" in said
@@ -320,6 +324,25 @@ def test_jobs_are_selected_by_their_ids_or_a_condition(run: Run, queue: BullQueu
     assert as_data(run, "retry", "mail", "--all")["jobs"] == 4
     assert queue.counts()["wait"] == 9
     assert as_data(run, "remove", "mail", *ids[:2], "--yes")["jobs"] == 2
+
+
+def test_ctrl_c_aborts_a_change_of_all_jobs_between_two_steps(
+    run: Run, queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.add_many(NewJob({}) for _ in range(6))
+    monkeypatch.setattr(bulk, "CHUNK_SIZE", 2)
+
+    def interrupted(change: bulk.BulkChange, done: int, total: int) -> None:
+        assert (done, total) == (2, 6)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bulk.BulkChange, "_note", interrupted)
+    said = run("move", "mail", "--all", "--state", "wait", "--to", "late", code=130)
+    (record,) = queue.writes()
+    assert said == (
+        f"spark-bull move: write {record.id} to mail was aborted after 2 of 6 jobs: 2 of them were changed\n"
+    )
+    assert (record.state, queue.counts()["wait"]) == ("aborted", 4)
 
 
 def test_jobs_are_changed_by_each_action(run: Run, queue: BullQueue) -> None:
@@ -332,7 +355,7 @@ def test_jobs_are_changed_by_each_action(run: Run, queue: BullQueue) -> None:
     assert manage("prioritize", waiting, "--priority", "high")["done"] == "prioritize"
     manage("update", waiting, "--data", '{"n": 3}')
     # All jobs of the state that the action is for.
-    assert manage("delay", "--all", "--for", "1h") == {"done": "delay", "queue": "mail", "jobs": 1, "skipped": 0}
+    assert manage("delay", "--all", "--for", "1h")["jobs"] == 1
     assert queue.page("delayed")[0].delay == 3_600_000
     manage("promote", "--all")
     manage("complete", other, "--returnvalue", "7")

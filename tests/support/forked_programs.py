@@ -21,10 +21,12 @@ from spark_bull.core.errors import QueueFull
 from spark_bull.core.model.guards import Guard
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import GroupLimits
+from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.handle.admission import LengthLimit
+from spark_bull.core.queue.manage import bulk
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.scripts import Command
 from spark_bull.ops.cli.main import main
@@ -152,6 +154,14 @@ def write_and_die(options: dict[str, str], jobs: int, call: int, when: str) -> N
     write_rows(options, jobs)
 
 
+def move_all_and_die(url: str, prefix: str, protocol: str, chunk_size: int, call: int, when: str) -> None:
+    """Moves all waiting jobs of `q` to `later` in one write."""
+    setattr(bulk, "CHUNK_SIZE", chunk_size)  # noqa: B010
+    die_at(call, when)
+    with BullQueue("q", url=url, prefix=prefix, protocol=protocol) as queue:
+        bulk.BulkChange(queue.handle, Change("", "move", to="later")).run(bulk.matching_ids(queue.handle, "wait"))
+
+
 def die_at(number: int, when: str) -> None:
     """Lets the process die at its call of a script with this number; the calls of a pipeline count one by one."""
     script, pipeline, calls = Connection.script, Connection.pipeline, count(1)
@@ -165,15 +175,15 @@ def die_at(number: int, when: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return reply
 
-    def dying_in_a_pipeline(self: Connection, commands: Sequence[Command], *what: str) -> list[Any]:
+    def dying_in_a_pipeline(self: Connection, commands: Sequence[Command], *what: str, **how: Any) -> list[Any]:
         for at, command in enumerate(commands):
             if command[0] == "EVAL" and next(calls) == number:
                 pipeline(self, commands[: at + (when == "after")])
                 os.kill(os.getpid(), signal.SIGKILL)
-        return pipeline(self, commands, *what)
+        return pipeline(self, commands, *what, **how)
 
     Connection.script = dying  # type: ignore[method-assign, assignment]
-    Connection.pipeline = dying_in_a_pipeline  # type: ignore[method-assign, assignment]
+    Connection.pipeline = dying_in_a_pipeline  # type: ignore[method-assign]
 
 
 #: Its jobs are stalled soon after it has died.

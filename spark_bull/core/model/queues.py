@@ -225,7 +225,7 @@ class WriteRecord:
     Parameters:
       id: id of the write.
       queue: name of the queue.
-      state: open, finished, or broken (staged jobs were lost).
+      state: open, finished, broken (staged jobs were lost), or aborted; prepared while its jobs are still looked for.
       delivery: exactly-once or at-least-once.
       jobs: number of jobs of the write.
       done: number of jobs processed so far, including those that were not added.

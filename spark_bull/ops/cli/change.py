@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 from argparse import Namespace
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from spark_bull.core.dialects.fields import FIELDS, value_of
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.model.jobs import STATES
+from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.read import Chunk, read_jobs
+from spark_bull.core.queue.manage.bulk import BulkChange, abort_change, matching_ids
 from spark_bull.core.queue.manage.manage import error_of
 from spark_bull.ops.cli.add import json_argument
 from spark_bull.ops.cli.arguments import IDS, YES, Argument, argument, duration, flag, priority_or_name
 from spark_bull.ops.cli.command import Command, Deletion, Output, command, existing_queue
+from spark_bull.run.progress_line import ProgressLine
 
 #: Columns of the condition: the columns of jobs as DataFrames.
 _COLUMNS: Final = ("id", "state", *FIELDS)
@@ -40,39 +44,34 @@ def selection(states: tuple[str, ...] = STATES, *, state: str = "failed") -> tup
     )
 
 
-def selected_ids(args: Namespace, queue: BullQueue) -> list[str]:
-    """The ids of the selected jobs. Raises OptionError for contradicting arguments and for a wrong condition."""
+def _check_selection(args: Namespace) -> None:
+    """Raises OptionError for contradicting arguments."""
     if bool(args.ids) == args.all:
         raise OptionError("expected either ids of jobs or --all, got both or neither")
     if args.where is not None and not args.all:
         raise OptionError("expected --all with --where, got ids of jobs")
-    if not args.all:
-        return list(args.ids)
-    return list(_ids(queue, args.state) if args.where is None else _matching(queue, args.state, args.where))
 
 
-def _ids(queue: BullQueue, state: str) -> Iterator[str]:
-    for chunk in read_jobs(queue.handle, [state], ()):
-        yield from (job_id.decode("utf-8", "replace") for job_id in chunk.ids)
+def _matching(queue: BullQueue, state: str, condition: str) -> Iterator[list[str]]:
+    """The ids of the jobs of a state that meet a condition, chunk by chunk. Raises OptionError for a wrong one."""
+    database, names = sqlite3.connect(":memory:"), ", ".join(f'"{name}"' for name in _COLUMNS)
+    database.execute(f"CREATE TABLE jobs ({names})")
+    query = f"SELECT id FROM jobs WHERE ({condition}\n)"
 
-
-def _matching(queue: BullQueue, state: str, condition: str) -> Iterator[str]:
-    with sqlite3.connect(":memory:") as database:
-        names = ", ".join(f'"{name}"' for name in _COLUMNS)
-        database.execute(f"CREATE TABLE jobs ({names})")
-        query = f"SELECT id FROM jobs WHERE ({condition}\n)"
-        insert = f"INSERT INTO jobs VALUES ({', '.join('?' * len(_COLUMNS))})"
+    def found(rows: Iterable[tuple[Any, ...]]) -> list[str]:
         try:
-            database.execute(query)
-            for chunk in read_jobs(queue.handle, [state], tuple(FIELDS)):
-                database.execute("DELETE FROM jobs")
-                database.executemany(insert, _rows(chunk))
-                yield from (row[0] for row in database.execute(query))
+            database.execute("DELETE FROM jobs")
+            database.executemany(f"INSERT INTO jobs VALUES ({', '.join('?' * len(_COLUMNS))})", rows)
+            return [row[0] for row in database.execute(query)]
         except sqlite3.Error as error:
             raise OptionError(
                 f"expected --where to be a condition in SQL of SQLite over the columns {', '.join(_COLUMNS)}, got: "
                 f"{condition!r} ({error})"
             ) from None
+
+    # Before anything is read.
+    found(())
+    return (found(_rows(chunk)) for chunk in read_jobs(queue.handle, [state], tuple(FIELDS)))
 
 
 def _rows(chunk: Chunk) -> Iterator[tuple[Any, ...]]:
@@ -95,30 +94,72 @@ _PROPERTIES: Final = ("data", "delay", "priority", "lifo", "reset_attempts", "fa
 
 def change_selected(args: Namespace) -> Output:
     """Makes the change that has the name of the command, to all selected jobs. Removal is a Deletion."""
+    _check_selection(args)
     queue, given = existing_queue(args), {name: vars(args).get(name) for name in _PROPERTIES}
     texts = {name: given[name] for name in ("data", "returnvalue")}
     given |= {name: json_argument(text, f"--{name}") for name, text in texts.items() if text is not None}
-    changes = [Change(job_id, args.command, state=args.state, **given) for job_id in selected_ids(args, queue)]
-    if args.command != "remove":
-        return _changed(args, queue, changes)
-    what = f"{len(changes):,} {'job' if len(changes) == 1 else 'jobs'} of queue {queue.name}"
-    return Deletion(what, lambda: _changed(args, queue, changes))
+    change = Change("", args.command, state=args.state, **given)
+    if not args.all:
+        return _confirmed(args, len(args.ids), lambda: _changed(args, queue, change))
+    found = _matching(queue, args.state, args.where) if args.where else matching_ids(queue.handle, args.state)
+    if args.command != "remove" or args.yes:
+        return _all_changed(args, queue, change, found)
+    # The jobs that the question is about, and no others.
+    counted = list(found)
+    return _confirmed(args, sum(map(len, counted)), lambda: _all_changed(args, queue, change, counted))
 
 
-def _changed(args: Namespace, queue: BullQueue, changes: list[Change]) -> Output:
-    """Raises an error for jobs that were not changed, unless all jobs of a state were selected."""
-    done: Counter[bool] = Counter()
-    errors: list[SparkBullError] = []
-    for change, changed in zip(changes, queue.manage(changes), strict=True):
-        done[changed.outcome == "done"] += 1
-        if changed.outcome != "done" and not args.all:
-            errors.append(error_of(queue.handle, changed, change))
+def _confirmed(args: Namespace, jobs: int, make: Callable[[], Output]) -> Output:
+    """Makes a change, unless it is a removal, which has to be confirmed."""
+    what = f"{jobs:,} {'job' if jobs == 1 else 'jobs'} of queue {args.queue}"
+    return Deletion(what, make) if args.command == "remove" else make()
+
+
+def _changed(args: Namespace, queue: BullQueue, change: Change) -> Output:
+    """Changes the jobs that the arguments name. Raises an error for jobs that were not changed."""
+    changes = [replace(change, id=job_id) for job_id in args.ids]
+    outcomes = zip(changes, queue.manage(changes), strict=True)
+    errors = [error_of(queue.handle, changed, one) for one, changed in outcomes if changed.outcome != "done"]
     if errors and len(changes) == 1:
         raise errors[0]
     if errors:
         reasons = "; ".join(map(str, errors[:_SHOWN])) + ("; …" if len(errors) > _SHOWN else "")
-        raise SparkBullError(f"succeeded for {done[True]} of {len(changes)} jobs, failed for the others: {reasons}")
-    return {"done": args.command, "queue": queue.name, "jobs": done[True], "skipped": done[False]}
+        raise SparkBullError(
+            f"succeeded for {len(changes) - len(errors)} of {len(changes)} jobs, failed for the others: {reasons}"
+        )
+    return {"done": args.command, "queue": queue.name, "jobs": len(changes)}
+
+
+def _all_changed(args: Namespace, queue: BullQueue, change: Change, found: Iterable[Sequence[str]]) -> Output:
+    """Changes the jobs that are found, and shows how far that is. Ctrl-C aborts the write."""
+    bulk = BulkChange(queue.handle, change)
+    line = ProgressLine(lambda: f"{args.command} {queue.name}: {bulk.done:,} of {bulk.found:,} jobs", interval_s=1.0)
+    line.start()
+    try:
+        return _output(args, bulk.run(found))
+    except KeyboardInterrupt:
+        if record := abort_change(queue.handle, bulk.write_id):
+            print(f"spark-bull {args.command}: {_end_of(record)}", file=sys.stderr)
+        raise
+    finally:
+        line.stop()
+
+
+def _output(args: Namespace, record: WriteRecord) -> Output:
+    """Raises SparkBullError for a write that another process has aborted."""
+    if record.state == "aborted":
+        raise SparkBullError(_end_of(record))
+    skipped = record.locked + record.wrong_state
+    counts = {"jobs": record.changed, "skipped": skipped, "missing": record.missing}
+    return {"done": args.command, "queue": args.queue, "write": record.id, **counts}
+
+
+def _end_of(record: WriteRecord) -> str:
+    """How far a write has come."""
+    return (
+        f"write {record.id} to {record.queue} was {record.state} after {record.done:,} of {record.jobs:,} jobs: "
+        f"{record.changed:,} of them were changed"
+    )
 
 
 def _change(name: str, help: str, example: str, *arguments: Argument, state: str = "failed") -> Command:

@@ -17,7 +17,7 @@ from spark_bull.ops.cli.status import NotFound
 #: Commands that run for each shard.
 EACH: Final = frozenset(
     {"page", "workers", "writes", "schedulers", "pause", "resume", "close-intake", "open-intake", "groups", "recover"}
-    | {"retry", "delay", "prioritize", "update", "move", "complete", "fail", "remove", "free", "discard-children"}
+    | {"retry", "delay", "prioritize", "update", "complete", "fail", "remove", "free", "discard-children"}
     | {"clean", "drain", "obliterate", "trim-events", "remove-orphans"}
 )
 #: Commands that have several queues: they take the shards.

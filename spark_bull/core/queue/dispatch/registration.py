@@ -61,6 +61,25 @@ def register(write_id: str, plans: Sequence[QueuePlan], identity: Identity | Non
     return registered
 
 
+def prepare_rows(write_id: str, plan: QueuePlan, first: int) -> bool:
+    """Prepares a write of one queue while its rows are found: the stages of `plan` from number `first` on follow those
+    of earlier calls. Returns False if the write was aborted.
+
+    Raises StagedDataLost if earlier stages are gone.
+    """
+    entry = _entry(write_id, 1, plan, None)
+    fields = [*entry["fields"], "leader", entry["write"]]
+    entry = {**entry, "fields": fields, "stages": entry["stages"][first:], "first": first}
+    answer = _send_portion([plan], [entry], None)
+    return answer[0] == b"prepared" or not _is_registered(answer, write_id, [plan])
+
+
+def confirm_rows(write_id: str, plan: QueuePlan) -> None:
+    """Registers a write that `prepare_rows` has prepared, unless it was aborted. Raises StagedDataLost."""
+    if _is_registered(_confirm(write_id, [plan], None), write_id, [plan]):
+        open_prepared([plan.handle], write_id)
+
+
 def leader_of(plans: Iterable[QueuePlan]) -> QueuePlan:
     """The queue that has the commit point of a large write; the same one when the write is repeated."""
     return min(plans, key=lambda plan: plan.handle.keys.queue)
@@ -82,6 +101,10 @@ def _send(
     return answer
 
 
+def _send_portion(plans: Sequence[QueuePlan], portion: Sequence[_Entry], identity: Identity | None) -> Sequence[Any]:
+    return _send("prepare", plans, portion, identity, {"ttl_ms": RECORD_TTL_MS, "valid_ms": VALID_MS})
+
+
 def _prepare(
     write_id: str,
     plans: Sequence[QueuePlan],
@@ -97,7 +120,7 @@ def _prepare(
     def prepare(entries: Sequence[_Entry]) -> Sequence[Any]:
         answer: Sequence[Any] = ()
         for portion in _portions(entries):
-            answer = _send("prepare", plans, portion, identity, {"ttl_ms": RECORD_TTL_MS, "valid_ms": VALID_MS})
+            answer = _send_portion(plans, portion, identity)
             if answer[0] != b"prepared":
                 break
         return answer

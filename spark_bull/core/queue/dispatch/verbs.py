@@ -98,9 +98,9 @@ def add_flows(
 
 #: The state of a write after a step: open, finished, broken (staged rows are gone), unknown (no such write); before the
 #: first row behind another write, replacing (the queue has to be emptied) and opening (the callback has to be added);
-#: full (no room), and closing (the callback may start).
+#: full (no room), closing (the callback may start), and aborted.
 WriteState: TypeAlias = Literal[
-    "open", "finished", "broken", "unknown", "behind", "replacing", "opening", "full", "closing"
+    "open", "finished", "broken", "unknown", "behind", "replacing", "opening", "full", "closing", "aborted"
 ]
 
 

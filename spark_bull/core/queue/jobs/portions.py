@@ -66,14 +66,16 @@ class Place:
 class JobFilter:
     """Which jobs a reader wants; a condition that is None holds for all.
 
-    name: name of the job. text: in its id, name, payload, return value or reason of failure, in any case. since, until:
-    when it has ended, is due, or else was added, ms since 1970, both included.
+    name: name of the job. text: in its id, name, payload, return value or reason of failure, in any case. reason: in
+    its reason of failure, in any case. since, until: when it has ended, is due, or else was added, ms since 1970, both
+    included.
     """
 
     name: str | None = None
     text: str | None = None
     since: int | None = None
     until: int | None = None
+    reason: str | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -83,6 +85,8 @@ class JobFilter:
         if self.name is not None and job.name != self.name:
             return False
         if self.text is not None and not self._has_text(job, self.text.casefold()):
+            return False
+        if self.reason is not None and self.reason.casefold() not in (job.failed_reason or "").casefold():
             return False
         time = time_of(job)
         if time is None:

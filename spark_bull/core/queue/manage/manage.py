@@ -232,7 +232,7 @@ def change_jobs(handle: QueueHandle, changes: Iterable[Change], chunk_size: int,
     remaining, first = iter(changes), 0
     while batch := list(islice(remaining, _BATCH)):
         numbers = range(first, first + len(batch))
-        chunks = list(change_chunks(handle, _rows_of(batch), numbers, chunk_size, chunk_bytes))
+        chunks = list(change_chunks(handle, rows_of(batch), numbers, chunk_size, chunk_bytes))
         outcomes = _made(handle, batch, chunks)
         for change, outcome in zip(batch, outcomes, strict=True):
             yield Changed(change.id, change.action, outcome)
@@ -247,7 +247,8 @@ def _made(handle: QueueHandle, changes: Sequence[Change], chunks: Sequence[Chang
             yield from manage_chunk(handle, handle.sender, uuid4().hex, chunk)
 
 
-def _rows_of(changes: Sequence[Change]) -> dict[str, list[Any]]:
+def rows_of(changes: Sequence[Change]) -> dict[str, list[Any]]:
+    """Changes as columns, by the names of COLUMNS."""
     rows = {name: [*map(attrgetter(QueueOptions.spelled(name)), changes)] for name in COLUMNS}
     for name in ("data", "returnvalue"):
         rows[name] = [None if value is None else json_text(name, value) for value in rows[name]]

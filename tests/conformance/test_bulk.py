@@ -1,0 +1,125 @@
+"""One change of all jobs that a condition selects, in every dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from redis import Redis
+
+from spark_bull.core.errors import OptionError
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.read_jobs import Change
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.registration import VALID_MS
+from spark_bull.core.queue.dispatch.roll_forward import recover
+from spark_bull.core.queue.dispatch.write_records import open_writes, read_record
+from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.jobs.portions import JobFilter
+from spark_bull.core.queue.manage import bulk
+from spark_bull.core.queue.manage.bulk import BulkChange, abort_change, matching_ids
+from tests.support.work_bench import Filled, WorkBench, each_dialect
+from tests.support.writes import register_all
+
+TIMEOUT = JobFilter(reason="TIMEOUT")
+RETRY = Change("", "retry", state="failed")
+
+
+def fill(filled: Filled, jobs: int) -> None:
+    """Failed jobs, of which each third has failed by a timeout."""
+    ids = [f"job-{n}" for n in range(jobs)]
+    filled.put("failed", ids[::3], failedReason="a timeout of the host")
+    filled.put("failed", [one for n, one in enumerate(ids) if n % 3], failedReason="bad")
+
+
+@pytest.mark.parametrize(("jobs", "portion"), [(90, 20), pytest.param(12_000, 1_000, marks=pytest.mark.rest)])
+def test_the_jobs_that_a_filter_accepts_are_changed_and_counted(
+    filled: Filled, twice: bool, monkeypatch: pytest.MonkeyPatch, jobs: int, portion: int
+) -> None:
+    monkeypatch.setattr(bulk, "PORTION", portion)
+    fill(filled, jobs)
+    handle = filled.queue.handle
+    change = BulkChange(handle, RETRY)
+
+    def found() -> Iterator[Sequence[str]]:
+        yield from matching_ids(handle, "failed", TIMEOUT)
+        # They were found, and have left the state since.
+        filled.queue.retry("job-0")
+        filled.queue.remove("job-3")
+
+    record = change.run(found())
+    counts = (record.state, record.jobs, record.changed, record.wrong_state, record.missing)
+    assert counts == ("finished", jobs // 3, jobs // 3 - 2, 1, 1)
+    assert (change.found, change.done) == (jobs // 3, jobs // 3)
+    assert {one for one, count in filled.queue.counts().items() if count} == {"wait", "failed"}
+    assert filled.queue.counts()["wait"] == jobs // 3 - 1
+    assert filled.queue.counts()["failed"] == jobs - jobs // 3
+    # Sent again, it finds nothing.
+    assert BulkChange(handle, RETRY).run(matching_ids(handle, "failed", TIMEOUT)).jobs == 0
+
+
+def abort(handle: QueueHandle, write_id: str) -> str | None:
+    record = abort_change(handle, write_id)
+    return None if record is None else record.state
+
+
+class AbortedAfterAStep(BulkChange):
+    def _note(self, done: int, total: int) -> None:
+        super()._note(done, total)
+        assert abort(self._handle, self.write_id) == "aborted"
+
+
+@pytest.mark.parametrize("is_found", [False, True], ids=["in the search", "after a step"])
+def test_a_change_that_is_aborted_goes_no_further_and_has_a_record(
+    filled: Filled, twice: bool, client: Redis, monkeypatch: pytest.MonkeyPatch, is_found: bool
+) -> None:
+    monkeypatch.setattr(bulk, "CHUNK_SIZE", 10)
+    fill(filled, 30)
+    handle = filled.queue.handle
+    change = AbortedAfterAStep(handle, RETRY) if is_found else BulkChange(handle, RETRY)
+
+    def found() -> Iterator[Sequence[str]]:
+        prepared = read_record(handle, change.write_id)
+        assert prepared is not None
+        assert prepared.state == "prepared"
+        yield from matching_ids(handle, "failed")
+        assert is_found or abort(handle, change.write_id) == "aborted"
+
+    record = change.run(found())
+    changed = 10 if is_found else 0
+    assert (record.state, record.changed, record.done) == ("aborted", changed, changed)
+    assert filled.queue.counts()["failed"] == 30 - changed
+    assert filled.queue.writes() == [record]
+    assert (open_writes(handle), recover(handle)) == ([], [])
+    left = [*client.scan_iter(f"{handle.keys.base}spark:stage:*"), *client.keys(handle.keys.manifest(record.id))]
+    # What was staged after the end expires.
+    assert all(0 < client.pttl(key) <= VALID_MS for key in left)
+    assert not (left and is_found)
+    assert abort_change(handle, change.write_id) == record
+
+
+@each_dialect
+def test_only_writes_that_change_jobs_are_aborted(queue: BullQueue) -> None:
+    queue.add({})
+    register_all(queue.handle, "jobs", [[NewJob({})]])
+    assert abort(queue.handle, "jobs") == "open"
+    assert abort(queue.handle, "none") is None
+    recover(queue.handle)
+    assert abort(queue.handle, "jobs") == "finished"
+    assert queue.counts()["wait"] == 2
+
+
+def test_an_error_of_the_search_aborts_and_a_wrong_change_begins_nothing(bench: WorkBench) -> None:
+    bench.add()
+
+    def found() -> Iterator[Sequence[str]]:
+        yield ["1"]
+        raise OptionError("a wrong condition")
+
+    with pytest.raises(OptionError, match="a wrong condition"):
+        BulkChange(bench.handle, Change("", "update", data={})).run(found())
+    assert [record.state for record in bench.queue.writes()] == ["aborted"]
+    with pytest.raises(OptionError, match="expected `to` to be another queue"):
+        BulkChange(bench.handle, Change("", "move", to=bench.queue.name))
+    assert len(bench.queue.writes()) == 1
+    assert bench.counts() == {"wait": 1}
