@@ -39,3 +39,6 @@ local function last_event(stream)
   local info = stream_info(stream)
   return info and info['last-generated-id'] or '0-0'
 end
+
+-- Tells that finished jobs were removed, where the dialect has an event for that.
+local function note_cleaned() end

@@ -1,8 +1,10 @@
--- Removes the next jobs of a state that wait for a worker or are delayed.
+-- Removes the next jobs of a state that wait for a worker or are delayed; see drained_test.
 -- @returns {next position, '' at the end, number of removed jobs}
--- @include lib: remove(drain_once)
--- @include {dialect}/lib: remove(remove_jobs)
+-- @include lib: once remove(sweep)
+-- @include {dialect}/lib: remove(drained_test remove_jobs)
 
-return drain_once(key, arg, remove_jobs, function()
-  return true
+return once(key.receipt, arg.call, arg.ttl_ms, function()
+  local position, ids = sweep(key, arg, drained_test(key, arg))
+  remove_jobs(key, arg, ids)
+  return {position, #ids}
 end)

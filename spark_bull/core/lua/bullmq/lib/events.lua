@@ -34,6 +34,13 @@ local function emit_trimmed(key, args, event, ...)
   end
 end
 
+-- Tells that finished jobs were removed.
+local function note_cleaned(key, count)
+  if count > 0 then
+    redis.call('XADD', key.events, '*', 'event', 'cleaned', 'count', count)
+  end
+end
+
 local function announce_progress(key, arg)
   emit_trimmed(key, arg, 'progress', 'jobId', arg.job_id, 'data', arg.progress)
 end

@@ -1,6 +1,6 @@
 -- Jobs and queues are removed.
 -- @include lib: jobs(job_row keys_at) remove(remove_members) values(time_ms) waiting(search_steps)
--- @include bullmq/lib: deduplication(free_deduplication) dependents(run_relays) events(event_limit)
+-- @include bullmq/lib: deduplication(free_deduplication) dependents(cut_sequence run_relays) events(event_limit)
 -- @include bullmq/lib: flows(allow_wrongtype leave_parent split_job_key unlink_job)
 -- @include bullmq/lib: remove(leave_any_state MAX_DEPTH remove_from_state remove_jobs sorted_state)
 -- @include bullmq/lib: schedules(is_scheduled_job) waiting(pause_queue)
@@ -316,4 +316,16 @@ local function obliterate_queue(key, arg)
     key.sequence_tails, key.expiry,
     key.metrics_completed, key.metrics_completed_data, key.metrics_failed, key.metrics_failed_data)
   return 'done'
+end
+
+-- Returns the function of an id that says which jobs `drain` removes, see sweep: all but the next jobs of schedulers.
+local function drained_test(key, arg)
+  local has_schedulers = redis.call('EXISTS', key.repeats) == 1
+  local has_parents = redis.call('EXISTS', key.waiting_children) == 1
+  return function(job_id)
+    if has_schedulers and is_scheduled_job(key, arg, job_id) then
+      return false
+    end
+    return has_parents and cut_sequence(key, arg, job_id) and 'again' or true
+  end
 end

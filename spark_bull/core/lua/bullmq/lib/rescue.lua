@@ -1,6 +1,6 @@
 -- Jobs that stall, or expire before they start.
 -- @include lib: manage(finish_unclaimed) rescue(count_up has_expired look_again)
--- @include bullmq/lib: events(emit) waiting(enqueue_job waiting_list)
+-- @include bullmq/lib: events(emit event_limit) waiting(enqueue_job waiting_list)
 
 local function is_scheduled(key, job_key)
   local call = redis.call
@@ -8,17 +8,23 @@ local function is_scheduled(key, job_key)
   return scheduler and (call('EXISTS', key.repeats .. ':' .. scheduler) == 1 or call('ZSCORE', key.repeats, scheduler))
 end
 
--- Lets a job that has left `active` wait again, as the next one. If it has stalled once more (`counts`), more than
--- `max_stalled` times now, it gets a deferred failure, with which the next worker fails it, unless a scheduler made it.
-local function requeue_stalled(key, arg, id, counts)
-  local call, job_key = redis.call, arg.base .. id
-  local stalled = counts and count_up(job_key, 'stc')
-  if stalled and stalled > tonumber(arg.max_stalled) and not is_scheduled(key, job_key) then
-    call('HSET', job_key, 'defa', 'job stalled more than allowable limit')
+-- Returns a function that lets a job that has left `active` wait again, as the next one. If it has stalled once more
+-- (`counts`), more than `max_stalled` times now, it gets a deferred failure, with which the next worker fails it, unless
+-- a scheduler made it. Returns whether it waits: always.
+local function stalled_requeuer(key, arg)
+  local call = redis.call
+  call('XTRIM', key.events, 'MAXLEN', '~', event_limit(key))
+  return function(id, counts)
+    local job_key = arg.base .. id
+    local stalled = counts and count_up(job_key, 'stc')
+    if stalled and stalled > tonumber(arg.max_stalled) and not is_scheduled(key, job_key) then
+      call('HSET', job_key, 'defa', 'job stalled more than allowable limit')
+    end
+    enqueue_job(key, arg.bullmq_version, id, 0, 'RPUSH')
+    emit(key, arg, 'waiting', 'jobId', id, 'prev', 'active')
+    emit(key, arg, 'stalled', 'jobId', id)
+    return true
   end
-  enqueue_job(key, arg.bullmq_version, id, 0, 'RPUSH')
-  emit(key, arg, 'waiting', 'jobId', id, 'prev', 'active')
-  emit(key, arg, 'stalled', 'jobId', id)
 end
 
 -- The field of a job that each start sets.

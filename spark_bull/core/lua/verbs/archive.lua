@@ -3,13 +3,10 @@
 -- @keys completed failed
 -- @returns position of the first entry left, or false without a ledger
 -- @include lib: results(archived_sorted)
--- @include bullmq/lib: remove(remove_jobs)
+-- @include {dialect}/lib: events(note_cleaned) remove(remove_jobs)
 
 local found, base = archived_sorted(key, arg)
 remove_jobs(key, arg, found.completed, true)
 remove_jobs(key, arg, found.failed, true)
-local count = #found.completed + #found.failed
-if count > 0 then
-  redis.call('XADD', key.events, '*', 'event', 'cleaned', 'count', count)
-end
+note_cleaned(key, #found.completed + #found.failed)
 return base or false
