@@ -174,16 +174,6 @@ def numbered(count: int, first: int = 0, **properties: Any) -> list[NewJob]:
 # order
 
 
-@each_way
-def test_jobs_are_taken_in_the_order_in_which_they_were_added(bench: Bench) -> None:
-    assert bench.add(*numbered(10, 1)) == (10, 0)
-    assert bench.add(*numbered(4, 11)) == (4, 0)
-    ids = bench.taken()
-    assert ids == [str(n) for n in range(1, 15)]
-    assert bench.numbers(ids) == list(range(1, 15))
-    assert bench.client.get(bench.key("id")) == b"14"
-
-
 @each_dialect
 def test_ids_are_returned_in_the_order_of_the_jobs(make: Make) -> None:
     queue = make().queue
@@ -375,25 +365,6 @@ def test_bullmq_5_and_6_store_jobs_of_a_paused_queue_differently(
     assert [member for member, _ in bench.scores("marker")] == ["1"]
     if written:
         assert bench.client.hget(bench.key("meta"), "version") == written.encode()
-
-
-def test_a_marker_wakes_bullmq_workers(bench: Bench) -> None:
-    late = {"delay": HOUR}
-    for properties, markers in (
-        ([{}], ["0"]),
-        ([{"lifo": True}], ["0"]),
-        ([{"priority": 1}], ["0"]),
-        ([late], ["1"]),
-        ([{}, late], ["0", "1"]),
-    ):
-        bench.add(*(job(1, **own) for own in properties))
-        assert [member for member, _ in bench.scores("marker")] == markers
-        bench.queue.obliterate()
-    due = LONG_AGO + LONG
-    bench.add(job(1, run_at=due + 5), job(2, run_at=due), job(3, run_at=due + 9))
-    assert bench.scores("marker") == [("1", due)]
-    bench.add(job(4, run_at=due + 20))
-    assert bench.scores("marker") == [("1", due)]
 
 
 def test_the_event_stream_is_trimmed_to_its_length(make: Make, way: str) -> None:

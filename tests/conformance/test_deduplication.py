@@ -132,25 +132,6 @@ def test_an_id_with_a_ttl_outlives_its_job(once: Once, removed: bool) -> None:
 
 
 @each_version
-def test_of_delayed_jobs_the_last_one_stays(once: Once) -> None:
-    rule = {"id": "x", "ttl": HOUR, "extend": True, "replace": True}
-    assert all(once.add(number, rule, delay=HOUR) for number in range(5))
-    assert once.numbers("delayed") == [4]
-    once.queue.promote(str(5))
-    assert not once.add(5, rule, delay=HOUR)
-    assert once.numbers() == [4]
-
-
-@pytest.mark.parametrize(("once", "hours"), [("5", 1), ("6", 3)], indirect=["once"])
-def test_a_delayed_job_gets_the_delay_of_the_last_one_in_bullmq_6(once: Once, hours: int) -> None:
-    rule = {"id": "x", "reschedule": True}
-    assert once.add(1, rule, delay=HOUR)
-    assert not once.add(2, rule, delay=3 * HOUR)
-    (job,) = once.queue.page("delayed")
-    assert (job.data, job.delay) == (1, hours * HOUR)
-
-
-@each_version
 @pytest.mark.parametrize("held", [{}, {"ttl": 60_000}, {"ttl": 60_000, "extend": True}])
 def test_a_busy_id_runs_when_the_longest_delay_since_its_first_job_is_over(once: Once, held: dict[str, Any]) -> None:
     rule = {"id": "x", "replace": True, "maxDelay": 100_000, **held}
@@ -180,21 +161,6 @@ def test_a_delayed_job_is_delayed_anew_until_its_longest_delay_is_over(once: Onc
         assert not once.add(2, rule, delay=60_000, timestamp=first + age)
         (job,) = once.queue.page("delayed")
         assert (job.data, job.delay, job.run_at) == (1, left, first + age + left)
-
-
-@each_version
-def test_the_last_job_runs_after_the_running_one(once: Once) -> None:
-    rule = {"id": "x", "keepLastIfActive": True}
-    once.add(1, rule)
-    once.start()
-    assert not any(once.add(number, rule) for number in (2, 3, 4))
-    assert once.numbers() == []
-    once.end(UnrecoverableError("no"))
-    assert once.numbers() == [4]
-    assert not once.add(5, rule), "the stored job has the id"
-    once.start()
-    once.end()
-    assert once.add(6, rule)
 
 
 @each_version

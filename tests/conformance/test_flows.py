@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,28 +71,6 @@ def book(*pages: FlowJob, **properties: Any) -> FlowJob:
 
 def page(n: int = 1, *words: FlowJob, **properties: Any) -> FlowJob:
     return FlowJob({"page": n}, "print", children=words, **{"queue": "pages"} | properties)
-
-
-def test_a_flow_is_added_with_its_children_in_several_queues(bench: Bench, calls: list[str]) -> None:
-    added = bench.add(book(page(1, FlowJob({"word": 1}, queue="words")), page(2, on_failure="ignore"), priority=2))
-    (one, two) = added.children
-    (word,) = one.children
-    assert [job.queue for job in (added, one, two, word)] == ["books", "pages", "pages", "words"]
-    assert calls == ["bullmq/add_flows"]
-    counts = {name: bench.queue(name).counts() for name in QUEUES}
-    assert {name: {s: n for s, n in count.items() if n} for name, count in counts.items()} == {
-        "books": {"waiting-children": 1},
-        "pages": {"waiting-children": 1, "wait": 1},
-        "words": {"wait": 1},
-    }
-    assert bench.children("books", added.id) == {bench.key("pages", one.id), bench.key("pages", two.id)}
-    assert bench.children("pages", one.id) == {bench.key("words", word.id)}
-    job = bench.queue("pages").job(two.id)
-    parent = {"id": added.id, "queue": f"{bench.prefix}:books"}
-    assert job.opts == {"attempts": 0, "idof": True, "parent": parent}
-    assert job.parent_key == bench.key("books", added.id)
-    fields = json.loads(bench.client.hget(bench.key("pages", two.id), "parent"))
-    assert fields == {"id": added.id, "queueKey": f"{bench.prefix}:books", "idof": True}
 
 
 def test_the_children_of_a_job_are_in_its_queue_unless_they_name_one(bench: Bench) -> None:
@@ -247,21 +224,6 @@ def test_the_defaults_of_the_queue_apply_to_all_jobs_of_a_flow(bench: Bench) -> 
     added = bench.queue(attempts=3, name="part").add_flow(FlowJob({}, children=[page(attempts=1), FlowJob({})]))
     jobs = [bench.queue(flow.queue).job(flow.id) for flow in (added, *added.children)]
     assert [(job.name, job.opts["attempts"]) for job in jobs if job] == [("part", 3), ("print", 1), ("part", 3)]
-
-
-def test_children_that_complete_at_once_start_their_parent_once(bench: Bench) -> None:
-    """The script adds all children, so that no worker meets a parent that has only some of them."""
-    names = [f"p{n}" for n in range(3)]
-    for name in names:
-        bench.queue("pages").add({}, job_id=name)
-        bench.client.lrem(bench.key("pages", "wait"), 0, name)
-        bench.client.zadd(bench.key("pages", "completed"), {name: 1})
-        bench.client.hset(bench.key("pages", name), "returnvalue", f'"{name}"')
-    part = bench.add(book(*(page(job_id=name) for name in names[:2]), page(), job_id="part"))
-    whole = bench.add(book(page(job_id="p2"), job_id="whole"))
-    assert bench.queue().children_values(part.id) == {bench.key("pages", name): name for name in names[:2]}
-    states = [bench.queue().job(flow.id) for flow in (part, whole)]
-    assert [job and job.state for job in states] == ["waiting-children", "wait"]
 
 
 def test_the_children_of_a_job_are_read_up_to_a_limit(bench: Bench) -> None:

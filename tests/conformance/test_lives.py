@@ -21,6 +21,7 @@ from tests.conformance.life_steps import deduplicated_lives_of, lives_of
 from tests.support.jobs import HOUR, Job
 from tests.support.node import PEERS, each_peer_of
 from tests.support.steps import Differs, Step, Steps, step
+from tests.support.traffic import send_scripts_twice
 
 #: Steps of one run, and of `make soak`.
 STEPS = 200
@@ -419,10 +420,11 @@ OPERATIONS: Sequences = {
         + [managed("updateData", state, {"n": "ä"}) for state in ("wait", "delayed")],
     },
     ("bull-4", "bullmq"): {
-        "retry in a paused queue": [
-            step("work", jobs=[does("fail")], failures=1),
+        "retry and promote in a paused queue": [
+            step("work", jobs=[does("fail"), does("fail", lifo=True)], failures=2),
+            add(job(), job(delay=HOUR), job(delay=HOUR, lifo=True)),
             step("pause"),
-            managed("retry", "failed"),
+            *[managed(verb, state) for verb, state in (("retry", "failed"), ("promote", "delayed")) for _ in range(2)],
         ]
     },
     BULLMQ: {
@@ -468,6 +470,11 @@ OPERATIONS: Sequences = {
             for paused in ([], [step("pause")])
         },
         "free a deduplication id": [add(once("d")), managed("removeDeduplicationKey", "wait")],
+        "remove the job of a deduplication id": [
+            add(once("d", keepLastIfActive=True), job()),
+            step("redis", command=["SET", "main:dn:d", "next"]),
+            managed("remove", "wait"),
+        ],
         **{
             f"limits, with {jobs} jobs": [add(*[job(), job(priority=2), job(delay=HOUR)][:jobs]), *LIMITS]
             for jobs in (0, 3)
@@ -483,13 +490,14 @@ OPERATIONS: Sequences = {
             }.items()
         },
         **{
-            f"retry a {state} child": [
-                flow("p", [child("c", "main", ignoreDependencyOnFailure=True), child("d", "other")]),
+            f"retry a {state} child with the rule {rule}": [
+                flow("p", [child("c", "main", **({rule: True} if rule else {})), child("d", "other")]),
                 claim(1),
                 settle(outcome),
                 managed("retry", state, state),
             ]
             for state, outcome in (("failed", ("fail", "x")), ("completed", DONE))
+            for rule in ("", "ignoreDependencyOnFailure")
         },
     },
 }
@@ -497,13 +505,19 @@ OPERATIONS: Sequences = {
 
 @pytest.mark.interop
 @each_peer_of("bull-1", "bull", "bullmq")
-def test_each_operation_leaves_the_same_keys_as_with_node(steps: Steps) -> None:
+def test_each_operation_leaves_the_same_keys_as_with_node(steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if each script is sent again, as if its reply had been lost."""
+    send_scripts_twice(monkeypatch)
     live_each(steps, OPERATIONS)
 
 
 @pytest.mark.interop
 @each_lived
-def test_known_sequences_of_steps_leave_the_same_keys_as_with_node(steps: Steps) -> None:
+def test_known_sequences_of_steps_leave_the_same_keys_as_with_node(
+    steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if each script is sent again, as if its reply had been lost."""
+    send_scripts_twice(monkeypatch)
     live_each(steps, KNOWN_SEQUENCES)
 
 

@@ -105,33 +105,6 @@ def waiting(bench: WorkBench, claim: Claim) -> Outcomes:
 
 
 @only_bullmq
-def test_a_job_waits_for_its_children_and_runs_again_without_having_lost_an_attempt(bench: WorkBench) -> None:
-    (parent,) = bench.add(attempts=2)
-    claim = bench.claim()
-    add_child(bench, parent)
-    settled = bench.work(waiting(bench, claim))
-    assert settled.lost == []
-    assert bench.counts() == {"waiting-children": 1, "wait": 1}
-    assert bench.locks([parent]) == [False]
-    (child,) = bench.claim().jobs
-    assert child.id == "c"
-    bench.queue.handle.connection.call("SET", bench.handle.keys.lock("c"), "t")
-    bench.work(Outcomes("t", completed_ids=["c"], returnvalues=["7"], keeps=[None]))
-    (again,) = bench.claim().jobs
-    assert (again.id, again.attempts_made, again.attempts_started) == (parent, 0, 2)
-    assert RunningJob(again, bench.handle).children_values() == {bench.handle.keys.job("c"): 7}
-
-
-@only_bullmq
-@pytest.mark.parametrize("priority", [None, 3])
-def test_a_job_without_unfinished_children_runs_again_before_the_others(bench: WorkBench, priority: int | None) -> None:
-    first, second = bench.add(2, priority=priority)
-    bench.work(waiting(bench, bench.claim(1)))
-    jobs = bench.claim().jobs
-    assert [(job.id, job.attempts_made, job.attempts_started) for job in jobs] == [(first, 0, 2), (second, 0, 1)]
-
-
-@only_bullmq
 def test_a_job_with_a_failed_child_fails_instead_of_waiting(bench: WorkBench) -> None:
     (parent,) = bench.add(attempts=5)
     claim = bench.claim()

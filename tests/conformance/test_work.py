@@ -229,15 +229,6 @@ def test_the_last_job_of_a_paused_or_limited_queue_publishes_no_drained_event(be
     assert b"drained" not in [event[b"event"] for _, event in events]
 
 
-@not_bull_1
-@pytest.mark.parametrize("delay", [None, 30])
-def test_prioritised_jobs_are_claimed_in_their_order(bench: WorkBench, delay: int | None) -> None:
-    for priority in (3, 1, 2, 1):
-        bench.queue.add({}, name=str(priority), delay=delay, priority=priority)
-    promote_when_due(bench)
-    assert [job.name for job in bench.claim().jobs] == ["1", "1", "2", "3"]
-
-
 @pytest.mark.parametrize("bench", ["bull-1", "bull"], indirect=True)
 def test_a_manually_moved_job_is_claimed_first(bench: WorkBench) -> None:
     first, second, third = bench.add(3)
@@ -255,15 +246,6 @@ def test_ids_without_a_job_are_dropped(bench: WorkBench) -> None:
 
 
 # settling
-
-
-def test_one_call_completes_a_chunk_and_claims_the_next(bench: WorkBench) -> None:
-    ids = bench.add(4)
-    second = bench.work(completed(bench.claim(2), '{"a":"é"}'), 2)
-    assert ([job.id for job in second.jobs], second.lost) == (ids[2:], [])
-    assert bench.counts() == {"active": 2, "completed": 2}
-    assert bench.locks(ids) == [False, False, True, True]
-    assert [job.parsed("returnvalue") for job in bench.queue.page("completed")] == [{"a": "é"}] * 2
 
 
 def test_chunks_can_be_settled_in_any_order(bench: WorkBench) -> None:
@@ -285,13 +267,6 @@ def test_a_chunk_between_others_leaves_them_in_their_order(bench: WorkBench) -> 
         assert [job.id for job in bench.queue.page("active")] == [*[job.id for job in old.jobs], *ids[-3:]], older
         for others in (old, young):
             bench.work(completed(others))
-
-
-def test_a_failed_job_keeps_reason_and_trace(bench: WorkBench) -> None:
-    (job_id,) = bench.add()
-    bench.work(Outcomes(bench.claim().token, failed=[Failed(job_id, "bad", '["Error: bad\\n at x"]', None, 1)]))
-    (job,) = bench.queue.page("failed")
-    assert (job.failed_reason, job.stacktrace, job.attempts_made) == ("bad", ("Error: bad\n at x",), 1)
 
 
 @pytest.mark.parametrize("lifo", [False, True])
@@ -437,14 +412,6 @@ def test_settling_a_deleted_job_does_not_recreate_it(bench: WorkBench) -> None:
     assert sorted(answer.lost) == [RejectedOutcome(job_id, "missing") for job_id in ids]
     assert bench.counts() == {}
     assert bench.client.exists(*[bench.handle.keys.job(job_id) for job_id in ids]) == 0
-
-
-def test_settling_again_in_another_call_changes_nothing(bench: WorkBench) -> None:
-    bench.add(2)
-    claim = bench.claim()
-    bench.work(completed(claim, "1"))
-    assert {why for _, why in bench.work(completed(claim, "2")).lost} == {"unlocked"}
-    assert [job.parsed("returnvalue") for job in bench.queue.page("completed")] == [1, 1]
 
 
 def all_ended(claim: Claim, state: str, rules: Iterable[Any]) -> Outcomes:
