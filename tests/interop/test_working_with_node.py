@@ -15,7 +15,7 @@ from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import Limiter, WorkSettings
-from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
+from spark_bull.core.model.outcomes import Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import unpack_claimed, work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
@@ -330,23 +330,6 @@ def test_a_job_that_gets_a_child_while_active_fails_this_attempt(
     job = queue.job(parent)
     assert (job.state, job.attempts_made) == ("failed", 1)
     assert "pending dependencies" in (job.failed_reason or "")
-
-
-@each_bullmq
-@pytest.mark.parametrize("take", TAKERS)
-def test_a_job_with_a_failed_child_fails_even_with_attempts_left(
-    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str, take: Take
-) -> None:
-    parent = queue.add({}, attempts=5)
-    complete = take(queue, redis_url)
-    add_child(theirs, prefix, parent, failParentOnFailure=True)
-    claim = work(queue.handle, WorkSettings("other"), None, 1)
-    failed = [Failed(job.id, "bad", "[]", None, 1) for job in claim.jobs]
-    work(queue.handle, WorkSettings("other"), Outcomes(claim.token, failed=failed), 0)
-    complete("1")
-    job = queue.job(parent)
-    assert (job.state, job.attempts_made) == ("failed", 1)
-    assert "failed child" in (job.failed_reason or "")
 
 
 @each_peer_of("bull", "bullmq")

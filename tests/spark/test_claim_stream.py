@@ -236,31 +236,6 @@ def test_errors_follow_the_attempts_of_the_job(queue: BullQueue, stream: Stream)
     assert queue.page("wait")[0].attempts_made == 1
 
 
-def test_settling_again_has_no_effect_and_lost_locks_are_counted(
-    queue: BullQueue, stream: Stream, spark: SparkSession, client: Redis
-) -> None:
-    queue.add_many(NewJob({"n": n}) for n in range(3))
-    # Somebody has deleted its hash.
-    client.rpush(queue.handle.keys["wait"], "gone")
-    kept: list[DataFrame] = []
-
-    def keep(batch: DataFrame, _number: int) -> None:
-        kept.append(spark.createDataFrame(batch.select("id", "token").collect(), "id STRING, token STRING"))
-
-    query = stream.claimed().writeStream.foreachBatch(keep)
-    query = query.option("checkpointLocation", str(stream.folder / "c")).trigger(availableNow=True)
-    assert start_query(query.start).awaitTermination(PATIENCE_S)
-    client.set(queue.handle.keys.lock("2"), "another", px=60_000)
-    outcomes = kept[0].withColumn("returnvalue", f.lit('{"a": 1}'))
-    for _ in range(2):
-        outcomes.write.format("bull").options(**stream.options, mode="settle").mode("append").save()
-    assert [job.returnvalue for job in queue.page("completed")] == [{"a": 1}] * 2
-    assert queue.counts()["active"] == 1
-    reader = kept[0].first().token.partition("#")[0]
-    counts = client.hgetall(queue.handle.keys.settled(reader))
-    assert int(counts[b"lost"]) == 3
-
-
 WRONG: list[tuple[Callable[[Stream], Any], str]] = [
     (
         lambda s: run(s, s.spark.readStream.format("bull").options(**s.options, mode="settle").load()),

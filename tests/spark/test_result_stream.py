@@ -190,14 +190,6 @@ def test_latest_begins_with_jobs_that_finish_from_now_on(bench: WorkBench, colle
     assert set(collection.ids("other")) > set(ids)
 
 
-def test_a_stream_can_begin_at_a_time(bench: WorkBench, collection: Collection) -> None:
-    finish(bench, 2)
-    before = bench.handle.connection.now_ms()
-    wait_until(lambda: bench.handle.connection.now_ms() > before + 2, "the clock to go on")
-    ids = finish(bench, 2)
-    assert collection.ids(startingOffsets=before + 1) == ids
-
-
 @pytest.mark.capability("progress")
 def test_progress_shows_the_lag(bench: WorkBench, collection: Collection) -> None:
     finish(bench, 30)
@@ -205,15 +197,6 @@ def test_progress_shows_the_lag(bench: WorkBench, collection: Collection) -> Non
     first = collection.batches[0]["sources"][0]
     assert json.loads(first["endOffset"])["queues"] == {"q": 10}
     assert json.loads(first["latestOffset"])["queues"] == {"q": 30}
-
-
-def test_jobs_removed_on_completion_are_delivered_with_their_return_values(
-    bench: WorkBench, collection: Collection
-) -> None:
-    ids = bench.add(3)
-    bench.work(completed(bench.claim(3), '"gone"', count=0))
-    assert bench.counts() == {}
-    assert [(row.id, row.returnvalue, row.data) for row in collection.run()] == [(i, '"gone"', None) for i in ids]
 
 
 @pytest.mark.capability("available-now")

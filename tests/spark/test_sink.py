@@ -195,25 +195,6 @@ def test_a_column_and_an_option_set_deduplication_ids_and_their_rule(bull: Bull,
     assert [(w.jobs, w.added, w.deduplicated) for w in queue().writes()] == [(3, 3, 0)]
 
 
-def test_rows_of_a_stream_with_the_same_deduplication_id_become_one_job(queue: Queue, files: Files) -> None:
-    for number in range(3):
-        files.put(*range(number * 10, number * 10 + 10))
-    files.write(files.rows().selectExpr(DATA, "concat('id ', n % 15) AS deduplication"))
-    assert sorted(n % 15 for n in numbers(queue().page("wait"))) == list(range(15))
-    assert [write.added + write.deduplicated for write in queue().writes()] == [10, 10, 10]
-    assert sum(write.deduplicated for write in queue().writes()) == 15
-
-
-@each_delivery
-def test_the_same_version_of_an_application_is_written_once(bull: Bull, queue: Queue, delivery: str) -> None:
-    frame = frame_of(bull, 300)
-    for version, jobs in [(3, 300), (3, 300), (2, 300), (4, 600)]:
-        bull.write(frame, txnAppId="nightly", txnVersion=version, delivery=delivery)
-        assert queue().counts()["wait"] == jobs
-    bull.write(frame, txnAppId="weekly", txnVersion=1, delivery=delivery)
-    assert queue().counts()["wait"] == 900
-
-
 @each_delivery
 def test_a_version_is_written_once_to_each_queue_of_a_queue_column(bull: Bull, queue: Queue, delivery: str) -> None:
     frame = bull.spark.range(0, 30, 1, 2).selectExpr("named_struct('n', id) AS data", "concat('q', id % 2) AS queue")
@@ -243,14 +224,6 @@ def test_overwrite_replaces_the_queue(bull: Bull, queue: Queue, delivery: str) -
     writer = frame_of(bull, 7).write.format("bull").options(**bull.options, queue="q", delivery=delivery)
     writer.option("confirmObliterate", "true").mode("overwrite").save()
     assert sorted(numbers(queue().page("wait"))) == list(range(7))
-
-
-def test_a_repeated_overwrite_deletes_nothing(bull: Bull, queue: Queue) -> None:
-    options = {**bull.options, "queue": "q", "confirmObliterate": "true", "txnAppId": "etl", "txnVersion": "1"}
-    for number in range(2):
-        frame_of(bull, 3, 1).write.format("bull").options(**options).mode("overwrite").save()
-        bull.write(frame_of(bull, 1))
-        assert numbers(queue().page("wait")) == [0, 1, 2] + [0] * (number + 1)
 
 
 def test_auto_uses_the_dialect_of_the_queue(bull: Bull, queue: Queue, client: Redis) -> None:

@@ -389,27 +389,6 @@ def test_the_view_workers_has_a_row_per_connected_worker(bull: Bull, opened: Ope
         client.close()
 
 
-def test_invalid_values_do_not_fail_a_read(bull: Bull, opened: OpenQueue, client: Redis) -> None:
-    mine = opened()
-    mine.add_many([NewJob(n) for n in range(3)])
-    odd = {
-        "data": b"\xff\xfe",
-        "finishedOn": "undefined",
-        "processedOn": "9" * 17,
-        "attemptsMade": 2**40,
-        "stacktrace": "[",
-        "progress": b"\xff",
-        "delay": "1.5",
-        "priority": "NaN",
-    }
-    client.hset(job_key(mine, "2"), mapping=odd)
-    row = bull.read().where("id = '2'").collect()[0]
-    assert (row["data"], row["progress"]) == ("\ufffd\ufffd", "\ufffd")
-    assert (row["finishedOn"], row["processedOn"], row["attemptsMade"]) == (None, None, 0)
-    assert (row["stacktrace"], row["delay"], row["priority"]) == (["["], 1, 0)
-    assert bull.read().count() == 3
-
-
 #: Options that are wrong, and what is said.
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"queue": None}, "expected the option `queue`.*CREATE TEMPORARY VIEW"),

@@ -72,12 +72,6 @@ def work_off(queue: BullQueue) -> dict[str, int]:
     return {state: count for state, count in queue.counts().items() if count}
 
 
-def wait_until_claimed_ahead(queue: BullQueue, jobs: int) -> None:
-    """Waits until the jobs of the second batch are active, too, unless the query may end with the first one."""
-    if CAPABILITIES["available-now"].has:
-        wait_until(lambda: queue.counts()["active"] == jobs, "the next jobs to be claimed ahead")
-
-
 def by_n(queue: BullQueue, state: str) -> dict[Any, Any]:
     """The jobs of a state by `data.n`."""
     return {job.parsed()["n"]: job for job in queue.page(state)}
@@ -634,25 +628,6 @@ def test_outcomes_for_a_damaged_queue_are_settled_when_it_is_repaired(
     assert work_off(queue) == {"completed": 4}
     assert len(is_running.read_text()) == 4
     wait_until(lambda: not worker.status().damaged, "the damage to be gone")
-
-
-def test_a_transformation_adds_follow_ups(queue: BullQueue, start: Start, redis_url: str, prefix: str) -> None:
-    def transform(jobs: DataFrame) -> DataFrame:
-        fields = [f.struct(f.col("data.n").alias("of")).alias("data"), f.lit("next").alias("queue")]
-        follow_ups = [f.struct(*fields, f.lit(on).alias("on")) for on in ("success", "failure")]
-        return jobs.select(
-            "id",
-            "token",
-            f.lit(1).alias("returnvalue"),
-            f.when(f.col("data.n") == 3, "three").alias("error"),
-            f.when(f.col("data.n") > 0, f.array(*follow_ups)).alias("then"),
-        )
-
-    queue.add_many(NewJob({"n": n}) for n in range(5))
-    start(transform, payload_schema="n INT")
-    assert work_off(queue) == {"completed": 4, "failed": 1}
-    with BullQueue("next", url=redis_url, prefix=prefix, protocol="bullmq") as following:
-        assert sorted(job.data["of"] for job in following.page("wait")) == [1, 2, 3, 4]
 
 
 def test_slots_of_dataframes_take_several_queues_pause_and_count_starts(

@@ -14,7 +14,7 @@ from opentelemetry.trace import Tracer, get_current_span
 from pyspark.sql import SparkSession
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob, SparkBullError, Worker
+from spark_bull import BullQueue, NewJob, Worker
 from spark_bull.core.errors import OptionError, WrongState
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.wait import wait_until
@@ -84,27 +84,6 @@ def test_one_spark_job_processes_several_queues(
             assert len(active - others) == 1
         for queue in (urgent, mail):
             assert {job.parsed("returnvalue").split()[0] for job in queue.page("completed")} == {queue.name}
-
-
-def test_a_worker_pauses_and_resumes(spark: SparkSession, queue: BullQueue, options: dict[str, Any]) -> None:
-    with Worker(spark, "q", lambda job: job.data, **options) as worker:
-        queue.add({"n": 1})
-        wait_until(completed(queue, 1), "the first job")
-        worker.pause()
-        assert worker.status().state == "paused"
-        queue.add_many(NewJob({"n": n}) for n in range(3))
-        with Worker(spark, "q", lambda job: "other", **options) as other:
-            wait_until(completed(queue, 4), "another worker to process the jobs")
-            wait_until(lambda: other.status().completed == 3, "the other worker to report")
-            other.pause()
-            worker.resume()
-            assert worker.status().state == "running"
-            queue.add({"n": 5})
-            wait_until(completed(queue, 5), "the job after the resumption")
-        wait_until(lambda: worker.status().completed == 2, "the worker to report")
-        worker.pause()
-    with pytest.raises(SparkBullError, match="running worker"):
-        worker.resume()
 
 
 def test_attempts_on_executors_are_in_the_trace_of_the_program_that_added_their_jobs(

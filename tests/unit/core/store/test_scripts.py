@@ -292,11 +292,6 @@ def test_every_definition_is_used() -> None:
     assert defined - used == types | {(CHECK, "check_types")}
 
 
-def test_every_file_uses_what_it_includes() -> None:
-    for file in FILES:
-        assert includes_of(file).keys() <= lua_file(text_of(file)).body.names.keys(), file
-
-
 #: Equal lines in a row that are a repetition.
 RUN = 6
 
