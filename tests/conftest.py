@@ -232,6 +232,12 @@ def open_queue(redis_url: str, prefix: str) -> Iterator[Callable[..., BullQueue]
 
 
 @pytest.fixture
+def queue(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> BullQueue:
+    """The queue `q` of BullMQ, or of the dialect that is a parameter."""
+    return open_queue(protocol=getattr(request, "param", "bullmq"))
+
+
+@pytest.fixture
 def own_redis() -> Iterator[Callable[..., EmbeddedRedis]]:
     """Starts separate servers, which a test may fill, block or kill: `own_redis({"maxmemory": "4mb"})`."""
     with ExitStack() as servers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from redis import Redis
@@ -51,12 +51,6 @@ def twice(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     if request.param == "twice":
         send_scripts_twice(monkeypatch)
     return bool(request.param == "twice")
-
-
-@pytest.fixture
-def queue(request: pytest.FixtureRequest, open_queue: Callable[..., BullQueue]) -> BullQueue:
-    """The queue `q` of BullMQ, or of the dialect that `each_dialect` chooses."""
-    return open_queue(protocol=getattr(request, "param", "bullmq"))
 
 
 @pytest.fixture(params=DIALECTS)

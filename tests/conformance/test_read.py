@@ -569,11 +569,10 @@ def test_a_queue_is_described_by_version_pause_and_concurrency(filled: Filled) -
     assert describe(filled.queue.handle).paused
 
 
-def test_a_wrong_protocol_is_an_error_with_advice(client: Redis, redis_url: str, prefix: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        # Another client creates keys of another dialect first.
-        client.sadd(f"{prefix}:q:completed", "1")
-        with pytest.raises(DialectError, match="set the option `protocol`"):
-            queue.counts()
-        with pytest.raises(DialectError, match="set the option `protocol`"):
-            queue.page("completed")
+def test_a_wrong_protocol_is_an_error_with_advice(queue: BullQueue, client: Redis, prefix: str) -> None:
+    # Another client creates keys of another dialect first.
+    client.sadd(f"{prefix}:q:completed", "1")
+    with pytest.raises(DialectError, match="set the option `protocol`"):
+        queue.counts()
+    with pytest.raises(DialectError, match="set the option `protocol`"):
+        queue.page("completed")

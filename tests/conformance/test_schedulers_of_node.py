@@ -125,29 +125,28 @@ def test_a_repeatable_job_of_bullmq_5_9_continues_as_in_node(pair: Pair, peer: P
 
 @pytest.mark.parametrize("older", OLDER)
 def test_a_repeatable_job_of_bullmq_5_9_can_be_run_changed_and_removed(
-    client: Redis, redis_url: str, prefix: str, older: str
+    queue: BullQueue, client: Redis, prefix: str, older: str
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        member, repeat, _ = OLDER[older]
-        for change in (True, False):
-            next_id = make_older(client, queue.handle, OLDER[older])
-            [shown] = queue.schedulers()
-            assert shown.id == repeat.get("jobId", member)
-            assert [*without_next_job(queue.handle)] == []
-            with pytest.raises(WrongState, match="scheduler"):
-                queue.remove(next_id)
-            copy = queue.job(queue.run_scheduler(shown.id))
-            assert copy.name == "task"
-            if change:
-                replaced = encoder_of(queue.handle).encode({"id": shown.id, "every": DAY}, 1)[1]["replaces"]
-                assert [each for each, _ in replaced] == [member] * (shown.id != member)
-                queue.upsert_scheduler(shown.id, every=DAY, offset=1)
-                assert [(one.id, one.every) for one in queue.schedulers()] == [(shown.id, DAY)]
-                assert queue.job(next_id) is None
-            assert queue.remove_scheduler(shown.id)
-            assert [*queue.schedulers()] == []
-            assert queue.counts()["delayed"] == 0
-            assert not client.keys(f"{prefix}:q:repeat*")
+    member, repeat, _ = OLDER[older]
+    for change in (True, False):
+        next_id = make_older(client, queue.handle, OLDER[older])
+        [shown] = queue.schedulers()
+        assert shown.id == repeat.get("jobId", member)
+        assert [*without_next_job(queue.handle)] == []
+        with pytest.raises(WrongState, match="scheduler"):
+            queue.remove(next_id)
+        copy = queue.job(queue.run_scheduler(shown.id))
+        assert copy.name == "task"
+        if change:
+            replaced = encoder_of(queue.handle).encode({"id": shown.id, "every": DAY}, 1)[1]["replaces"]
+            assert [each for each, _ in replaced] == [member] * (shown.id != member)
+            queue.upsert_scheduler(shown.id, every=DAY, offset=1)
+            assert [(one.id, one.every) for one in queue.schedulers()] == [(shown.id, DAY)]
+            assert queue.job(next_id) is None
+        assert queue.remove_scheduler(shown.id)
+        assert [*queue.schedulers()] == []
+        assert queue.counts()["delayed"] == 0
+        assert not client.keys(f"{prefix}:q:repeat*")
 
 
 @each_peer

@@ -16,16 +16,8 @@ from spark_bull.core.errors import DialectError, JobFailed, JobMissing, OptionEr
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.events import waiting
 from tests.support.wait import PATIENCE_S, wait_until
-from tests.support.work_bench import DIALECTS, WorkBench, only_bullmq
+from tests.support.work_bench import DIALECTS, WorkBench, each_dialect, only_bullmq
 from tests.support.worker import OurWorker
-
-each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
-
-
-@pytest.fixture
-def queue(redis_url: str, prefix: str, dialect: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=dialect) as queue:
-        yield queue
 
 
 @pytest.fixture
@@ -117,7 +109,6 @@ def test_a_missing_job_and_one_that_is_removed_are_reported(queue: BullQueue, mo
     assert isinstance(error, JobMissing)
 
 
-@pytest.mark.parametrize("dialect", ["bullmq"])
 @pytest.mark.usefixtures("by_events_only")
 def test_the_end_of_an_earlier_job_with_the_same_id_is_not_that_of_the_job(
     queue: BullQueue, monkeypatch: pytest.MonkeyPatch
@@ -231,7 +222,7 @@ def test_wrong_events_are_refused(bench: WorkBench) -> None:
             bench.queue.publish(**arguments)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS[:2])
+@pytest.mark.parametrize("queue", DIALECTS[:2], indirect=True)
 def test_a_queue_of_bull_has_no_custom_events(queue: BullQueue) -> None:
     with pytest.raises(DialectError, match=r"bull(-1)? has no custom events; use PUBLISH of Redis"):
         queue.publish("opened")

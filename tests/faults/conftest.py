@@ -9,10 +9,10 @@ import pytest
 
 from spark_bull import BullQueue
 from tests.faults import slots
-from tests.spark.conftest import bull, files, queue, spark
+from tests.spark.conftest import bull, files, spark
 from tests.support.forked_programs import ForkedProcess
 
-__all__ = ["bull", "files", "queue", "spark"]
+__all__ = ["bull", "files", "spark"]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
@@ -29,12 +29,6 @@ OWN_MS = LOCK_MS // 2
 SHORT_MS = 30
 #: So large that a chunk is settled in parts.
 LARGE = "x" * 2_000_000
-
-
-@pytest.fixture
-def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        yield queue
 
 
 @pytest.fixture

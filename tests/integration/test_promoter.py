@@ -86,16 +86,17 @@ def test_a_sleeping_promoter_wakes_for_a_callback_that_expires_with_fewer_events
             assert promoter.running
 
 
-def test_promoters_fail_each_expired_job_of_bullmq_once(client: Redis, redis_url: str, prefix: str) -> None:
+def test_promoters_fail_each_expired_job_of_bullmq_once(
+    queue: BullQueue, client: Redis, redis_url: str, prefix: str
+) -> None:
     """No worker runs: jobs that wait, are delayed or have a priority, and two promoters."""
     kinds = ({}, {"priority": 3}, {"delay": 100})
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many(NewJob({}, expire_after_ms=200, **kinds[n % 3]) for n in range(300))
-        with Promoter(redis_url, ["q"], prefix=prefix) as one, Promoter(redis_url, ["q"], prefix=prefix) as other:
-            wait_until(lambda: queue.counts()["failed"] == 300, "all jobs to expire")
-            wait_until(lambda: one.done.expired + other.done.expired == 300, "the promoters to count them")
-        failures = [event for _, event in client.xrange(queue.handle.keys["events"]) if event[b"event"] == b"failed"]
-        assert len({event[b"jobId"] for event in failures}) == len(failures) == 300
+    queue.add_many(NewJob({}, expire_after_ms=200, **kinds[n % 3]) for n in range(300))
+    with Promoter(redis_url, ["q"], prefix=prefix) as one, Promoter(redis_url, ["q"], prefix=prefix) as other:
+        wait_until(lambda: queue.counts()["failed"] == 300, "all jobs to expire")
+        wait_until(lambda: one.done.expired + other.done.expired == 300, "the promoters to count them")
+    failures = [event for _, event in client.xrange(queue.handle.keys["events"]) if event[b"event"] == b"failed"]
+    assert len({event[b"jobId"] for event in failures}) == len(failures) == 300
 
 
 def test_a_write_whose_chunks_are_gone_ends_no_promoter(
@@ -150,26 +151,24 @@ def test_a_promoter_finds_new_queues_that_match_its_glob(
         assert other.counts()["delayed"] == 1
 
 
-def test_several_promoters_promote_each_job_once(redis_url: str, prefix: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        ids = queue.add_many(NewJob({"n": n}, delay=100 + n % 50) for n in range(2_000)).ids
-        promoters = [Promoter(redis_url, ["q"], prefix=prefix, protocol="bullmq").start() for _ in range(3)]
-        wait_until(lambda: sum(one.done.promoted for one in promoters) >= 2_000, "all jobs to be promoted")
-        for promoter in promoters:
-            promoter.stop()
-        assert sum(promoter.done.promoted for promoter in promoters) == 2_000
-        assert sorted(job.id for job in queue.page("wait")) == sorted(ids)
+def test_several_promoters_promote_each_job_once(queue: BullQueue, redis_url: str, prefix: str) -> None:
+    ids = queue.add_many(NewJob({"n": n}, delay=100 + n % 50) for n in range(2_000)).ids
+    promoters = [Promoter(redis_url, ["q"], prefix=prefix, protocol="bullmq").start() for _ in range(3)]
+    wait_until(lambda: sum(one.done.promoted for one in promoters) >= 2_000, "all jobs to be promoted")
+    for promoter in promoters:
+        promoter.stop()
+    assert sum(promoter.done.promoted for promoter in promoters) == 2_000
+    assert sorted(job.id for job in queue.page("wait")) == sorted(ids)
 
 
-def test_a_rescuer_rescues_stalled_jobs(redis_url: str, prefix: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add({})
-        keys = queue.handle.keys
-        queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
-        with Rescuer(redis_url, ["q"], prefix=prefix, check_ms=100, max_stalled=0):
-            wait_until(lambda: queue.counts()["wait"] == 1, "the job to be rescued")
-        # The worker that claims it next fails it.
-        assert queue.handle.connection.call("HEXISTS", keys.job("1"), "defa") == 1
+def test_a_rescuer_rescues_stalled_jobs(queue: BullQueue, redis_url: str, prefix: str) -> None:
+    queue.add({})
+    keys = queue.handle.keys
+    queue.handle.connection.call("LMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT")
+    with Rescuer(redis_url, ["q"], prefix=prefix, check_ms=100, max_stalled=0):
+        wait_until(lambda: queue.counts()["wait"] == 1, "the job to be rescued")
+    # The worker that claims it next fails it.
+    assert queue.handle.connection.call("HEXISTS", keys.job("1"), "defa") == 1
 
 
 def test_wrong_arguments_are_refused_by_the_constructor(redis_url: str) -> None:
@@ -190,38 +189,36 @@ def test_queues_may_be_one_name_or_glob(redis_url: str, prefix: str) -> None:
 
 
 def test_the_command_with_once_promotes_due_jobs_and_ends(
-    redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
+    queue: BullQueue, redis_url: str, prefix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add_many([NewJob({}, delay=1), NewJob({}, delay=DAY_MS)])
-        now = queue.handle.connection.now_ms()
-        wait_until(lambda: queue.handle.connection.now_ms() > now + 5, "the job to be due")
-        assert main(["--url", redis_url, "--prefix", prefix, "--json", "promote", "q", "--once"]) == 0
-        assert '"promoted": 1' in capsys.readouterr().out
-        (job,) = queue.page("delayed")
-        assert main(["--url", redis_url, "--prefix", prefix, "promote", "q", job.id]) == 0
-        assert queue.counts()["wait"] == 2
-        assert main(["--url", redis_url, "--prefix", prefix, "promote", "meil", "--once"]) == 0
-        assert capsys.readouterr().err.startswith("no such queue: meil (prefix ")
+    queue.add_many([NewJob({}, delay=1), NewJob({}, delay=DAY_MS)])
+    now = queue.handle.connection.now_ms()
+    wait_until(lambda: queue.handle.connection.now_ms() > now + 5, "the job to be due")
+    assert main(["--url", redis_url, "--prefix", prefix, "--json", "promote", "q", "--once"]) == 0
+    assert '"promoted": 1' in capsys.readouterr().out
+    (job,) = queue.page("delayed")
+    assert main(["--url", redis_url, "--prefix", prefix, "promote", "q", job.id]) == 0
+    assert queue.counts()["wait"] == 2
+    assert main(["--url", redis_url, "--prefix", prefix, "promote", "meil", "--once"]) == 0
+    assert capsys.readouterr().err.startswith("no such queue: meil (prefix ")
 
 
-def test_the_command_runs_until_sigterm(redis_url: str, prefix: str) -> None:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        queue.add({}, delay=1)
-        arguments = ["q", "--url", redis_url, "--prefix", prefix]
-        running = subprocess.Popen(
-            [sys.executable, "jobs/promote.py", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
-        try:
-            wait_until(lambda: queue.counts()["wait"] == 1, "the job to be promoted")
-            queue.add({}, delay=100)
-            wait_until(lambda: queue.counts()["wait"] == 2, "the second job to be promoted")
-            running.send_signal(signal.SIGTERM)
-            output, _ = running.communicate(timeout=PATIENCE_S)
-        finally:
-            running.kill()
-        assert running.returncode == 0
-        assert "promoted 2" in " ".join(output.split())
+def test_the_command_runs_until_sigterm(queue: BullQueue, redis_url: str, prefix: str) -> None:
+    queue.add({}, delay=1)
+    arguments = ["q", "--url", redis_url, "--prefix", prefix]
+    running = subprocess.Popen(
+        [sys.executable, "jobs/promote.py", *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        wait_until(lambda: queue.counts()["wait"] == 1, "the job to be promoted")
+        queue.add({}, delay=100)
+        wait_until(lambda: queue.counts()["wait"] == 2, "the second job to be promoted")
+        running.send_signal(signal.SIGTERM)
+        output, _ = running.communicate(timeout=PATIENCE_S)
+    finally:
+        running.kill()
+    assert running.returncode == 0
+    assert "promoted 2" in " ".join(output.split())
 
 
 @pytest.mark.parametrize("protocol", ["bull-1", "bullmq"])

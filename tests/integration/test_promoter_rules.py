@@ -129,12 +129,6 @@ def test_a_guard_of_another_queue_is_refused(redis_url: str) -> None:
 HOUR = 3_600_000
 
 
-@pytest.fixture
-def queue(redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
-        yield queue
-
-
 def waiting(queue: BullQueue) -> list[tuple[Any, int]]:
     """The payload and the priority of the jobs, in the order in which workers take them."""
     return [(job.data, job.priority) for job in queue.page("prioritized")]

@@ -38,12 +38,6 @@ def rows(first: int, last: int, **more: Any) -> list[dict[str, Any]]:
     return [{"id": f"s{n:04}", "data": f'{{"n": {n}}}', **given} for n in range(first, last)]
 
 
-@pytest.fixture(params=["bullmq"])
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=request.param) as queue:
-        yield queue
-
-
 StartSink = Callable[..., ScheduleSink]
 
 

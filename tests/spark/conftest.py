@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_bull
-from spark_bull import BullQueue
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from tests.support.fork_server import VARIABLE
 from tests.support.spark_submit import CONF_ARGUMENTS
@@ -133,13 +132,6 @@ class Files:
 @pytest.fixture
 def files(bull: Bull, tmp_path: Path) -> Files:
     return Files(bull, tmp_path)
-
-
-@pytest.fixture
-def queue(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> Iterator[BullQueue]:
-    """The queue `q`, of bullmq, or of the dialect that is a parameter."""
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=getattr(request, "param", "bullmq")) as queue:
-        yield queue
 
 
 @pytest.fixture
