@@ -1,5 +1,6 @@
-"""Terms of a job: its priority and parent, its deduplication id (BullMQ's option `deduplication`, `debounce` of Bull
-4), the delay of its next attempt, when and how often it may start.
+"""Terms of a job: its priority and parent, its deduplication id, the delay of its next attempt, when it may start.
+
+The deduplication id is in BullMQ's option `deduplication`, in Bull 4 in `debounce`.
 
 A property `deduplication` is an id, or a mapping with an id and the rule for it. A default without an id is the rule of
 the jobs that give an id.

@@ -1,5 +1,6 @@
-"""Lua files as the loader of scripts reads them: their contract, and what they include and define; and the code with
-which Redis makes what a script includes when it is first used.
+"""Lua files as the loader of scripts reads them: their contract, and what they include and define.
+
+Redis makes what a script includes when it is first used: the code for that is here, too.
 """
 
 from __future__ import annotations

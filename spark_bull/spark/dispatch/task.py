@@ -1,5 +1,6 @@
-"""The plan of a write that adds jobs, made on the driver for its tasks and its commit; and a task attempt, which cuts
-rows into chunks, and stages them or adds them directly.
+"""The plan of a write that adds jobs, made on the driver for its tasks and its commit.
+
+A task attempt cuts rows into chunks, and stages them or adds them directly.
 """
 
 from __future__ import annotations
