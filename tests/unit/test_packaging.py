@@ -33,14 +33,14 @@ def test_all_that_the_package_needs_is_shipped_and_nothing_else(wheel: Path, nam
     page = {name for name in files("spark_bull/ops/web/page/**/*.*") if not name.endswith((".py", ".pyc"))}
     libraries = {name.split("/")[-1].split(".")[0] for name in page if "/vendor/" in name and name.endswith(".js")}
     assert libraries
-    assert libraries <= {name.split("/")[-1].split(".")[0] for name in page if name.endswith(".LICENSE")}
     types = {"spark_bull/py.typed", "spark_bull/__init__.pyi", "pyspark_bull/__init__.py"}
     patterns = ("**/*.py", "core/lua/**/*.lua", "spark/programs/demo/*.*", "notebooks/*.ipynb")
     for shipped in (page, types, *(files(f"spark_bull/{pattern}") for pattern in patterns)):
         assert shipped
         assert shipped <= names, shipped - names
     assert {name.split("/")[0].split("-")[0] for name in names} == {"spark_bull", "pyspark_bull"}
-    assert any(name.endswith("LICENSE") for name in names)
+    licences = {name.split("/")[-1] for name in names if "/licenses/" in name}
+    assert licences == {"LICENSE", *(f"{library}.LICENSE" for library in libraries)}
     assert "Apache-2.0" in read(wheel, "METADATA")
     assert "spark-bull = spark_bull.ops.cli:main" in read(wheel, "entry_points.txt")
 
