@@ -620,6 +620,8 @@ def test_the_exit_status_is_that_of_the_worst_finding(
     assert doctor(capsys, redis.url, "bull")[0] == WARNINGS
     status, report = doctor(capsys, redis.url, "bull", "nothing")
     assert (status, report[-1]["found"]) == (PROBLEMS, "no such queue: nothing (prefix bull)")
+    status, report = doctor(capsys, redis.url, "bull", "report-*")
+    assert (status, report[-1]["found"]) == (PROBLEMS, "no such queue: none matches report-* (prefix bull)")
 
 
 def test_without_redis_the_checks_of_the_machine_remain(

@@ -122,7 +122,7 @@ def test_a_job_is_added_shown_changed_and_removed(web: Web, queue: BullQueue) ->
 
 
 def test_jobs_are_added_together_or_to_the_queue_that_they_name(web: Web, queue: BullQueue) -> None:
-    assert "none: mail" in web.post("/queues/mail/jobs", {"data": 1}, code=404)["detail"]
+    assert "on this server: mail" in web.post("/queues/mail/jobs", {"data": 1}, code=404)["detail"]
     web.post("/queues/mail/jobs?create=true", {"data": {"n": 0}}, code=201)
     assert [found["queue"] for found in web.get("/queues")["queues"]] == ["mail"]
     added = web.post("/queues/mail/jobs", [{"data": {"n": n}} for n in (1, 2, 3)], code=201)

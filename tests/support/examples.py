@@ -207,7 +207,9 @@ CASES = {
     "/lake/lag/_checkpoint": Case(finished=2, prints=("backlog{'mail':0}", "|mail|failed|2|")),
     "/lake/events/_checkpoint": Case(finished=2, prints=("|completed|2|", "|failed|2|"), files="events/*.parquet"),
     "spark_bull.write_results(": Case(then={"mail": {"wait": 2}}, prints=("|wait|2|",)),
-    "new Worker('translate'": Case(jobs={"translate": [{"text": "hello"}]}, then={"translate": {"completed": 1}}),
+    "new Worker('translate', translate": Case(
+        jobs={"translate": [{"text": "hello"}]}, then={"translate": {"completed": 1}}
+    ),
     "spark_bull.call(questions": Case(
         then={"translate": {"completed": 0}}, prints=("|1|HELLO|NULL|", "|GOODDAY|NULL|")
     ),

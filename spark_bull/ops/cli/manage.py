@@ -246,7 +246,8 @@ def _limits(args: Namespace) -> Output:
         elif args.remove:
             queue.remove_limits()
         limits = queue.limits()
-    return {"queue": args.queue, "group": args.group, **asdict(limits)}
+    shown = {name: "none" if value is None and not args.json else value for name, value in asdict(limits).items()}
+    return {"queue": args.queue, "group": args.group, **shown}
 
 
 def _groups(args: Namespace) -> Output:

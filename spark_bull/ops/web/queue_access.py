@@ -208,7 +208,7 @@ ExistingQueue = Annotated[BullQueue, Depends(existing_queue)]
 
 
 def _no_such_queue(name: str) -> Problem:
-    return Problem(404, f"expected a queue of this server, found none: {name[:200]}; GET /api/queues lists all")
+    return Problem(404, f"no such queue on this server: {name[:200]}; GET /api/queues lists all")
 
 
 #: Of how many queues they are kept.

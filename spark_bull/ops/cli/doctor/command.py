@@ -18,7 +18,7 @@ from spark_bull.core.errors import ConnectionLost, OptionError, PermissionDenied
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
-from spark_bull.core.queue.monitor.find import exists, select_queues
+from spark_bull.core.queue.monitor.find import exists, is_glob, matches, select_queues
 from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli.arguments import YES, argument, flag
 from spark_bull.ops.cli.command import Exit, Output, command, confirm, options_of
@@ -108,8 +108,12 @@ def examine(
         for node in nodes:
             for finding in _of_server(Server(node, node.server_info(), options.prefix), verbs):
                 yield finding if len(nodes) == 1 else replace(finding, found=f"{node.where}: {finding.found}")
-        handles = []
-        for queue in select_queues(connection, options.prefix, names):
+        handles, found = [], select_queues(connection, options.prefix, names)
+        for name in names:
+            if name != "*" and is_glob(name) and not matches(found, name):
+                missing = f"no such queue: none matches {name} (prefix {options.prefix})"
+                yield replace(problem(missing, "spark-bull queues"), check="dialect", queue=name)
+        for queue in found:
             try:
                 handles.append(_open_handle(options, queue))
             except SparkBullError as error:

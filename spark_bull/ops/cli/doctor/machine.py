@@ -141,7 +141,7 @@ def compiled_pyspark() -> Iterator[Finding]:
     else:
         yield ok(
             "each Python process of Spark compiles PySpark, 1.3 s of CPU",
-            f"optional: {folder.parent / COMPILED_PYSPARK}, see docs/howto/production.md, Tune",
+            f"optional: create {folder.parent / COMPILED_PYSPARK}, as docs/howto/production.md shows under Tune",
         )
 
 

@@ -131,7 +131,7 @@ async def _of_queues(
     if len(found) > MAX_QUEUES:
         raise Problem(400, f"expected at most {MAX_QUEUES} queues, got {len(found)}: name some", field="queue")
     if not found:
-        raise Problem(404, "expected a queue of this server, found none")
+        raise Problem(404, "no queue exists on this server yet")
     async with _slots(request).opened([one.handle for one in found], None) as messages:
         yield messages
 
