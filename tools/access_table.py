@@ -242,7 +242,7 @@ VERBS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ),
     "doctor": (
         (
-            *(f"ops/cli/doctor/{name}" for name in ("leftovers", "queues", "server")),
+            *(f"ops/cli/doctor/{name}" for name in ("queues", "server")),
             *(
                 f"core/queue/{name}"
                 for name in (

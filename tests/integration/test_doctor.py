@@ -33,8 +33,7 @@ from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.doctor import queues, server
 from spark_bull.ops.cli.doctor.finding import Finding
-from spark_bull.ops.cli.doctor.leftovers import leftovers
-from spark_bull.ops.cli.doctor.queues import payloads
+from spark_bull.ops.cli.doctor.queues import leftovers, payloads
 from spark_bull.ops.cli.doctor.server import VERBS, Server, rights
 from spark_bull.ops.cli.status import PROBLEMS, WARNINGS, WRONG_USAGE
 from spark_bull.run.services.collector import Collector

@@ -12,7 +12,7 @@ from spark_bull import BullQueue, Guard, NewJob, Promoter
 from spark_bull.core.queue.dispatch.roll_forward import KnownWrites, roll_forward
 from spark_bull.core.queue.monitor.find import describe
 from spark_bull.ops.cli.doctor.finding import Finding
-from spark_bull.ops.cli.doctor.leftovers import leftovers
+from spark_bull.ops.cli.doctor.queues import leftovers
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.steps import Steps

@@ -3,6 +3,8 @@
 It is interrupted when its time is over, or its job is cancelled. The handler is installed once per slot, so that a call
 costs no system call unless it has a time limit. It raises only in frames below `interruptible`: the code around a
 processor is never interrupted.
+
+A batch that raises is split in halves until each bad item is alone.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from threading import Lock, get_ident, main_thread
 from types import FrameType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import JobTimeout, ProcessorMissing
@@ -239,3 +241,42 @@ class FunctionRunner(Runner):
                 yield (Result(job, None, error),)
             else:
                 yield (new_result((job, value, None)),)
+
+
+class Abandoned(Exception):
+    """Raised by `run` for a reason that is not one of its items; run_bisected() stops and raises it again."""
+
+
+Item = TypeVar("Item")
+Outputs = TypeVar("Outputs")
+
+
+def run_bisected(
+    items: Sequence[Item], run: Callable[[Sequence[Item]], Outputs]
+) -> Iterator[tuple[Sequence[Item], Outputs | BaseException]]:
+    """Yields parts of the items with what `run` returns for them, or one item with the exception that it raises for it.
+
+    The outputs of a half are yielded before the other half is run. `run` is called with all items first, and with each
+    half when it raises: about 2 k log2(n / k) further calls for k bad items of n. Every exception is caught except
+    Abandoned and the KeyboardInterrupt of a SIGINT that the process received.
+    """
+    if not items:
+        return
+    error_of_one: BaseException | None = None
+    try:
+        outputs = run(items)
+    except Abandoned:
+        raise
+    except BaseException as error:
+        raise_if_interrupted()
+        if len(items) == 1:
+            error_of_one = error
+    else:
+        yield items, outputs
+        return
+    if error_of_one is not None:
+        yield items, error_of_one
+        return
+    half = len(items) // 2
+    yield from run_bisected(items[:half], run)
+    yield from run_bisected(items[half:], run)

@@ -36,7 +36,7 @@ from spark_bull.core.errors import OptionError, did_you_mean
 from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.dispatch.graph import DEPENDS_ON
 from spark_bull.spark.json.json_text import to_json, to_json_arrays
-from spark_bull.spark.json.payload_check import PayloadCheck, payload_check
+from spark_bull.spark.json.types import PayloadCheck, payload_check
 from spark_bull.spark.platform.lazy_arrow import pa
 from spark_bull.spark.schemas import NO_TABLES
 from spark_bull.spark.staging.columns import (

@@ -9,8 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StringType, StructType, VariantType
 
 from spark_bull.core.errors import OptionError, did_you_mean
-from spark_bull.spark.json.json_text import check_json, is_encodable, is_text, to_json
-from spark_bull.spark.json.times import ms_of
+from spark_bull.spark.json.json_text import check_json, is_encodable, is_text, ms_of, to_json
 from spark_bull.spark.platform.arrow import to_arrow_schema
 from spark_bull.spark.platform.lazy_arrow import pa
 

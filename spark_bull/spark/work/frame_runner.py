@@ -24,10 +24,17 @@ from spark_bull.core.errors import (
 )
 from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.threads import DaemonThread
-from spark_bull.run.job.bisection import Abandoned, run_bisected
 from spark_bull.run.job.interrupts import in_this_process
 from spark_bull.run.job.job_options import runs_at_most_once
-from spark_bull.run.job.job_runner import RAISE_AGAIN_S, JobExpired, Result, Runner, timeout_error
+from spark_bull.run.job.job_runner import (
+    RAISE_AGAIN_S,
+    Abandoned,
+    JobExpired,
+    Result,
+    Runner,
+    run_bisected,
+    timeout_error,
+)
 from spark_bull.run.job.named_runner import NamedRunner
 from spark_bull.run.job.outcomes import StatedOutcome, outcome_of
 from spark_bull.run.job.running_job import RunningJob

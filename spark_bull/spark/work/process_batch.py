@@ -19,8 +19,8 @@ from spark_bull.core.errors import DialectError, OptionError, SparkBullError, co
 from spark_bull.core.options.parse import as_texts
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.run.claims.waits import retry_until_connected
-from spark_bull.run.job.bisection import Abandoned, run_bisected
 from spark_bull.run.job.interrupts import in_this_process
+from spark_bull.run.job.job_runner import Abandoned, run_bisected
 from spark_bull.run.job.outcome_policy import BackoffStrategy
 from spark_bull.run.slot.slot_report import FailureLog
 from spark_bull.spark.platform.jvm import is_query_running

@@ -17,9 +17,8 @@ from pyspark.sql.types import DataType, Row, StructType, VariantVal
 from spark_bull.core.errors import JobDamaged, OptionError, PayloadUnreadable, expected
 from spark_bull.core.model.job_json import UNPARSED
 from spark_bull.core.model.jobs import RawJson
-from spark_bull.run.job.bisection import run_bisected
 from spark_bull.run.job.job_options import once_only
-from spark_bull.run.job.job_runner import JobExpired, Result, Runner, interrupt, interruptible, new_result
+from spark_bull.run.job.job_runner import JobExpired, Result, Runner, interrupt, interruptible, new_result, run_bisected
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.json.json_text import is_encodable, is_struct, is_variant, to_json
 from spark_bull.spark.json.json_values import array_of_column, array_of_texts, check_type, payload_array

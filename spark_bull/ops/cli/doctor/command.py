@@ -24,8 +24,7 @@ from spark_bull.ops.cli.arguments import YES, argument, flag
 from spark_bull.ops.cli.command import Exit, Output, command, confirm, options_of
 from spark_bull.ops.cli.doctor import machine, queues, server, verb_commands
 from spark_bull.ops.cli.doctor.finding import Finding, Level, problem, unchecked
-from spark_bull.ops.cli.doctor.leftovers import leftovers
-from spark_bull.ops.cli.doctor.queues import payloads
+from spark_bull.ops.cli.doctor.queues import leftovers, payloads
 from spark_bull.ops.cli.doctor.server import VERBS, Server, granting, rights
 from spark_bull.ops.cli.status import PROBLEMS, WARNINGS, NotFound
 from spark_bull.ops.cli.tables import one_line

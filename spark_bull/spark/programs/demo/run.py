@@ -15,23 +15,143 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import pandas_udf  # type: ignore[attr-defined]
 
 from spark_bull.core.embedded import COMPACT_SETTING, EmbeddedRedis
-from spark_bull.spark.programs.commands import Table, results, start
-from spark_bull.spark.programs.demo.jobs import dispatch, inspect
-from spark_bull.spark.programs.demo.place import JOBS, QUEUE, Measured, Place, announce, flights
-from spark_bull.spark.programs.demo.workers import (
-    completed,
-    measured,
-    node_workers,
-    process,
-    spark_worker,
-    wait_until_done,
-)
+from spark_bull.spark.programs.commands import Source, Table, results, start
+from spark_bull.spark.programs.commands import dispatch as add_jobs
+from spark_bull.spark.programs.demo.place import JOBS, QUEUE, Measured, Place, airports, announce, flights
 from spark_bull.spark.programs.session import errors_in_one_line, session
+from spark_bull.spark.work.worker import Worker
+
+
+def dispatch(spark: SparkSession, table: Path, place: Place) -> Measured:
+    """Adds the flights as jobs, with a progress bar."""
+    handles = [queue.handle for queue in place.queues()]
+    done = add_jobs(spark, Source(str(table), "parquet", {}, JOBS), QUEUE, handles, place.options | {"attempts": "3"})
+    return Measured("dispatch", done.added, done.seconds, f"exactly once, {done.duplicates} duplicates")
+
+
+def inspect(spark: SparkSession, place: Place) -> Measured:
+    """Queries the queue with SQL."""
+    announce(
+        "3. The queue is a DataFrame: counts of its states",
+        f"""spark.read.format("bull"){place.shown}.option("view", "counts").load()""",
+    )
+    queue = place.options
+    counts = spark.read.format("bull").options(**queue, view="counts").load()
+    counts.where("jobs > 0").show()
+    jobs = counts.selectExpr("sum(jobs)").collect()[0][0]
+
+    by_carrier = """
+        SELECT name AS carrier, count(*) AS jobs, round(avg(get_json_object(data, '$.dep_delay')), 1) AS minutes_late
+        FROM jobs GROUP BY name ORDER BY jobs DESC LIMIT 8
+    """
+    announce("4. SQL over the jobs and their payloads: jobs per carrier, and how late its flights were", by_carrier)
+    spark.read.format("bull").options(**queue).schema("name STRING, data STRING").load().createOrReplaceTempView("jobs")
+    began = time.monotonic()
+    spark.sql(by_carrier).show()
+    seconds = time.monotonic() - began
+
+    by_hour = """
+        SELECT date_trunc('hour', runAt) AS due, count(*) AS delayed FROM jobs GROUP BY due ORDER BY due
+    """
+    announce("5. Delayed jobs per hour in which they are due", by_hour)
+    delayed = spark.read.format("bull").options(**queue, states="delayed").schema("runAt TIMESTAMP").load()
+    delayed.createOrReplaceTempView("jobs")
+    spark.sql(by_hour).show()
+    return Measured("inspect", jobs, seconds, "SQL over the payloads of all jobs")
+
+
+_NODE_WORKER: Final = Path(__file__).with_name("node_worker.js")
+
+
+@contextmanager
+def node_workers(place: Place, folder: Path, bullmq: Path) -> Iterator[bool]:
+    """Runs a BullMQ worker in Node, or one for each shard, during the block; yields whether it can.
+
+    bullmq: the folder of the Node package.
+    """
+    if shutil.which("node") is None or not bullmq.is_dir():
+        yield False
+        return
+    places = folder / "airports.json"
+    places.write_text(json.dumps(airports()))
+    running = [
+        subprocess.Popen(
+            ["node", str(_NODE_WORKER), url, queue.name, str(places), str(bullmq.resolve())], stdin=subprocess.PIPE
+        )
+        for url, queue in zip(place.urls, place.queues(), strict=True)
+    ]
+    try:
+        yield True
+    finally:
+        for worker in running:
+            worker.communicate(timeout=30)
+
+
+def spark_worker(spark: SparkSession, place: Place) -> Worker:
+    """A worker that processes the jobs with a pandas UDF on the executors."""
+    places = airports()
+
+    @pandas_udf("km DOUBLE, score DOUBLE")  # type: ignore[untyped-decorator]
+    def rate(origin: pd.Series, dest: pd.Series, dep_delay: pd.Series) -> pd.DataFrame:
+        """Great-circle distance by the haversine formula (R. W. Sinnott, 1984), and a score of the delay."""
+        unknown = (np.nan, np.nan)
+        lat1, lon1 = np.radians(np.array([places.get(code, unknown) for code in origin])).T
+        lat2, lon2 = np.radians(np.array([places.get(code, unknown) for code in dest])).T
+        h = np.sin((lat2 - lat1) / 2) ** 2 + np.cos(lat1) * np.cos(lat2) * np.sin((lon2 - lon1) / 2) ** 2
+        km = 2 * 6371 * np.arcsin(np.sqrt(h))
+        return pd.DataFrame({"km": km, "score": np.tanh(dep_delay / 60) * np.log1p(km)})
+
+    schema = "origin STRING, dest STRING, dep_delay DOUBLE"
+    return Worker(spark, QUEUE, rate, payload_schema=schema, worker_name="spark", progress=True, **place.arguments)
+
+
+def wait_until_done(place: Place) -> None:
+    """Waits until no job waits or is active."""
+    while any((counts := queue.counts())["wait"] or counts["active"] for queue in place.queues()):
+        time.sleep(0.2)
+
+
+def completed(spark: SparkSession, place: Place) -> DataFrame:
+    """The jobs that have completed."""
+    columns = "processedBy STRING, returnvalue STRING, processedOn TIMESTAMP, finishedOn TIMESTAMP"
+    return spark.read.format("bull").options(**place.options, states="completed").schema(columns).load()
+
+
+def measured(jobs: DataFrame, what: str) -> Measured:
+    """The completed jobs, and the time from the start of the first one to the end of the last one."""
+    lasted = "CAST(max(finishedOn) AS DOUBLE) - CAST(min(processedOn) AS DOUBLE)"
+    number, seconds = jobs.selectExpr("count(*)", lasted).collect()[0]
+    return Measured("process", number, seconds, what)
+
+
+def process(spark: SparkSession, place: Place, folder: Path, bullmq: Path) -> Measured:
+    """Processes the jobs with a pandas UDF on the executors and with BullMQ in Node in parallel."""
+    announce(
+        "6. Executors process jobs with a pandas UDF, while a BullMQ worker in Node processes others",
+        f"""Worker(spark, "{QUEUE}", rate, payload_schema="origin STRING, dest STRING, dep_delay DOUBLE").start()""",
+    )
+    with node_workers(place, folder, bullmq) as node, spark_worker(spark, place):
+        wait_until_done(place)
+    if not node:
+        print("    (Node or its package bullmq is not installed: Spark processed all jobs)")
+    by_worker = """
+        SELECT processedBy, count(*) AS jobs, round(avg(get_json_object(returnvalue, '$.km'))) AS km,
+               round(avg(get_json_object(returnvalue, '$.score')), 3) AS score
+        FROM done GROUP BY processedBy ORDER BY processedBy
+    """
+    announce("7. Jobs by worker, and their average results", by_worker)
+    done = completed(spark, place)
+    done.createOrReplaceTempView("done")
+    spark.sql(by_worker).show()
+    return measured(done, "pandas UDF, beside Node" if node else "pandas UDF")
+
 
 _NODE_ADD: Final = Path(__file__).with_name("node_add.js")
 #: Both sides have the settings of Redis, as a server has them that nobody has set up for this project.

@@ -20,8 +20,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.outcomes import Outcome, StatedOutcome
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.dispatch.jobs_column import JobsColumn, jobs_in
-from spark_bull.spark.json.json_text import is_json, to_json
-from spark_bull.spark.json.times import ms_of
+from spark_bull.spark.json.json_text import is_json, ms_of, to_json
 from spark_bull.spark.staging.columns import QUEUE
 from spark_bull.spark.work.claim_batch import read_settle_token
 from spark_bull.spark.work.settle.plan import ON, OUTCOMES, POSTPONING, SETTLED_COLUMNS, THEN, SettlePlan, plan_columns

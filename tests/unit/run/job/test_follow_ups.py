@@ -22,8 +22,7 @@ from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.queue.dispatch.flows import MAX_SIZE
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
-from spark_bull.run.job.bisection import run_bisected
-from spark_bull.run.job.job_runner import Result
+from spark_bull.run.job.job_runner import Result, run_bisected
 from spark_bull.run.job.job_threads import JobTasks
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.wait import PATIENCE_S, wait_until

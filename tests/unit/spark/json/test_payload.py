@@ -14,8 +14,7 @@ from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.model.job_json import payload_of
 from spark_bull.spark.json import json_text
 from spark_bull.spark.json.json_values import array_of_column, array_of_texts, payload_array
-from spark_bull.spark.json.payload_check import payload_check
-from spark_bull.spark.json.types import parse_type
+from spark_bull.spark.json.types import parse_type, payload_check
 
 KIND = pa.struct([("s", pa.string()), ("d", pa.float64()), ("i", pa.int64()), ("j", pa.int32()), ("b", pa.bool_())])
 VALUES = (

@@ -17,8 +17,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.spark.call.call import call_plan
 from spark_bull.spark.json.json_text import to_json
 from spark_bull.spark.json.json_values import check_type, payload_array, values_of
-from spark_bull.spark.json.payload_check import payload_check
-from spark_bull.spark.json.types import _TYPES, ddl_of, inferred, parse_type
+from spark_bull.spark.json.types import _TYPES, ddl_of, inferred, parse_type, payload_check
 from spark_bull.spark.platform.arrow import to_arrow_type
 from spark_bull.spark.schemas import columns_of, schema_of
 from spark_bull.spark.work.udf_runner import schema_of_payload
