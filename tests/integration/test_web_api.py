@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from threading import Event
 from typing import Any
 from urllib.parse import quote
 
@@ -24,11 +25,13 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.handle.report import add_log
+from spark_bull.core.queue.manage.bulk import BulkChange
 from spark_bull.core.queue.work.claim import work
 from spark_bull.ops.prometheus.collect import Export, collect
 from spark_bull.ops.prometheus.families import READABLE
 from spark_bull.ops.web import queue_access, settings
 from spark_bull.ops.web.api.events import MAX_STREAMS
+from spark_bull.ops.web.bulk_changes import MOST_CHANGES
 from spark_bull.run.slot.slot_report import Failures, SlotReport, SlotStats
 from tests.support.groups import add
 from tests.support.wait import wait_until
@@ -172,13 +175,86 @@ def test_jobs_are_retried_and_promoted_one_by_one_and_together(web: Web, queue: 
     web.post(f"/queues/mail/jobs/{ids[0]}/retry")
     again = web.post(f"/queues/mail/jobs/{ids[0]}/retry", code=409)
     assert "it is wait" in again["detail"]
-    assert web.post("/queues/mail/retry", {"limit": 3}, code=200) == {"jobs": 3, "skipped": 0, "more": True}
-    assert web.post("/queues/mail/retry", {"limit": 3}, code=200) == {"jobs": 1, "skipped": 0, "more": False}
+    assert changed(web, {"action": "retry"}) == 4
     ids = queue.add_many([NewJob(n, delay=3_600_000) for n in range(4)]).ids
     web.post(f"/queues/mail/jobs/{ids[0]}/promote")
     web.post(f"/queues/mail/jobs/{ids[0]}/promote", code=409)
-    assert web.post("/queues/mail/promote", {}, code=200)["jobs"] == 3
+    assert changed(web, {"action": "promote"}) == 3
     assert bench.counts() == {"wait": 9}
+
+
+def changed(web: Web, wanted: dict[str, Any]) -> int:
+    """How many jobs a change of all has changed, once it has ended."""
+    answer = web.ask("POST", "/queues/mail/changes", code=202, json=wanted, headers=WRITING)
+    path = answer.headers["location"]
+    assert path == f"/api/queues/mail/writes/{answer.json()['id']}"
+    wait_until(lambda: web.get(path.removeprefix("/api"))["state"] == "finished", "the change to end")
+    return int(web.get(path.removeprefix("/api"))["changed"])
+
+
+@each_dialect
+def test_all_jobs_that_meet_conditions_are_changed(web: Web, queue: BullQueue, redis_url: str, prefix: str) -> None:
+    with BullQueue("late", url=redis_url, prefix=prefix, protocol=queue.protocol) as late:
+        late.add({})
+        for n in range(12):
+            queue.add({"n": n, "odd": n % 2}, job_id=f"job-{n}")
+            queue.fail(f"job-{n}", "a Timeout" if n < 8 else "bad")
+        assert len(web.get("/queues/mail/jobs?reason=TIMEOUT")["jobs"]) == 8
+        assert changed(web, {"action": "retry", "reason": "timeout", "text": '"odd":1'}) == 4
+        assert sorted(job.data["n"] for job in queue.page("wait")) == [1, 3, 5, 7]
+        assert changed(web, {"action": "remove", "reason": "bad"}) == 4
+        assert changed(web, {"action": "move", "moveTo": "late", "text": '"n":0,'}) == 1
+        assert late.counts()["wait"] == 2
+        assert changed(web, {"action": "move", "moveTo": "late", "from": 2**50}) == 0
+        assert queue.counts()["failed"] == 3
+
+
+def test_a_change_of_all_is_aborted_and_a_write_of_jobs_is_not(
+    web: Web, queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.add_many(NewJob({}, delay=3_600_000) for _ in range(3))
+    going = Event()
+    monkeypatch.setattr(BulkChange, "_find", lambda change, found: going.wait() and change._stage([]))
+    started = [web.post("/queues/mail/changes", {"action": "promote"}, code=202)["id"] for _ in range(MOST_CHANGES)]
+    assert "at once" in web.post("/queues/mail/changes", {"action": "promote"}, code=429)["detail"]
+    for write_id in started:
+        path = f"/queues/mail/writes/{write_id}"
+        assert web.get(path)["state"] == "prepared"
+        web.ask("DELETE", path, code=403, headers=READING)
+        assert web.ask("DELETE", path, code=200, headers=WRITING).json()["state"] == "aborted"
+    going.set()
+    register_all(queue.handle, "jobs", [[NewJob({})]])
+    assert "adds jobs" in web.ask("DELETE", "/queues/mail/writes/jobs", code=409, headers=WRITING).json()["detail"]
+    web.get("/queues/mail/writes/none", code=404)
+    monkeypatch.undo()
+    wait_until(lambda: changed_once_free(web) == 3, "a change to be possible again")
+    assert {web.get(f"/queues/mail/writes/{one}")["changed"] for one in started} == {0}
+
+
+def changed_once_free(web: Web) -> int:
+    answer = web.client.post("/api/queues/mail/changes", json={"action": "promote"}, headers=WRITING)
+    if answer.status_code == 429:
+        return 0
+    path = f"/queues/mail/writes/{answer.json()['id']}"
+    wait_until(lambda: web.get(path)["state"] == "finished", "the change to end")
+    return int(web.get(path)["changed"])
+
+
+def test_wrong_changes_of_all_begin_nothing(web: Web, queue: BullQueue) -> None:
+    queue.add({})
+    for wanted, field in (
+        ({"action": "promote", "state": "failed"}, "state"),
+        ({"action": "retry", "state": "wait"}, "state"),
+        ({"action": "move"}, "moveTo"),
+        ({"action": "retry", "moveTo": "late"}, "moveTo"),
+        ({"action": "pause"}, "action"),
+        ({"action": "retry", "resaon": "x"}, "resaon"),
+    ):
+        assert web.post("/queues/mail/changes", wanted, code=400)["field"] == field
+    assert "another queue" in web.post("/queues/mail/changes", {"action": "move", "moveTo": "mail"}, code=400)["detail"]
+    web.post("/queues/mail/changes", {"action": "move", "moveTo": "none"}, code=404)
+    web.ask("POST", "/queues/mail/changes", code=403, json={"action": "retry"}, headers=READING)
+    assert queue.writes() == []
 
 
 def test_groups_are_listed_limited_paused_and_resumed(web: Web, queue: BullQueue) -> None:

@@ -300,6 +300,7 @@ CASES = {
         then={"mail": {"wait": 43, "prioritized": 2}},
     ),
     "curl http": Case(jobs={"mail": [{"n": 1}]}, then={"mail": {"wait": 2}}, prints=('{"jobs":[]', '"added":1')),
+    '"action": "retry", "reason"': Case(finished=1, prints=('{"id":"',)),
     "results/_checkpoint": Case(
         finished=3, files="results/queue=mail/day=*/*.parquet", prints=("|mail|completed|3|", "|mail|failed|3|")
     ),

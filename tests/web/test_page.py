@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from threading import Event
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -10,6 +11,7 @@ from selenium.webdriver.common.keys import Keys
 
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.read_jobs import FlowJob
+from spark_bull.core.queue.manage.bulk import BulkChange
 from tests.support.wait import wait_until
 from tests.web.browser import DESKTOP, PHONE, Browser
 from tests.web.conftest import Site
@@ -114,6 +116,37 @@ def test_selected_jobs_stay_selected_while_the_page_changes(browser: Browser, si
     browser.click("dialog button.primary")
     browser.wait_for_notice("Removed 3 of 3 jobs")
     assert (queue.counts()["failed"], queue.counts()["wait"]) == (0, 1)
+
+
+def test_all_jobs_with_a_reason_are_retried_or_the_retry_is_aborted(
+    browser: Browser, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, going, find = site.queue("filtered"), Event(), BulkChange._find
+    for job_id, reason in (("one", "a timeout"), ("two", "Timeout"), ("three", "no route to host")):
+        queue.add({}, job_id=job_id)
+        queue.fail(job_id, reason)
+    monkeypatch.setattr(BulkChange, "_find", lambda change, found: going.wait() and find(change, found))
+    browser.open("/queues/filtered?state=failed")
+    browser.click("#search summary")
+    browser.find("input[name=reason]").send_keys("TIMEOUT" + Keys.ENTER)
+    browser.wait_for("Retry all found")
+    found = browser.driver.current_url.removeprefix(site.url)
+    browser.click("a[href*=retry-all]")
+    browser.wait_for("Retry 2 failed jobs?")
+    browser.click("dialog button.primary")
+    browser.wait_for_notice("The change has begun")
+    browser.wait_for("none is changed yet")
+    browser.click("#abort")
+    browser.wait_for_notice("The write is aborted: 0 jobs changed")
+    browser.open(found)
+    browser.click("a[href*=retry-all]")
+    browser.wait_for("Only jobs with the reason TIMEOUT")
+    browser.click("dialog button.primary")
+    browser.wait_for("none is changed yet")
+    going.set()
+    browser.wait_for("2 of 2 jobs are processed")
+    assert browser.count("#abort") == 0
+    assert (queue.counts()["failed"], queue.counts()["wait"]) == (1, 2)
 
 
 #: Keeps the answers to refreshes from the page, until `release` is called.

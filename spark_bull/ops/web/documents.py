@@ -164,10 +164,13 @@ class FlowDocument(BaseModel):
     jobs: list[FlowJobDocument]
 
 
+WriteDocument = Annotated[WriteRecord, Shown(duration_ms=int | None)]
+
+
 class WriteList(BaseModel):
     """Writes of the last 30 days, the oldest first, unfinished ones last."""
 
-    writes: list[Annotated[WriteRecord, Shown(duration_ms=int | None)]]
+    writes: list[WriteDocument]
 
 
 class LedgerList(BaseModel):
@@ -292,18 +295,26 @@ class RetryDocument(Strict):
     reset_attempts: bool = Field(default=False, description="whether attempts count from 0 again")
 
 
-class RetryAllDocument(RetryDocument):
-    """Which jobs to retry."""
+class ChangesDocument(Strict):
+    """Which jobs to change, and how. A condition that is null holds for all jobs."""
 
-    name: Text | None = Field(default=None, description="only jobs of this name")
-    limit: Most = 1_000
+    action: Literal["retry", "promote", "remove", "move"]
+    state: State | None = Field(default=None, description="of the jobs; null: delayed to promote, else failed")
+    name: Text | None = Field(default=None, description="name of the jobs")
+    text: Text | None = Field(
+        default=None, description="in id, name, payload, return value or reason of failure, in any case"
+    )
+    reason: Text | None = Field(default=None, description="in the reason of failure, in any case", examples=["timeout"])
+    since: Number | None = Field(default=None, alias="from", description="when jobs ended, are due, or else were added")
+    until: Number | None = Field(default=None, alias="to", description="the same, at the latest")
+    reset_attempts: bool = Field(default=False, description="to retry: whether attempts count from 0 again")
+    move_to: Text | None = Field(default=None, description="to move: name of another queue of the same dialect")
 
 
-class PromoteAllDocument(Strict):
-    """Which delayed jobs to promote."""
+class StartedDocument(BaseModel):
+    """The id of a write that has begun: GET, or DELETE to abort it, `/api/queues/{queue}/writes/{id}`."""
 
-    name: Text | None = Field(default=None, description="only jobs of this name")
-    limit: Most = 1_000
+    id: str
 
 
 class CleanDocument(Strict):

@@ -47,6 +47,11 @@ def tab(name: str, tab: str) -> str:
     return queue(name) if tab == "jobs" else f"{queue(name)}/{tab}"
 
 
+def write(name: str, write_id: str) -> str:
+    """One of the writes to a queue, and how far it is."""
+    return f"{queue(name)}/writes/{segment(write_id)}"
+
+
 def queue_action(name: str, action: str) -> str:
     """Where a form changes a queue."""
     return f"{queue(name)}/actions/{action}"

@@ -51,7 +51,7 @@ TITLES: Final[Mapping[int, str]] = {
     413: "Body too large",
     415: "Unsupported media type",
     421: "Unknown host",
-    429: "Too many streams",
+    429: "Too many at once",
     500: "Internal error",
     503: "Redis unavailable",
 }

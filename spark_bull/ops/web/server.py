@@ -17,6 +17,7 @@ from spark_bull.ops.web.api import activity, changes, events, jobs, queues
 from spark_bull.ops.web.api.description import known_parameters
 from spark_bull.ops.web.api.description import router as description
 from spark_bull.ops.web.api.events import StreamSlots
+from spark_bull.ops.web.bulk_changes import BulkChanges
 from spark_bull.ops.web.middleware import RequestRules
 from spark_bull.ops.web.page.login import error_page
 from spark_bull.ops.web.page.routes import add_page
@@ -66,6 +67,7 @@ def create_app(settings: WebSettings) -> FastAPI:
     app.state.queues = Queues(settings)
     app.state.streams = StreamSlots()
     app.state.readers = KnownReaders()
+    app.state.changes = BulkChanges()
     handle_errors(app, error_page)
     for router in (probes, description):
         app.include_router(router)

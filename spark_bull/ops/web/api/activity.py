@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query
 
+from spark_bull.core.model.queues import WriteRecord
+from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch.write_records import read_record
+from spark_bull.core.queue.manage.bulk import abort_change
 from spark_bull.core.queue.manage.limits import read_groups
 from spark_bull.ops.web.documents import (
     AddedDocument,
@@ -17,6 +21,7 @@ from spark_bull.ops.web.documents import (
     SchedulerList,
     SchedulerPut,
     WorkerList,
+    WriteDocument,
     WriteList,
 )
 from spark_bull.ops.web.middleware import unescaped
@@ -31,7 +36,45 @@ router = APIRouter(tags=["activity"])
 @router.get("/queues/{queue}/writes", response_model=WriteList)
 def list_writes(queue: ExistingQueue) -> Json:
     """Lists the writes of Spark of the last 30 days."""
-    return Json({"writes": [{**document(w), "durationMs": w.duration_ms} for w in queue.writes()]})
+    return Json({"writes": [_shown(record) for record in queue.writes()]})
+
+
+WriteId = Annotated[str, Path(description="id of the write", min_length=1, max_length=1_000)]
+
+
+@router.get("/queues/{queue}/writes/{write}", response_model=WriteDocument)
+def read_write(queue: ExistingQueue, write: WriteId) -> Json:
+    """Reads one write, which may still be in progress: it has processed `done` of `jobs`."""
+    return Json(_shown(existing_write(queue, unescaped(write))))
+
+
+@router.delete("/queues/{queue}/writes/{write}", response_model=WriteDocument)
+def abort_write(queue: ExistingQueue, write: WriteId) -> Json:
+    """Aborts a write that changes jobs: what it has changed stays changed. 409 for a write that adds jobs."""
+    return Json(_shown(aborted_write(queue, unescaped(write))))
+
+
+def existing_write(queue: BullQueue, write_id: str) -> WriteRecord:
+    """The record of a write. Raises Problem 404."""
+    return _found(queue, write_id, read_record(queue.handle, write_id))
+
+
+def aborted_write(queue: BullQueue, write_id: str) -> WriteRecord:
+    """Aborts a write; returns its record. Raises Problem 404 or 409."""
+    record = _found(queue, write_id, abort_change(queue.handle, write_id))
+    if record.state in ("open", "prepared"):
+        raise Problem(409, f"expected a write that changes jobs, as only these are aborted; {write_id} adds jobs")
+    return record
+
+
+def _found(queue: BullQueue, write_id: str, record: WriteRecord | None) -> WriteRecord:
+    if record is None:
+        raise Problem(404, f"expected a write {write_id[:200]} to queue {queue.name}, found none")
+    return record
+
+
+def _shown(record: WriteRecord) -> dict[str, Any]:
+    return {**document(record), "durationMs": record.duration_ms}
 
 
 @router.get("/queues/{queue}/ledgers", response_model=LedgerList)

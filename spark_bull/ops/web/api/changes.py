@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from spark_bull.core.model.jobs import RawJson
 from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.jobs.read import read_jobs
+from spark_bull.core.queue.jobs.portions import JobFilter
+from spark_bull.core.queue.manage.bulk import matching_ids
 from spark_bull.core.queue.manage.manage import change_job
+from spark_bull.ops.web import links
+from spark_bull.ops.web.bulk_changes import AllChanges, BulkChanges
 from spark_bull.ops.web.documents import (
+    ChangesDocument,
     DoneDocument,
     JobPatch,
     MoveDocument,
-    PromoteAllDocument,
     ReasonDocument,
-    RetryAllDocument,
     RetryDocument,
+    StartedDocument,
 )
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, ExpectedJob
+from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, ExpectedJob, Queues
 
 router = APIRouter(tags=["changes"])
 
@@ -108,36 +109,44 @@ def move_job(queue: ExistingQueue, queues: AllQueues, job: ExpectedJob, where: M
     queue.move(job.id, queues.existing(where.to).name)
 
 
-@router.post("/queues/{queue}/retry")
-def retry_all(queue: ExistingQueue, wanted: RetryAllDocument | None = None) -> DoneDocument:
-    """Retries jobs of a state, at most `limit`; repeat the request until `more` is false."""
-    wanted = wanted or RetryAllDocument()
-    ids = _ids(queue, wanted.state, wanted.name)
-    found = list(islice(ids, wanted.limit))
-    changes = [Change(i, "retry", state=wanted.state, reset_attempts=wanted.reset_attempts) for i in found]
-    return _change_all(queue, changes, wanted.limit)
+@router.post("/queues/{queue}/changes", status_code=202)
+def change_all(
+    queue: ExistingQueue, queues: AllQueues, changes: AllChanges, wanted: ChangesDocument, response: Response
+) -> StartedDocument:
+    """Begins to change all jobs of a state that meet the conditions, in one recorded write.
+
+    The write looks for the jobs first, then changes them in portions. With a token for some queues, it keeps jobs with
+    children in other queues, rather than remove them.
+    """
+    write_id = start_change(queue, queues, changes, wanted)
+    response.headers["Location"] = f"{links.api()}/queues/{links.segment(queue.name)}/writes/{write_id}"
+    return StartedDocument(id=write_id)
 
 
-@router.post("/queues/{queue}/promote")
-def promote_all(queue: ExistingQueue, wanted: PromoteAllDocument | None = None) -> DoneDocument:
-    """Promotes delayed jobs, at most `limit`; repeat the request until `more` is false."""
-    wanted = wanted or PromoteAllDocument()
-    found = list(islice(_ids(queue, "delayed", wanted.name), wanted.limit))
-    return _change_all(queue, [Change(i, "promote") for i in found], wanted.limit)
+def start_change(queue: BullQueue, queues: Queues, changes: BulkChanges, wanted: ChangesDocument) -> str:
+    """Begins a change of many jobs; returns the id of its write. Raises Problem, and the errors of BulkChange."""
+    action, dialect = wanted.action, queue.handle.dialect
+    state = wanted.state or ("delayed" if action == "promote" else "failed")
+    dialect.state_key(state)
+    allowed: Mapping[str, Sequence[str]] = {"retry": dialect.retryable_states, "promote": ("delayed",)}
+    if state not in allowed.get(action, (state,)):
+        raise Problem(
+            400, f"expected `state` to be {' or '.join(allowed[action])} to {action} jobs, got: {state}", field="state"
+        )
+    if (action == "move") != (wanted.move_to is not None):
+        raise Problem(400, "expected `moveTo` with the action move, and with no other one", field="moveTo")
+    to = queues.existing(wanted.move_to).name if wanted.move_to is not None else None
+    which = JobFilter(wanted.name, wanted.text, wanted.since, wanted.until, wanted.reason)
+    found: Iterable[Sequence[str]] = matching_ids(queue.handle, state, which)
+    if action == "remove":
+        found = ([one for one in ids if _is_removable(queues, queue, one)] for ids in found)
+    change = Change("", action, state=state, reset_attempts=wanted.reset_attempts, to=to)
+    return changes.start(queue.handle, change, found)
 
 
-def _ids(queue: BullQueue, state: str, name: str | None) -> Iterator[str]:
-    """The ids of the jobs of a state with a name; of all, if it is None."""
-    queue.handle.dialect.state_key(state)
-    for chunk in read_jobs(queue.handle, [state], ["name"] if name else ()):
-        names = chunk.column("name") if name else chunk.ids
-        for job_id, found in zip(chunk.ids, names, strict=True):
-            if not name or found == name.encode("utf-8", "replace"):
-                yield job_id.decode("utf-8", "replace")
-
-
-def _change_all(queue: BullQueue, changes: list[Change], limit: int) -> DoneDocument:
-    outcomes = Counter(changed.outcome == "done" for changed in queue.manage(changes))
-    # Jobs that can't be changed would be found again.
-    more = len(changes) == limit and outcomes[True] > 0
-    return DoneDocument(jobs=outcomes[True], skipped=outcomes[False], more=more)
+def _is_removable(queues: Queues, queue: BullQueue, job_id: str) -> bool:
+    try:
+        queues.check_removable(queue, job_id)
+    except Problem:
+        return False
+    return True

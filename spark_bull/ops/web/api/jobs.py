@@ -84,6 +84,9 @@ def wanted(
             description="only jobs with this text, in any case, in id, name, payload, return value or failure",
         ),
     ] = None,
+    reason: Annotated[
+        str | None, Query(min_length=1, max_length=1_000, description="only jobs with this text in their failure")
+    ] = None,
     since: Annotated[
         int | None,
         Query(alias="from", ge=0, le=2**53 - 1, description="only jobs that ended, are due, or else were added then"),
@@ -104,11 +107,12 @@ def wanted(
         "state": states,
         "name": name,
         "text": text,
+        "reason": reason,
         "from": since,
         "to": until,
         "order": order,
     }
-    return Wanted(query, states, JobFilter(name, text, since, until), order == "desc", limit, cursor)
+    return Wanted(query, states, JobFilter(name, text, since, until, reason), order == "desc", limit, cursor)
 
 
 Page = Annotated[Wanted, Depends(wanted)]

@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from pydantic import ValidationError
 
-from spark_bull.core.errors import ConnectionLost, JobError, SparkBullError, WrongState
+from spark_bull.core.errors import ConnectionLost, DialectError, JobError, SparkBullError, WrongState
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.web import links
-from spark_bull.ops.web.api.changes import change, promote_all, retry_all
-from spark_bull.ops.web.documents import DoneDocument, JobPatch, PromoteAllDocument, RetryAllDocument
+from spark_bull.ops.web.api.activity import aborted_write
+from spark_bull.ops.web.api.changes import change, start_change
+from spark_bull.ops.web.bulk_changes import AllChanges, BulkChanges
+from spark_bull.ops.web.documents import ChangesDocument, JobPatch
 from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.page.job import existing_job
 from spark_bull.ops.web.page.questions import (
+    CHANGES_OF_ALL,
     JOB_QUESTIONS,
-    MOST_JOBS,
     QUEUE_QUESTIONS,
     Fields,
     Question,
@@ -30,13 +33,14 @@ from spark_bull.ops.web.page.questions import (
     ask,
     ask_job,
     ask_queue,
+    filter_of,
     integer_of,
     json_of,
     text_of,
 )
 from spark_bull.ops.web.page.rendering import Notice, go_to, laid_out
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, etag_of
+from spark_bull.ops.web.queue_access import AllQueues, ExistingQueue, Queues, etag_of
 
 router: Final = APIRouter(include_in_schema=False)
 
@@ -56,8 +60,12 @@ def change_job(
 
 
 @router.post("/queues/{queue}/actions/{action}")
-def change_queue(request: Request, queue: ExistingQueue, queues: AllQueues, action: str, fields: Submitted) -> Response:
+def change_queue(
+    request: Request, queue: ExistingQueue, queues: AllQueues, changes: AllChanges, action: str, fields: Submitted
+) -> Response:
     """Changes the queue, or many of its jobs."""
+    if action in CHANGES_OF_ALL:
+        return _begin_change(request, queue, queues, changes, action, fields)
     change = _of(action, _QUEUE_ACTIONS)
     again = partial(ask_queue, request, queue, action, fields) if action in QUEUE_QUESTIONS else None
     answer = _done(request, fields.get("back") or links.queue(queue.name), lambda: change(queue, fields), again)
@@ -70,6 +78,27 @@ def _of(action: str, actions: Mapping[str, Callable[..., str]]) -> Callable[...,
     if action not in actions:
         raise Problem(404, f"expected one of the actions {', '.join(actions)}, got: {action[:200]}")
     return actions[action]
+
+
+def _begin_change(
+    request: Request, queue: BullQueue, queues: Queues, changes: BulkChanges, action: str, fields: Fields
+) -> Response:
+    """Begins a change of all jobs that were found, and leads to its progress."""
+    given = {name: fields[name] for name in ("state", "name", "text", "reason") if fields.get(name)}
+    which = filter_of(fields)
+    times = {"from": which.since, "to": which.until}
+    try:
+        wanted = ChangesDocument.model_validate({"action": CHANGES_OF_ALL[action], **given, **times})
+        write_id = start_change(queue, queues, changes, wanted)
+    except (Problem, DialectError, ValidationError) as error:
+        text = error.detail if isinstance(error, Problem) else str(error)
+        return go_to(request, fields.get("back", ""), Notice(f"Nothing was changed: {text}", is_error=True))
+    return go_to(request, links.write(queue.name, write_id), Notice("The change has begun."))
+
+
+def _abort(queue: BullQueue, fields: Fields) -> str:
+    record = aborted_write(queue, fields.get("write", ""))
+    return f"The write is {record.state}: {_number_of_jobs(record.changed)} changed."
 
 
 def _done(request: Request, back: str, change: Callable[[], str], again: Callable[[str], Response] | None) -> Response:
@@ -161,15 +190,6 @@ def _resume(queue: BullQueue, fields: Fields) -> str:
     return f"Queue {queue.name} is resumed: workers claim jobs again."
 
 
-def _retry_all(queue: BullQueue, fields: Fields) -> str:
-    state: Literal["completed", "failed"] = "completed" if fields.get("state") == "completed" else "failed"
-    return _result("Retried", retry_all(queue, RetryAllDocument(state=state, limit=MOST_JOBS)))
-
-
-def _promote_all(queue: BullQueue, fields: Fields) -> str:
-    return _result("Promoted", promote_all(queue, PromoteAllDocument(limit=MOST_JOBS)))
-
-
 def _clean(queue: BullQueue, fields: Fields) -> str:
     state = fields.get("state", "completed")
     removed = len(queue.clean(integer_of(fields, "grace") or 0, integer_of(fields, "limit") or 0, state))
@@ -184,13 +204,6 @@ def _remove_scheduler(queue: BullQueue, fields: Fields) -> str:
 
 def _run_scheduler(queue: BullQueue, fields: Fields) -> str:
     return f"Job {queue.run_scheduler(fields.get('scheduler', ''))} was added, and runs as soon as a worker is free."
-
-
-def _result(verb: str, done: DoneDocument) -> str:
-    text = f"{verb} {_number_of_jobs(done.jobs)}."
-    if done.skipped:
-        text += f" {_number_of_jobs(done.skipped)} had changed meanwhile, or were locked by a worker."
-    return text + (" There are more: do it again." if done.more else "")
 
 
 def _number_of_jobs(count: int) -> str:
@@ -208,8 +221,7 @@ _QUEUE_ACTIONS: Final[Mapping[str, Callable[[BullQueue, Fields], str]]] = {
     "limits": _limits,
     "pause": _pause,
     "resume": _resume,
-    "retry-all": _retry_all,
-    "promote-all": _promote_all,
+    "abort": _abort,
     "clean": _clean,
     "drain": _drain,
     "obliterate": _obliterate,

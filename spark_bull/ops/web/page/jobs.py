@@ -55,13 +55,19 @@ class Search:
     id: str = ""
     name: str = ""
     text: str = ""
+    reason: str = ""
     since: int | None = None
     until: int | None = None
     order: str = "desc"
 
     @property
     def is_narrow(self) -> bool:
-        return bool(self.id or self.name or self.text or self.since is not None or self.until is not None)
+        return bool(self.id) or not self.filter.is_empty
+
+    @property
+    def filter(self) -> JobFilter:
+        """The conditions without the id."""
+        return JobFilter(self.name or None, self.text or None, self.since, self.until, self.reason or None)
 
 
 def time_label(state: str) -> str:
@@ -78,6 +84,7 @@ def show_queue(
     id: Annotated[str, Query(max_length=1_000)] = "",
     name: Annotated[str, Query(max_length=1_000)] = "",
     text: Annotated[str, Query(max_length=1_000)] = "",
+    reason: Annotated[str, Query(max_length=1_000)] = "",
     since: Annotated[str, Query(alias="from")] = "",
     until: Annotated[str, Query(alias="to")] = "",
     order: Annotated[str, Query(pattern="^(asc|desc)$")] = "desc",
@@ -86,10 +93,18 @@ def show_queue(
     """The jobs of a state, in portions."""
     head = head_of(queue)
     search = Search(
-        state or _first_state(head), id.strip(), name.strip(), text, _time("from", since), _time("to", until), order
+        state or _first_state(head),
+        id.strip(),
+        name.strip(),
+        text,
+        reason,
+        time_of_input("from", since),
+        time_of_input("to", until),
+        order,
     )
     jobs, following = _found(queue, search, cursor)
-    query = {"state": search.state, "id": id, "name": name, "text": text, "from": since, "to": until, "order": order}
+    chosen = {"state": search.state, "name": name, "text": text, "reason": reason, "from": since, "to": until}
+    query = {**chosen, "id": id, "order": order}
     return render(
         request,
         "jobs.html",
@@ -97,6 +112,7 @@ def show_queue(
         tabs=TABS,
         tab="jobs",
         search=search,
+        chosen=chosen,
         jobs=jobs,
         time_label=time_label(search.state),
         orders=(("desc", "newest first"), ("asc", "oldest first")),
@@ -117,7 +133,7 @@ def _first_state(head: QueueHead) -> str:
     return next((state for state in order if head.counts.get(state)), "wait")
 
 
-def _time(name: str, text: str) -> int | None:
+def time_of_input(name: str, text: str) -> int | None:
     """Parses the value of an input of the type datetime-local, in UTC; ms since 1970."""
     if not text:
         return None
@@ -134,8 +150,8 @@ def _found(queue: BullQueue, search: Search, cursor: str) -> tuple[list[Job], st
         return [job] if job else [], None
     query = asdict(search)
     place = position_of(cursor, query).place if cursor else None
-    wanted = JobFilter(search.name or None, search.text or None, search.since, search.until)
-    found = read_portion(queue.handle, [search.state], place, SHOWN, wanted=wanted, descending=search.order == "desc")
+    newest = search.order == "desc"
+    found = read_portion(queue.handle, [search.state], place, SHOWN, wanted=search.filter, descending=newest)
     return found.jobs, cursor_of(Position(queue.name, found.next), query) if found.next else None
 
 

@@ -16,6 +16,8 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.schedule.schedulers import last_due, reading_schedulers
 from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized
+from spark_bull.ops.web.api.activity import existing_write
+from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.page.overview import SHOWN_ROWS, matching
 from spark_bull.ops.web.page.queues import TABS, head_of
 from spark_bull.ops.web.page.rendering import render
@@ -102,6 +104,12 @@ def show_workers(request: Request, caller: Authorized, queue: ExistingQueue) -> 
     names = readers_of(request).of(queue).workers
     slots = [(name, slot) for name in names for slot in latest(slots_of(handle, name))]
     return _live(request, queue, "workers", slots=slots, workers=connected_workers(handle))
+
+
+@router.get("/queues/{queue}/writes/{write}")
+def show_write(request: Request, caller: Authorized, queue: ExistingQueue, write: str) -> Response:
+    """One write: how far it is, and what has become of its jobs."""
+    return _live(request, queue, "write", write=existing_write(queue, unescaped(write)))
 
 
 @router.get("/queues/{queue}/writes")

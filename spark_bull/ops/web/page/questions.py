@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn
 from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from spark_bull.core.clock import monotonic_s
 from spark_bull.core.model.job_json import parsed_opts
 from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.jobs.portions import JobFilter
+from spark_bull.core.queue.manage.bulk import matching_ids
 from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized, access_of
 from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.page.job import existing_job
+from spark_bull.ops.web.page.jobs import time_of_input
 from spark_bull.ops.web.page.rendering import laid_out, render
 from spark_bull.ops.web.problems import Problem
-from spark_bull.ops.web.queue_access import ExistingQueue, etag_of
+from spark_bull.ops.web.queue_access import READING_S, ExistingQueue, etag_of
 
 #: Numbers with more digits are not exact in Lua.
 _MAX_DIGITS: Final = 15
@@ -82,8 +87,10 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-#: Maximum number of jobs that one form changes; a further one changes the rest.
-MOST_JOBS: Final = 10_000
+#: The actions that change all jobs that a search finds, and the change.
+CHANGES_OF_ALL: Final = {"retry-all": "retry", "promote-all": "promote", "remove-all": "remove"}
+#: What a search looks for, as a question says it.
+_CONDITIONS: Final = {"name": "the name", "text": "the text", "reason": "the reason", "from": "a time from", "to": "to"}
 _AGES: Final = (
     (0, "of any age"),
     (3_600_000, "older than 1 hour"),
@@ -208,15 +215,42 @@ def _limits(queue: BullQueue, given: Fields) -> Question:
     )
 
 
-def _retry_all(queue: BullQueue, given: Fields) -> Question:
-    state = given.get("state", "failed")
-    title = f"Retry {_at_most(queue, state)} {state} jobs?"
-    return Question(title, "They wait for a worker again.", "Retry", hidden={"state": state}, back=_list(queue, state))
+def _change_all(action: str, queue: BullQueue, given: Fields) -> Question:
+    """given: the conditions, by the names of the search."""
+    state, verb = given.get("state", "failed"), action.capitalize()
+    which = filter_of(given)
+    consequence = {
+        "remove": "Their data, results and logs are deleted, and their children. This can't be undone.",
+        "promote": "They wait for a worker at once.",
+    }.get(action, "They wait for a worker again.")
+    conditions = [f"{label} {given[name]}" for name, label in _CONDITIONS.items() if given.get(name)]
+    return Question(
+        f"{verb} {_number(queue, state, which)} {state} jobs?",
+        f"Only jobs with {', '.join(conditions)}. {consequence}" if conditions else consequence,
+        verb,
+        hidden={name: value for name, value in given.items() if name in ("state", *_CONDITIONS)},
+        is_dangerous=action == "remove",
+        back=_list(queue, state),
+    )
 
 
-def _promote_all(queue: BullQueue, given: Fields) -> Question:
-    title = f"Promote {_at_most(queue, 'delayed')} delayed jobs?"
-    return Question(title, "They wait for a worker at once.", "Promote", back=_list(queue, "delayed"))
+def filter_of(given: Fields) -> JobFilter:
+    """The conditions of a search. Raises Problem 400."""
+    since, until = (time_of_input(name, given.get(name, "")) for name in ("from", "to"))
+    name, text, reason = (given.get(name) or None for name in ("name", "text", "reason"))
+    return JobFilter(name, text, since, until, reason)
+
+
+def _number(queue: BullQueue, state: str, which: JobFilter) -> str:
+    """How many jobs a change is about, as far as they can be counted in time."""
+    if which.is_empty:
+        return f"{queue.counts().get(state, 0):,}"
+    until_s, number = monotonic_s() + READING_S, 0
+    for ids in matching_ids(queue.handle, state, which):
+        number += len(ids)
+        if monotonic_s() > until_s:
+            return f"at least {number:,}"
+    return f"{number:,}"
 
 
 def _clean(queue: BullQueue, given: Fields) -> Question:
@@ -268,10 +302,6 @@ def _remove_scheduler(queue: BullQueue, given: Fields) -> Question:
     )
 
 
-def _at_most(queue: BullQueue, state: str) -> str:
-    return f"{min(queue.counts().get(state, 0), MOST_JOBS):,}"
-
-
 def _list(queue: BullQueue, state: str) -> str:
     return links.queue(queue.name, state=state)
 
@@ -280,8 +310,7 @@ JOB_QUESTIONS: Final[Mapping[str, Callable[[BullQueue, str], Question]]] = {"rem
 QUEUE_QUESTIONS: Final[Mapping[str, Callable[[BullQueue, Fields], Question]]] = {
     "add": _add,
     "limits": _limits,
-    "retry-all": _retry_all,
-    "promote-all": _promote_all,
+    **{name: partial(_change_all, action) for name, action in CHANGES_OF_ALL.items()},
     "clean": _clean,
     "drain": _drain,
     "obliterate": _obliterate,
