@@ -97,6 +97,7 @@ NOT_RUN = {
     'pip install "spark-bull[web]"': "installs this package from a registry, and starts a server; test_web_api.py does",
     "spark-bull-payloads')": "needs a copy of docs/node; test_payloads_with_node.py runs a worker with it",
     "from airflow.triggers": "needs Airflow; test_airflow.py runs it there",
+    "make release VERSION": "builds packages, and installs them from a registry",
     "make demo": "installs tools of the system, and runs all tests",
     "main: ChunkLoop or ConcurrentLoop": "a picture",
     "spark-bull collect --queue 'mail,reports-*'": _STARTS_SPARK,

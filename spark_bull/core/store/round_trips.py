@@ -1,9 +1,7 @@
-"""Reads that take several round trips, as generators, so that reads of many queues share their round trips.
+"""Reads that take several round trips, as generators that share round trips; and blocking reads of several streams.
 
 A step is a list of commands that a generator yields. The generator gets their replies, or the error of one of them is
 raised in it. Redis runs all commands of a round trip in a row, so a step with many elements is a LargeRead.
-
-Reads several streams with one blocking command.
 """
 
 from __future__ import annotations
