@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_bull import Worker
-from tests.support.processing_query import processing_query
+from tests.support.drivers import processing_query
 
 QUEUE = "bench"
 SLOTS = 2

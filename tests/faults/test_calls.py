@@ -18,10 +18,9 @@ from spark_bull.core.queue.call.caller import CallEnd, Caller
 from spark_bull.core.queue.call.flight import Flight, Lease
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.running_job import RunningJob
-from tests.support.background import Background
 from tests.support.network import losing_proxy
 from tests.support.node import NodePeer, Peer, each_peer_of
-from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.wait import PATIENCE_S, Background, wait_until
 from tests.support.worker import OurWorker
 
 OwnRedis = Callable[..., EmbeddedRedis]

@@ -23,7 +23,7 @@ from spark_bull.run.slot.chunk_loop import SETTLE_S
 from spark_bull.spark.work.claim_stream import ClaimReader, claim_reader
 from spark_bull.spark.work.udf_runner import UdfRunner
 from tests.spark.conftest import Bull
-from tests.support.processing_query import processing_query
+from tests.support.drivers import processing_query
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

@@ -26,9 +26,8 @@ from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services.collector import Collector
-from tests.support.background import Background
 from tests.support.redis_servers import RedisCluster, Sentinels
-from tests.support.wait import wait_until
+from tests.support.wait import Background, wait_until
 from tests.support.worker import OurWorker
 
 #: In a cluster, each is on another node.

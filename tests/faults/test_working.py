@@ -20,10 +20,9 @@ from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
 from tests.spark.conftest import Bull
-from tests.support.drivers import driver, following_query
+from tests.support.drivers import driver, following_query, processing_query
 from tests.support.forked_programs import ForkedProcess, work_on_groups, work_with_follow_ups
 from tests.support.network import losing_proxy
-from tests.support.processing_query import processing_query
 from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

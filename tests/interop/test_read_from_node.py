@@ -191,21 +191,6 @@ def test_logs_and_workers_of_node_are_read(theirs: NodePeer, peer: Peer, redis_u
         assert find_queues(connection, prefix) == ["q"]
 
 
-@each_peer_of("bullmq")
-def test_jobs_of_a_flow_are_read(theirs: NodePeer, read: Callable[[], dict[str, Job]], prefix: str) -> None:
-    flow = {
-        "name": "parent",
-        "queueName": "q",
-        "data": {},
-        "children": [{"name": "child", "queueName": "q", "data": {}}],
-    }
-    ids = theirs.call("flow", flow=flow)
-    found = read()
-    parent, child = found[ids["id"]], found[ids["children"][0]["id"]]
-    assert (parent.state, child.state) == ("waiting-children", "wait")
-    assert child.parent_key == f"{prefix}:q:{parent.id}"
-
-
 # detection
 
 DIALECTS = ("bull-1", "bull", "bullmq")

@@ -28,9 +28,9 @@ import spark_bull
 from spark_bull import BullQueue, NewJob, Worker, call, write_results
 from spark_bull.spark.platform.requirements import start_query
 from tests.conftest import need
+from tests.support.drivers import processing_query
 from tests.support.fork_server import VARIABLE
 from tests.support.forked_programs import CONTEXT
-from tests.support.processing_query import processing_query
 from tests.support.spark_submit import DRIVER_OPTIONS
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

@@ -23,7 +23,7 @@ from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.capabilities import CAPABILITIES
 from spark_bull.spark.platform.requirements import start_query
 from tests.spark.conftest import Bull
-from tests.support.processing_query import processing_query
+from tests.support.drivers import processing_query
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker
 

@@ -1,4 +1,4 @@
-"""Programs that are Spark drivers, for tests that kill them with their JVM and their Python processes.
+"""Programs that are Spark drivers, for tests that kill them with their JVM and their Python processes; their query.
 
     python -m tests.support.drivers PROGRAM '{"url": "…", "prefix": "…", …}'
 
@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_bull
 from spark_bull.spark.platform.requirements import is_late, start_query
-from tests.support.processing_query import processing_query
 from tests.support.wait import wait_until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -86,6 +85,36 @@ class DriverProcess:
 
 def driver(log: Path, program: str, **plan: Any) -> DriverProcess:
     return DriverProcess(log, __name__, program, **plan)
+
+
+@contextmanager
+def processing_query(
+    spark: SparkSession,
+    processor: Callable[[DataFrame], DataFrame],
+    checkpoint: Path | str,
+    options: Mapping[str, Any],
+    *,
+    queue: str = "q",
+    payload_schema: str | None = None,
+    settle: Mapping[str, Any] | None = None,
+    **claim: Any,
+) -> Iterator[StreamingQuery]:
+    """Runs a query in the block that claims the jobs of a queue, and processes its batches.
+
+    options: of both modes; settle, claim: further ones of each.
+    """
+    jobs = spark.readStream.format("bull").options(**options, **claim, queue=queue, mode="claim").load()
+
+    def batches(batch: DataFrame, _: int) -> None:
+        given = {**options, **(settle or {})}
+        spark_bull.process_batch(batch, processor, queue=queue, payload_schema=payload_schema, options=given)
+
+    writer = jobs.writeStream.foreachBatch(batches).option("checkpointLocation", str(checkpoint))
+    query = start_query(writer.start)
+    try:
+        yield query
+    finally:
+        query.stop()
 
 
 # follow: a query that processes claimed jobs, until it is killed. Each job of the queue `q` has one follow-up in the

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -65,10 +65,6 @@ class Pair:
         self.queues = {
             side: BullQueue(f"{side}-{prefix}", url=url, prefix=prefix, protocol=peer.dialect) for side in SIDES
         }
-        #: Starts our worker of a queue, with the size of its chunks.
-        self.ours: Callable[[BullQueue, int], AbstractContextManager[Any]] = lambda queue, chunk_size: OurWorker(
-            queue.handle, chunk_size=chunk_size
-        )
 
     def close(self) -> None:
         for queue in self.queues.values():
@@ -97,7 +93,7 @@ class Pair:
                 yield queue
             return
         promoter = Promoter(self.url, [queue.name], prefix=self.prefix, protocol=self.peer.dialect, rescue=False)
-        with promoter, self.ours(queue, chunk_size):
+        with promoter, OurWorker(queue.handle, chunk_size=chunk_size):
             yield queue
 
     @contextmanager

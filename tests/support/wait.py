@@ -1,4 +1,4 @@
-"""Waiting for effects of other threads, processes or servers, and acting while another thread waits."""
+"""Waiting for effects of other threads, processes or servers, and acting or working in another thread."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from inspect import unwrap
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+Self = TypeVar("Self", bound="Background")
 
 #: Time limit of all waits, s: says nothing about speed, only ends tests that hang.
 PATIENCE_S = 600.0
@@ -50,3 +51,40 @@ def call_in(function: Callable[..., Any], act: Callable[[], object]) -> None:
         act()
 
     threading.Thread(target=wait_and_act, daemon=True).start()
+
+
+class Background:
+    """Work of a test: does `work` in a thread until the block is left, which raises the error of the thread."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def work(self) -> None:
+        """Returns soon after `stopping` is set."""
+        raise NotImplementedError
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except BaseException as error:
+            self.error = error
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Waits until the work has ended. Raises its error."""
+        self.stopping.set()
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive(), f"expected {type(self).__name__} to stop"
+        if self.error is not None:
+            raise self.error
+
+    def __enter__(self: Self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()

@@ -28,7 +28,7 @@ from spark_bull.spark.work.claim_stream import claim_reader
 from spark_bull.spark.work.frame_columns import ERROR_SCHEMA, error_columns
 from spark_bull.spark.work.settle.plan import plan_settle
 from spark_bull.spark.work.settle.task import settle_task
-from tests.support.background import Background
+from tests.support.wait import Background
 from tests.support.worker import behave
 
 

@@ -21,8 +21,7 @@ from spark_bull.run.slot.slot import loop_of
 from spark_bull.run.slot.slot_control import SlotControl
 from spark_bull.run.slot.slot_plan import SlotPlan, SlotQueuePlan, start_limit
 from spark_bull.run.slot.slot_report import SlotStats
-from tests.support.background import Background
-from tests.support.wait import wait_until
+from tests.support.wait import Background, wait_until
 
 _POSTPONING = {"delay": DelayedError(1), "limit": RateLimitError(1), "giveBack": ReturnedError()}
 

@@ -31,8 +31,8 @@ from tests.proof.soak.memory import Memory, NoLine, Size, Slope, by_expiry, kind
 from tests.proof.soak.parties import NodeWorker, Parties, Party, SparkDriver, actor
 from tests.proof.soak.programs import ALL_QUEUES, PROGRAMS, SCHEDULERS, drive, end
 from tests.proof.soak.spark import work
-from tests.support.background import Background
 from tests.support.spark_submit import JVM_OPTIONS
+from tests.support.wait import Background
 
 PREFIX = "soak"
 BETWEEN_S = 20.0

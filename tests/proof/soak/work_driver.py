@@ -16,7 +16,7 @@ from tests.proof.actors import CHECK_MS
 from tests.proof.producers import RETRY_MS
 from tests.proof.soak.programs import ALL_QUEUES, AT_ONCE
 from tests.proof.soak.spark import LOCK_MS, STREAMED, place_of, processor, session
-from tests.support.processing_query import processing_query
+from tests.support.drivers import processing_query
 
 #: A job may lose its worker as often as workers are killed.
 MAX_STALLED = 1_000
