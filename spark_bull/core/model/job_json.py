@@ -112,8 +112,9 @@ def camel_case(name: str) -> str:
 
 
 def in_camel_case(found: Any) -> dict[str, Any]:
-    """The fields of a dataclass."""
-    return {camel_case(field.name): getattr(found, field.name) for field in fields(found)}
+    """The fields of a dataclass or named tuple."""
+    names = found._fields if isinstance(found, tuple) else [field.name for field in fields(found)]
+    return {camel_case(name): getattr(found, name) for name in names}
 
 
 def parsed(found: Any) -> dict[str, Any]:
