@@ -55,8 +55,8 @@ def test_a_report_that_redis_refuses_is_sent_once_a_second(
         report = SlotReport(queue.handle, "w", 1, 0, SlotStats(), Failures(), {})
         client.execute_command("ACL", "SETUSER", "default", "-hset")
         for _ in range(3):
-            report.publish_now_and_then("busy", [])
+            report.publish_busy([])
         assert len(caplog.messages) == 1
         now += 2
-        report.publish_now_and_then("busy", [])
+        report.publish_busy([])
         assert len(caplog.messages) == 2

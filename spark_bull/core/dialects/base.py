@@ -376,7 +376,7 @@ class Dialect(ABC):
         if PARENT in opts:
             opts[PARENT] = RawJson(PARENT_MARK)
         return Prepared(
-            with_bare_marks("opts", self._opts(opts)),
+            with_bare_marks(self._opts(opts)),
             priority,
             bool(opts.get("lifo")),
             max(1, attempts),
@@ -387,13 +387,13 @@ class Dialect(ABC):
         )
 
 
-def with_bare_marks(name: str, opts: Mapping[str, Any]) -> str:
+def with_bare_marks(opts: Mapping[str, Any]) -> str:
     """Options as JSON text, with marks without quotes, and RawJson unchanged."""
-    return "{" + ",".join(f"{json_text(name, key)}:{_bare(name, key, opts[key])}" for key in opts) + "}"
+    return "{" + ",".join(f"{json_text('opts', key)}:{_bare(key, opts[key])}" for key in opts) + "}"
 
 
-def _bare(name: str, key: str, value: Any) -> str:
-    return value if value == MARKS.get(key) else json_text(name, value)
+def _bare(key: str, value: Any) -> str:
+    return value if value == MARKS.get(key) else json_text("opts", value)
 
 
 #: One encoder for all calls, as making one takes longer than encoding a short text.

@@ -89,7 +89,7 @@ class Bull(Dialect):
             "next": next_due,
             "name": name,
             "data": "{}" if not job.data or job.data in FALSE_IN_JAVASCRIPT else job.data,
-            "opts": with_bare_marks("opts", self._opts(opts | made)),
+            "opts": with_bare_marks(self._opts(opts | made)),
             "priority": repeating.number_of(opts, "priority") or 0,
             "lifo": bool(opts.get("lifo")),
         }
@@ -120,7 +120,7 @@ class Bull(Dialect):
             "next": due,
             "name": name,
             "data": "{}" if scheduler.data in FALSE_IN_JAVASCRIPT else scheduler.data,
-            "opts": with_bare_marks("opts", self._opts(scheduler.opts | made)),
+            "opts": with_bare_marks(self._opts(scheduler.opts | made)),
             "priority": scheduler.opts.get("priority") or 0,
             "lifo": bool(scheduler.opts.get("lifo")),
             "replaces": [(key, self.job_ids_of(key))],

@@ -160,7 +160,7 @@ class BullMQ(Dialect):
             "id": scheduler.id,
             "name": name,
             "data": scheduler.data,
-            "opts": with_bare_marks("opts", without_nulls(template | made)),
+            "opts": with_bare_marks(without_nulls(template | made)),
             "priority": scheduler.opts.get("priority") or 0,
             "lifo": bool(scheduler.opts.get("lifo")),
             "next": due,
@@ -216,7 +216,7 @@ class BullMQ(Dialect):
             "every": every,
             "offset": repeating.number_of(repeat, "offset"),
             "next": due,
-            "opts": with_bare_marks("opts", without_nulls({"attempts": 0} | opts | normal_backoff(opts) | made)),
+            "opts": with_bare_marks(without_nulls({"attempts": 0} | opts | normal_backoff(opts) | made)),
             "priority": repeating.number_of(opts, "priority") or 0,
             "lifo": bool(opts.get("lifo")),
             "deduplication_id": deduplication.get("id") if isinstance(deduplication, dict) else None,
@@ -255,7 +255,7 @@ def _older_next(
         "due": previous,
         "next": due,
         "shift": repeating.number_of(repeat, "offset") or 0,
-        "opts": with_bare_marks("opts", without_nulls({"attempts": 0} | opts | normal_backoff(opts) | made)),
+        "opts": with_bare_marks(without_nulls({"attempts": 0} | opts | normal_backoff(opts) | made)),
     }
 
 

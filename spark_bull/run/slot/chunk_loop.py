@@ -195,9 +195,9 @@ class ChunkLoop(SlotLoop):
             processed = None
             if chunk is not None:
                 self._end_waits()
-                self._report.publish_now_and_then("busy", self.clients)
+                self._report.publish_busy(self.clients)
                 processed = self._run(chunk.queue, self._isolate_stalled(chunk))
-                self._report.publish_now_and_then("busy", self.clients)
+                self._report.publish_busy(self.clients)
             elif not self._is_stopping:
                 self._report.publish("idle", self.clients)
                 self._wait()
@@ -302,7 +302,7 @@ class ChunkLoop(SlotLoop):
                 if (is_long or recorder.is_large) and done < len(running):
                     recorder.settle()
                     settled_at = monotonic_s()
-                    self._report.publish_now_and_then("busy", self.clients)
+                    self._report.publish_busy(self.clients)
         if done < len(running):
             # Some have lost their locks, and have no outcome. Others may wait until a damaged queue is repaired.
             queue.keeper.release([job.id for job in claim.jobs if job.id in queue.keeper.lost])

@@ -208,6 +208,6 @@ class ConcurrentLoop(SlotLoop):
 
     def _report_state(self) -> None:
         if self._running:
-            self._report.publish_now_and_then("busy", self.clients)
+            self._report.publish_busy(self.clients)
         else:
             self._report.publish("idle", self.clients)

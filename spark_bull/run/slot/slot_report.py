@@ -162,10 +162,10 @@ class SlotReport:
         self._state = ""
         self._published_at = 0.0
 
-    def publish_now_and_then(self, state: str, clients: Sequence[int]) -> None:
-        """Publishes a new state at once, and counters unless that was done within the last second."""
-        if state != self._state or monotonic_s() - self._published_at > REPORT_INTERVAL_S:
-            self.publish(state, clients)
+    def publish_busy(self, clients: Sequence[int]) -> None:
+        """Publishes at once that the slot is busy, and counters unless that was done within the last second."""
+        if self._state != "busy" or monotonic_s() - self._published_at > REPORT_INTERVAL_S:
+            self.publish("busy", clients)
 
     def publish(self, state: str, clients: Sequence[int]) -> None:
         """Publishes the counters if they have changed. clients: ids of the connections on which the slot waits."""

@@ -204,7 +204,7 @@ class RowPlan:
     def _json_arrays(self, batch: pa.RecordBatch, columns: Sequence[int]) -> list[str]:
         """The values of these columns, for each row the JSON text of an array."""
         arrays, fields = [batch.column(i) for i in columns], [batch.schema.field(i) for i in columns]
-        return to_json_arrays(arrays, fields, ignore_nulls=True).to_pylist()  # type: ignore[no-any-return]
+        return to_json_arrays(arrays, fields).to_pylist()  # type: ignore[no-any-return]
 
 
 def plan_rows(schema: StructType, options: WriteOptions) -> RowPlan:

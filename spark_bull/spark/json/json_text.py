@@ -105,9 +105,9 @@ def to_json(array: pa.Array, field: pa.Field, *, ignore_nulls: bool) -> pa.Array
     return _scalar(array, field.name)
 
 
-def to_json_arrays(arrays: Sequence[pa.Array], fields: Sequence[pa.Field], *, ignore_nulls: bool) -> pa.Array:
-    """Converts the values of each row to the JSON text of an array."""
-    texts = [to_json(array, field, ignore_nulls=ignore_nulls) for array, field in zip(arrays, fields, strict=True)]
+def to_json_arrays(arrays: Sequence[pa.Array], fields: Sequence[pa.Field]) -> pa.Array:
+    """Converts the values of each row to the JSON text of an array, with objects without members that are null."""
+    texts = [to_json(array, field, ignore_nulls=True) for array, field in zip(arrays, fields, strict=True)]
     return _join("[", pc.binary_join_element_wise(*(pc.fill_null(text, "null") for text in texts), ","), "]")
 
 
