@@ -1,5 +1,6 @@
-"""Checks of one queue, and of how compactly Redis keeps its jobs; and checks that read all keys of
-queues once: orphaned jobs, remnants, and ledgers of queries that run no more.
+"""Checks of one queue, and of how compactly Redis keeps its jobs.
+
+Checks of leftovers read all keys of queues once: orphaned jobs, remnants, and ledgers of queries that run no more.
 """
 
 from __future__ import annotations
