@@ -61,7 +61,7 @@ BALANCED: dict[str, Any] = {
         ({"runs": Counter("12347")}, Cell(lost=1)),
         ({"runs": Counter("1234788")}, Cell(repeats=1)),
         ({"results": Counter("123477")}, Cell(lost=1, twice=1)),
-        ({"is_well": False}, Cell(stuck=1)),
+        ({"ended": 2}, Cell(stuck=2)),
     ],
 )
 def test_the_books_of_hosts_count_each_row_job_and_result(changed: dict[str, Any], found: Cell) -> None:

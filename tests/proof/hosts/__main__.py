@@ -76,7 +76,7 @@ def _all_verbs(cluster: Cluster) -> None:
     program = Path(all_verbs.__file__)
     folder = FOLDER / "verbs"
     folder.mkdir()
-    process = cluster.submit(program, cluster.url, str(folder), MASTER)
+    process = cluster.submit(program, cluster.url, str(folder), MASTER, prints=subprocess.PIPE)
     printed, _ = process.communicate()
     assert process.returncode == 0, printed.decode() + cluster.log(program)[-8000:]
     _say(f"all verbs: {', '.join(printed.decode().splitlines())}")

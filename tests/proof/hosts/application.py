@@ -1,16 +1,17 @@
 """The application that lives through the faults: dispatches without a pause, processes and collects.
 
-    spark-submit --py-files spark_bull.zip application.py URL QUEUE COMMANDS RUNS RESULTS
+    spark-submit --py-files spark_bull.zip application.py URL QUEUE ADDRESS PORT RUNS RESULTS
 
-It prints a line of JSON per command of the file COMMANDS: `write` begins to dispatch, `pause` ends that and prints the
-rows of acknowledged and of failed writes, `results` the ids of collected jobs, and `try` the errors of one more write
-and of one more worker. A file per host in the folder RUNS gets a line for each run of a job.
+It connects to ADDRESS, and replies to each command with a line of JSON: `write` begins to dispatch, `pause` ends that
+and tells the rows of acknowledged and of failed writes, `results` tells the ids of collected jobs, and `try` the errors
+of one more write and of one more worker. A file per host in the folder RUNS gets a line for each run of a job.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,6 @@ from select import select
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 import spark_bull
 from spark_bull.spark.platform.requirements import start_query
@@ -55,32 +55,6 @@ class Writer:
         return None
 
 
-class Collector:
-    """Collects results in a query, which is started again if it has ended. errors: what has ended it."""
-
-    def __init__(self, spark: SparkSession, options: dict[str, str], folder: str) -> None:
-        self._spark, self._options, self._folder = spark, options, folder
-        self.errors: list[str] = []
-        self._query = self._start()
-
-    def _start(self) -> StreamingQuery:
-        read = self._spark.readStream.format("bull").options(**self._options).load().select("id")
-        stream = read.writeStream.format("json").option("path", self._folder)
-        stream = stream.option("checkpointLocation", f"{self._folder}.log").trigger(processingTime="1 second")
-        return start_query(stream.start)
-
-    def keep_running(self) -> None:
-        if not self._query.isActive:
-            self.errors.append(str(self._query.exception()))
-            self._query = self._start()
-
-    def ids(self) -> list[str]:
-        return [row.id for row in self._spark.read.schema("id STRING").json(self._folder).collect()]
-
-    def stop(self) -> None:
-        self._query.stop()
-
-
 def processor(folder: str) -> Callable[[spark_bull.RunningJob], str]:
     """Returns a processor whose result is the host on which it has run."""
 
@@ -105,13 +79,12 @@ def error_of_worker(spark: SparkSession, url: str) -> str | None:
     return None
 
 
-def commands(file: Path) -> Iterator[str]:
-    """The commands of a pipe, until its writer closes it; after `write`, an empty one whenever none has come."""
+def commands(connection: socket.socket) -> Iterator[str]:
+    """The commands that come, until the connection ends; after `write`, an empty one whenever none has come."""
     command = b"pause"
-    with file.open("rb", buffering=0) as lines:
+    with connection.makefile("rb", buffering=0) as lines:
         while True:
-            writes = command == b"write"
-            if writes and not select([lines], [], [], PAUSE_S)[0]:
+            if command == b"write" and not select([connection], [], [], PAUSE_S)[0]:
                 yield ""
             elif line := lines.readline():
                 command = line.strip()
@@ -120,28 +93,32 @@ def commands(file: Path) -> Iterator[str]:
                 return
 
 
-def main(url: str, queue: str, file: str, runs: str, results: str) -> None:
+def main(url: str, queue: str, address: str, port: str, runs: str, results: str) -> None:
     spark = SparkSession.builder.getOrCreate()
     spark_bull.register(spark)
     options = {"url": url, "queue": queue, "protocol": "bullmq"}
-    collector = Collector(spark, options, results)
+    read = spark.readStream.format("bull").options(**options).load().select("id")
+    stream = read.writeStream.format("json").option("path", results).option("checkpointLocation", f"{results}.log")
+    query = start_query(stream.trigger(processingTime="1 second").start)
     writer = Writer(spark, options)
-    with spark_bull.Worker(spark, queue=queue, processor=processor(runs), slots=2, url=url) as worker:
-        for command in commands(Path(file)):
+    with (
+        spark_bull.Worker(spark, queue=queue, processor=processor(runs), slots=2, url=url) as worker,
+        socket.create_connection((address, int(port))) as connection,
+    ):
+        for command in commands(connection):
             said: Any = None
             if not command:
                 writer.write()
                 continue
             if command == "pause":
-                collector.keep_running()
-                said = {"acknowledged": writer.acknowledged, "failed": writer.failed}
-                said |= {"worker": worker.status().state, "collect": collector.errors}
+                states = {"worker": worker.status().state, "collect": str(query.exception() or "")}
+                said = {"acknowledged": writer.acknowledged, "failed": writer.failed, **states}
             elif command == "results":
-                said = collector.ids()
+                said = [row.id for row in spark.read.schema("id STRING").json(results).collect()]
             elif command == "try":
                 said = [writer.write(), error_of_worker(spark, url)]
-            print("reply", json.dumps(said), flush=True)
-    collector.stop()
+            connection.sendall(json.dumps(said).encode() + b"\n")
+    query.stop()
     spark.stop()
 
 

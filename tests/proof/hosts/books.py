@@ -15,18 +15,15 @@ from tests.proof.hosts.cluster import Application
 
 #: How long after a fault all jobs may take to end and to be collected, s; what is unfinished then is stuck.
 PATIENCE_S: Final = 400.0
-TITLES: Final = (
-    "| fault | rows | failed writes | jobs | runs | results | collect ended | books | |\n"
-    "|---|---|---|---|---|---|---|---|---|"
-)
+TITLES: Final = "| fault | rows | failed writes | jobs | runs | results | books | |\n|---|---|---|---|---|---|---|---|"
 
 
 @dataclass(frozen=True)
 class Books:
     """What has become of all rows since the start of the application.
 
-    acknowledged, failed: the rows of each write. runs, results: how often by id of a job. now: ms since 1970. is_well:
-    whether the worker runs. ended_collects: how often the query that collects was started again.
+    acknowledged, failed: the rows of each write. runs, results: how often by id of a job. now: ms since 1970. ended:
+    whether the worker and the query that collects have ended.
     """
 
     acknowledged: Sequence[Sequence[int]]
@@ -35,8 +32,7 @@ class Books:
     runs: Counter[str]
     results: Counter[str]
     now: int
-    is_well: bool = True
-    ended_collects: int = 0
+    ended: int = 0
 
     @classmethod
     def read(cls, application: Application, queue: BullQueue) -> Books:
@@ -46,8 +42,8 @@ class Books:
         jobs = [job for state in queue.counts() for job in queue.page(state)]
         _wait(lambda: len({*application.ask("results")}) >= len(jobs))
         results, now = Counter(application.ask("results")), application.cluster.now_ms()
-        is_well, ended = said["worker"] == "running", len(said["collect"])
-        return cls(said["acknowledged"], said["failed"], jobs, application.runs(), results, now, is_well, ended)
+        ended = (said["worker"] != "running") + bool(said["collect"])
+        return cls(said["acknowledged"], said["failed"], jobs, application.runs(), results, now, ended)
 
     @property
     def cell(self) -> Cell:
@@ -62,7 +58,7 @@ class Books:
             repeats=sum(times - 1 for times in self.runs.values()),
             lost=lost,
             twice=twice,
-            stuck=sum(job.state not in FINAL for job in self.jobs) + (not self.is_well),
+            stuck=sum(job.state not in FINAL for job in self.jobs) + self.ended,
             out_of_order=sum(self._is_out_of_time(job) for job in self.jobs),
         )
 
@@ -76,7 +72,7 @@ class Books:
     def __str__(self) -> str:
         """The cells of the table from `rows` to `books`."""
         rows, runs, results = sum(map(len, self.acknowledged)), self.runs.total(), self.results.total()
-        numbers = (rows, len(self.failed), len(self.jobs), runs, results, self.ended_collects)
+        numbers = (rows, len(self.failed), len(self.jobs), runs, results)
         return " | ".join([*(f"{number:,}" for number in numbers), str(self.cell)])
 
 

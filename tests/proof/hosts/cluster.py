@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
+import socket
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +14,9 @@ from redis import Redis
 from redis.exceptions import ConnectionError as NoConnection
 
 from spark_bull.core.embedded import redis_server
-from tests.proof.hosts.network import FOLDER, WORKERS, Host, Process
+from tests.proof.hosts.network import FOLDER, HOLDER_ADDRESS, WORKERS, Host, Process
 from tests.support.spark_submit import CONF_ARGUMENTS, JVM_OPTIONS, bare_environment, bare_python
-from tests.support.wait import wait_until
+from tests.support.wait import PATIENCE_S, wait_until
 from tools.build_zip import build
 
 PORT: Final = 6379
@@ -80,8 +78,8 @@ class Cluster:
     def start_program(self, host: str, program: Path, *arguments: str) -> Process:
         return self._start(host, str(self._python), str(program), *arguments)
 
-    def submit(self, program: Path, *arguments: str) -> Process:
-        """Starts a program on the driver host."""
+    def submit(self, program: Path, *arguments: str, prints: int | None = None) -> Process:
+        """Starts a program on the driver host. prints: see Host.start."""
         settings = {
             "spark.driver.host": "driver",
             "spark.executor.memory": _MEMORY,
@@ -90,10 +88,14 @@ class Cluster:
         options = (*CONF_ARGUMENTS, "--master", MASTER, "--py-files", str(self.package))
         confs = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         command = (str(self._bin / "spark-submit"), *options, *confs, str(program), *arguments)
-        return self._start("driver", *command, log=program.stem, prints=subprocess.PIPE)
+        return self._start("driver", *command, log=program.stem, prints=prints)
 
     def log(self, program: Path) -> str:
         return self._log(program.stem)
+
+    def executor_log(self, host: Host) -> str:
+        """What all executors on a worker host, and their Pythons, have logged."""
+        return "".join(file.read_text() for file in (FOLDER / host.name).glob("app-*/*/stderr"))
 
     def _start_daemon(self, host: str, name: str, *arguments: str) -> None:
         launch = (str(self._bin / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host)
@@ -122,20 +124,19 @@ class Application:
     def __init__(self, cluster: Cluster, queue: str) -> None:
         self.cluster = cluster
         self._RUNS.mkdir()
-        pipe = FOLDER / "commands"
-        os.mkfifo(pipe)
-        folders = (str(pipe), str(self._RUNS), str(FOLDER / "results"))
-        self._process = cluster.submit(self._PROGRAM, cluster.url, queue, *folders)
-        self._commands = pipe.open("w")
+        with socket.create_server((HOLDER_ADDRESS, 0)) as server:
+            server.settimeout(PATIENCE_S)
+            address, port = server.getsockname()
+            arguments = (cluster.url, queue, address, str(port), str(self._RUNS), str(FOLDER / "results"))
+            self._process = cluster.submit(self._PROGRAM, *arguments)
+            self._connection, _ = server.accept()
+        self._replies = self._connection.makefile()
 
     def ask(self, command: str) -> Any:
         """Sends a command and returns its reply."""
-        print(command, file=self._commands, flush=True)
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(b"reply "):
-                return json.loads(line.removeprefix(b"reply "))
-            sys.stderr.buffer.write(line)
+        self._connection.sendall(f"{command}\n".encode())
+        if reply := self._replies.readline():
+            return json.loads(reply)
         raise AssertionError(f"the application has ended: {self.cluster.log(self._PROGRAM)[-4000:]}")
 
     def runs(self) -> Counter[str]:
@@ -159,5 +160,5 @@ class Application:
         return host
 
     def end(self) -> None:
-        self._commands.close()
+        self._connection.shutdown(socket.SHUT_RDWR)
         self._process.wait()

@@ -18,6 +18,8 @@ Fault = Callable[[Cluster, Application, BullQueue], str]
 #: How long most faults last, s.
 LASTS_S: Final = 40
 _ONE_PERCENT: Final = ("-m", "statistic", "--mode", "random", "--probability", "0.01")
+#: What a call logs that waits for Redis.
+_NO_ANSWER: Final = "s at most: no answer"
 _SLOW_PORT: Final = PORT + 1
 _SLOW_PROXY: Final = Path(__file__).with_name("slow_proxy.py")
 #: The delay of each direction, ms.
@@ -28,16 +30,18 @@ def _cut_executors(seconds: float) -> Fault:
     def inject(cluster: Cluster, application: Application, queue: BullQueue) -> str:
         host = application.busy_host()
         wait_until(lambda: _settled(queue, host, 0), f"the first jobs of {host.name}")
+        known = cluster.executor_log(host).count(_NO_ANSWER)
         with host.cut_from(cluster.hosts["redis"]):
             began = cluster.now_ms()
             time.sleep(seconds)
             ended = cluster.now_ms()
+            tries = cluster.executor_log(host).count(_NO_ANSWER) - known
         wait_until(lambda: _settled(queue, host, ended, newest=100), f"a job of {host.name} after the cut")
         before, within, after = (
             _settled(queue, host, since, until) for since, until in ((0, began), (began, ended), (ended, 2**53))
         )
         assert not within, f"{host.name} settled {within} jobs while it was cut"
-        return f"jobs of that host: {before} before, {within} while cut, {after} after"
+        return f"completed there: {before} before, {within} while cut ({tries} calls without an answer), {after} after"
 
     return inject
 

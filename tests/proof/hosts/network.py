@@ -21,6 +21,7 @@ from tests.support.wait import wait_until
 FOLDER: Final = Path("/mnt")
 HOLDER: Final = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 _NETWORK: Final = "10.99.0"
+HOLDER_ADDRESS: Final = f"{_NETWORK}.1"
 WORKERS: Final = ("worker1", "worker2")
 NAMES: Final = ("redis", "driver", *WORKERS)
 LOST: Final = ("-j", "DROP")
@@ -122,7 +123,7 @@ def start_hosts() -> dict[str, Host]:
     run("mount", "-t", "tmpfs", "hosts", str(FOLDER))
     run("ip", "link", "set", "lo", "up")
     run("ip", "link", "add", "bridge", "type", "bridge")
-    run("ip", "address", "add", f"{_NETWORK}.1/24", "dev", "bridge")
+    run("ip", "address", "add", f"{HOLDER_ADDRESS}/24", "dev", "bridge")
     run("ip", "link", "set", "bridge", "up")
     hosts = {name: Host(name, number) for number, name in enumerate(NAMES, 10)}
     lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in hosts.values())]
