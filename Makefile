@@ -74,7 +74,7 @@ servers: setup ## Run the conformance tests on each version of Redis and Valkey,
 matrix-tests: setup ## Run tests/spark with older versions of PySpark; VERSIONS="4.0" selects some
 	@$(RUN) tools/matrix.py --tests $(VERSIONS)
 
-hosts: setup $(SPARK_CLASSES) ## As root on Linux, run a standalone Spark on two worker hosts through 13 faults: 15 minutes
+hosts: setup $(SPARK_CLASSES) ## As root on Linux, run a standalone Spark on two worker hosts through 13 faults: 20 minutes
 	@$(RUN) -m tests.proof.hosts $(HOSTS_ARGS)
 
 soak: setup $(SPARK_CLASSES) ## Kill something every 20 s for MINUTES=30, compare random histories with Node; nearly two hours
