@@ -84,29 +84,6 @@ def test_node_processes_the_jobs_of_a_batch(
 
 
 @each_peer_of("bullmq")
-def test_node_processes_the_callback(theirs: NodePeer, queues: list[BullQueue], redis_url: str, prefix: str) -> None:
-    jobs, report = queues
-    theirs.call("process", queue="report")
-    with OurWorker(jobs.handle):
-        sink(redis_url, prefix, [f"return:{n}" for n in range(5)]).commit()
-        wait_until(lambda: report.counts()["completed"] == 1, "the callback")
-    (job,) = report.page("completed")
-    values = theirs.call("invoke", queue="report", jobId=job.id, method="getChildrenValues")
-    assert (job.returnvalue, sorted(values.values())) == (7, list(range(5)))
-
-
-@each_peer_of("bullmq")
-def test_node_fails_the_callback_of_a_failed_job(
-    theirs: NodePeer, queues: list[BullQueue], redis_url: str, prefix: str
-) -> None:
-    _, report = queues
-    theirs.call("process", queue="q")
-    theirs.call("process", queue="report")
-    sink(redis_url, prefix, ["return:1", "fail"], onFailure="fail").commit()
-    wait_until(lambda: report.counts()["failed"] == 1, "the callback to fail")
-
-
-@each_peer_of("bullmq")
 def test_node_can_remove_a_callback_before_all_jobs_are_added(
     theirs: NodePeer, queues: list[BullQueue], redis_url: str, prefix: str
 ) -> None:

@@ -20,7 +20,7 @@ from spark_bull.run.job.job_runner import JobFunction
 from spark_bull.run.job.running_job import RunningJob
 from tests.support.node import NodePeer, each_peer_of
 from tests.support.wait import wait_until
-from tests.support.worker import OurWorker, behave
+from tests.support.worker import OurWorker
 
 StartNode = Callable[..., NodePeer]
 
@@ -88,21 +88,6 @@ def test_a_processor_reads_the_values_and_failures_of_children(
     assert parents.children_values("none") == {}
 
 
-@each_bullmq
-def test_node_reads_the_values_of_children_that_we_processed(
-    theirs: NodePeer, open_queue: Callable[[str], BullQueue]
-) -> None:
-    children = open_queue("children")
-    failing = part("b", "children", "fail", continueParentOnFailure=True)
-    theirs.call("flow", flow=part("p", "parents", children=[part("a", "children", "return:[1]"), failing]))
-    with OurWorker(children.handle, behave):
-        wait_until(lambda: children.counts()["completed"] + children.counts()["failed"] == 2, "both children")
-    key = children.handle.keys.job
-    assert theirs.call("invoke", queue="parents", jobId="p", method="getChildrenValues") == {key("a"): [1]}
-    failures = theirs.call("invoke", queue="parents", jobId="p", method="getIgnoredChildrenFailures")
-    assert failures == {key("b"): "scripted failure 1"}
-
-
 def in_kind(kind: str, function: Callable[[RunningJob], Any]) -> JobFunction:
     async def coroutine(job: RunningJob) -> Any:
         await asyncio.sleep(0)
@@ -160,15 +145,3 @@ def test_a_child_is_added_as_node_adds_it(
         assert stored(ids[-1]) == stored(ids[-2])
     keys = {children.handle.keys.job(child_id).encode() for child_id in ids}
     assert client.smembers(parents.handle.keys.children(job_id)) == keys
-
-
-@each_bullmq
-def test_node_waits_for_a_child_that_we_process(theirs: NodePeer, open_queue: Callable[[str], BullQueue]) -> None:
-    parents, children = open_queue("parents"), open_queue("children")
-    job_id = parents.add({"$behaviour": "child:children;wait;values"})
-    theirs.call("process", queue="parents")
-    wait_until(lambda: parents.counts()["waiting-children"] == 1, "the parent to wait")
-    with OurWorker(children.handle, behave):
-        wait_until(lambda: parents.counts()["completed"] == 1, "the parent to complete")
-    job, child = parents.job(job_id), children.handle.keys.job(f"child-of-{job_id}")
-    assert (job.parsed("returnvalue"), job.attempts_made, job.attempts_started) == ([{child: 7}, {}], 1, 2)

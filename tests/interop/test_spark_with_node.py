@@ -14,7 +14,6 @@ from redis import Redis
 import spark_bull
 from spark_bull import write_results
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
@@ -46,23 +45,6 @@ def test_node_processes_jobs_dispatched_by_spark(theirs: NodePeer, queue: BullQu
     (failed,) = queue.page("failed", 0, -1)
     assert failed.parsed("data") == {"n": 51, "$behaviour": "fail"}
     assert failed.attempts_made == 2
-
-
-@each_peer_of("bull", "bullmq")
-def test_node_processes_our_jobs_by_priority(theirs: NodePeer, queue: BullQueue, peer: Peer) -> None:
-    priorities = [5, None, 1, 3, None, 1, 2]
-    queue.add_many(NewJob({"n": n}, priority=priority) for n, priority in enumerate(priorities))
-    theirs.call("process", queue="q", concurrency=1)
-    theirs.wait_for_events("completed", len(priorities))
-
-    started = {job.parsed("data")["n"]: job.processed_on for job in queue.page("completed", 0, -1)}
-    plain = [n for n, priority in enumerate(priorities) if priority is None]
-    prioritised = sorted((n for n in started if priorities[n]), key=lambda n: (priorities[n], n))
-    # BullMQ starts with jobs that have no priority, Bull 3 and 4 end with them.
-    wanted = [*plain, *prioritised] if peer.dialect == "bullmq" else [*prioritised, *plain]
-    # Jobs may start in the same millisecond, so the times must only not decrease.
-    assert len(wanted) == len(priorities)
-    assert [started[n] for n in wanted] == sorted(started.values())
 
 
 @each_peer
