@@ -113,7 +113,7 @@ def camel_case(name: str) -> str:
 
 def in_camel_case(found: Any) -> dict[str, Any]:
     """The fields of a dataclass or named tuple."""
-    names = found._fields if isinstance(found, tuple) else [field.name for field in fields(found)]
+    names = getattr(found, "_fields", None) or [field.name for field in fields(found)]
     return {camel_case(name): getattr(found, name) for name in names}
 
 
