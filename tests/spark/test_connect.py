@@ -11,7 +11,7 @@ import subprocess
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -142,7 +142,9 @@ def has_finished(worker: Worker, jobs: int) -> bool:
 def _write_and_read(spark: SparkSession, options: Options) -> Any:
     bull = options | {"queue": "q"}
     rows = spark.range(20).select(f.col("id").alias("n"))
-    rows.write.format("bull").options(**bull, events="ends").mode("append").save()
+    with ThreadPoolExecutor(1) as threads:
+        # The server, not the thread of the client, has the active session.
+        threads.submit(rows.write.format("bull").options(**bull, events="ends").mode("append").save).result()
     told = spark.read.format("bull").options(**bull, view="events").load().count()
     changes = spark.createDataFrame([("1", "remove"), ("2", "promote")], "id STRING, action STRING")
     changes.where("action = 'remove'").write.format("bull").options(**bull, mode="manage").mode("append").save()
