@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_bull.core.errors import JobMissing, OptionError
 from spark_bull.core.model.job_json import parsed
 from spark_bull.core.model.jobs import STATES
-from spark_bull.core.model.queues import WriteRecord
-from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.handle.handle import DEFAULT_DEPTH, DEFAULT_JOBS, opening
 from spark_bull.core.queue.jobs.read import BY, counting, counts
@@ -33,6 +31,8 @@ from spark_bull.ops.cli.command import (
 )
 
 if TYPE_CHECKING:
+    from spark_bull.core.model.queues import WriteRecord
+    from spark_bull.core.model.read_jobs import Job
     from spark_bull.core.queue.bull_queue import BullQueue
 
 

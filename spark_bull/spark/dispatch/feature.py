@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypedDict
 
 from pyspark.sql.types import StructType
 
 from spark_bull.core.dialects.encode.chunks import EncodedJobs
 from spark_bull.core.dialects.encode.flows import Flows
-from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.dispatch.write_records import Fields, Identity, QueuePlan
 from spark_bull.core.queue.handle.admission import LengthLimit
@@ -22,6 +21,9 @@ from spark_bull.spark.dispatch.rows import RowPlan
 from spark_bull.spark.staging.columns import QueueRows
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan, TaskPart
 from spark_bull.spark.staging.sink import Attempt
+
+if TYPE_CHECKING:
+    from spark_bull.core.model.queues import WriteRecord
 
 Plan: TypeAlias = StagedPlan[RowPlan]
 #: Splits rows of a queue by the queue that they go to instead.

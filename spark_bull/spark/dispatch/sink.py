@@ -8,19 +8,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import StructType
 
 from spark_bull.core.dialects.terms import PRIORITY
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.keys import priority_queue
-from spark_bull.core.model.queues import WriteRecord
+from spark_bull.core.late import late
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.dispatch.write_records import QueuePlan
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.core.queue.manage.manage import check_obliterate, obliterate
 from spark_bull.spark.dispatch.feature import WriteFeature, WriteRequest
 from spark_bull.spark.dispatch.features.flows import Children, Parents
 from spark_bull.spark.dispatch.features.limits import KeptIds, MaxLength, Sealing
@@ -32,6 +31,12 @@ from spark_bull.spark.dispatch.task import WritePlan, write_task
 from spark_bull.spark.staging.commit import commit_staged, discard_stages
 from spark_bull.spark.staging.plan import CommitMessage, check_write, primaries_of
 from spark_bull.spark.staging.sink import Sink
+
+if TYPE_CHECKING:
+    from spark_bull.core.model.queues import WriteRecord
+    from spark_bull.core.queue.manage import manage
+else:
+    (manage,) = late("manage", of="spark_bull.core.queue.manage")
 
 log = logging.getLogger("spark_bull")
 
@@ -131,7 +136,7 @@ def _replacing(plan: WritePlan) -> WritePlan:
     if not plan.replayed and not plan.exactly_once:
         # Tasks add jobs directly, so the old ones must be removed before.
         for queue in queues:
-            obliterate(queue, force=True)
+            manage.obliterate(queue, force=True)
     return replace(plan, replaces=True)
 
 
@@ -156,5 +161,5 @@ def _replaceable_queues(plan: WritePlan) -> list[QueueHandle]:
         )
     queues = list(plan.handles_of(plan.shards.layout.all_names).values()) if plan.shards else [plan.handle]
     for queue in [] if plan.replayed else queues:
-        check_obliterate(queue)
+        manage.check_obliterate(queue)
     return queues

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from spark_bull.core.errors import ConnectionLost, SparkBullError, StagedDataLost, restated
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.dispatch.registration import leader_of, register
 from spark_bull.core.queue.dispatch.roll_forward import (
     KnownWrites,
@@ -25,6 +24,9 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.round_trips import all_together, batches_together
 from spark_bull.spark.staging.plan import CommitMessage, StagedPlan
+
+if TYPE_CHECKING:
+    from spark_bull.core.model.queues import WriteRecord
 
 log = logging.getLogger("spark_bull")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 from uuid import uuid4
 
 from spark_bull.core.dialects.encode.chunks import EncodedJobs, columns_of, joined, listed, pack, packed_map, picked
@@ -17,8 +17,8 @@ from spark_bull.core.dialects.encode.codec import carrying, encode, rows_of
 from spark_bull.core.dialects.encode.flows import Flows, Group, Level
 from spark_bull.core.errors import OptionError, encodable, expected
 from spark_bull.core.keys import QueueKeys
+from spark_bull.core.late import late
 from spark_bull.core.model.outcomes import MAX_FOLLOW_UPS, FollowUp, On
-from spark_bull.core.model.read_jobs import AddedFlow, FlowJob
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.add import (
     check_other_parents,
@@ -30,6 +30,12 @@ from spark_bull.core.queue.dispatch.add import (
 )
 from spark_bull.core.queue.handle.admission import Refusal, intake_closed
 from spark_bull.core.queue.handle.handle import QueueHandle, keys_of, touched_keys
+
+if TYPE_CHECKING:
+    from spark_bull.core.model import read_jobs as job_types
+    from spark_bull.core.model.read_jobs import AddedFlow, FlowJob
+else:
+    (job_types,) = late("read_jobs", of="spark_bull.core.model")
 
 #: The keys of each queue of a flow that the scripts touch, beside the keys of jobs.
 TOUCHED: Final = (
@@ -157,7 +163,7 @@ def added_flows(levels: Sequence[Level], ids: Sequence[Sequence[str]]) -> list[A
         for parent, child in zip(parents, below, strict=True):
             children[parent].append(child)
         below = [
-            AddedFlow(queue, job_id, tuple(jobs))
+            job_types.AddedFlow(queue, job_id, tuple(jobs))
             for queue, job_id, jobs in zip(level.queues, level_ids, children, strict=True)
         ]
         parents = level.parents

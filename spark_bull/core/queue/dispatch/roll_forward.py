@@ -20,7 +20,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
 from spark_bull.core.clock import duration, epoch_ms, utc
@@ -29,7 +29,6 @@ from spark_bull.core.dialects.encode.codec import encode
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DataLost, StagedDataLost, restated
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
@@ -45,6 +44,9 @@ from spark_bull.core.queue.dispatch.write_records import (
 )
 from spark_bull.core.queue.handle.admission import LengthLimit, RoomWait
 from spark_bull.core.queue.handle.handle import QueueHandle
+
+if TYPE_CHECKING:
+    from spark_bull.core.model.queues import WriteRecord
 
 log = logging.getLogger("spark_bull")
 

@@ -15,21 +15,28 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgpack
 
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.keys import SEGMENTS, QueueKeys
-from spark_bull.core.model.queues import WriteRecord
-from spark_bull.core.model.read_jobs import Changed
+from spark_bull.core.late import late
 from spark_bull.core.options.table import ALL_EVENTS
 from spark_bull.core.queue.dispatch.flows import TOUCHED
 from spark_bull.core.queue.handle.handle import QueueHandle, touched_keys
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.round_trips import all_together, groups_of
 from spark_bull.core.store.scripts import script_command
+
+if TYPE_CHECKING:
+    from spark_bull.core.model import queues as queue_types
+    from spark_bull.core.model import read_jobs as job_types
+    from spark_bull.core.model.queues import WriteRecord
+    from spark_bull.core.model.read_jobs import Changed
+else:
+    queue_types, job_types = late("queues", "read_jobs", of="spark_bull.core.model")
 
 #: Calls of a write whose outcomes are read at once.
 _OUTCOMES_PER_CALL: Final = 20
@@ -147,7 +154,7 @@ def _record(handle: QueueHandle, write_id: str, raw: Mapping[bytes, bytes]) -> W
     def number(name: str) -> int | None:
         return int(fields[name]) if name in fields else None
 
-    return WriteRecord(
+    return queue_types.WriteRecord(
         id=write_id,
         queue=handle.keys.queue,
         state=fields["state"],
@@ -178,7 +185,7 @@ def read_outcomes(handle: QueueHandle, write_id: str) -> Iterator[Changed]:
         for part in packed:
             ids, actions, outcomes = msgpack.unpackb(part, raw=False, unicode_errors="replace")
             for job_id, action, outcome in zip(ids, actions, outcomes, strict=True):
-                yield Changed(job_id, action.replace("_", "-"), outcome)
+                yield job_types.Changed(job_id, action.replace("_", "-"), outcome)
         start += len(packed)
 
 

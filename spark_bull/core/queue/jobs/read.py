@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgpack
 
@@ -19,12 +19,18 @@ from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.dialects.base import StateKey
 from spark_bull.core.dialects.fields import ALWAYS_THERE, FIELDS, Raw, value_of
 from spark_bull.core.errors import encodable, expected
+from spark_bull.core.late import late
 from spark_bull.core.model.javascript import LARGEST, whole
-from spark_bull.core.model.read_jobs import Job
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.handle.job_fields import MAX_BYTES, Columns, JobFields, opened_columns, raw_column
 from spark_bull.core.queue.handle.walk import MAX_IDS, START, WHOLE, Position, Slice, Walked, ids_from, jobs_of
 from spark_bull.core.store.round_trips import RoundTrips, run
+
+if TYPE_CHECKING:
+    from spark_bull.core.model import read_jobs as job_types
+    from spark_bull.core.model.read_jobs import Job
+else:
+    (job_types,) = late("read_jobs", of="spark_bull.core.model")
 
 #: Chunks whose ids one command reads, unless they are more than MAX_IDS.
 CHUNKS_PER_CALL: Final = 4
@@ -80,7 +86,9 @@ class Chunk(NamedTuple):
         for i, job_id in enumerate(self.ids):
             # A missing `data_text` or `opts_text` has the default of Job.
             given = {n: v[i] for n, v in columns.items() if v[i] is not None}
-            yield Job(queue, job_id.decode("utf-8", "replace"), self.states[i], run_at=self.run_at[i], **given)
+            yield job_types.Job(
+                queue, job_id.decode("utf-8", "replace"), self.states[i], run_at=self.run_at[i], **given
+            )
 
 
 def counts(handle: QueueHandle) -> dict[str, int]:

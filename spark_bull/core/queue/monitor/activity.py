@@ -7,20 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spark_bull.core.clock import DELAYED_SCALE
 from spark_bull.core.dialects.fields import integer_of
 from spark_bull.core.errors import OptionError, expected
+from spark_bull.core.late import late
 from spark_bull.core.model.javascript import whole
 from spark_bull.core.model.jobs import ENDED, NOT_STARTED
-from spark_bull.core.model.queues import MINUTE_MS, QueueMetrics
 from spark_bull.core.queue.events.event_log import recent_events
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.read import count_commands, counting
 from spark_bull.core.store.connection import ms_of
 from spark_bull.core.store.round_trips import LargeRead, RoundTrips, run
 from spark_bull.core.store.scripts import Command, script_command
+
+if TYPE_CHECKING:
+    from spark_bull.core.model import queues
+    from spark_bull.core.model.queues import QueueMetrics
+else:
+    (queues,) = late("queues", of="spark_bull.core.model")
 
 
 class Activity(NamedTuple):
@@ -94,8 +100,8 @@ def counting_unlocked(handle: QueueHandle) -> RoundTrips[int]:
 
 def _of_events(handle: QueueHandle, now: int) -> RoundTrips[tuple[int | None, float, float]]:
     """The time of the last event, and the rates."""
-    events = yield from recent_events(handle, now, MINUTE_MS)
-    factor = MINUTE_MS / events.over_ms
+    events = yield from recent_events(handle, now, queues.MINUTE_MS)
+    factor = queues.MINUTE_MS / events.over_ms
     return events.last_on, events.added.total() * factor, events.finished * factor
 
 
@@ -103,7 +109,7 @@ def _of_finish_times(handle: QueueHandle, now: int) -> RoundTrips[tuple[int | No
     """The time when the last job ended, and how many have ended; removed jobs are not among them."""
     finished = [handle.keys[state] for state in ("completed", "failed")]
     newest = [("ZREVRANGE", key, 0, 0, "WITHSCORES") for key in finished]
-    recent = [("ZCOUNT", key, now - MINUTE_MS, now) for key in finished]
+    recent = [("ZCOUNT", key, now - queues.MINUTE_MS, now) for key in finished]
     *last, completed, failed = yield [*newest, *recent]
     times = [whole(float(score)) for found in last for _, score in found]
     return max(times, default=None), None, float(completed + failed)
@@ -128,7 +134,7 @@ def reading_metrics(handle: QueueHandle, state: str, start: int = 0, end: int = 
     keys = {"meta": handle.keys[f"metrics_{state}"], "data": handle.keys[f"metrics_{state}_data"]}
     call = script_command("read/metrics", keys, {"first": start, "last": end})
     ((count, prev_ts, prev_count, data, points),) = yield [call] if 0 <= end - start < _FEW else LargeRead([call])
-    return QueueMetrics(
+    return queues.QueueMetrics(
         handle.keys.queue,
         state,
         integer_of(count) or 0,

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from spark_bull.core.dialects.encode.chunks import EncodedJobs
 from spark_bull.core.errors import OptionError
-from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.dispatch.add import sealed
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.dispatch.write_records import Fields, Identity, QueuePlan, open_writes, read_record
@@ -27,6 +27,9 @@ from spark_bull.spark.dispatch.feature import (
     WriteRequest,
 )
 from spark_bull.spark.dispatch.rows import CHILDREN
+
+if TYPE_CHECKING:
+    from spark_bull.core.model.queues import WriteRecord
 
 
 @dataclass(frozen=True)
