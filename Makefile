@@ -134,6 +134,7 @@ bench: setup ## Run the benchmarks of this project and its peers
 	$(RUN) -m benchmarks.floor
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.servers
 	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.calling
+	SPARK_CONF_DIR=$(CURDIR)/conf $(RUN) -m benchmarks.first_use
 
 walks: $(PYTHON_STAMP) ## Count the files of the package that one row, one job and one result pass
 	@$(RUN) -m tools.walks
