@@ -25,6 +25,7 @@ from spark_bull.ops.web.middleware import MAX_BODY
 from spark_bull.ops.web.page import actions, api_reference, job, jobs, overview, parts_of_queue, questions
 from spark_bull.ops.web.server import create_app
 from spark_bull.ops.web.settings import Role, Token, WebSettings
+from tests.support.wait import wait_until
 from tests.support.web import READ_TOKEN, READING, WRITE_TOKEN, WRITING, Web, serving
 
 UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
@@ -159,6 +160,15 @@ def test_a_token_removes_no_children_in_queues_that_do_not_exist_for_it(redis_ur
         headers = {"Authorization": f"Bearer {token}"}
         web.ask("DELETE", f"/queues/mail/jobs/{ids[0]}", code=409, headers=headers)
         web.ask("DELETE", f"/queues/mail/jobs/{ids[0]}?withChildren=false", code=204, headers=headers)
+        wanted = {"action": "remove", "state": "waiting-children"}
+        answer = web.ask("POST", "/queues/mail/changes", code=202, headers=headers, json=wanted)
+        path = f"/queues/mail/writes/{answer.json()['id']}"
+        wait_until(
+            lambda: web.ask("GET", path, code=200, headers=headers).json()["state"] == "finished", "the change to end"
+        )
+        assert web.ask("GET", path, code=200, headers=headers).json()["jobs"] == 0
+        move = {"action": "move", "state": "waiting-children", "moveTo": "hidden"}
+        web.ask("POST", "/queues/mail/changes", code=404, headers=headers, json=move)
         assert hidden.counts()["wait"] == 2
         web.ask("DELETE", f"/queues/mail/jobs/{ids[1]}", code=204, headers=WRITING)
         assert hidden.counts()["wait"] == 1

@@ -13,7 +13,7 @@ from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.queue.manage.bulk import BulkChange
 from tests.support.wait import wait_until
-from tests.web.browser import DESKTOP, PHONE, Browser
+from tests.web.browser import DESKTOP, PHONE, Browser, violations
 from tests.web.conftest import Site
 from tests.web.views import VIEWS, fill, open_view
 
@@ -136,6 +136,7 @@ def test_all_jobs_with_a_reason_are_retried_or_the_retry_is_aborted(
     browser.click("dialog button.primary")
     browser.wait_for_notice("The change has begun")
     browser.wait_for("none is changed yet")
+    assert violations(browser.driver) == []
     browser.click("#abort")
     browser.wait_for_notice("The write is aborted: 0 jobs changed")
     browser.open(found)
@@ -146,6 +147,7 @@ def test_all_jobs_with_a_reason_are_retried_or_the_retry_is_aborted(
     going.set()
     browser.wait_for("2 of 2 jobs are processed")
     assert browser.count("#abort") == 0
+    assert violations(browser.driver) == []
     assert (queue.counts()["failed"], queue.counts()["wait"]) == (1, 2)
 
 
