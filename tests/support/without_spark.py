@@ -25,7 +25,7 @@ from spark_bull.spark.schedule import schedule_sink
 from spark_bull.spark.staging import sink as staging_task
 from spark_bull.spark.staging.plan import CommitMessage
 from spark_bull.spark.work.claim_stream import claim_reader
-from spark_bull.spark.work.frame_columns import ERROR_SCHEMA, error_columns
+from spark_bull.spark.work.frame_runner import ERROR_SCHEMA, error_columns
 from spark_bull.spark.work.settle.plan import plan_settle
 from spark_bull.spark.work.settle.task import settle_task
 from tests.support.wait import Background

@@ -25,9 +25,8 @@ from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.slot_state import Setup
 from spark_bull.run.slot.status import lag_of
 from spark_bull.run.worker.local_worker import function_runner, local_options
-from spark_bull.run.worker.processors import Processor
 from spark_bull.run.worker.slots_plan import OpenedQueue, plan_slots
-from spark_bull.run.worker.worker_options import processing_of
+from spark_bull.run.worker.worker_options import Processor, processing_of
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,18 @@ from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.slot_state import Setup
 from spark_bull.run.worker.base_worker import BaseWorker
 from spark_bull.run.worker.process_slot import ProcessSlot
-from spark_bull.run.worker.processors import Processor, by_name, check_picklable_plan, check_processors, kind_of
 from spark_bull.run.worker.slot_engine import SlotEngine
 from spark_bull.run.worker.slot_group import SlotGroup, ThreadSlot
 from spark_bull.run.worker.slots_plan import FUNCTION_CHUNK, opened, plan_slots, worked_queues
-from spark_bull.run.worker.worker_options import processing_of, worker_options
+from spark_bull.run.worker.worker_options import (
+    Processor,
+    by_name,
+    check_picklable_plan,
+    check_processors,
+    kind_of,
+    processing_of,
+    worker_options,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -26,7 +26,7 @@ from spark_bull.run.slot.slot_report import FailureLog
 from spark_bull.spark.platform.jvm import is_query_running
 from spark_bull.spark.platform.spark_errors import first_line, python_trace, sendable_errors
 from spark_bull.spark.work.claim_batch import read_settle_token
-from spark_bull.spark.work.frame_columns import ERROR_SCHEMA, error_columns, invalid_payloads, parsed_payloads
+from spark_bull.spark.work.frame_runner import ERROR_SCHEMA, error_columns, invalid_payloads, parsed_payloads
 from spark_bull.spark.work.settle.plan import SETTLED_COLUMNS, SettlePlan, plan_settle
 from spark_bull.spark.work.settle.rows import checked_frame
 from spark_bull.spark.work.settle.sink import SETTLED, Settling, failures_of

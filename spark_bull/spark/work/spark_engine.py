@@ -18,9 +18,9 @@ from spark_bull.core.errors import SparkBullError, WorkerFailed
 from spark_bull.core.threads import DaemonThread
 from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.status import Slot
-from spark_bull.run.worker.processors import OPEN_INSIDE, check_picklable_plan
 from spark_bull.run.worker.slot_engine import SlotEngine
 from spark_bull.run.worker.slot_group import SlotGroup, ThreadSlot
+from spark_bull.run.worker.worker_options import OPEN_INSIDE, check_picklable_plan
 from spark_bull.spark.platform.jvm import TaskState, add_tag, is_remote, parallelism, task_states, tasks_at_once
 from spark_bull.spark.platform.requirements import ensure_python
 from spark_bull.spark.work.frame_runner import WrongFrame, frame_runners

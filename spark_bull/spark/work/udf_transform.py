@@ -18,7 +18,7 @@ from spark_bull.run.job.interrupts import recording_interrupts
 from spark_bull.run.job.outcome_policy import MAX_RETURNVALUE, NoReturnValue, returnvalue_text
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.spark.platform.arrow import to_arrow_schema
-from spark_bull.spark.work.frame_columns import ERROR_SCHEMA, error_columns
+from spark_bull.spark.work.frame_runner import ERROR_SCHEMA, error_columns
 from spark_bull.spark.work.udf_runner import UdfResults, UdfRunner
 
 #: Columns of claimed jobs that it reads.

@@ -23,9 +23,18 @@ from spark_bull.run.slot.queue_calls import SCRIPT_JOBS
 from spark_bull.run.slot.slot_plan import SlotPlan
 from spark_bull.run.slot.slot_state import Setup
 from spark_bull.run.worker.base_worker import BaseWorker
-from spark_bull.run.worker.processors import Processor, by_name, check_processors, is_udf, kind_of, kinds_of
 from spark_bull.run.worker.slots_plan import FUNCTION_CHUNK, OpenedQueue, opened, plan_slots, worked_queues
-from spark_bull.run.worker.worker_options import Processing, processing_of, worker_options
+from spark_bull.run.worker.worker_options import (
+    Processing,
+    Processor,
+    by_name,
+    check_processors,
+    is_udf,
+    kind_of,
+    kinds_of,
+    processing_of,
+    worker_options,
+)
 from spark_bull.spark.work.elastic_engine import ElasticEngine
 from spark_bull.spark.work.frame_runner import FrameRunner, frame_runners
 from spark_bull.spark.work.spark_engine import SparkEngine
