@@ -200,7 +200,7 @@ def test_the_command_with_once_promotes_due_jobs_and_ends(
     assert main(["--url", redis_url, "--prefix", prefix, "promote", "q", job.id]) == 0
     assert queue.counts()["wait"] == 2
     assert main(["--url", redis_url, "--prefix", prefix, "promote", "meil", "--once"]) == 0
-    assert capsys.readouterr().err.startswith("no such queue: meil (prefix ")
+    assert capsys.readouterr().err.startswith("spark-bull promote: no such queue: meil (prefix ")
 
 
 def test_the_command_runs_until_sigterm(queue: BullQueue, redis_url: str, prefix: str) -> None:

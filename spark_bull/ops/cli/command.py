@@ -109,6 +109,15 @@ def check_queues(options: ReadOptions) -> None:
         )
 
 
+def say_missing(args: Namespace, queues: str) -> None:
+    """Says that no queue of these names and globs exists yet: a name may be misspelled."""
+    try:
+        check_queues(options_of(args, queue=queues))
+    except NotFound as missing:
+        waits = "" if vars(args).get("once") else "; waiting for it"
+        print(f"spark-bull {args.command}: {missing}{waits}", file=sys.stderr, flush=True)
+
+
 def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:
     """Resolves names and globs to queue names without duplicates. Raises SparkBullError if a glob matches none."""
     options = options_of(args)

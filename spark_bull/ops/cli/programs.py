@@ -33,7 +33,7 @@ from spark_bull.ops.cli.arguments import (
     repeated,
     seconds,
 )
-from spark_bull.ops.cli.command import Output, check_queues, command
+from spark_bull.ops.cli.command import Output, check_queues, command, say_missing
 from spark_bull.ops.cli.doctor.machine import MIN_JAVA, find_java
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ def _work(args: Namespace) -> Output:
     functions, weights, env = Functions(args.processor, args.setup), dict(args.weight), dict(args.env)
     guards, adds_files = guards_of(args, args.queue), "spark.submit.pyFiles" in dict(args.conf)
     check(args.queue, functions, options, weights=weights, env=env, guards=guards, adds_files=adds_files)
+    say_missing(args, ",".join(args.queue))
     until = {"stop_timeout_s": args.stop_timeout, "until_idle_s": args.until_idle}
     if args.local:
         return _output(run(_local_worker(args, functions, options, weights, env, guards), **until), args)

@@ -20,8 +20,7 @@ from spark_bull.ops.cli.arguments import (
     priority_or_name,
 )
 from spark_bull.ops.cli.change import change_selected, selection
-from spark_bull.ops.cli.command import Output, check_queues, command, options_of, until_interrupted
-from spark_bull.ops.cli.status import NotFound
+from spark_bull.ops.cli.command import Output, command, say_missing, until_interrupted
 from spark_bull.run.services.promoter import Promoter, PromoterStats
 
 #: Interval at which changed counters are printed.
@@ -47,10 +46,7 @@ def _promote(args: Namespace) -> Output:
         protocol=args.protocol,
         shards=args.shards,
     )
-    try:
-        check_queues(options_of(args, queue=args.queue))
-    except NotFound as missing:
-        print(f"{missing}" if args.once else f"{missing}; waiting for it", file=sys.stderr, flush=True)
+    say_missing(args, args.queue)
     return asdict(promoter.once() if args.once else _until_interrupted(promoter))
 
 
