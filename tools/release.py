@@ -136,8 +136,9 @@ def prepare(copy: Path, version: str, day: date, *, tried: bool) -> Path:
     run(sys.executable, "-m", "twine", "check", "--strict", *map(str, sorted(files.iterdir())), cwd=copy)
     (wheel,) = files.glob("*.whl")
     if tried:
-        run(sys.executable, "-m", "pytest", "-q", *FRESH, cwd=copy, **{WHEEL: str(wheel)})
-        list_components(wheel, copy / CONSTRAINTS, files / f"spark_bull-{version}.cdx.json")
+        # CI: a missing service or package index is an error.
+        run(sys.executable, "-m", "pytest", "-q", *FRESH, cwd=copy, CI="true", **{WHEEL: str(wheel)})
+        list_components(files, version, copy / CONSTRAINTS)
     run(sys.executable, "tools/build_zip.py", str(files / f"spark_bull-{version}.zip"), cwd=copy)
     build_docs(copy, version, files)
     shutil.copy(copy / CONSTRAINTS, files / f"constraints-{version}.txt")
@@ -156,15 +157,17 @@ def check_repeatable(copy: Path, files: Path) -> None:
             raise ReleaseError(f"expected equal builds, got:\n{digests(files)}and:\n{digests(other / 'dist')}")
 
 
-def list_components(wheel: Path, constraints: Path, target: Path) -> None:
+def list_components(files: Path, version: str, constraints: Path) -> None:
     """Writes what an installation of the wheel with all extras brings: a software bill of materials of CycloneDX."""
     with TemporaryDirectory() as folder:
+        run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=files)
         python = str(Path(folder) / "bin" / "python")
-        run(sys.executable, "-m", "venv", folder, cwd=wheel.parent)
-        wanted = f"spark-bull[{EXTRAS}] @ {wheel.as_uri()}"
-        run(python, "-m", "pip", "install", "--quiet", "--constraint", str(constraints), wanted, cwd=wheel.parent)
+        install = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet")
+        # By its name, as the list would have the path of a file; then what it needs.
+        run(*install, "--no-deps", "--no-index", "--find-links", str(files), f"spark-bull=={version}", cwd=files)
+        run(*install, "--constraint", str(constraints), f"spark-bull[{EXTRAS}]=={version}", cwd=files)
         command = (sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible")
-        run(*command, "--output-file", str(target), python, cwd=wheel.parent)
+        run(*command, "--output-file", str(files / f"spark_bull-{version}.cdx.json"), python, cwd=files)
 
 
 def build_docs(copy: Path, version: str, files: Path) -> None:
