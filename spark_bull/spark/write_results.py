@@ -50,7 +50,7 @@ def write_results(
       OptionError: for a wrong option, an unknown write, and one whose ids are not known.
       WaitTimeout: when a job has not ended in time.
       ResultsLost: in an action, when a job is gone and nothing tells how it has ended: the event stream was trimmed, or
-      Bull keeps no events. Not if `failOnDataLoss` is false.
+        Bull keeps no events. Not if `failOnDataLoss` is false.
       ConnectionLost: when Redis can't be reached.
       SparkBullError: if PYSPARK_PYTHON names a Python that lacks required packages; with a local master only.
     """

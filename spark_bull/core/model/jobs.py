@@ -61,7 +61,7 @@ class NewJob:
       priority: 1 is the highest; 0 is none. `critical`, `high`, `medium`, `normal` and `low` are 1 to 5.
       attempts: maximum number of attempts, the first one included.
       backoff: the delay before the next attempt, ms; or a mapping with `type`, `delay` (ms) and, in BullMQ, `jitter` (0
-      to 1). The type is fixed, exponential, or a custom type of the workers.
+        to 1). The type is fixed, exponential, or a custom type of the workers.
       lifo: True makes the job the next one of those that wait.
       remove_on_complete: True removes the job once it has completed, False keeps it; a number keeps as many completed
         jobs of the queue; {"age": seconds, "count": jobs} limits both.
@@ -72,7 +72,7 @@ class NewJob:
         mapping with `id` and a rule: `ttl` (ms), `extend`, `replace`, `reschedule`, `keepLastIfActive` as in BullMQ,
         `maxDelay` (ms) and `deferrableBy` (s). Bull 4 has only `id` and `ttl`; Bull 1 to 3 have no such ids.
       parent: a job that waits for this one: a mapping with its `queue`, `id` and optionally `onFailure`. That is what
-      becomes of it when this job fails: `wait` (the default), `fail`, `continue`, `ignore` or `remove`. BullMQ only.
+        becomes of it when this job fails: `wait` (the default), `fail`, `continue`, `ignore` or `remove`. BullMQ only.
       expire_after_ms: ms after its creation, after which the job does not start any more: it fails as `expired`.
       expire_at: when that is, ms since 1970; instead of `expire_after_ms`.
       spread_ms: the job is delayed by a time up to this one, ms, in addition to its delay; jobs that

@@ -129,7 +129,7 @@ class JobStats:
       wait: from when jobs were added until their last attempt started, delays included; None: no such jobs are kept.
       run: the duration of their last attempts; None: no such jobs are kept.
       work_ms: the sum of these durations of all jobs that have ended in the window and are kept. It is an estimate if
-      not all of them were read. None: the dialect keeps no times.
+        not all of them were read. None: the dialect keeps no times.
       added_per_s: jobs added per second; None: nothing that is kept tells it.
       added_over_ms: the time of which that is the average, ms.
       finished_per_s: jobs completed or failed for good per second; None: as above.

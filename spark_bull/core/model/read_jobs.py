@@ -21,7 +21,7 @@ class FlowJob(NewJob):
     Parameters:
       queue: name of the job's queue; default: its parent's queue, and for the first job the BullQueue's.
       on_failure: what becomes of the parent when this job fails. `wait` (default): it waits on. `fail`: it fails.
-      `continue`: it starts at once. `ignore`, `remove`: it no longer waits for this job.
+        `continue`: it starts at once. `ignore`, `remove`: it no longer waits for this job.
       children: the jobs for which this one waits.
     """
 
@@ -239,7 +239,7 @@ class Changed:
       id: id of the job.
       action: the action.
       outcome: done; missing (there is no such job); locked (a worker has it); wrong_state. Or scheduled: it is the next
-      job of a job scheduler; exists: the other queue has a job of this id.
+        job of a job scheduler; exists: the other queue has a job of this id.
     """
 
     id: str

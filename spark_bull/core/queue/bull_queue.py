@@ -35,7 +35,7 @@ class BullQueue(Scheduling, Reading, Changing, Managing):
     Parameters:
       queue: name of the queue.
       tracer: makes a span for each call that adds jobs, whose context the jobs carry, as with `telemetry` in BullMQ.
-      True for the global tracer, a tracer of OpenTelemetry, or a function that returns one. BullMQ only.
+        True for the global tracer, a tracer of OpenTelemetry, or a function that returns one. BullMQ only.
       meter: where `record_counts` records: True for the global MeterProvider, a MeterProvider of OpenTelemetry, or a
         function that returns one.
       options: options of the connection, limits of calls and of the queue, and defaults of jobs; see QueueArguments.

@@ -276,7 +276,7 @@ class Reading(OpenQueue):
 
         Parameters:
           start: `$` (default): from now on. `0`: all events that Redis keeps, about 10,000. Or the id of an event, or
-          ms since 1970, after which to begin. BullMQ only.
+            ms since 1970, after which to begin. BullMQ only.
           timeout_s: ends the iterator when no event has come for so long, s; default: never.
           stop: ends the iterator within a second of when it is set.
 

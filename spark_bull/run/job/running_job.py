@@ -367,7 +367,7 @@ class RunningJob:
 
         Raises:
           OptionError: for a wrong value, and for a `parent` that is missing or this job itself. Also if this job has
-          more than 250 follow-ups, or follow-ups of more than 4,194,304 characters.
+            more than 250 follow-ups, or follow-ups of more than 4,194,304 characters.
           DialectError: for a property that the dialect lacks, and for a queue of another dialect.
           JobLockLost: if the attempt has ended, or has lost the lock of the job.
           ConnectionLost: if Redis cannot be reached. Only the first use of another queue sends something.

@@ -135,8 +135,8 @@ class LocalWorker(BaseWorker):
       tracer: makes a span for each attempt of a job, in the trace of the span that added it. True for the global tracer
         of the process, or a function that each slot calls once, and that returns a tracer of OpenTelemetry.
       meter: counts jobs by what becomes of them, and records how long they are processed, as BullMQ does. True for the
-      global MeterProvider of the process, or a function that each slot calls once. It returns a MeterProvider of
-      OpenTelemetry, which is shut down when the slot ends.
+        global MeterProvider of the process, or a function that each slot calls once. It returns a MeterProvider of
+        OpenTelemetry, which is shut down when the slot ends.
       guards: rules of its promoter that pause a queue while its jobs fail, such as Guard("mail", "failedRate > 0.2 over
         1m"). Of several workers and promoters with equal guards, one pauses a queue; any of them resumes it.
       options: options of the connection, the slots and the jobs; see LocalWorkerArguments.

@@ -64,7 +64,7 @@ def call(
       timeout_ms: how long a job may take from when it is added, ms. One that takes longer is removed.
       in_flight: maximum number of jobs of each task that have not ended, at most 100,000.
       on_error: what happens to rows whose job fails, takes too long or is removed, or whose result does not match.
-      "column" keeps them, with the reason in `error`; "drop" leaves them out; "fail" fails the task.
+        "column" keeps them, with the reason in `error`; "drop" leaves them out; "fail" fails the task.
       keep_ms: how long results are kept after the end of a task, for when Spark repeats it, ms; at least a minute.
       job: properties of all jobs, such as {"name": "translate", "attempts": 3, "priority": 1}.
       details: whether the columns `attemptsMade` and `durationMs` are added.

@@ -157,9 +157,9 @@ class Worker(BaseWorker):
       spark: the session.
       queue: name of the queue.
       processor: a function or coroutine function of a RunningJob; or a UDF over payloads (@udf, @pandas_udf,
-      @arrow_udf); or a function DataFrame -> DataFrame, annotated as such. That receives claimed jobs, and returns
-      `id`, `token`, and `returnvalue` or `error`. Or a mapping of job names to any of these, with "*" for all other
-      names. Required.
+        @arrow_udf); or a function DataFrame -> DataFrame, annotated as such. That receives claimed jobs, and returns
+        `id`, `token`, and `returnvalue` or `error`. Or a mapping of job names to any of these, with "*" for all other
+        names. Required.
       queues: names of several queues, instead of `queue`; jobs of the first are claimed before jobs of the others.
       weights: how often each queue is asked first, instead of the order of `queues`: {"urgent": 3, "mail": 1}.
       payload_schema: schema of the payloads, such as "origin STRING, distance DOUBLE". Required for a UDF; a function
@@ -172,11 +172,11 @@ class Worker(BaseWorker):
         `meter` are called, but after the modules of a pickled function were imported. Not with functions of
         DataFrames.
       tracer: makes a span for each attempt of a job, in the trace of the span that added it. A batch of a UDF or of a
-      function of DataFrames has one span, with links to those spans. True for the global tracer of the process, or a
-      function that each slot calls once, and that returns a tracer of OpenTelemetry.
+        function of DataFrames has one span, with links to those spans. True for the global tracer of the process, or a
+        function that each slot calls once, and that returns a tracer of OpenTelemetry.
       meter: counts jobs by what becomes of them, and records how long they are processed, as BullMQ does. True for the
-      global MeterProvider of the process, or a function that each slot calls once. It returns a MeterProvider of
-      OpenTelemetry, which is shut down when the slot ends.
+        global MeterProvider of the process, or a function that each slot calls once. It returns a MeterProvider of
+        OpenTelemetry, which is shut down when the slot ends.
       guards: rules of its promoter that pause a queue while its jobs fail, such as Guard("mail", "failedRate > 0.2 over
         1m"). Of several workers and promoters with equal guards, one pauses a queue; any of them resumes it.
       options: options of the connection, the slots and the jobs; see WorkerArguments.
