@@ -78,7 +78,7 @@ def test_commands_take_all_shards(url: str, prefix: str, run: Callable[..., obje
     assert "this deletes all waiting jobs of queue mail: expected a terminal" in refused
     assert run("drain", "mail", "--shards", "3", "--yes") == {"queue": "mail", "removed": 3}
     assert run("reshard", "mail", "--shards", "4") == {"queue": "mail", "shards": 4}
-    assert "expected `shards` to be 4, as queue mail has as many shards, got: 3" in str(
+    assert "expected `--shards` to be 4, as queue mail has as many shards, got: 3" in str(
         run("counts", "mail", "--shards", "3")
     )
     assert "expected the name of a shard, such as mail{0}, got --shards, which `job` does not take" in str(

@@ -33,7 +33,7 @@ class Alteration:
 CLOCK = "proof:clock"
 #: Lets a test move the clock of Redis.
 MOVABLE_CLOCK = Alteration(
-    "lib/numbers",
+    "lib/values",
     "return now[1] * 1000 + math.floor(now[2] / 1000)",
     f"return now[1] * 1000 + math.floor(now[2] / 1000) + tonumber(redis.call('GET', '{CLOCK}') or 0)",
 )

@@ -35,13 +35,13 @@ MUTANTS = [
     _in_writes("a registered write does not keep its stages", "write/register", "call('PERSIST', stage.key)"),
     _in_writes(
         "writes are ordered by a clock that is put back",
-        "lib/registration",
+        "lib/writes",
         "last and math.max(now, tonumber(last) + 1) or now",
         "now",
     ),
     _in_writes(
         "the version of a repeated write is ignored",
-        "lib/registration",
+        "lib/writes",
         "return done and tonumber(done) >= tonumber(version) and {'replayed'}",
         "return nil",
         seed=1,
@@ -66,15 +66,15 @@ MUTANTS = [
     ),
     _in_writes(
         "a commit leaves the chunk that it has added",
-        "lib/commit_once",
+        "lib/writes",
         "call('HDEL', stage, number)",
         "call('HLEN', stage)",
     ),
     _in_work("an add that is sent again adds again", "lib/once", "if kept[1] == call_id then", "if false then", seed=1),
-    _in_work("a claim that is sent again claims again", "lib/work_once", "if last and", "if false and", seed=10),
+    _in_work("a claim that is sent again claims again", "lib/claim_jobs", "if last and", "if false and", seed=10),
     _in_work(
         "an outcome is accepted from a worker that has lost the lock",
-        "lib/release_owned",
+        "lib/rescue",
         "local is_owned = held[i] == (others[id] or token)",
         "local is_owned = held[i]",
     ),
@@ -93,7 +93,7 @@ MUTANTS = [
     ),
     _in_work(
         "a finished job is discovered in every look",
-        "lib/follow_sorted",
+        "lib/results",
         "if known[i] ~= time then",
         "if true then",
         seed=2,

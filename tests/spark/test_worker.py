@@ -420,7 +420,7 @@ def test_wrong_arguments_are_refused_before_the_start(spark: SparkSession, redis
         ({"processor": print, "queue": None, "queues": ["a", "a"]}, "`queues` to be different names"),
         ({"processor": print, "weights": {"p": 1}}, "`weights`.* got: 'p'"),
         ({"processor": print, "weights": {"q": 0}}, r"`weights\['q'\]` to be a positive integer"),
-        ({"processor": total, "payload_schema": "n INT"}, "or, since PySpark 4.1, @arrow_udf"),
+        ({"processor": total, "payload_schema": "n INT"}, r"an @arrow_udf \(since PySpark 4.1\)"),
         ({"processor": udf}, "`payload_schema`"),
         ({"processor": udf, "payload_schema": "name STRNG"}, "DDL"),
         ({"processor": udf, "payload_schema": "a INT, b INT, c INT"}, "3 fields"),
