@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from redis import Redis
@@ -11,7 +11,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch.registration import VALID_MS
+from spark_bull.core.queue.dispatch.registration import VALID_MS, confirm_rows
 from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.dispatch.write_records import open_writes, read_record
 from spark_bull.core.queue.handle.handle import QueueHandle
@@ -56,6 +56,23 @@ def test_the_jobs_that_a_filter_accepts_are_changed_and_counted(
     assert filled.queue.counts()["failed"] == jobs - jobs // 3
     # Sent again, it finds nothing.
     assert BulkChange(handle, RETRY).run(matching_ids(handle, "failed", TIMEOUT)).jobs == 0
+
+
+def test_a_change_takes_no_room_of_its_queue(
+    filled: Filled, twice: bool, monkeypatch: pytest.MonkeyPatch, open_queue: Callable[..., BullQueue]
+) -> None:
+    monkeypatch.setattr(bulk, "PORTION", 1)
+    limited, handle = open_queue(protocol=filled.queue.protocol, max_length=2), filled.queue.handle
+    fill(filled, 30)
+    change = BulkChange(handle, Change("", "update", data={}))
+    monkeypatch.setattr(bulk, "confirm_rows", lambda *of: (confirm_rows(*of), limited.add({"state": "open"})))
+
+    def found() -> Iterator[Sequence[str]]:
+        yield from matching_ids(handle, "failed")
+        limited.add({"state": "prepared"})
+
+    assert change.run(found()).changed == 30
+    assert {job.data["state"] for job in filled.read("wait")} == {"prepared", "open"}
 
 
 def abort(handle: QueueHandle, write_id: str) -> str | None:

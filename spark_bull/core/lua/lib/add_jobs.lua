@@ -131,8 +131,8 @@ end
 -- How many jobs a queue has, and may have.
 
 -- The length of a queue: its jobs that wait for a worker, a time or other jobs, and those that registered writes have
--- yet to add, unless these wait for room or drop jobs themselves. `lists`, `zsets`: keys of the states of waiting jobs;
--- `open`: key of the open writes; `writes`: the beginning of the keys of writes.
+-- yet to add, unless these wait for room or drop jobs themselves. A write with a `mode` adds none. `lists`, `zsets`:
+-- keys of the states of waiting jobs; `open`: key of the open writes; `writes`: the beginning of the keys of writes.
 local function queue_length(lists, zsets, open, writes)
   local call, length = redis.call, 0
   for _, list in ipairs(lists) do
@@ -142,8 +142,8 @@ local function queue_length(lists, zsets, open, writes)
     length = length + call('ZCARD', zset)
   end
   for _, id in ipairs(call('ZRANGE', open, 0, -1)) do
-    local write = call('HMGET', writes .. id, 'jobs', 'position', 'whenFull')
-    if write[1] and (not write[3] or write[3] == 'fail') then
+    local write = call('HMGET', writes .. id, 'jobs', 'position', 'whenFull', 'mode')
+    if write[1] and not write[4] and (not write[3] or write[3] == 'fail') then
       length = length + tonumber(write[1]) - tonumber(write[2])
     end
   end
