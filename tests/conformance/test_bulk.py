@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from redis import Redis
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.read_jobs import Change
+from spark_bull.core.model.read_jobs import Change, FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.registration import VALID_MS, confirm_rows
 from spark_bull.core.queue.dispatch.roll_forward import recover
@@ -18,7 +19,7 @@ from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.jobs.portions import JobFilter
 from spark_bull.core.queue.manage import bulk
 from spark_bull.core.queue.manage.bulk import BulkChange, abort_change, matching_ids
-from tests.support.work_bench import Filled, WorkBench, each_dialect
+from tests.support.work_bench import Filled, WorkBench, each_dialect, only_bullmq
 from tests.support.writes import register_all
 
 TIMEOUT = JobFilter(reason="TIMEOUT")
@@ -56,6 +57,33 @@ def test_the_jobs_that_a_filter_accepts_are_changed_and_counted(
     assert filled.queue.counts()["failed"] == jobs - jobs // 3
     # Sent again, it finds nothing.
     assert BulkChange(handle, RETRY).run(matching_ids(handle, "failed", TIMEOUT)).jobs == 0
+
+
+@pytest.mark.parametrize("change", [Change("", "remove"), Change("", "move", to="late"), Change("", "update", data={})])
+@pytest.mark.parametrize(("state", "other"), [("failed", "wait"), ("delayed", "wait"), ("wait", "completed")])
+def test_a_job_that_has_left_its_state_since_the_search_is_not_changed(
+    filled: Filled, twice: bool, change: Change, state: str, other: str
+) -> None:
+    filled.put(state, ["0", "1", "2"])
+
+    def found() -> Iterator[Sequence[str]]:
+        yield from matching_ids(filled.queue.handle, state)
+        filled.move("1", state, other)
+
+    record = BulkChange(filled.queue.handle, replace(change, state=state)).run(found())
+    assert (record.changed, record.wrong_state, record.missing) == (2, 1, 0)
+    assert [(job.id, job.data) for job in filled.read(other)] == [("1", {"id": "1"})]
+
+
+@only_bullmq
+@pytest.mark.parametrize(("action", "left"), [("remove", {}), ("discard-children", {"wait": 1})])
+def test_a_parent_is_changed_with_more_children_than_one_script_takes(
+    bench: WorkBench, action: str, left: dict[str, int]
+) -> None:
+    bench.queue.add_flow(FlowJob({}, children=[FlowJob({}) for _ in range(999)]))
+    change = BulkChange(bench.handle, Change("", action, state="waiting-children"))
+    assert change.run(matching_ids(bench.handle, "waiting-children")).changed == 1
+    assert bench.counts() == left
 
 
 def test_a_change_takes_no_room_of_its_queue(

@@ -55,7 +55,8 @@ def matching_ids(handle: QueueHandle, state: str, wanted: JobFilter = ALL) -> It
 class BulkChange:
     """The same change of many jobs. `found`, `done`: numbers of jobs so far; another thread may read them.
 
-    change: the change; its id does not count. Raises OptionError or DialectError for a wrong one.
+    change: the change; its id does not count, and with any action, a job is only changed while it is in its `state`.
+    Raises OptionError or DialectError for a wrong one.
     """
 
     def __init__(self, handle: QueueHandle, change: Change) -> None:
@@ -109,7 +110,9 @@ class BulkChange:
     def _chunks(self, ids: Sequence[str]) -> list[ChangeChunk]:
         rows = rows_of([replace(self._change, id=job_id) for job_id in ids])
         numbers = range(self.found, self.found + len(ids))
-        return list(change_chunks(self._handle, rows, numbers, CHUNK_SIZE, _STAGED_BYTES))
+        # That action itself can take a job out of its state, in one of several scripts.
+        found_in = None if self._change.action == "discard-children" else self._change.state
+        return list(change_chunks(self._handle, rows, numbers, CHUNK_SIZE, _STAGED_BYTES, found_in))
 
     def _note(self, done: int, total: int) -> None:
         self.done = done

@@ -170,8 +170,14 @@ def change_chunks(
     numbers: Sequence[int | str],
     most_jobs: int,
     most_bytes: int,
+    found_in: str | None = None,
 ) -> Iterator[ChangeChunk]:
-    """Checks changes and packs them; see `encode_changes`."""
+    """Checks changes and packs them; see `encode_changes`. found_in: the state that all jobs must have; None: any.
+
+    A job of a state that is a list can be in any list: looking for it would cost a scan.
+    """
+    state = found_in and handle.dialect.state_key(found_in)
+    wanted = {"from": "unknown" if state.kind == "list" else state.key} if state else {}
 
     def base_of(queue: str) -> str:
         if queue == handle.keys.queue:
@@ -181,7 +187,7 @@ def change_chunks(
     part: list[dict[str, Any]] = []
     size = 0
     for encoded in encode_changes(handle.dialect, rows, base_of, numbers):
-        change = _kept(handle, encoded)
+        change = _kept(handle, encoded) | wanted
         bytes_of = sum(len(value) for value in change.values() if isinstance(value, str))
         if part and (len(part) >= most_jobs or size + bytes_of > most_bytes):
             yield _chunk(part)

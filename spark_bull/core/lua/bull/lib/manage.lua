@@ -9,10 +9,21 @@
 -- Actions that no job with a lock allows.
 local NEEDS_UNLOCKED = {retry = true, remove = true, fail = true, complete = true, move = true}
 
+-- The state of a job, by the name of its key; 'unknown' if it may be in one that is a list.
+local function sorted_state(key, id)
+  local has = finished_state.has
+  return has(key.completed, id) and 'completed' or has(key.failed, id) and 'failed'
+    or redis.call('ZSCORE', key.delayed, id) and 'delayed' or 'unknown'
+end
+
+-- `change.from`: the state of a job to retry, nil: failed; in other changes, what sorted_state returned when the job was
+-- found, nil: any.
 local function is_in_wrong_state(key, change)
   local action, id, has = change.action, change.id, finished_state.has
   if action == 'retry' then
     return (change.from or 'failed') ~= 'failed' or not has(key.failed, id)
+  elseif change.from and sorted_state(key, id) ~= change.from then
+    return true
   elseif action == 'promote' then
     return not redis.call('ZSCORE', key.delayed, id)
   elseif action == 'delay' or action == 'fail' or action == 'complete' then
@@ -71,7 +82,7 @@ local function manage_actions(key, arg, now)
   local lists = {key.wait, key.paused, key.active}
 
   local function is_sorted(id)
-    return finished_state.has(key.completed, id) or finished_state.has(key.failed, id) or call('ZSCORE', key.delayed, id)
+    return sorted_state(key, id) ~= 'unknown'
   end
 
   -- Takes a job out of its state. Returns 'open' when that is a list that is too long for the rest of this script,

@@ -16,13 +16,15 @@ local function has_relatives(change)
     job_key .. ':processed', job_key .. ':failed', job_key .. ':unsuccessful') > 0
 end
 
--- The states of which a job must have one; others are found by the action itself.
+-- The states of which a job must have one; others are found by the action itself. `change.from`: as in bull/lib.
 local function is_in_wrong_state(key, change)
   local action, call, id = change.action, redis.call, change.id
   if action == 'retry' then
     local from = change.from or 'failed'
     return not call('ZSCORE', from == 'completed' and key.completed or key.failed, id)
       or (from ~= 'failed' and from ~= 'completed')
+  elseif change.from and sorted_state(key, id) ~= change.from then
+    return true
   elseif action == 'promote' then
     return not call('ZSCORE', key.delayed, id)
   elseif action == 'delay' then
