@@ -153,6 +153,8 @@ def start_query(start: Callable[[], StreamingQuery]) -> StreamingQuery:
             return query
         ensure_python()
         if SparkContext._active_spark_context is not None:
-            _check(SparkContext._active_spark_context.pythonExec, also_running=True)
+            # Spark starts the sources that it finds by itself with the Python of the driver.
+            python = os.environ.get("PYSPARK_DRIVER_PYTHON", SparkContext._active_spark_context.pythonExec)
+            _check(python, also_running=True)
         log.warning("query %s: the Python process of its source connected too late, starting it again", query.name)
     return start()
