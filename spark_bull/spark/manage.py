@@ -27,6 +27,7 @@ from spark_bull.core.options.redis_settings import masked
 from spark_bull.core.options.table import ManageOptions
 from spark_bull.core.queue.dispatch.write_records import CHANGES, Fields, Identity, QueuePlan, is_written, read_outcomes
 from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.manage.bulk import end_of
 from spark_bull.core.queue.manage.manage import change_chunks, error_of
 from spark_bull.core.queue.manage.verbs import check_managed
 from spark_bull.spark.schemas import SCHEMAS
@@ -188,7 +189,8 @@ def _refusal(path: str, wanted: str, error: Exception) -> str:
 def commit_changes(plan: ManagePlan, written: Sequence[CommitMessage]) -> None:
     """Registers the staged changes, then makes them, partition by partition.
 
-    With `onMismatch=fail`, raises the error of the first job that can't be changed, before any is changed.
+    With `onMismatch=fail`, raises the error of the first job that can't be changed, before any is changed. Raises
+    SparkBullError if another process has aborted the write.
     """
     fails, path = plan.options.on_mismatch == "fail", plan.options.result_path
     records: list[WriteRecord] = []
@@ -206,6 +208,9 @@ def commit_changes(plan: ManagePlan, written: Sequence[CommitMessage]) -> None:
         _report(record)
 
     commit_staged(plan, written, report, "the jobs were changed", before=check, after=note)
+    aborted = [end_of(record) for record in records if record.state == "aborted"]
+    if aborted:
+        raise SparkBullError(f"{'; '.join(aborted)}, and stay changed; a new write changes the others")
     skipped = sum(record.jobs - record.changed for record in records)
     if fails and skipped:
         raise SparkBullError(

@@ -9,7 +9,9 @@ import pytest
 
 from spark_bull import BullQueue, Change, NewJob, SparkBullError
 from spark_bull.core.queue.dispatch.roll_forward import recover
-from spark_bull.core.queue.manage.bulk import BulkChange, matching_ids
+from spark_bull.core.queue.dispatch.write_records import open_writes
+from spark_bull.core.queue.manage.bulk import BulkChange, abort_change, matching_ids
+from spark_bull.spark.staging import commit
 from tests.support.forked_programs import (
     CHANGES,
     changes_of_tasks,
@@ -100,6 +102,28 @@ def test_a_file_of_outcomes_that_can_not_be_written_is_an_error_after_the_change
     assert (record.changed, queue.counts()["wait"]) == (JOBS - 2, 0)
     outcomes = Counter(changed.outcome for changed in queue.outcomes(record.id))
     assert outcomes == {"done": JOBS - 2, "missing": 2}
+
+
+def test_a_write_that_is_aborted_is_an_error_with_the_number_of_changes(
+    queue: BullQueue, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(queue)
+    sink = ManageSink(options, CHANGES)
+    for rows in changes_of_tasks(JOBS):
+        sink.task(rows)
+
+    def abort(done: int, total: int) -> None:
+        for write_id in open_writes(queue.handle):
+            abort_change(queue.handle, write_id)
+
+    monkeypatch.setattr(commit, "_log_progress", abort)
+    with pytest.raises(SparkBullError, match=r"write \w+ to q was aborted after 4 of 20 jobs: 4 of them were changed"):
+        sink.commit()
+    assert [(record.state, record.changed) for record in queue.writes()] == [("aborted", 4)]
+    assert queue.counts()["wait"] == JOBS - 2 - 4
+    # A repetition with the same identity finds that the write has ended.
+    write_rows(options, JOBS)
+    assert queue.counts()["wait"] == JOBS - 2 - 4
 
 
 #: One call prepares the write, two look at prepared writes, one per chunk stages it. The next ones prepare it again,

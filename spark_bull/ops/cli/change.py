@@ -17,7 +17,7 @@ from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.jobs.read import Chunk, read_jobs
-from spark_bull.core.queue.manage.bulk import BulkChange, abort_change, matching_ids
+from spark_bull.core.queue.manage.bulk import BulkChange, abort_change, end_of, matching_ids
 from spark_bull.core.queue.manage.manage import error_of
 from spark_bull.ops.cli.add import json_argument
 from spark_bull.ops.cli.arguments import IDS, YES, Argument, argument, duration, flag, priority_or_name
@@ -139,7 +139,7 @@ def _all_changed(args: Namespace, queue: BullQueue, change: Change, found: Itera
         return _output(args, bulk.run(found))
     except KeyboardInterrupt:
         if record := abort_change(queue.handle, bulk.write_id):
-            print(f"spark-bull {args.command}: {_end_of(record)}", file=sys.stderr)
+            print(f"spark-bull {args.command}: {end_of(record)}", file=sys.stderr)
         raise
     finally:
         line.stop()
@@ -148,18 +148,10 @@ def _all_changed(args: Namespace, queue: BullQueue, change: Change, found: Itera
 def _output(args: Namespace, record: WriteRecord) -> Output:
     """Raises SparkBullError for a write that another process has aborted."""
     if record.state == "aborted":
-        raise SparkBullError(_end_of(record))
+        raise SparkBullError(end_of(record))
     skipped = record.locked + record.wrong_state
     counts = {"jobs": record.changed, "skipped": skipped, "missing": record.missing}
     return {"done": args.command, "queue": args.queue, "write": record.id, **counts}
-
-
-def _end_of(record: WriteRecord) -> str:
-    """How far a write has come."""
-    return (
-        f"write {record.id} to {record.queue} was {record.state} after {record.done:,} of {record.jobs:,} jobs: "
-        f"{record.changed:,} of them were changed"
-    )
 
 
 def _change(name: str, help: str, example: str, *arguments: Argument, state: str = "failed") -> Command:

@@ -132,3 +132,11 @@ def abort_change(handle: QueueHandle, write_id: str) -> WriteRecord | None:
     }
     handle.connection.script("write/abort", names, {"write_id": write_id, "record_ttl_ms": RECORD_TTL_MS})
     return read_record(handle, write_id)
+
+
+def end_of(record: WriteRecord) -> str:
+    """How far a write that changes jobs has come."""
+    return (
+        f"write {record.id} to {record.queue} was {record.state} after {record.done:,} of {record.jobs:,} jobs: "
+        f"{record.changed:,} of them were changed"
+    )
