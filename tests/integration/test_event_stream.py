@@ -240,6 +240,25 @@ def test_a_batch_waits_for_enough_events_unless_the_query_may_end(
     assert query.batch(10) == []
 
 
+def test_a_batch_waits_for_no_more_events_than_all_queues_have_and_have_lost(
+    client: Redis, redis_url: str, prefix: str, queue: BullQueue
+) -> None:
+    BullQueue("other", url=redis_url, prefix=prefix, protocol="bullmq").publish("first")
+    query = Query(redis_url, prefix, "q,other", minEventsPerTrigger="60", maxTriggerDelayMs="3600000")
+    add(client, prefix, 0, 100)
+    assert len(query.batch(100)) == 51, "each queue has its share of 100"
+    assert len(query.batch(100)) == 0, "51 are there"
+    add(client, prefix, 100, 19)
+    client.xtrim(f"{prefix}:q:events", maxlen=20, approximate=False)
+    assert query.plan(100) != query.start, "50 of 70 are lost"
+    query.start = query.plan()
+    client.delete(f"{prefix}:q:events")
+    add(client, prefix, 0, 59)
+    assert query.plan(100) == query.start
+    add(client, prefix, 59, 1)
+    assert query.plan(100) != query.start
+
+
 def test_a_batch_has_events_up_to_a_number_of_bytes_one_of_each_queue_at_least(
     client: Redis, redis_url: str, prefix: str, queue: BullQueue
 ) -> None:

@@ -127,7 +127,10 @@ class EventStreamReader(LimitedReader):
             return start
 
     def _look(self, handle: QueueHandle, after: Position, most: int | None) -> tuple[tuple[Position, Position], int]:
-        """The positions between which up to `most` events are there for the next batch, and their number."""
+        """The positions of the next batch, of up to `most` events, and the number of all events after the last batch.
+
+        These are also the events that are lost already: to wait for more than the stream keeps would lose more.
+        """
         span, enough = span_of(handle), self._admission.least
         if span.length and span.last.is_before(after):
             self._ends_earlier(handle.keys.queue, after, span.last)
@@ -136,9 +139,11 @@ class EventStreamReader(LimitedReader):
         if not after.is_before(stop):
             return (after, after), 0
         first = span.without_lost(after)
+        # A stream that was deleted counts its events from 0 again.
+        count = max(count_of(handle, begin, stop, enough) for begin in {after, first})
         if most is not None and span.length > most:
             stop = next(steps(handle, first, stop, most))
-        return (first, stop), count_of(handle, first, stop, enough)
+        return (first, stop), count
 
     def _ends_earlier(self, queue: str, after: Position, last: Position) -> None:
         """Raises ResultsLost, or logs it, for a stream that ends before an event that the query has read.
