@@ -47,7 +47,8 @@ def write_results(
       removed before it had ended.
 
     Raises:
-      OptionError: for a wrong option, an unknown write, and one whose ids are not known.
+      OptionError: for a wrong option, an unknown write, one that does not dispatch jobs, and one whose ids are not
+        known.
       WaitTimeout: when a job has not ended in time.
       ResultsLost: in an action, when a job is gone and nothing tells how it has ended: the event stream was trimmed, or
         Bull keeps no events. Not if `failOnDataLoss` is false.

@@ -144,6 +144,18 @@ def test_a_change_that_is_aborted_goes_no_further_and_has_a_record(
 
 
 @each_dialect
+def test_the_jobs_of_a_change_can_not_be_waited_for(queue: BullQueue) -> None:
+    queue.add({})
+    change = BulkChange(queue.handle, Change("", "update", data={}))
+    for state in ("prepared", "finished"):
+        record = read_record(queue.handle, change.write_id)
+        assert (record and record.state) == state
+        with pytest.raises(OptionError, match="q to dispatch jobs, but it has mode=manage: see its record"):
+            queue.wait_for_write(change.write_id, 0)
+        change.run(matching_ids(queue.handle, "wait"))
+
+
+@each_dialect
 def test_only_writes_that_change_jobs_are_aborted(queue: BullQueue) -> None:
     queue.add({})
     register_all(queue.handle, "jobs", [[NewJob({})]])

@@ -372,7 +372,7 @@ class Reading(OpenQueue):
           long as its event is kept (BullMQ).
 
         Raises:
-          OptionError: for an unknown write, and one whose ids are not known.
+          OptionError: for an unknown write, one that does not dispatch jobs, and one whose ids are not known.
           WaitTimeout: when a job has not ended in time.
           ConnectionLost: when Redis can't be reached for longer than `retry_ms`.
         """

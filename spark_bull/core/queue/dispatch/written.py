@@ -47,7 +47,10 @@ class WriteResults(NamedTuple):
 
 
 def find_written(handles: Sequence[QueueHandle], write_id: str) -> WriteResults:
-    """Returns what is known of a write. Raises OptionError for one that is unknown, or whose ids are not known."""
+    """Returns what is known of a write.
+
+    Raises OptionError for one that is unknown, does not dispatch jobs, or whose ids are not known.
+    """
     found = [(handle, record) for handle in handles if (record := read_record(handle, write_id)) is not None]
     if not found:
         queues = ", ".join(handle.keys.queue for handle in handles) or "any queue"
@@ -56,6 +59,12 @@ def find_written(handles: Sequence[QueueHandle], write_id: str) -> WriteResults:
             "view=writes"
         )
     for handle, record in found:
+        mode = handle.connection.call("HGET", handle.keys.write(write_id), "mode")
+        if mode is not None:
+            raise OptionError(
+                f"expected write {write_id} of {handle.keys.queue} to dispatch jobs, but it has mode={mode.decode()}: "
+                "see its record in view=writes"
+            )
         if not _has_all_ids(handle, record):
             raise OptionError(
                 f"expected write {write_id} of {handle.keys.queue} to have kept the ids of its jobs, but it has not, "
