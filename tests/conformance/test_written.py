@@ -11,7 +11,7 @@ import pytest
 from spark_bull.core.dialects.encode.chunks import pack
 from spark_bull.core.dialects.encode.codec import encode, rows_of
 from spark_bull.core.dialects.fields import Raw
-from spark_bull.core.errors import OptionError, ResultsLost, WaitTimeout
+from spark_bull.core.errors import OptionError, QueueBusy, ResultsLost, WaitTimeout
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.outcomes import Failed, Outcomes
 from spark_bull.core.queue.bull_queue import BullQueue
@@ -27,6 +27,7 @@ from spark_bull.core.queue.dispatch.written import (
     wait_for_written,
     written_ids,
 )
+from spark_bull.core.queue.handle.handle import MOVE_SIZE
 from spark_bull.core.queue.handle.walk import Slice
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import DIALECTS, WorkBench, completed, failed_for, only_bullmq
@@ -101,6 +102,34 @@ def test_a_number_that_is_the_id_of_another_job_is_no_part_of_a_range(bench: Wor
     ids = list(written_ids(bench.handle, "w"))
     assert len({*ids}) == 10
     assert "7" not in ids
+
+
+@pytest.mark.parametrize("by", ["obliterate", "a write that replaces the queue"])
+def test_the_jobs_of_a_new_queue_are_not_of_a_write_to_the_one_before(bench: WorkBench, by: str) -> None:
+    """Their ids are the same. Other writes follow, more than one call looks at."""
+    handle, jobs = bench.handle, [NewJob({"n": n}) for n in range(3)]
+    write(bench, "old", jobs)
+    write(bench, "own", jobs, keepsIds=1)
+    latest = handle.connection.now_ms() + 1_000
+    bench.client.zadd(handle.keys["finished_writes"], {f"other-{n}": latest for n in range(MOVE_SIZE)})
+    for write_id in ("old", "own"):
+        find_written([handle], write_id)
+    if by == "obliterate":
+        bench.claim(1)
+        with pytest.raises(QueueBusy):
+            bench.queue.obliterate()
+        assert find_written([handle], "old").jobs == 3
+        bench.queue.obliterate(force=True)
+        write(bench, "new", jobs * 2)
+    else:
+        assert register_all(handle, "new", [jobs * 2], replace=True)
+        roll_forward(handle, "new")
+    assert list(written_ids(handle, "new")) == [*map(str, range(1, 7))]
+    assert find_written([handle], "new").jobs == 6
+    for write_id in ("old", "own"):
+        with pytest.raises(OptionError, match="The queue was deleted after the write"):
+            find_written([handle], write_id)
+        assert list(written_ids(handle, write_id)) == []
 
 
 def test_tasks_keep_the_ids_of_the_jobs_that_they_add(bench: WorkBench) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, Guard, NewJob, Promoter
+from spark_bull import BullQueue, Guard, NewJob, OptionError, Promoter
 from spark_bull.core.queue.dispatch.roll_forward import KnownWrites, roll_forward
+from spark_bull.core.queue.dispatch.written import find_written
 from spark_bull.core.queue.monitor.find import describe
 from spark_bull.ops.cli.doctor.finding import Finding
 from spark_bull.ops.cli.doctor.queues import leftovers
@@ -88,6 +89,16 @@ def test_obliterate_of_node_is_no_loss_of_our_writes(theirs: NodePeer, queue: Bu
     theirs.call("obliterate", queue=queue.name)
     assert sum(queue.counts().values()) == 0
     assert known.lost([queue.handle]) == []
+
+
+@each_peer_of("bull-4", "bullmq")
+def test_a_write_has_no_jobs_of_a_queue_that_node_has_deleted(theirs: NodePeer, queue: BullQueue) -> None:
+    register_all(queue.handle, "write", [[NewJob({"n": n}) for n in range(3)]])
+    roll_forward(queue.handle, "write")
+    theirs.call("obliterate", queue=queue.name)
+    queue.add({})
+    with pytest.raises(OptionError, match="The queue was deleted after the write"):
+        find_written([queue.handle], "write")
 
 
 @each_peer_of("bullmq")

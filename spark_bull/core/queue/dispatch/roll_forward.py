@@ -20,6 +20,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
@@ -43,7 +44,7 @@ from spark_bull.core.queue.dispatch.write_records import (
     read_record,
 )
 from spark_bull.core.queue.handle.admission import LengthLimit, RoomWait
-from spark_bull.core.queue.handle.handle import QueueHandle
+from spark_bull.core.queue.handle.handle import MOVE_SIZE, QueueHandle
 
 if TYPE_CHECKING:
     from spark_bull.core.model.queues import WriteRecord
@@ -171,8 +172,9 @@ def _act(write: OpenWrite, state: str, position: int) -> None:
     """Does what has to come before the next step."""
     handle, key = write.handle, write.handle.keys.write(write.id)
     if state == "replacing":
-        while verbs.empty(handle, write.id):
-            pass
+        for position in count(step=MOVE_SIZE):
+            if not verbs.empty(handle, write.id, position):
+                break
     elif state == "opening":
         open_callback(handle, _callback(write), key)
     elif state == "closing":

@@ -134,9 +134,11 @@ def commit(
     return CommitReply(state.decode(), int(reached), *(text.decode() for text in detail))
 
 
-def empty(handle: QueueHandle, write_id: str) -> bool:
-    """Removes the next jobs that a registered write replaces. Returns whether to call again."""
-    args = {"limit": REMOVE_SIZE, "move": MOVE_SIZE}
+def empty(handle: QueueHandle, write_id: str, position: int) -> bool:
+    """Removes the next jobs that a registered write replaces, after the ids that earlier writes have kept; position: as
+    in `obliterate`. Returns whether to call again.
+    """
+    args = {"limit": REMOVE_SIZE, "move": MOVE_SIZE, "position": position, "kept_ids": handle.keys.kept_ids("")}
     return bool(handle.run_once("empty", args, write=handle.keys.write(write_id)) == b"open")
 
 

@@ -67,17 +67,26 @@ def find_written(handles: Sequence[QueueHandle], write_id: str) -> WriteResults:
             )
         if not _has_all_ids(handle, record):
             raise OptionError(
-                f"expected write {write_id} of {handle.keys.queue} to have kept the ids of its jobs, but it has not, "
-                "and the ids are not consecutive: write with the option keepIds=true"
+                f"expected write {write_id} of {handle.keys.queue} to have kept the ids of its jobs, but it has not. "
+                "The queue was deleted after the write, or the ids are not consecutive: then write with the option "
+                "keepIds=true"
             )
     starts = [record.started_on for _, record in found if record.started_on is not None]
     return WriteResults(sum(record.jobs for _, record in found), min(starts, default=0))
 
 
 def _has_all_ids(handle: QueueHandle, record: WriteRecord) -> bool:
-    """Whether the ids of all jobs that a write has added so far are kept."""
-    if handle.connection.call("HGET", handle.keys.write(record.id), "keepsIds"):
-        return not record.added or bool(handle.connection.call("EXISTS", handle.keys.kept_ids(record.id)))
+    """Whether the ids of all jobs that a write has added so far are kept, of the queue that is there now."""
+    keys = handle.keys
+    keeps, newest, last = handle.connection.pipeline(
+        [("HGET", keys.write(record.id), "keepsIds"), ("LINDEX", keys.kept_ids(record.id), -1), ("GET", keys["id"])]
+    )
+    entry = msgpack.unpackb(newest, raw=True) if newest else None
+    if isinstance(entry, dict) and entry[b"last"] > int(last or 0):
+        # Another program has deleted the queue, and its ids count from 1 again.
+        return False
+    if keeps:
+        return entry is not None or not (record.added or record.duplicates or record.deduplicated)
     return sum(len(ids) for ids in _kept(handle, record.id)) >= record.done - record.dropped
 
 

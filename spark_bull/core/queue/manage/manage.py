@@ -7,7 +7,7 @@ the rest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import count, islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -21,7 +21,14 @@ from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.read_jobs import Change, Changed
 from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.payloads.policy import Kind
-from spark_bull.core.queue.handle.handle import CHUNK_SIZE, REMOVE_SIZE, QueueHandle, keys_of, touched_keys
+from spark_bull.core.queue.handle.handle import (
+    CHUNK_SIZE,
+    MOVE_SIZE,
+    REMOVE_SIZE,
+    QueueHandle,
+    keys_of,
+    touched_keys,
+)
 from spark_bull.core.queue.jobs.objects import deleting_objects
 from spark_bull.core.queue.jobs.read import read_job
 from spark_bull.core.queue.manage import verbs
@@ -53,11 +60,11 @@ def obliterate(handle: QueueHandle, *, force: bool = False) -> None:
     """Deletes a queue with all its jobs. It is paused until it is deleted.
 
     Raises QueueBusy when jobs are active, unless `force`: then outcomes of these jobs are rejected. Staged and
-    registered writes stay: their jobs are added to the new queue. A parent that waits for children of another queue
-    stays, as in BullMQ. Receipts of other processes expire within an hour.
+    registered writes stay: their jobs are added to the new queue. Records and watermarks of writes stay, too. A parent
+    that waits for children of another queue stays, as in BullMQ. Receipts of other processes expire within an hour.
     """
-    while True:
-        reply = verbs.obliterate(handle, limit=REMOVE_SIZE, force=force)
+    for position in count(step=MOVE_SIZE):
+        reply = verbs.obliterate(handle, position, limit=REMOVE_SIZE, force=force)
         if reply.state == "done":
             # The reply has arrived: the receipt of this thread is not needed any more.
             handle.connection.call("UNLINK", handle.keys.receipt(handle.sender))

@@ -184,7 +184,11 @@ class ObliterateReply(NamedTuple):
     active: int = 0
 
 
-def obliterate(handle: QueueHandle, *, limit: int, force: bool) -> ObliterateReply:
-    """Pauses a queue and removes its next jobs, finally its other keys; with active jobs only by force."""
-    state, *active = handle.run_once("obliterate", {"limit": limit, "move": MOVE_SIZE, "force": int(force)})
+def obliterate(handle: QueueHandle, position: int, *, limit: int, force: bool) -> ObliterateReply:
+    """Pauses a queue and removes its next jobs, finally its other keys; with active jobs only by force.
+
+    position: of MOVE_SIZE writes, counted from the latest, whose kept ids the call removes before that.
+    """
+    args = {"limit": limit, "move": MOVE_SIZE, "position": position, "kept_ids": handle.keys.kept_ids("")}
+    state, *active = handle.run_once("obliterate", {**args, "force": int(force)})
     return ObliterateReply(state.decode(), *map(int, active))
