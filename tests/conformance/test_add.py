@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 from uuid import uuid4
 
@@ -32,6 +33,7 @@ from spark_bull.core.queue.dispatch.write_records import (
     discard,
     is_written,
     open_writes,
+    records,
     stage_chunks,
 )
 from spark_bull.core.queue.work.claim import work
@@ -563,6 +565,32 @@ def test_records_are_listed_in_the_order_of_finishing_with_open_writes_last(make
     assert open_writes(handle) == []
     assert recover(handle) == []
     assert len(bench.taken()) == 6
+
+
+def test_records_are_read_in_portions_the_newest_first(make: Make) -> None:
+    """A write that ends meanwhile neither hides another one nor shows it twice."""
+    bench = make()
+    handle = bench.queue.handle
+
+    def write(write_id: str) -> None:
+        register_all(handle, write_id, [])
+        roll_forward(handle, write_id)
+
+    ids = [f"w{n}" for n in range(230)]
+    for write_id in ids:
+        write(write_id)
+    register_all(handle, "open", [numbered(1)])
+    assert [one.id for one in bench.queue.writes(2)] == [ids[-1], "open"]
+    assert [one.id for one in islice(records(handle, 3), 2)] == ids[-3:-5:-1]
+    found = records(handle)
+    begun = [next(found).id for _ in range(2)]
+    write("later")
+    roll_forward(handle, "open")
+    assert begun + [one.id for one in found] == ["open", *ids[::-1]]
+    found = records(handle)
+    next(found)
+    bench.client.delete(*map(handle.keys.write, ids))
+    assert len([*found]) < 100, "all records were read at once"
 
 
 # identity

@@ -38,6 +38,7 @@ from tests.support.commands import running_command
 from tests.support.groups import add
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
+from tests.support.writes import register_all
 
 Run = Callable[..., str]
 
@@ -98,6 +99,10 @@ def test_counts_are_a_table_for_people_and_json_for_programs(run: Run, queue: Bu
     assert as_data(run, "queues", "m*") == [found]
     assert as_data(run, "queues", "x*") == []
     assert as_data(run, "writes", "mail") == as_data(run, "recover", "mail") == []
+    register_all(queue.handle, "w", [])
+    register_all(queue.handle, "later", [])
+    assert [row["id"] for row in as_data(run, "writes", "mail")] == ["w", "later"]
+    assert [row["id"] for row in as_data(run, "writes", "mail", "--limit", "1")] == ["later"]
 
 
 #: Packages that only some commands need, and that take longer to import than a short command may take.

@@ -396,8 +396,13 @@ def test_workers_slots_ledgers_writes_statistics_and_metrics_are_shown(web: Web,
         queue.handle, "spark-1", run=0, slot=2, stats=SlotStats(claimed=5, completed=4), failures=Failures(), damaged={}
     ).publish("busy", [])
     assert ResultLedger(queue.handle, "lake", owner="query").open("earliest", create=True).state == "ok"
-    (write,) = web.get("/queues/mail/writes")["writes"]
+    page = web.get("/queues/mail/writes")
+    (write,) = page["writes"]
     assert (write["id"], write["state"], write["jobs"], write["added"]) == ("w", "finished", 3, 3)
+    register_all(queue.handle, "later", [])
+    first = web.get("/queues/mail/writes", limit=1)
+    assert (first["writes"][0]["id"], first["next"], page["next"]) == ("later", 1, None)
+    assert web.get("/queues/mail/writes", limit=1, start=first["next"]) == page
     (slot,) = web.get("/queues/mail/workers")["slots"]
     assert (slot["worker"], slot["slot"], slot["state"], slot["completed"]) == ("spark-1", 2, "busy", 4)
     (ledger,) = web.get("/queues/mail/ledgers")["ledgers"]

@@ -35,7 +35,7 @@ def counts(queue: BullQueue) -> dict[str, int]:
 
 
 def last_write(bull: Bull, queue: BullQueue) -> Row:
-    return bull.read(queue.name, view="writes", protocol=queue.protocol).collect()[-1]
+    return bull.read(queue.name, view="writes", protocol=queue.protocol).collect()[0]
 
 
 def test_failed_jobs_are_mended_with_sql_and_retried(bull: Bull, queue: BullQueue) -> None:

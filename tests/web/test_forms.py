@@ -20,6 +20,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
 from tests.support.wait import wait_until
 from tests.support.web import READ_TOKEN, WRITE_TOKEN, serving
+from tests.support.writes import register_all
 from tests.web.conftest import Site
 
 SignIn = Callable[[str, str], httpx.Client]
@@ -130,6 +131,19 @@ def test_a_page_of_jobs_says_of_how_many(site: Site, user: httpx.Client) -> None
     assert following
     assert "25 of 1,200 jobs" in user.get(following[1].replace("&amp;", "&")).text
     assert "25 found on this page; 1,200 wait in all" in user.get("/queues/pages?state=wait&name=even").text
+
+
+def test_the_writes_of_a_queue_are_shown_in_pages(site: Site, user: httpx.Client) -> None:
+    queue = site.queue("written")
+    for number in range(51):
+        register_all(queue.handle, f"w{number}", [])
+    newest = user.get("/queues/written/writes").text
+    following = re.search(r'rel="next" href="([^"]*)"', newest)
+    assert following
+    oldest = user.get(following[1]).text
+    found = [re.findall(r'<tr id="write-([^"]*)"', page) for page in (newest, oldest)]
+    assert found == [[f"w{number}" for number in range(50, 0, -1)], ["w0"]]
+    assert 'rel="prev" href="/queues/written/writes?start=0"' in oldest
 
 
 def test_the_jobs_of_all_queues_are_one_list_with_totals(site: Site, user: httpx.Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -378,10 +379,13 @@ class Reading(OpenQueue):
         """
         return written.end_of_write(self.handle, write_id, math.inf if timeout_s is None else timeout_s)
 
-    def writes(self) -> list[WriteRecord]:
+    def writes(self, limit: int | None = None) -> list[WriteRecord]:
         """Reads the records of the writes of the last 30 days.
+
+        Parameters:
+          limit: maximum number of records, of the newest writes; None: all.
 
         Returns:
           The records, the oldest first, unfinished ones last.
         """
-        return write_records.records(self.handle)
+        return [*islice(write_records.records(self.handle), limit)][::-1]

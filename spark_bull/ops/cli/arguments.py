@@ -22,6 +22,13 @@ def number(text: str) -> int:
     return int(text)
 
 
+def number_or_zero(text: str) -> int:
+    """Parses a number of 0 or more for argparse."""
+    if (count := number(text)) < 0:
+        raise ArgumentTypeError(f"expected a number of 0 or more, got: {text!r}")
+    return count
+
+
 def rate(text: str) -> float:
     """Parses a number of jobs per second for argparse, such as `20`, `10_000` or `0.5`."""
     whole, point, fraction = text.partition(".")

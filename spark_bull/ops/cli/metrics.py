@@ -16,7 +16,7 @@ from spark_bull.ops.cli.arguments import (
     argument,
     duration,
     host_and_port,
-    number,
+    number_or_zero,
     positive_milliseconds,
     positive_seconds,
     repeated,
@@ -82,12 +82,6 @@ def _label(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _count(text: str) -> int:
-    if (count := number(text)) < 0:
-        raise ArgumentTypeError(f"expected a number of 0 or more, got: {text!r}")
-    return count
-
-
 COMMANDS: Final = (
     command(
         "metrics",
@@ -122,13 +116,13 @@ COMMANDS: Final = (
         ),
         argument(
             "--sample",
-            type=_count,
+            type=number_or_zero,
             default=1_000,
             help="maximum number of jobs read of each state for times, ages and jobs by name (default: 1000); 0: none",
         ),
         argument(
             "--names",
-            type=_count,
+            type=number_or_zero,
             default=20,
             help="number of job names, the most frequent ones, that have metrics of their own (default: 20)",
         ),

@@ -18,7 +18,17 @@ from spark_bull.core.queue.monitor.activity import QueueFilter, selecting
 from spark_bull.core.queue.monitor.find import describing, find_queues, workers
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.round_trips import RoundTrips, run_all
-from spark_bull.ops.cli.arguments import ID, QUEUES, argument, duration, flag, number, positive_seconds, rate
+from spark_bull.ops.cli.arguments import (
+    ID,
+    QUEUES,
+    argument,
+    duration,
+    flag,
+    number,
+    number_or_zero,
+    positive_seconds,
+    rate,
+)
 from spark_bull.ops.cli.command import (
     Output,
     check_exists,
@@ -181,7 +191,7 @@ def _workers(args: Namespace) -> Output:
 
 def _writes(args: Namespace) -> Output:
     queue = open_queue(args)
-    return records_of(args, queue, queue.writes())
+    return records_of(args, queue, queue.writes(args.limit))
 
 
 def records_of(args: Namespace, queue: BullQueue, records: list[WriteRecord]) -> Output:
@@ -291,6 +301,13 @@ COMMANDS: Final = (
         "list Spark's writes of the last 30 days",
         "writes mail",
         _writes,
+        argument(
+            "--limit",
+            type=number_or_zero,
+            default=50,
+            metavar="WRITES",
+            help="maximum number of writes, the newest ones and the unfinished ones (default: 50)",
+        ),
         empty=lambda args: f"no writes to {args.queue} in the last 30 days",
     ),
 )

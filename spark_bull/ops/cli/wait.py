@@ -34,7 +34,9 @@ def _wait(args: Namespace) -> Output:
 
 def _wait_for_write(queue: BullQueue, args: Namespace) -> Output:
     if read_record(queue.handle, args.write) is None:
-        raise NotFound(f"no such write to {queue.name}: {args.write}; `spark-bull writes {args.queue}` lists all")
+        raise NotFound(
+            f"no such write to {queue.name}: {args.write}; `spark-bull writes {args.queue}` lists the newest"
+        )
     end = asdict(queue.wait_for_write(args.write, args.timeout))
     reasons = end.pop("reasons")
     output = {"queue": args.queue, "write": args.write, **end}

@@ -168,9 +168,13 @@ WriteDocument = Annotated[WriteRecord, Shown(duration_ms=int | None)]
 
 
 class WriteList(BaseModel):
-    """Writes of the last 30 days, the oldest first, unfinished ones last."""
+    """A page of the writes of the last 30 days: unfinished ones, then the others, each the newest first.
+
+    next: `start` of the next page; null: there is none.
+    """
 
     writes: list[WriteDocument]
+    next: int | None
 
 
 class LedgerList(BaseModel):

@@ -40,6 +40,8 @@ else:
 
 #: Calls of a write whose outcomes are read at once.
 _OUTCOMES_PER_CALL: Final = 20
+#: Records that are read in one round trip.
+_RECORDS_PER_TRIP: Final = 100
 
 Fields: TypeAlias = Mapping[str, str | int]
 
@@ -130,22 +132,34 @@ def listed_writes(handle: QueueHandle) -> list[tuple[str, bool]]:
     return [(write_id.decode(), float(score) >= 0) for write_id, score in listed]
 
 
-def records(handle: QueueHandle) -> list[WriteRecord]:
-    """Records of the queue's writes, the oldest first, unfinished ones last."""
-    finished = handle.connection.call("ZRANGE", handle.keys["finished_writes"], 0, -1)
-    ids = [write_id.decode() for write_id in finished] + open_writes(handle)
-    return _read_records(handle, ids)
+def records(handle: QueueHandle, start: int = 0) -> Iterator[WriteRecord]:
+    """Records of the queue's writes: unfinished ones, then the others, each the newest first. Reads them in portions.
+
+    start: number of the first one.
+    """
+    unfinished = open_writes(handle)[::-1]
+    yield from _read_records(handle, unfinished[start:])
+    # Writes that end meanwhile move the others to later ranks, so that some are met twice, and none is missed.
+    met, rank = set(unfinished), max(start - len(unfinished), 0)
+    while found := handle.connection.call(
+        "ZREVRANGE", handle.keys["finished_writes"], rank, rank + _RECORDS_PER_TRIP - 1
+    ):
+        ids = [write_id for write_id in map(bytes.decode, found) if write_id not in met]
+        yield from _read_records(handle, ids)
+        met.update(ids)
+        rank += len(found)
 
 
 def read_record(handle: QueueHandle, write_id: str) -> WriteRecord | None:
     """The record of one write, or None when there is none or it has expired."""
-    return next(iter(_read_records(handle, [write_id])), None)
+    return next(_read_records(handle, [write_id]), None)
 
 
-def _read_records(handle: QueueHandle, write_ids: Iterable[str]) -> list[WriteRecord]:
-    ids = list(dict.fromkeys(write_ids))
-    replies = handle.connection.pipeline([("HGETALL", handle.keys.write(i)) for i in ids])
-    return [_record(handle, i, fields) for i, fields in zip(ids, replies, strict=True) if fields]
+def _read_records(handle: QueueHandle, write_ids: Sequence[str]) -> Iterator[WriteRecord]:
+    for start in range(0, len(write_ids), _RECORDS_PER_TRIP):
+        ids = write_ids[start : start + _RECORDS_PER_TRIP]
+        replies = handle.connection.pipeline([("HGETALL", handle.keys.write(i)) for i in ids])
+        yield from (_record(handle, i, fields) for i, fields in zip(ids, replies, strict=True) if fields)
 
 
 def _record(handle: QueueHandle, write_id: str, raw: Mapping[bytes, bytes]) -> WriteRecord:

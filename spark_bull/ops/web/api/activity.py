@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query
 
 from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.dispatch.write_records import read_record
+from spark_bull.core.queue.dispatch.write_records import read_record, records
 from spark_bull.core.queue.manage.bulk import abort_change
 from spark_bull.core.queue.manage.limits import read_groups
 from spark_bull.ops.web.documents import (
@@ -34,9 +34,22 @@ router = APIRouter(tags=["activity"])
 
 
 @router.get("/queues/{queue}/writes", response_model=WriteList)
-def list_writes(queue: ExistingQueue) -> Json:
-    """Lists the writes of Spark of the last 30 days."""
-    return Json({"writes": [_shown(record) for record in queue.writes()]})
+def list_writes(
+    queue: ExistingQueue,
+    start: Annotated[
+        int, Query(ge=0, lt=2**53, description="number of the first write, `next` of the page before")
+    ] = 0,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="maximum number of writes")] = 50,
+) -> Json:
+    """Lists the writes of Spark of the last 30 days: unfinished ones, then the others, each the newest first."""
+    found, following = page_of_writes(queue, start, limit)
+    return Json({"writes": [_shown(record) for record in found], "next": following})
+
+
+def page_of_writes(queue: BullQueue, start: int, limit: int) -> tuple[list[WriteRecord], int | None]:
+    """A page of the writes of a queue, and the number of the first one of the next page; None: there is none."""
+    found = list(islice(records(queue.handle, start), limit + 1))
+    return found[:limit], start + limit if len(found) > limit else None
 
 
 WriteId = Annotated[str, Path(description="id of the write", min_length=1, max_length=1_000)]

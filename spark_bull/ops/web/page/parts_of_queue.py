@@ -16,7 +16,7 @@ from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.schedule.schedulers import last_due, reading_schedulers
 from spark_bull.ops.web import links
 from spark_bull.ops.web.access import Authorized
-from spark_bull.ops.web.api.activity import existing_write
+from spark_bull.ops.web.api.activity import existing_write, page_of_writes
 from spark_bull.ops.web.middleware import unescaped
 from spark_bull.ops.web.page.overview import SHOWN_ROWS, matching
 from spark_bull.ops.web.page.queues import TABS, head_of
@@ -27,6 +27,8 @@ from spark_bull.run.slot.status import latest, slots_of
 #: Jobs read of each state for statistics, and rows of statistics.
 _SAMPLE: Final = 1_000
 _NAMES: Final = 100
+#: Writes of a page.
+_WRITES: Final = 50
 
 router: Final = APIRouter(include_in_schema=False)
 
@@ -113,12 +115,21 @@ def show_write(request: Request, caller: Authorized, queue: ExistingQueue, write
 
 
 @router.get("/queues/{queue}/writes")
-def show_writes(request: Request, caller: Authorized, queue: ExistingQueue) -> Response:
+def show_writes(
+    request: Request,
+    caller: Authorized,
+    queue: ExistingQueue,
+    start: Annotated[int, Query(ge=0, lt=2**53)] = 0,
+) -> Response:
     """The writes of Spark, the newest first, and the ledgers of streaming queries."""
+    found, following = page_of_writes(queue, start, _WRITES)
+    url = links.tab(queue.name, "writes")
     return _live(
         request,
         queue,
         "writes",
-        writes=queue.writes()[::-1],
+        writes=found,
+        previous_url=f"{url}?start={max(start - _WRITES, 0)}" if start else None,
+        next_url=None if following is None else f"{url}?start={following}",
         ledgers=readers_of(request).of(queue).ledgers,
     )
