@@ -12,6 +12,8 @@ from spark_bull.core.model.guards import Guard
 from spark_bull.core.options.table import PROTOCOLS
 from spark_bull.core.options.values import priority
 
+#: Stands for a duration in help.
+TIME: Final = "TIME"
 _INTEGER: Final = re.compile(r"-?[0-9]+(_[0-9]+)*")
 
 
@@ -87,7 +89,7 @@ def repeated(name: str, metavar: str, help: str, **settings: Any) -> Argument:
 
 def duration(name: str, help: str, **settings: Any) -> Argument:
     """A time in ms, unless another type is given."""
-    return argument(name, metavar="TIME", help=help, **{"type": milliseconds, **settings})
+    return argument(name, metavar=TIME, help=help, **{"type": milliseconds, **settings})
 
 
 def other_name(name: str, used: str) -> Argument:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from spark_bull.core.errors import DialectError, OptionError, SparkBullError, did_you_mean
 from spark_bull.core.version import VERSION
-from spark_bull.ops.cli.arguments import COMMON, CONNECTION, Argument
+from spark_bull.ops.cli.arguments import COMMON, CONNECTION, TIME, Argument
 from spark_bull.ops.cli.command import Command, Exit, Output
 from spark_bull.ops.cli.commands import MODULES, all_commands, commands_like
 from spark_bull.ops.cli.shards import run_command
@@ -51,7 +51,7 @@ def _run(args: Namespace) -> int:
         if output is not None:
             print(as_json(output) if args.json else as_text(output) or one_line(args.empty(args)), flush=True)
     except SparkBullError as error:
-        print(f"spark-bull {args.command}: {one_line(_as_typed(error, args.of_command))}", file=sys.stderr)
+        print(f"spark-bull {args.command}: {one_line(_as_typed(error, args))}", file=sys.stderr)
         return status_of(error)
     return status
 
@@ -60,20 +60,27 @@ def _ended(output: Output) -> tuple[Output, int]:
     return (output.output, output.status) if isinstance(output, Exit) else (output, 0)
 
 
-def _as_typed(error: SparkBullError, command: ArgumentParser) -> str:
-    """The message, in which `duration_ms`, an argument of Python, is `--duration`, as the user has typed it."""
-    if not isinstance(error, (OptionError, DialectError)):
-        return str(error)
+def _as_typed(error: SparkBullError, args: Namespace) -> str:
+    """The message, in which `duration_ms`, an argument of Python, is `--duration`, as the user has typed it.
+
+    A name that --option or --opts has given stays, as do names of unknown options: only --option has these.
+    """
+    text = str(error)
+    if not isinstance(error, (OptionError, DialectError)) or text.startswith("unknown option"):
+        return text
+    given, opts = {name.lower() for name, _ in vars(args).get("option", ())}, vars(args).get("opts") or ""
     typed: dict[str, str] = {}
-    for action in command._actions:
+    for action in args.of_command._actions:
         name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
-        typed |= {action.dest: name, name.lstrip("-").replace("-", "_"): name}
+        units = ("", "_ms", "_s") if action.metavar == TIME else ("",)
+        typed |= {f"{one}{unit}": name for one in (action.dest, name.lstrip("-").replace("-", "_")) for unit in units}
 
     def renamed(found: re.Match[str]) -> str:
-        python = re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", found[1])
-        return f"`{typed.get(python) or typed.get(re.sub('_m?s$', '', python)) or found[1]}`"
+        if found[1].lower() in given or f'"{found[1]}"' in opts:
+            return found[0]
+        return f"`{typed.get(re.sub('[A-Z]', lambda capital: f'_{capital[0].lower()}', found[1]), found[1])}`"
 
-    return re.sub(r"(?<!column )`(\w+)`", renamed, str(error))
+    return re.sub(r"(?<!column )`(\w+)`", renamed, text)
 
 
 def _parsed(given: Sequence[str]) -> Namespace:

@@ -21,6 +21,7 @@ from spark_bull.core.queue.handle.handle import open_handle
 from spark_bull.core.queue.shards.layout import queues_of
 from spark_bull.ops.cli.arguments import (
     GUARDING,
+    TIME,
     Argument,
     argument,
     comma_separated,
@@ -327,7 +328,7 @@ COMMANDS: Final = (
             "--trigger",
             type=positive_milliseconds,
             default=10_000,
-            metavar="TIME",
+            metavar=TIME,
             help="trigger interval (default: 10s)",
         ),
         flag("--once", "write the jobs that have finished so far, then exit"),
