@@ -82,7 +82,12 @@ def test_a_further_attempt_of_a_task_has_no_effect(
 
 @pytest.mark.parametrize("identified", ["batch", "stream"])
 def test_a_replayed_write_changes_nothing(
-    queue: BullQueue, sink: StartSink, client: Redis, prefix: str, identified: str
+    queue: BullQueue,
+    sink: StartSink,
+    client: Redis,
+    prefix: str,
+    identified: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def write() -> None:
         options = {"txnAppId": "plans", "txnVersion": "7"} if identified == "batch" else {}
@@ -95,6 +100,11 @@ def test_a_replayed_write_changes_nothing(
     write()
     assert difference(before, public(client, prefix)) == []
     assert len(queue.writes()) == 1
+    queue.obliterate()
+    write()
+    assert public(client, prefix) == {}
+    told = [record.levelname for record in caplog.records if "nothing changed" in record.message]
+    assert told == (["WARNING"] * 2 if identified == "batch" else [])
 
 
 def test_a_commit_that_is_interrupted_is_finished_by_anyone(

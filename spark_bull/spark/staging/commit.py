@@ -103,8 +103,19 @@ def _commit_rows(
             _known.add(one.handle, write_id, plan.started_on)
         _finish(write_id, plans, report)
     else:
-        log.info("write %s: nothing changed, because it was committed before (%s)", write_id, identity)
+        _tell_of_repetition(plan, write_id, identity)
     return is_registered
+
+
+def _tell_of_repetition(plan: StagedPlan[Any], write_id: str, identity: Identity | None) -> None:
+    """Warns of a batch that has added nothing. A stream repeats its last micro-batch whenever it is started again."""
+    log.log(
+        logging.INFO if plan.is_stream else logging.WARNING,
+        "write %s: nothing changed, because this version, or a later one, was committed before (%s). Its jobs are not "
+        "added again, even if their queue was deleted: for that, use a higher txnVersion",
+        write_id,
+        identity,
+    )
 
 
 def _confirm_replicas(
