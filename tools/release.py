@@ -53,6 +53,10 @@ def number_of(version: str) -> tuple[int, ...]:
     return (*map(int, numbers), int(candidate) if candidate else sys.maxsize)
 
 
+def is_candidate(version: str) -> bool:
+    return number_of(version)[-1] != sys.maxsize
+
+
 def check_version(version: str, tags: Sequence[str]) -> None:
     """Raises ReleaseError unless `version` is newer than all versions that have a tag."""
     number = number_of(version)
@@ -63,10 +67,16 @@ def check_version(version: str, tags: Sequence[str]) -> None:
 
 
 def released(changelog: str, version: str, day: date) -> str:
-    """The changelog in which the unreleased changes are the changes of `version`."""
-    if not notes_of(changelog, UNRELEASED):
-        raise ReleaseError(f"expected changes below `{UNRELEASED}` in {CHANGELOG}, found none")
+    """The changelog in which the unreleased changes are the changes of `version`.
+
+    A candidate has them, too, and leaves them unreleased for its release.
+    """
     text = PLANNED.sub("", changelog, count=1)
+    notes = notes_of(text, UNRELEASED)
+    if not notes:
+        raise ReleaseError(f"expected changes below `{UNRELEASED}` in {CHANGELOG}, found none")
+    if is_candidate(version):
+        return text.replace(UNRELEASED, f"{UNRELEASED}\n\n{notes}\n\n## [{version}] - {day.isoformat()}", 1)
     return text.replace(UNRELEASED, f"{UNRELEASED}\n\n## [{version}] - {day.isoformat()}", 1)
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from socket import gethostname
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
@@ -317,7 +318,8 @@ def main(version: str) -> None:
         keys = [key for key in read_keys(place.client, f"{PREFIX}:*") if not 0 <= key[2] < _LEAST_TTL_MS]
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
         stored = {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in paths}
-        lines = ",\n".join(map(json.dumps, keys))
+        # A slot says on which machine it runs.
+        lines = ",\n".join(map(json.dumps, keys)).replace(f"{gethostname()}:{os.getppid()}", "host:1")
         head = json.dumps({"server": server.server, "facts": facts, "objects": stored})
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{version}.json").write_text(f'{head[:-1]}, "keys": [\n{lines}\n]}}\n', "utf-8")

@@ -110,7 +110,16 @@ def test_unreleased_changes_become_those_of_the_version() -> None:
     assert notes_of(text, "## [Unreleased]") == ""
 
 
+def test_a_release_has_the_changes_of_its_candidate() -> None:
+    candidate = released(CHANGELOG, "0.2.0rc1", date(2026, 3, 4))
+    text = released(candidate, "0.2.0", date(2026, 3, 5))
+    notes = [notes_of(text, f"## [{version}]") for version in ("0.2.0", "0.2.0rc1", "Unreleased")]
+    assert notes == ["### Added\n\n- A verb.", "### Added\n\n- A verb.", ""]
+
+
 def test_a_release_without_changes_is_refused() -> None:
+    with pytest.raises(ReleaseError, match="expected changes below"):
+        released("# Changelog\n\n## [Unreleased]\n\nTo be released as 0.2.0.\n", "0.2.0", date(2026, 3, 4))
     with pytest.raises(ReleaseError, match="expected changes below"):
         released(released(CHANGELOG, "0.2.0", date(2026, 3, 4)), "0.3.0", date(2026, 3, 5))
 

@@ -22,6 +22,8 @@ from tools.build_zip import build
 PORT: Final = 6379
 MASTER: Final = "spark://driver:7077"
 _MEMORY: Final = "1g"
+#: How long the application may take to answer, s: without Redis, its slots and writes try for a while.
+ANSWER_S: Final = 600.0
 _CLOCK: Final = Path(__file__).with_name("clock_ahead.py")
 
 
@@ -130,6 +132,7 @@ class Application:
             arguments = (cluster.url, queue, address, str(port), str(self._RUNS), str(FOLDER / "results"))
             self._process = cluster.submit(self._PROGRAM, *arguments)
             self._connection, _ = server.accept()
+        self._connection.settimeout(ANSWER_S)
         self._replies = self._connection.makefile()
 
     def ask(self, command: str) -> Any:
@@ -161,4 +164,5 @@ class Application:
 
     def end(self) -> None:
         self._connection.shutdown(socket.SHUT_RDWR)
-        self._process.wait()
+        status = self._process.wait(ANSWER_S)
+        assert status == 0, f"the application ended with {status}: {self.cluster.log(self._PROGRAM)[-4000:]}"

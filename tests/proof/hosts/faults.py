@@ -53,9 +53,12 @@ def _settled(queue: BullQueue, host: Host, since: int, until: int = 2**53, newes
 
 
 def _cut_driver(cluster: Cluster, _: Application, __: BullQueue) -> str:
-    with cluster.hosts["driver"].cut_from(cluster.hosts["redis"]):
+    driver = cluster.hosts["driver"]
+    with driver.cut_from(cluster.hosts["redis"]):
         time.sleep(LASTS_S)
-    return ""
+        lost = driver.lost()
+    assert lost, "the driver has sent nothing to Redis while it was cut"
+    return f"{lost} packets"
 
 
 def _end_connections(cluster: Cluster, _: Application, __: BullQueue) -> str:
@@ -64,6 +67,7 @@ def _end_connections(cluster: Cluster, _: Application, __: BullQueue) -> str:
         time.sleep(LASTS_S / 8)
         with cluster.redis as client:
             ended += int(client.execute_command("CLIENT", "KILL", "TYPE", "normal"))
+    assert ended, "no connection was there to end"
     return f"{ended} connections"
 
 
@@ -101,6 +105,7 @@ def _lose_packets(cluster: Cluster, _: Application, __: BullQueue) -> str:
                 rules.enter_context(host.rule(chain, *_ONE_PERCENT, *LOST))
         time.sleep(LASTS_S)
         lost = sum(host.lost() for host in hosts)
+    assert lost, "no packet was lost"
     return f"{lost} packets, in each direction, also between Spark's processes"
 
 

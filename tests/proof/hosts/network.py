@@ -98,7 +98,7 @@ class Host:
     def power_off(self) -> None:
         """Nobody hears of it: all processes end when the network has gone."""
         self.run("ip", "link", "set", "eth0", "down")
-        self.kill("")
+        assert self.kill(""), f"expected processes on {self.name}"
 
     def power_on(self) -> None:
         self.run("ip", "link", "set", "eth0", "up")
