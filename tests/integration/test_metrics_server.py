@@ -90,7 +90,7 @@ def test_metrics_show_jobs_waiting_times_and_what_is_late(
         queue.pause()
         queue.close_intake()
         client.zadd(queue.handle.keys["delayed"], {"late": (now - HOUR) * 4096})
-        client.zadd(queue.handle.keys["open_writes"], {"w1": 1})
+        client.zadd(queue.handle.keys["open_writes"], {"w1": 1, "only prepared": -1})
         if queue.handle.dialect.has("finish-times"):
             fields = {"name": "send", "timestamp": now - 4_000, "processedOn": now - 3_000, "finishedOn": now - 1_000}
             client.hset(queue.handle.keys.job("done"), mapping=fields)

@@ -127,7 +127,7 @@ def _of_node(handle: QueueHandle, states: Mapping[str, str], jobs: Mapping[str, 
 
 def _of_queue(handle: QueueHandle, settings: QueueSummary) -> RoundTrips[list[Sample]]:
     busy = yield from observing(handle)
-    time, open_writes = yield [("TIME",), ("ZCARD", handle.keys["open_writes"])]
+    time, open_writes = yield [("TIME",), ("ZCOUNT", handle.keys["open_writes"], 0, "inf")]
     lag = 0.0 if busy.overdue_since is None else (ms_of(time) - busy.overdue_since) / 1_000
     values: dict[Family, float] = {
         families.ADDED: busy.ids,
