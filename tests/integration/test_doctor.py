@@ -244,6 +244,10 @@ def test_unfinished_writes_are_finished_and_lost_ones_are_reported(queue: BullQu
     lost, unfinished = queues.writes(handle)
     assert (lost.level, lost.found) == ("problem", "lost in Redis after they were registered: 1 write, gone")
     assert "write cut to queue mail: chunks were gone from Redis" in repaired(unfinished)
+    handle.connection.call("ZREM", handle.keys["open_writes"], "gone")
+    broken = only(queues.writes(handle), "problem")
+    assert broken.found == "broken, as Redis has lost staged jobs: 1 write, 1 job not added: cut"
+    assert broken.advice.endswith("spark-bull writes mail --limit 1000")
 
 
 @pytest.mark.parametrize("protocol", ["bull-1", "bullmq"])

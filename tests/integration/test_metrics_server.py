@@ -19,6 +19,7 @@ from redis import Redis
 
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.embedded import EmbeddedRedis
+from spark_bull.core.errors import StagedDataLost
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.cli import main
@@ -26,6 +27,7 @@ from spark_bull.ops.prometheus.families import FAMILIES
 from tests.support.examples import BLOCKS, PAGES
 from tests.support.jobs import HOUR
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.writes import register_all
 
 Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -130,6 +132,20 @@ def test_metrics_of_several_queues_have_one_description_and_global_labels(
     assert found == {"mail-a", "mail-b"}
     assert {(dict(labels)["environment"], dict(labels)["zone"]) for _, labels in values} == {("a=b", '"x"')}
     assert {dict(labels)["queue"] for _, labels in values_of(run())} == {"mail-a", "mail-b", "sms"}
+
+
+def test_a_write_that_has_lost_jobs_is_counted_as_broken(run: Callable[..., str], redis_url: str, prefix: str) -> None:
+    with BullQueue("mail", url=redis_url, prefix=prefix) as queue:
+        register_all(queue.handle, "whole", [[NewJob({})]])
+        queue.recover()
+        assert value(values_of(run("mail")), "spark_bull_broken_writes", queue="mail") == 0
+        register_all(queue.handle, "cut", [[NewJob({})]])
+        queue.handle.connection.call("DEL", queue.handle.keys.stage("cut.0.0"))
+        with pytest.raises(StagedDataLost):
+            queue.recover()
+        values = values_of(run("mail"))
+        assert value(values, "spark_bull_broken_writes", queue="mail") == 1
+        assert value(values, "spark_bull_unfinished_writes", queue="mail") == 0
 
 
 def test_statistics_can_be_limited_and_left_out(run: Callable[..., str], redis_url: str, prefix: str) -> None:

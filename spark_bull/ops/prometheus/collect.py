@@ -19,7 +19,7 @@ from spark_bull.core.queue.monitor.activity import COUNTED_STATES, observing, re
 from spark_bull.core.queue.monitor.find import QueueSummary, describing, select_queues, workers_among
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.connection import Connection, ms_of
-from spark_bull.core.store.round_trips import RoundTrips, run_together
+from spark_bull.core.store.round_trips import LargeRead, RoundTrips, run_together
 from spark_bull.ops.prometheus import families
 from spark_bull.ops.prometheus.families import Family, Sample
 
@@ -27,6 +27,8 @@ log = logging.getLogger("spark_bull")
 
 _TOTALS: Final = {"completed": families.COMPLETED, "failed": families.FAILED}
 _PERCENTS: Final = (50, 95, 99)
+#: Writes, the last ones that have ended, that are looked at.
+_NEWEST_WRITES: Final = 100
 #: Time within which waiting jobs are to start by default, s.
 TARGET_WAIT_S: Final = 30.0
 
@@ -128,6 +130,8 @@ def _of_node(handle: QueueHandle, states: Mapping[str, str], jobs: Mapping[str, 
 def _of_queue(handle: QueueHandle, settings: QueueSummary) -> RoundTrips[list[Sample]]:
     busy = yield from observing(handle)
     time, open_writes = yield [("TIME",), ("ZCOUNT", handle.keys["open_writes"], 0, "inf")]
+    newest = yield [("ZREVRANGE", handle.keys["finished_writes"], 0, _NEWEST_WRITES - 1)]
+    states = yield LargeRead(("HGET", handle.keys.write(write_id.decode()), "state") for write_id in newest[0])
     lag = 0.0 if busy.overdue_since is None else (ms_of(time) - busy.overdue_since) / 1_000
     values: dict[Family, float] = {
         families.ADDED: busy.ids,
@@ -136,6 +140,7 @@ def _of_queue(handle: QueueHandle, settings: QueueSummary) -> RoundTrips[list[Sa
         families.OVERDUE: busy.overdue,
         families.OVERDUE_LAG: lag,
         families.OPEN_WRITES: open_writes,
+        families.BROKEN_WRITES: states.count(b"broken"),
     }
     return [Sample(family, {"queue": handle.keys.queue}, value) for family, value in values.items()]
 

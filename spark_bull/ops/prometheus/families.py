@@ -36,6 +36,7 @@ OVERDUE: Final = Family("spark_bull_jobs_overdue", "gauge", "Delayed jobs that a
 OVERDUE_LAG: Final = Family("spark_bull_overdue_seconds", "gauge", "Time since the first overdue job was due")
 WORKERS: Final = Family("spark_bull_workers", "gauge", "Connected workers")
 OPEN_WRITES: Final = Family("spark_bull_unfinished_writes", "gauge", "Writes of Spark that are not finished")
+BROKEN_WRITES: Final = Family("spark_bull_broken_writes", "gauge", "Writes of Spark, of the last 100, that lost jobs")
 OLDEST: Final = Family("spark_bull_oldest_waiting_seconds", "gauge", "Age of the oldest job that could start")
 WANTED_SLOTS: Final = Family(
     "spark_bull_wanted_slots", "gauge", "Slots, of one job at a time, that start the waiting jobs within the target"
@@ -53,7 +54,7 @@ RUN: Final = Family("spark_bull_job_run_seconds", "gauge", "Percentiles of the d
 #: All metrics, in the order of the text.
 FAMILIES: Final = (
     *(JOB_COUNT, COMPLETED, FAILED),
-    *(READABLE, ADDED, PAUSED, INTAKE_OPEN, OVERDUE, OVERDUE_LAG, WORKERS, OPEN_WRITES),
+    *(READABLE, ADDED, PAUSED, INTAKE_OPEN, OVERDUE, OVERDUE_LAG, WORKERS, OPEN_WRITES, BROKEN_WRITES),
     *(OLDEST, WANTED_SLOTS, ADDED_RATE, FINISHED_RATE, JOBS_BY_NAME, WAIT, RUN),
 )
 

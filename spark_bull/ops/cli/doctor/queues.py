@@ -21,7 +21,7 @@ from spark_bull.core.embedded import COMPACT_SETTING, COMPACT_UP_TO
 from spark_bull.core.errors import SparkBullError, StagedDataLost
 from spark_bull.core.queue.collect.verbs import RESULTS_TTL_MS
 from spark_bull.core.queue.dispatch.roll_forward import advance_all
-from spark_bull.core.queue.dispatch.write_records import open_writes, read_record
+from spark_bull.core.queue.dispatch.write_records import open_writes, read_record, records
 from spark_bull.core.queue.events.event_log import trim_events
 from spark_bull.core.queue.handle.admission import is_intake_open
 from spark_bull.core.queue.handle.handle import QueueHandle
@@ -39,6 +39,8 @@ from spark_bull.ops.cli.doctor.server import config
 
 #: Age of an unfinished write from which on its program counts as dead, ms.
 _WRITE_AGE_MS: Final = 60_000
+#: Writes, unfinished ones and the last that have ended, among which broken ones are looked for.
+_NEWEST_WRITES: Final = 1_000
 #: How late delayed jobs may be: a Promoter that is idle pauses for 5 s.
 _OVERDUE_MS: Final = 30_000
 #: Factor of the maximum length of an event stream, which is approximate, and BullMQ's default.
@@ -78,7 +80,7 @@ def state(handle: QueueHandle) -> Iterator[Finding]:
 
 
 def writes(handle: QueueHandle) -> Iterator[Finding]:
-    """Writes that are registered, and whose jobs are not all added."""
+    """Writes that are registered, and whose jobs are not all added; of those that have ended, the newest ones."""
     now = handle.connection.now_ms()
     found = [(write_id, read_record(handle, write_id)) for write_id in open_writes(handle)]
     lost = [write_id for write_id, record in found if record is None]
@@ -97,7 +99,16 @@ def writes(handle: QueueHandle) -> Iterator[Finding]:
             f"spark-bull recover {quote(handle.keys.queue)}",
             Repair(f"finish {number_of(len(old), 'write')}", lambda: _finish(handle)),
         )
-    if not lost and not old:
+    broken = [record for record in islice(records(handle), _NEWEST_WRITES) if record.state == "broken"]
+    if broken:
+        left = sum(record.jobs - record.done for record in broken)
+        yield problem(
+            f"broken, as Redis has lost staged jobs: {number_of(len(broken), 'write')}, {number_of(left, 'job')} not "
+            f"added: {some([record.id for record in broken])}",
+            f"compare the queue with the sources of these writes, and add what is missing; for their times and "
+            f"applications: spark-bull writes {quote(handle.keys.queue)} --limit {_NEWEST_WRITES}",
+        )
+    if not lost and not old and not broken:
         yield ok(f"{number_of(len(found), 'write')} in progress" if found else "no unfinished writes")
 
 
