@@ -150,6 +150,30 @@ def test_a_job_that_exists_keeps_its_place(bench: WorkBench, options: Any) -> No
     assert started(bench)[1] == []
 
 
+@pytest.mark.parametrize("is_same", [True, False])
+def test_a_sequence_goes_on_after_its_own_job_not_after_another_with_its_id(
+    bench: WorkBench, options: Any, is_same: bool
+) -> None:
+    def write(job_id: str, n: int) -> None:
+        sink = Sink(options(jobColumns="jobId"), ID_ROWS)
+        sink.task([{"key": "a", "n": n, "jobId": job_id}])
+        sink.commit()
+
+    write("report", 1)
+    if not is_same:
+        bench.queue.remove("report")
+        bench.queue.add({"key": "b", "n": 2}, job_id="report", timestamp=1)
+    write("next", 3)
+    assert started(bench)[1] == ([("a", 1)] if is_same else [("b", 2), ("a", 3)])
+
+
+def test_an_entry_of_a_sequence_may_be_an_id_without_the_time_of_its_job(bench: WorkBench, write: Any) -> None:
+    (job_id,) = bench.add()
+    bench.client.hset(bench.handle.keys["sequence_tails"], '["a"]', job_id)
+    write("a")
+    assert bench.counts() == {"wait": 1, "waiting-children": 1}
+
+
 def test_entries_of_sequences_that_have_ended_are_removed(bench: WorkBench, options: Any) -> None:
     keep = {"removeOnComplete": "true"}
     for first in range(0, 600, 60):

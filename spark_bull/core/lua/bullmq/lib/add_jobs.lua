@@ -326,7 +326,7 @@ local function add_jobs(key, arg, chunk, from, now)
       if has_steps then
         call('XADD', events, '*', 'event', 'added', 'jobId', job_id, 'name', names[i])
       end
-      if waits_for_children[i] or (follows and follows(i, job_id)) then
+      if waits_for_children[i] or (follows and follows(i, job_id, text[timestamp])) then
         call('ZADD', key.waiting_children, text[timestamp], job_id)
         emit(key, arg, 'waiting-children', 'jobId', job_id)
       elseif delay > 0 and deduplication_of then

@@ -214,15 +214,25 @@ local function cut_sequence(key, arg, job_id)
 end
 
 -- A sequence is a key, and jobs with this key that run one after the other: each is the parent of the one before.
--- key.sequence_tails: HASH key -> the last job. Entries whose jobs have ended count for nothing, and are removed later.
+-- key.sequence_tails: HASH key -> the last job, packed {id, timestamp}, as another job may get its id. Entries whose jobs
+-- have ended count for nothing, and are removed later.
 
 -- How long the entries are kept after the last write, ms: longer than jobs wait.
 local TAILS_TTL_MS = 400 * 86400000
 
--- Whether a job has not ended, and can get a parent.
-local function can_precede(job_key)
-  local fields = redis.call('HMGET', job_key, 'timestamp', 'finishedOn', 'parentKey')
-  return fields[1] and not fields[2] and not fields[3]
+-- The first byte of a packed entry. An older entry is the id of the job: text in UTF-8, which begins otherwise.
+local PACKED = 0x92
+
+-- The id of the job of an entry, unless it is gone or has ended; and the key of its parent.
+local function open_tail(base, entry)
+  local job_id, added_at = entry, nil
+  if string.byte(entry) == PACKED then
+    job_id, added_at = unpack(cmsgpack.unpack(entry))
+  end
+  local fields = redis.call('HMGET', base .. job_id, 'timestamp', 'finishedOn', 'parentKey')
+  if fields[1] and not fields[2] and (not added_at or added_at == fields[1]) then
+    return job_id, fields[3]
+  end
 end
 
 -- Removes entries of ended jobs, of `count` that are chosen at random. With twice as many as are added, there are in the
@@ -231,8 +241,7 @@ local function forget_ended(tails, base, count)
   local call, ended = redis.call, {}
   local entries = call('HRANDFIELD', tails, count, 'WITHVALUES')
   for i = 1, #entries, 2 do
-    local fields = call('HMGET', base .. entries[i + 1], 'timestamp', 'finishedOn')
-    if not fields[1] or fields[2] then
+    if not open_tail(base, entries[i + 1]) then
       ended[#ended + 1] = entries[i]
     end
   end
@@ -242,7 +251,8 @@ local function forget_ended(tails, base, count)
 end
 
 -- Returns two functions, or nil for a chunk without sequences:
---   follows(i, job_id): adds a new job to the sequence of its row; returns whether it has to wait for the job before it.
+--   follows(i, job_id, timestamp): adds a new job to the sequence of its row; returns whether it has to wait for the job
+--     before it. timestamp: as its hash has it.
 --   keep_tails(): stores the last jobs of the sequences, after all rows.
 local function sequencer(key, arg, chunk)
   if not chunk.sequence then
@@ -257,19 +267,20 @@ local function sequencer(key, arg, chunk)
   local function job_before(i)
     local tail = last[keys[i]]
     if tail then
-      return tail
+      return tail[1]
     end
     changed[#changed + 1] = keys[i]
     if not stored[i] then
       new = new + 1
-    elseif can_precede(base .. stored[i]) then
-      return stored[i]
+      return nil
     end
+    local before, parent_key = open_tail(base, stored[i])
+    return not parent_key and before
   end
 
-  local function follows(i, job_id)
+  local function follows(i, job_id, timestamp)
     local before = job_before(i)
-    last[keys[i]] = job_id
+    last[keys[i]] = {job_id, timestamp}
     if not before then
       return false
     end
@@ -282,7 +293,7 @@ local function sequencer(key, arg, chunk)
   local function keep_tails()
     local entries = {}
     for i, name in ipairs(changed) do
-      entries[2 * i - 1], entries[2 * i] = name, last[name]
+      entries[2 * i - 1], entries[2 * i] = name, cmsgpack.pack(last[name])
     end
     if #entries > 0 then
       call('HSET', tails, unpack(entries))
