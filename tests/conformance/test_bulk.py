@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -12,6 +13,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.read_jobs import Change, FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.dispatch import registration
 from spark_bull.core.queue.dispatch.registration import VALID_MS, confirm_rows
 from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.dispatch.write_records import open_writes, read_record
@@ -127,6 +129,7 @@ def test_a_change_that_is_aborted_goes_no_further_and_has_a_record(
         prepared = read_record(handle, change.write_id)
         assert prepared is not None
         assert prepared.state == "prepared"
+        assert filled.queue.writes() == [prepared]
         yield from matching_ids(handle, "failed")
         assert is_found or abort(handle, change.write_id) == "aborted"
 
@@ -153,6 +156,23 @@ def test_the_jobs_of_a_change_can_not_be_waited_for(queue: BullQueue) -> None:
         with pytest.raises(OptionError, match="q to dispatch jobs, but it has mode=manage: see its record"):
             queue.wait_for_write(change.write_id, 0)
         change.run(matching_ids(queue.handle, "wait"))
+
+
+@each_dialect
+def test_a_write_of_spark_that_is_prepared_is_neither_listed_nor_aborted(
+    queue: BullQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue.add({})
+
+    def confirm(*given: Any) -> Sequence[Any]:
+        assert (abort(queue.handle, "w"), queue.writes()) == ("prepared", [])
+        return sets_commit_point(*given)
+
+    sets_commit_point = registration._confirm
+    monkeypatch.setattr(registration, "KEYS_PER_CALL", 1)
+    monkeypatch.setattr(registration, "_confirm", confirm)
+    assert register_all(queue.handle, "w", [[NewJob({})]], mode="manage")
+    assert (abort(queue.handle, "w"), len(queue.writes())) == ("aborted", 1)
 
 
 @each_dialect

@@ -183,7 +183,7 @@ def added(
     with WriteProgress(spark, handles):
         jobs.write.format("bull").options(**options).option("queue", queue).mode("append").save()
     seconds = time.monotonic() - started
-    write_id = next(records(handles[0])).id
+    write_id = next(one.id for one in records(handles[0]) if one.state == "finished")
     parts = [part for handle in handles if (part := read_record(handle, write_id))]
     return Dispatched(
         queue,

@@ -68,7 +68,7 @@ def prepare_rows(write_id: str, plan: QueuePlan, first: int) -> bool:
     Raises StagedDataLost if earlier stages are gone.
     """
     entry = _entry(write_id, 1, plan, None)
-    fields = [*entry["fields"], "leader", entry["write"]]
+    fields = [*entry["fields"], "leader", entry["write"], "search", 1]
     entry = {**entry, "fields": fields, "stages": entry["stages"][first:], "first": first}
     answer = _send_portion([plan], [entry], None)
     return answer[0] == b"prepared" or not _is_registered(answer, write_id, [plan])
@@ -76,7 +76,8 @@ def prepare_rows(write_id: str, plan: QueuePlan, first: int) -> bool:
 
 def confirm_rows(write_id: str, plan: QueuePlan) -> None:
     """Registers a write that `prepare_rows` has prepared, unless it was aborted. Raises StagedDataLost."""
-    if _is_registered(_confirm(write_id, [plan], None), write_id, [plan]):
+    answer = _confirm(write_id, [plan], None)
+    if _is_registered(answer, write_id, [plan]):
         open_prepared([plan.handle], write_id)
 
 

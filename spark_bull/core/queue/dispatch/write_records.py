@@ -4,7 +4,8 @@ Beside the fields of its kind, a record may have these fields. `replace`: the qu
 then `emptied` is set. `callback`: a job that is added before the first job and may start after the last one;
 `callbackState` is open, then closed. `maxLength` and `whenFull`: with fail, the write is registered only if all of its
 jobs fit; otherwise each step adds those that fit. `keepsIds` and `outcomes`: each step keeps the ids of its jobs, or
-what became of each change. `events`: the only events that the write writes.
+what became of each change. `events`: the only events that the write writes. `search`: the write is, or was, prepared
+while its rows were found.
 
 Stages are chunks that no worker sees, until the write is registered. A large write is prepared in portions; its queues
 are opened once it is registered, or discarded when it was given up.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import msgpack
@@ -137,7 +139,7 @@ def records(handle: QueueHandle, start: int = 0) -> Iterator[WriteRecord]:
 
     start: number of the first one.
     """
-    unfinished = open_writes(handle)[::-1]
+    unfinished = _unfinished(handle)
     yield from _read_records(handle, unfinished[start:])
     # Writes that end meanwhile move the others to later ranks, so that some are met twice, and none is missed.
     met, rank = set(unfinished), max(start - len(unfinished), 0)
@@ -148,6 +150,15 @@ def records(handle: QueueHandle, start: int = 0) -> Iterator[WriteRecord]:
         yield from _read_records(handle, ids)
         met.update(ids)
         rank += len(found)
+
+
+def _unfinished(handle: QueueHandle) -> list[str]:
+    """Ids of writes that look for their rows, then of those that are registered; each the newest first."""
+    listed = listed_writes(handle)
+    # The scores of prepared writes are negative, so that the newest is the first.
+    prepared = [write_id for write_id, is_open in listed if not is_open]
+    looks = handle.connection.pipeline([("HEXISTS", handle.keys.write(write_id), "search") for write_id in prepared])
+    return [*compress(prepared, looks), *(write_id for write_id, is_open in reversed(listed) if is_open)]
 
 
 def read_record(handle: QueueHandle, write_id: str) -> WriteRecord | None:
