@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.core.errors import OptionError
+from spark_bull.core.errors import OptionError, StagedDataLost
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.read_jobs import Change, FlowJob
 from spark_bull.core.queue.bull_queue import BullQueue
@@ -156,6 +156,31 @@ def test_the_jobs_of_a_change_can_not_be_waited_for(queue: BullQueue) -> None:
         with pytest.raises(OptionError, match="q to dispatch jobs, but it has mode=manage: see its record"):
             queue.wait_for_write(change.write_id, 0)
         change.run(matching_ids(queue.handle, "wait"))
+
+
+@each_dialect
+def test_a_search_that_takes_too_long_says_so(queue: BullQueue, client: Redis) -> None:
+    queue.add({})
+    change = BulkChange(queue.handle, Change("", "remove"))
+
+    def found() -> Iterator[Sequence[str]]:
+        yield from matching_ids(queue.handle, "wait")
+        client.hset(queue.handle.keys.write(change.write_id), "deadline", 1)
+
+    with pytest.raises(StagedDataLost, match=r"to be found within 60 minutes, .* no job was changed. Narrow the cond"):
+        change.run(found())
+    assert queue.counts()["wait"] == 1
+
+
+@each_dialect
+def test_an_older_write_whose_rows_are_gone_does_not_end_a_change(
+    queue: BullQueue, client: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.add({})
+    register_all(queue.handle, "old", [[NewJob({})]])
+    client.delete(queue.handle.keys.stage("old.0.0"))
+    assert BulkChange(queue.handle, Change("", "remove")).run(matching_ids(queue.handle, "wait")).changed == 1
+    assert "changing jobs without the lost rows of an older write: write old to queue q" in caplog.text
 
 
 @each_dialect

@@ -71,14 +71,26 @@ def prepare_rows(write_id: str, plan: QueuePlan, first: int) -> bool:
     fields = [*entry["fields"], "leader", entry["write"], "search", 1]
     entry = {**entry, "fields": fields, "stages": entry["stages"][first:], "first": first}
     answer = _send_portion([plan], [entry], None)
+    _check_found(answer, write_id)
     return answer[0] == b"prepared" or not _is_registered(answer, write_id, [plan])
 
 
 def confirm_rows(write_id: str, plan: QueuePlan) -> None:
     """Registers a write that `prepare_rows` has prepared, unless it was aborted. Raises StagedDataLost."""
     answer = _confirm(write_id, [plan], None)
+    _check_found(answer, write_id)
     if _is_registered(answer, write_id, [plan]):
         open_prepared([plan.handle], write_id)
+
+
+def _check_found(answer: Sequence[Any], write_id: str) -> None:
+    """Raises StagedDataLost if rows of a write were not found in time, or are gone."""
+    if answer[0] == b"lost":
+        raise StagedDataLost(
+            f"expected the jobs of write {write_id} to be found within {VALID_MS // 60_000} minutes, but "
+            f"{answer[1].decode()} has expired, or was evicted or flushed: no job was changed. Narrow the condition, "
+            "and set maxmemory-policy noeviction"
+        )
 
 
 def leader_of(plans: Iterable[QueuePlan]) -> QueuePlan:

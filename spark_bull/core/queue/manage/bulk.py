@@ -6,6 +6,7 @@ program that dies then has changed nothing. Once the write is registered, any pr
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,11 +15,11 @@ from uuid import uuid4
 
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.dialects.fields import FIELDS
-from spark_bull.core.errors import SparkBullError
+from spark_bull.core.errors import SparkBullError, StagedDataLost
 from spark_bull.core.model.queues import WriteRecord
 from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.dispatch.registration import VALID_MS, confirm_rows, prepare_rows
-from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
+from spark_bull.core.queue.dispatch.roll_forward import advance_all, roll_forward
 from spark_bull.core.queue.dispatch.verbs import RECORD_TTL_MS
 from spark_bull.core.queue.dispatch.write_records import (
     CHANGES,
@@ -32,6 +33,8 @@ from spark_bull.core.queue.handle.handle import CHUNK_SIZE, QueueHandle
 from spark_bull.core.queue.jobs.portions import JobFilter
 from spark_bull.core.queue.jobs.read import read_jobs
 from spark_bull.core.queue.manage.manage import ChangeChunk, change_chunks, rows_of
+
+log = logging.getLogger("spark_bull")
 
 #: Number of jobs from which on those that were found are staged, and the longest time until that, s.
 PORTION: Final = 5_000
@@ -73,10 +76,11 @@ class BulkChange:
         """Finishes earlier writes of the queue, then changes the jobs with the ids that are found, portion by portion.
 
         Returns the record; its state is `aborted` if another thread or process has aborted the change, or if an error
-        ends the search. Raises StagedDataLost, also if the jobs are not found within an hour.
+        ends the search. Raises StagedDataLost, also if the jobs are not found within an hour. That the chunks of an
+        earlier write are gone is logged.
         """
         try:
-            recover(self._handle)
+            advance_all(self._handle, _warn)
             if self._find(found):
                 confirm_rows(self.write_id, self._plan)
         except BaseException:
@@ -116,6 +120,10 @@ class BulkChange:
 
     def _note(self, done: int, total: int) -> None:
         self.done = done
+
+
+def _warn(error: StagedDataLost) -> None:
+    log.warning("changing jobs without the lost rows of an older write: %s", error)
 
 
 def abort_change(handle: QueueHandle, write_id: str) -> WriteRecord | None:
