@@ -669,6 +669,21 @@ def test_a_wrong_argument_of_a_program_is_an_error_before_spark_starts(
         assert said in run(*given, "--queue", "mail", code=ANY)
 
 
+def test_a_worker_says_which_queues_are_missing_by_its_own_options(
+    own_redis: Callable[..., EmbeddedRedis], capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = own_redis({"user": "app on >open-sesame ~* &* +@all -scan"})
+    url = server.url.replace("redis://", "redis://app@")
+    with BullQueue("mail", url=url, password="open-sesame", protocol="bullmq") as queue:
+        queue.add({})
+    given = [*WORK, "password=open-sesame", "--url", url, "--local", "--until-idle", "1ms", "--queue"]
+    assert main([*given, "mail,mial,post"]) == 0
+    said = [line.partition(" (")[0] for line in capsys.readouterr().err.splitlines() if "no such queue" in line]
+    assert said == ["spark-bull work: no such queue: mial", "spark-bull work: no such queue: post"]
+    assert main([*given, "m*"]) == 0, "the user must not SCAN"
+    assert "no such queue" not in capsys.readouterr().err
+
+
 def test_a_program_needs_java(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     for name in ("PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.parse import as_texts, parse_options
-from spark_bull.core.options.table import ReadOptions
+from spark_bull.core.options.table import ReadOptions, Sharded
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.core.queue.monitor.find import exists, is_glob, matches, select_queues
-from spark_bull.core.queue.shards.layout import selection_of
+from spark_bull.core.queue.shards.layout import spread
 from spark_bull.core.store.connection import Connection
 from spark_bull.ops.cli.arguments import Argument
 from spark_bull.ops.cli.status import NotFound
@@ -100,22 +100,24 @@ def check_exists(args: Namespace, handle: QueueHandle) -> None:
         raise NotFound(f"no such queue: {keys.queue} (prefix {keys.prefix}, {where}); `spark-bull queues` lists all")
 
 
-def check_queues(options: ReadOptions) -> None:
-    """Raises NotFound if none of the queues that the options select exists."""
-    connection, prefix, queues = Connection(options.redis), options.prefix, selection_of(options)
-    if not any(exists(connection, QueueKeys(queue, prefix)) for queue in select_queues(connection, prefix, queues)):
+def check_queues(options: Sharded, queues: Sequence[str]) -> None:
+    """Raises NotFound if none of these queues, names and globs, exists."""
+    connection, prefix, names = Connection(options.redis), options.prefix, spread(options, queues)
+    if not any(exists(connection, QueueKeys(queue, prefix)) for queue in select_queues(connection, prefix, names)):
         raise NotFound(
             f"no such queue: {', '.join(queues)} (prefix {prefix}, {connection.where}); `spark-bull queues` lists all"
         )
 
 
-def say_missing(args: Namespace, queues: str) -> None:
-    """Says that no queue of these names and globs exists yet: a name may be misspelled."""
-    try:
-        check_queues(options_of(args, queue=queues))
-    except NotFound as missing:
-        waits = "" if vars(args).get("once") else "; waiting for it"
-        print(f"spark-bull {args.command}: {missing}{waits}", file=sys.stderr, flush=True)
+def say_missing(args: Namespace, options: Sharded, queues: Iterable[str]) -> None:
+    """Says which of these names and globs have no queue yet: a name may be misspelled. Other errors are not raised."""
+    with suppress(SparkBullError):
+        for queue in queues:
+            try:
+                check_queues(options, [queue])
+            except NotFound as missing:
+                waits = "" if vars(args).get("once") else "; waiting for it"
+                print(f"spark-bull {args.command}: {missing}{waits}", file=sys.stderr, flush=True)
 
 
 def queues_of(args: Namespace, names: Sequence[str]) -> list[str]:

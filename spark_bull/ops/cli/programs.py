@@ -18,7 +18,7 @@ from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.handle.handle import open_handle
-from spark_bull.core.queue.shards.layout import queues_of
+from spark_bull.core.queue.shards.layout import given_queues, queues_of
 from spark_bull.ops.cli.arguments import (
     GUARDING,
     TIME,
@@ -112,8 +112,8 @@ def _work(args: Namespace) -> Output:
     options |= {"retry": dict(args.retry)} if args.retry else {}
     functions, weights, env = Functions(args.processor, args.setup), dict(args.weight), dict(args.env)
     guards, adds_files = guards_of(args, args.queue), "spark.submit.pyFiles" in dict(args.conf)
-    check(args.queue, functions, options, weights=weights, env=env, guards=guards, adds_files=adds_files)
-    say_missing(args, ",".join(args.queue))
+    parsed = check(args.queue, functions, options, weights=weights, env=env, guards=guards, adds_files=adds_files)
+    say_missing(args, parsed, args.queue)
     until = {"stop_timeout_s": args.stop_timeout, "until_idle_s": args.until_idle}
     if args.local:
         return _output(run(_local_worker(args, functions, options, weights, env, guards), **until), args)
@@ -174,7 +174,8 @@ def _report(args: Namespace) -> Output:
     from spark_bull.spark.schemas import read_options
 
     options = _options(args) | {"queue": args.queue}
-    check_queues(read_options(options))
+    parsed = read_options(options)
+    check_queues(parsed, given_queues(parsed))
     with _session(args, args.queue) as spark:
         for frame in report(spark, options, args.query):
             if args.json:

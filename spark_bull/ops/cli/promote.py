@@ -20,7 +20,7 @@ from spark_bull.ops.cli.arguments import (
     priority_or_name,
 )
 from spark_bull.ops.cli.change import change_selected, selection
-from spark_bull.ops.cli.command import Output, command, say_missing, until_interrupted
+from spark_bull.ops.cli.command import Output, command, options_of, say_missing, until_interrupted
 from spark_bull.run.services.promoter import Promoter, PromoterStats
 
 #: Interval at which changed counters are printed.
@@ -46,7 +46,7 @@ def _promote(args: Namespace) -> Output:
         protocol=args.protocol,
         shards=args.shards,
     )
-    say_missing(args, args.queue)
+    say_missing(args, options_of(args), [args.queue])
     return asdict(promoter.once() if args.once else _until_interrupted(promoter))
 
 

@@ -82,10 +82,11 @@ def check(
     env: Mapping[str, str],
     guards: Sequence[Guard],
     adds_files: bool = False,
-) -> None:
+) -> WorkOptions:
     """Raises what can be raised before Spark starts: OptionError and DialectError for options, ConnectionLost.
 
-    adds_files: whether Spark adds files to the path of modules when it starts, such as --py-files.
+    adds_files: whether Spark adds files to the path of modules when it starts, such as --py-files. Returns the parsed
+    options.
     """
     for argument, name in functions.given.items():
         _check_exists(argument, name, adds_files or bool(_SUBMITTED & os.environ.keys()))
@@ -96,6 +97,7 @@ def check(
     checked_env(env or None)
     for queue in opened(parsed, worked_queues(None, queues, weights)):
         queue.handle.dialect.check_options(parsed)
+    return parsed
 
 
 def _check_exists(argument: str, name: str, may_come: bool) -> None:
