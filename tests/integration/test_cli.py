@@ -540,7 +540,7 @@ def test_a_wrong_value_is_an_error_of_one_line(run: Run, queue: BullQueue) -> No
         *(([*ADD, "{}", "--opts", opts], "opts") for opts in ("nonsense", "[1]", "0", '{"keepLogs": NaN}')),
         ([*ADD, "{}", "--attempts", "9" * 25], "expected `--attempts` to be an integer >= 0"),
         ([*ADD, "{}", "--opts", f'{{"timestamp": {"9" * 25}}}'], "expected `timestamp` to be ms"),
-        ([*ADD, "{}", "--opts", '{"delay": "a"}'], "expected `delay` to be ms"),
+        ([*ADD, "{}", "--opts", '{"delay": "a"}'], "spark-bull add: expected `delay` to be ms"),
         ([*ADD, "{}", "--lock", "1ms"], "expected `--lock` to be an integer >= 300 (ms)"),
         ([*ADD, "{}", "--priority", "urgent"], "one of critical, high, medium, normal, low"),
         (SCHEDULE, "expected one of `--every` (ms) and `--pattern` (cron), got neither"),
