@@ -295,16 +295,20 @@ def test_bull_1_has_neither_priorities_nor_deduplication_ids(make: Make) -> None
     assert bench.public() == {}
 
 
-def test_a_chunk_reads_the_active_jobs_once() -> None:
+def test_the_active_jobs_are_searched_only_for_those_that_have_lost_their_lock() -> None:
     jobs = [job(n, deduplication={"id": str(n), "keepLastIfActive": True}) for n in range(20)]
     with EmbeddedRedis() as server, Redis.from_url(server.url) as client, BullQueue("q", url=server.url) as queue:
         queue.add_many(jobs)
-        assert len(work(queue.handle, CLAIM, None, 20).jobs) == 20
+        claimed = [one.id for one in work(queue.handle, CLAIM, None, 15).jobs]
+        for job_id in claimed[:5]:
+            client.delete(queue.handle.keys.lock(job_id))
         client.config_resetstat()
         assert queue.add_many(jobs).deduplicated == 20
         sent = client.info("commandstats")
-        assert sent["cmdstat_lrange"]["calls"] == 1
-        assert "cmdstat_lpos" not in sent
+        assert "cmdstat_lrange" not in sent
+        assert sent["cmdstat_lpos"]["calls"] == 5
+        # Aside of each active job there is the next one.
+        assert sorted(client.scan_iter("bull:q:dn:*")) == sorted(f"bull:q:dn:{n}".encode() for n in range(15))
 
 
 # time

@@ -1,6 +1,6 @@
 -- Jobs that are added once for each deduplication id.
 -- @include lib: add_jobs(fill_opts) jobs(job_row)
--- @include lib: values(free_id number_texts options_of set_of take_numbers whole_number)
+-- @include lib: values(free_id number_texts options_of take_numbers whole_number)
 -- @include bullmq/lib: events(emit emit_trimmed major_version) flows(unlink_job) waiting(delay_job enqueue_job)
 
 -- A removed job releases its deduplication id, if it owns it.
@@ -19,12 +19,14 @@ end
 local function deduplicator(key, arg)
   local call, base, text = redis.call, arg.base, number_texts()
   local is_5 = major_version(call('HGET', key.meta, 'version'), arg.bullmq_version) <= 5
-  local active
 
-  -- The list is long, so that it is read once.
+  -- The list of active jobs can be long: it is searched only for a job that has started and has no lock now.
   local function is_active(job_id)
-    active = active or set_of(call('LRANGE', key.active, 0, -1))
-    return active[job_id]
+    if call('EXISTS', base .. job_id .. ':lock') == 1 then
+      return true
+    end
+    local row = job_row(base .. job_id, 'processedOn')
+    return row and row[1] and call('LPOS', key.active, job_id)
   end
 
   local function announce(job, kept, dropped)
