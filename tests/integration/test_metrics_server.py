@@ -128,10 +128,10 @@ def test_metrics_of_several_queues_have_one_description_and_global_labels(
     for name in ("mail-a", "mail-b", "sms"):
         BullQueue(name, url=redis_url, prefix=prefix).add({}, name="send")
     values = values_of(run("mail-*", "--label", "environment=a=b", "--label", 'zone="x"'))
-    found = {dict(labels)["queue"] for _, labels in values}
-    assert found == {"mail-a", "mail-b"}
+    found = {dict(labels).get("queue") for _, labels in values}
+    assert found == {None, "mail-a", "mail-b"}
     assert {(dict(labels)["environment"], dict(labels)["zone"]) for _, labels in values} == {("a=b", '"x"')}
-    assert {dict(labels)["queue"] for _, labels in values_of(run())} == {"mail-a", "mail-b", "sms"}
+    assert {dict(labels).get("queue") for _, labels in values_of(run())} == {None, "mail-a", "mail-b", "sms"}
 
 
 def test_a_write_that_has_lost_jobs_is_counted_as_broken(run: Callable[..., str], redis_url: str, prefix: str) -> None:

@@ -22,7 +22,7 @@ from spark_bull.ops.cli.arguments import (
     repeated,
 )
 from spark_bull.ops.cli.command import Output, command, existing_handle, options_of, queues_of, until_interrupted
-from spark_bull.ops.prometheus.collect import TARGET_WAIT_S, Export, collect
+from spark_bull.ops.prometheus.collect import TARGET_WAIT_S, Export, Scraped, collect
 from spark_bull.ops.prometheus.families import as_text
 from spark_bull.ops.prometheus.server import MetricsServer
 
@@ -63,8 +63,9 @@ def _hasty(args: Namespace) -> ReadOptions:
 
 def _serve(host: str, port: int, export: Export, labels: dict[str, str]) -> None:
     """Serves the metrics until SIGINT or SIGTERM."""
+    scraped = Scraped()
     try:
-        server = MetricsServer(host, port, lambda: as_text(collect(export), labels))
+        server = MetricsServer(host, port, lambda: as_text(collect(export, scraped), labels))
     except OSError as error:
         raise OptionError(f"expected a free address to listen on, got: {host}:{port} ({error.strerror})") from None
     with until_interrupted(), server:

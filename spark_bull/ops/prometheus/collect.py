@@ -67,12 +67,27 @@ class Export:
     target_wait_s: float = TARGET_WAIT_S
 
 
-def collect(export: Export) -> list[Sample]:
+@dataclass
+class Scraped:
+    """The last queue that was read; None: none. The next scrape begins behind it."""
+
+    last: str | None = None
+
+    def rest_first(self, queues: list[str]) -> list[str]:
+        """The queues, those behind the last one first."""
+        first = queues.index(self.last) + 1 if self.last in queues else 0
+        return queues[first:] + queues[:first]
+
+
+def collect(export: Export, scraped: Scraped | None = None) -> list[Sample]:
     """Reads the metrics. Raises ConnectionLost when Redis can't be reached.
 
     A queue that can't be read has one metric, which says so. It may have another dialect than `protocol`, or be on
-    another node of a cluster, or there was no time for it.
+    another node of a cluster. Queues for which there is no time have none, and are only counted.
+
+    scraped: where to begin; it is updated.
     """
+    scraped = scraped or Scraped()
     until_s = monotonic_s() + export.limit_s
     connection = Connection(export.options.redis)
     try:
@@ -80,14 +95,16 @@ def collect(export: Export) -> list[Sample]:
     except PermissionDenied as error:
         log.info("there is no metric of connected workers: %s", error)
         clients = None
-    queues = select_queues(connection, export.options.prefix, export.queues)
+    queues = scraped.rest_first(select_queues(connection, export.options.prefix, export.queues))
     samples: list[Sample] = []
     reads = [_samples(queue, export, clients) for queue in queues]
     results = run_together(connection, reads, until_s)
     unread = len(queues) - len(results)
     if unread:
         log.warning("%d of %d queues have no metrics: %g s were over", unread, len(queues), export.limit_s)
-    for queue, found in zip(queues, [*results, *[[]] * unread], strict=True):
+    samples.append(Sample(families.UNREAD, {}, unread))
+    for queue, found in zip(queues, results, strict=False):
+        scraped.last = queue
         if isinstance(found, SparkBullError):
             log.warning("queue %s has no metrics: %s", queue, found)
             found = []

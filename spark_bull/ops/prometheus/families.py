@@ -29,6 +29,7 @@ COMPLETED: Final = Family("bullmq_job_completed_total", "counter", "Total number
 FAILED: Final = Family("bullmq_job_failed_total", "counter", "Total number of failed jobs")
 
 READABLE: Final = Family("spark_bull_queue_readable", "gauge", "Whether the metrics of the queue could be read")
+UNREAD: Final = Family("spark_bull_queues_unread", "gauge", "Queues that the scrape had no time to read")
 ADDED: Final = Family("spark_bull_jobs_added_total", "counter", "Jobs added, with those whose id existed")
 PAUSED: Final = Family("spark_bull_queue_paused", "gauge", "Whether the queue is paused")
 INTAKE_OPEN: Final = Family("spark_bull_queue_intake_open", "gauge", "Whether the queue accepts jobs of spark_bull")
@@ -54,7 +55,7 @@ RUN: Final = Family("spark_bull_job_run_seconds", "gauge", "Percentiles of the d
 #: All metrics, in the order of the text.
 FAMILIES: Final = (
     *(JOB_COUNT, COMPLETED, FAILED),
-    *(READABLE, ADDED, PAUSED, INTAKE_OPEN, OVERDUE, OVERDUE_LAG, WORKERS, OPEN_WRITES, BROKEN_WRITES),
+    *(READABLE, UNREAD, ADDED, PAUSED, INTAKE_OPEN, OVERDUE, OVERDUE_LAG, WORKERS, OPEN_WRITES, BROKEN_WRITES),
     *(OLDEST, WANTED_SLOTS, ADDED_RATE, FINISHED_RATE, JOBS_BY_NAME, WAIT, RUN),
 )
 
