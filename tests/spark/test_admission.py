@@ -13,11 +13,18 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, NewJob
+from spark_bull.spark.collect.events import event_reader
+from spark_bull.spark.collect.stream import result_reader
+from spark_bull.spark.platform.positioned_reader import PositionedReader
 from spark_bull.spark.platform.requirements import start_query
+from spark_bull.spark.schemas import CLAIM_SCHEMA, SCHEMAS
+from spark_bull.spark.work.claim_stream import claim_reader
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.work_bench import WorkBench, completed
 
-pytestmark = [pytest.mark.rest, pytest.mark.capability("available-now")]
+pytestmark = pytest.mark.rest
+
+passes_start = pytest.mark.capability("available-now")
 
 #: In each row, with less than 200 bytes besides.
 TEXT = "x" * 950
@@ -78,6 +85,7 @@ def table(spark: SparkSession, bench: WorkBench, redis_url: str, prefix: str, tm
     return Table(spark, options, tmp_path)
 
 
+@passes_start
 @pytest.mark.parametrize("mode", MODES)
 def test_rows_that_arrive_one_after_the_other_become_one_file(
     bench: WorkBench, table: Table, spark: SparkSession, mode: str
@@ -112,6 +120,7 @@ def backlogs(query: Any, position: Callable[[Any], int]) -> list[int]:
     ]
 
 
+@passes_start
 @pytest.mark.parametrize("mode", ["collect", "events"])
 def test_batches_have_up_to_a_number_of_bytes_until_all_is_read(bench: WorkBench, table: Table, mode: str) -> None:
     given, _, add, _ = MODES[mode]
@@ -119,3 +128,38 @@ def test_batches_have_up_to_a_number_of_bytes_until_all_is_read(bench: WorkBench
     query = table.start({**given, "maxBytesPerTrigger": "3500"}, availableNow=True)
     assert query.awaitTermination(PATIENCE_S)
     assert [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]] == [3, 3, 3, 1]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_all_batches_but_the_first_wait_where_pyspark_passes_no_start(
+    bench: WorkBench, redis_url: str, prefix: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query may end with the first batch, and nothing tells whether it does."""
+    monkeypatch.setattr("spark_bull.spark.work.claim_stream.PASSES_START", False)
+    given, least, add, position = MODES[mode]
+    options = {"url": redis_url, "prefix": prefix, "queue": "q", "protocol": "bullmq", **given}
+    options |= {least: "30", "maxTriggerDelayMs": "3600000"}
+    opened: Any = {
+        "collect": lambda: result_reader(options, SCHEMAS["jobs"]),
+        "events": lambda: event_reader(options, SCHEMAS["events"]),
+        "claim": lambda: claim_reader(options, CLAIM_SCHEMA),
+    }[mode]()
+    reader = PositionedReader(opened)
+    end = reader.initialOffset()
+
+    def rows() -> int:
+        """The number of rows of the next batch, which is planned."""
+        nonlocal end
+        start, end = end, reader.latestOffset()
+        read = [batch for part in reader.partitions(start, end) for batch in reader.read(part)] if start != end else []
+        return sum(batch.num_rows for batch in read)
+
+    add(bench, 10)
+    assert rows() == 10
+    add(bench, 20)
+    assert [rows(), rows()] == [0, 0]
+    add(bench, 10)
+    assert rows() == 30
+    assert position(end) == 40
+    if mode == "collect":
+        opened._collector(end["reader"]).close()
