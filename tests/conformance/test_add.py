@@ -580,7 +580,7 @@ def test_records_are_read_in_portions_the_newest_first(make: Make) -> None:
         register_all(handle, write_id, [])
         roll_forward(handle, write_id)
 
-    ids = [f"w{n}" for n in range(230)]
+    ids = [f"w{n:03}" for n in range(230)]
     for write_id in ids:
         write(write_id)
     register_all(handle, "open", [numbered(1)])
