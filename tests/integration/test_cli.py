@@ -314,7 +314,7 @@ def test_jobs_are_selected_by_their_ids_or_a_condition(run: Run, queue: BullQueu
     retried = as_data(run, "retry", "mail", "--all", "--where", condition, "--reset-attempts")
     (record,) = queue.writes()
     counts = {"jobs": 2, "skipped": 0, "missing": 0}
-    assert retried == {"done": "retry", "queue": "mail", "write": record.id, **counts}
+    assert retried == {"done": "retry", "queue": "mail", "writes": [record.id], **counts}
     assert (record.state, record.jobs, record.changed) == ("finished", 2, 2)
     assert sorted(job.id for job in queue.page("wait")) == [ids[2], ids[5]]
     said = run("retry", "mail", "--all", "--where", "faildReason = 1", code=2)

@@ -74,6 +74,15 @@ def test_commands_take_all_shards(url: str, prefix: str, run: Callable[..., obje
     assert isinstance(waiting, list)
     assert [row["queue"] for row in waiting] == ["mail{0}", "mail{0}", "mail{1}"]
     assert (run("page", "mail{0}", "wait"), run("page", "mail{1}", "wait")) == (waiting[:2], waiting[2:])
+    updated = run("update", "mail", "--all", "--state", "wait", "--data", "{}", "--shards", "3")
+    assert updated == {
+        "done": "update",
+        "queue": "mail",
+        "writes": [part.writes()[-1].id for part in parts],
+        "jobs": 3,
+        "skipped": 0,
+        "missing": 0,
+    }
     refused = str(run("drain", "mail", "--shards", "3"))
     assert "this deletes all waiting jobs of queue mail: expected a terminal" in refused
     assert run("drain", "mail", "--shards", "3", "--yes") == {"queue": "mail", "removed": 3}

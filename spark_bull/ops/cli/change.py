@@ -151,7 +151,7 @@ def _output(args: Namespace, record: WriteRecord) -> Output:
         raise SparkBullError(end_of(record))
     skipped = record.locked + record.wrong_state
     counts = {"jobs": record.changed, "skipped": skipped, "missing": record.missing}
-    return {"done": args.command, "queue": args.queue, "write": record.id, **counts}
+    return {"done": args.command, "queue": args.queue, "writes": (record.id,), **counts}
 
 
 def _change(name: str, help: str, example: str, *arguments: Argument, state: str = "failed") -> Command:

@@ -65,11 +65,13 @@ def _existing(args: Namespace, queue: str) -> list[str]:
 
 
 def _together(queue: str, outputs: Sequence[tuple[str, Output]]) -> Output:
-    """The outputs of a command for parts of a queue as one: rows with the names of the parts, or numbers added up."""
+    """The outputs of a command for parts of a queue as one: rows with the names of the parts, or sums and all ids."""
     _, first = outputs[0]
     if not isinstance(first, Mapping):
         return [{"queue": name, **row} for name, rows in outputs for row in rows]
     sums: dict[str, Any] = {
-        name: sum(output[name] for _, output in outputs) for name, value in first.items() if isinstance(value, int)
+        name: sum((output[name] for _, output in outputs), () if isinstance(value, tuple) else 0)
+        for name, value in first.items()
+        if isinstance(value, (int, tuple))
     }
     return {**first, **sums, "queue": queue}
