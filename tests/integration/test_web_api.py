@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
+import re
 from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Any
@@ -35,7 +37,7 @@ from spark_bull.ops.web.bulk_changes import MOST_CHANGES
 from spark_bull.run.slot.slot_report import Failures, SlotReport, SlotStats
 from tests.support.groups import add
 from tests.support.wait import wait_until
-from tests.support.web import READING, WRITING, Web, serving
+from tests.support.web import READING, WRITE_TOKEN, WRITING, Web, serving
 from tests.support.work_bench import DIALECTS, WorkBench, failed_for
 from tests.support.worker import OurWorker
 from tests.support.writes import register_all
@@ -240,6 +242,14 @@ def changed_once_free(web: Web) -> int:
     return int(web.get(path)["changed"])
 
 
+def test_a_question_about_all_jobs_has_the_name_by_which_they_were_found(web: Web, queue: BullQueue) -> None:
+    queue.fail(queue.add({}, name="letter"), "bad")
+    web.client.post("/login", data={"token": WRITE_TOKEN})
+    page = web.client.get("/queues/mail", params={"state": "failed", "name": " letter "}).text
+    (question,) = re.findall(r'href="([^"]*retry-all[^"]*)"', page)
+    assert "Retry 1 failed jobs?" in web.client.get(html.unescape(question)).text
+
+
 def test_wrong_changes_of_all_begin_nothing(web: Web, queue: BullQueue) -> None:
     queue.add({})
     for wanted, field in (
@@ -247,6 +257,7 @@ def test_wrong_changes_of_all_begin_nothing(web: Web, queue: BullQueue) -> None:
         ({"action": "retry", "state": "wait"}, "state"),
         ({"action": "move"}, "moveTo"),
         ({"action": "retry", "moveTo": "late"}, "moveTo"),
+        ({"action": "promote", "resetAttempts": True}, "resetAttempts"),
         ({"action": "pause"}, "action"),
         ({"action": "retry", "resaon": "x"}, "resaon"),
     ):

@@ -135,6 +135,8 @@ def start_change(queue: BullQueue, queues: Queues, changes: BulkChanges, wanted:
         )
     if (action == "move") != (wanted.move_to is not None):
         raise Problem(400, "expected `moveTo` with the action move, and with no other one", field="moveTo")
+    if wanted.reset_attempts and action != "retry":
+        raise Problem(400, f"expected `resetAttempts` with the action retry only, got: {action}", field="resetAttempts")
     to = queues.existing(wanted.move_to).name if wanted.move_to is not None else None
     which = JobFilter(wanted.name, wanted.text, wanted.since, wanted.until, wanted.reason)
     found: Iterable[Sequence[str]] = matching_ids(queue.handle, state, which)

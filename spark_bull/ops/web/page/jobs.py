@@ -103,7 +103,7 @@ def show_queue(
         order,
     )
     jobs, following = _found(queue, search, cursor)
-    chosen = {"state": search.state, "name": name, "text": text, "reason": reason, "from": since, "to": until}
+    chosen = {"state": search.state, "name": search.name, "text": text, "reason": reason, "from": since, "to": until}
     query = {**chosen, "id": id, "order": order}
     return render(
         request,
