@@ -682,6 +682,10 @@ def test_a_worker_says_which_queues_are_missing_by_its_own_options(
     assert said == ["spark-bull work: no such queue: mial", "spark-bull work: no such queue: post"]
     assert main([*given, "m*"]) == 0, "the user must not SCAN"
     assert "no such queue" not in capsys.readouterr().err
+    assert main([*given, "x*", "--no-scan"]) == 0
+    assert "no such queue: x*" in capsys.readouterr().err
+    report = ["report", "--option", "password=open-sesame", "--url", url, "--queue", "x*"]
+    assert main([*report, "--no-scan"]) == 3
 
 
 def test_a_program_needs_java(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def _work(args: Namespace) -> Output:
     from spark_bull.run.worker.program import Functions, check, run
 
     given = {name: getattr(args, name) for name in ("payload_schema", "slots", "target_wait_s", "timeout_ms")}
-    options = _options(args) | {name: value for name, value in given.items() if value is not None}
+    options = _options(args, "scan_keys") | {name: value for name, value in given.items() if value is not None}
     options |= {"retry": dict(args.retry)} if args.retry else {}
     functions, weights, env = Functions(args.processor, args.setup), dict(args.weight), dict(args.env)
     guards, adds_files = guards_of(args, args.queue), "spark.submit.pyFiles" in dict(args.conf)
@@ -189,9 +189,10 @@ def _output(done: Any, args: Namespace) -> Output:
     return asdict(done) if args.json else str(done)
 
 
-def _options(args: Namespace) -> dict[str, Any]:
-    """Returns the options given by --option, and the connection arguments."""
+def _options(args: Namespace, scan_keys: str = "scanKeys") -> dict[str, Any]:
+    """Returns the options given by --option, and the connection arguments. scan_keys: how that option is spelled."""
     common = {"url": args.url, "prefix": args.prefix, "protocol": args.protocol, "shards": args.shards}
+    common[scan_keys] = "false" if args.no_scan else None
     return dict(args.option) | {name: value for name, value in common.items() if value is not None}
 
 
