@@ -9,6 +9,7 @@ import gc
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -178,18 +179,18 @@ def _creates_table(setting: Callable[[str], str | None]) -> bool:
     return _CREATES.match(statement, start) is not None
 
 
-#: Objects that a collection of garbage examines in about a millisecond.
-FEW_OBJECTS: Final = 10_000
-
-
 def begin_task() -> None:
-    """Lets errors of connections name this machine, and excludes what this process has loaded from later collections.
-
-    Spark collects garbage after each task. Nearly all objects belong to imported modules, and a collection takes as
-    long as a task of thousands of jobs. The first task imports further modules, which are excluded when the second one
-    begins, after a collection.
-    """
+    """Lets errors of connections name this machine, and excludes what is loaded from later collections of garbage."""
     if TaskContext.get() is not None:
         client.name_machine(gethostname())
-    if len(gc.get_objects()) > FEW_OBJECTS:
-        gc.freeze()
+    _exclude_loaded()
+
+
+@cache
+def _exclude_loaded() -> None:
+    """Excludes all objects that exist from collections of garbage, once: what later tasks leave must be collected.
+
+    Spark collects garbage after each task. Nearly all objects belong to imported modules, and a collection takes as
+    long as a task of thousands of jobs.
+    """
+    gc.freeze()
