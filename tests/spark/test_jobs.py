@@ -21,7 +21,9 @@ from redis import Redis
 from spark_bull import Guard
 from spark_bull.core.errors import ConnectionLost
 from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.read_jobs import Change
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.manage.bulk import BulkChange
 from spark_bull.ops.cli import main
 from spark_bull.run.slot.status import WorkerStatus
 from spark_bull.run.worker.local_worker import LocalWorker
@@ -88,6 +90,9 @@ def test_dispatch_fills_a_queue_and_report_counts_it(
     where = ["--url", redis_url, "--option", f"prefix={prefix}"]
     query = "SELECT struct(*) AS data, team AS name FROM input"
     reading = ["--input", str(table), "--format", "csv", "--read", "header=true", "--query", query]
+    with BullQueue("people", url=redis_url, prefix=prefix) as queue:
+        # Its record is newer than the record of the dispatch.
+        BulkChange(queue.handle, Change("", "remove"))
     said = program("dispatch", *reading, "--queue", "people", *where)
     assert "500 jobs added to queue people (bullmq), 0 duplicates" in said
     with BullQueue("people", url=redis_url, prefix=prefix) as queue:
