@@ -30,6 +30,8 @@ def dispatch(queue: BullQueue) -> None:
     queue.add({}, delay=60_000)
     register_all(queue.handle, "w", [[NewJob({"n": n}) for n in range(3)]])
     assert roll_forward(queue.handle, "w").state == "finished"
+    # As the program of `spark-bull dispatch` does.
+    assert queue.writes()[-1].id == "w"
 
 
 def inspect(queue: BullQueue) -> None:
