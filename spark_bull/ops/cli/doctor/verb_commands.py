@@ -12,10 +12,10 @@ client|id client|setname eval evalsha exists hello hget hmget info lindex llen p
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hset hsetnx incr incrby linsert lpop lpos lpush lrange
 lrem lset ltrim mget persist pexpire publish rename rpop rpush sadd scard set sismember spop srandmember srem sscan
 strlen unlink wait xadd xlen xtrim zadd zcard zcount zlexcount zmscore zpopmin zrangebylex zrangebyscore zrem
-zremrangebyscore zrevrangebyscore zscore
+zremrangebyscore zrevrange zrevrangebyscore zscore
 """,
     "inspect": """
-client|list get hgetall hlen hscan lrange scard sismember smismember sscan xlen xrange xrevrange zcard zcount
+client|list get hexists hgetall hlen hscan lrange scard sismember smismember sscan xlen xrange xrevrange zcard zcount
 zlexcount zmscore zrangebylex zrangebyscore zrevrange zscore
 """,
     "process": """
@@ -43,9 +43,9 @@ unsubscribe xlen xrange xread xrevrange zcard zcount zlexcount zmscore zrangebyl
 zscore
 """,
     "schedule": """
-decrby del get hdel hexists hgetall hincrby hlen hrandfield hset incr incrby linsert lpop lpush lrange lrem lset ltrim
-persist pexpire publish rpush sadd scard set strlen unlink wait xadd xlen xtrim zadd zcard zcount zrangebyscore zrem
-zremrangebyscore zrevrangebyscore zscan zscore
+decrby del get hdel hexists hgetall hincrby hlen hrandfield hset incr incrby linsert lpop lpos lpush lrange lrem lset
+ltrim persist pexpire publish rpush sadd scard set strlen unlink wait xadd xlen xtrim zadd zcard zcount zrangebyscore
+zrem zremrangebyscore zrevrangebyscore zscan zscore
 """,
     "manage": """
 decrby del get hdel hexists hgetall hincrby hlen hrandfield hscan hset incr incrby linsert lpop lpos lpush lrange lrem
