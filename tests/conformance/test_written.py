@@ -27,7 +27,7 @@ from spark_bull.core.queue.dispatch.written import (
     wait_for_written,
     written_ids,
 )
-from spark_bull.core.queue.handle.handle import MOVE_SIZE
+from spark_bull.core.queue.handle.handle import WRITES_SIZE
 from spark_bull.core.queue.handle.walk import Slice
 from tests.support.wait import PATIENCE_S
 from tests.support.work_bench import DIALECTS, WorkBench, completed, failed_for, only_bullmq
@@ -111,7 +111,7 @@ def test_the_jobs_of_a_new_queue_are_not_of_a_write_to_the_one_before(bench: Wor
     write(bench, "old", jobs)
     write(bench, "own", jobs, keepsIds=1)
     latest = handle.connection.now_ms() + 1_000
-    bench.client.zadd(handle.keys["finished_writes"], {f"other-{n}": latest for n in range(MOVE_SIZE)})
+    bench.client.zadd(handle.keys["finished_writes"], {f"other-{n}": latest for n in range(WRITES_SIZE)})
     for write_id in ("old", "own"):
         find_written([handle], write_id)
     if by == "obliterate":

@@ -148,15 +148,16 @@ local function remove_members(stores, limit)
   return false
 end
 
--- Deletes the ids that `arg.move` writes to the queue have kept, from number `arg.position` on, the latest first. The
+-- Deletes the ids that `arg.writes` writes to the queue have kept, from number `arg.position` on, the latest first. The
 -- next jobs of the queue have the same ids. Returns whether there may be more.
 local function forget_ids(key, arg)
-  local call, first, limit = redis.call, tonumber(arg.position), tonumber(arg.move)
-  local finished = call('ZREVRANGE', key.finished_writes, first, first + limit - 1)
-  for _, writes in ipairs({finished, first == 0 and call('ZRANGE', key.open_writes, 0, -1) or {}}) do
-    for _, write_id in ipairs(writes) do
+  local call, first, limit, is_more = redis.call, tonumber(arg.position), tonumber(arg.writes), false
+  for _, writes in ipairs({key.finished_writes, key.open_writes}) do
+    local ids = call('ZREVRANGE', writes, first, first + limit - 1)
+    for _, write_id in ipairs(ids) do
       call('UNLINK', arg.kept_ids .. write_id)
     end
+    is_more = is_more or #ids == limit
   end
-  return #finished == limit
+  return is_more
 end

@@ -44,7 +44,7 @@ from spark_bull.core.queue.dispatch.write_records import (
     read_record,
 )
 from spark_bull.core.queue.handle.admission import LengthLimit, RoomWait
-from spark_bull.core.queue.handle.handle import MOVE_SIZE, QueueHandle
+from spark_bull.core.queue.handle.handle import WRITES_SIZE, QueueHandle
 
 if TYPE_CHECKING:
     from spark_bull.core.model.queues import WriteRecord
@@ -172,7 +172,7 @@ def _act(write: OpenWrite, state: str, position: int) -> None:
     """Does what has to come before the next step."""
     handle, key = write.handle, write.handle.keys.write(write.id)
     if state == "replacing":
-        for position in count(step=MOVE_SIZE):
+        for position in count(step=WRITES_SIZE):
             if not verbs.empty(handle, write.id, position):
                 break
     elif state == "opening":

@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from spark_bull.core.model.limits import NO_WORKER
 from spark_bull.core.queue.handle.admission import LengthLimit, Refusal, refusal_of
-from spark_bull.core.queue.handle.handle import MOVE_SIZE, RECEIPT_TTL_MS, REMOVE_SIZE, QueueHandle
+from spark_bull.core.queue.handle.handle import MOVE_SIZE, RECEIPT_TTL_MS, REMOVE_SIZE, WRITES_SIZE, QueueHandle
 
 #: TTL of the record of a finished write.
 RECORD_TTL_MS: Final = 30 * 86_400_000
@@ -138,7 +138,8 @@ def empty(handle: QueueHandle, write_id: str, position: int) -> bool:
     """Removes the next jobs that a registered write replaces, after the ids that earlier writes have kept; position: as
     in `obliterate`. Returns whether to call again.
     """
-    args = {"limit": REMOVE_SIZE, "move": MOVE_SIZE, "position": position, "kept_ids": handle.keys.kept_ids("")}
+    args: dict[str, str | int] = {"limit": REMOVE_SIZE, "move": MOVE_SIZE, "writes": WRITES_SIZE, "position": position}
+    args["kept_ids"] = handle.keys.kept_ids("")
     return bool(handle.run_once("empty", args, write=handle.keys.write(write_id)) == b"open")
 
 

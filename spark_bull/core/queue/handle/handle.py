@@ -96,6 +96,8 @@ CHUNK_SIZE: Final = 250
 REMOVE_SIZE: Final = 100
 #: Ids that one script moves from one list to another.
 MOVE_SIZE: Final = 5_000
+#: Writes whose kept ids one script removes.
+WRITES_SIZE: Final = 1_000
 #: Default of the maximum number of children whose results are read.
 MAX_CHILDREN: Final = 100_000
 #: Defaults of the bounds of a tree: levels, as in BullMQ, and jobs.

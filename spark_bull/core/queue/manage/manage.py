@@ -23,8 +23,8 @@ from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.payloads.policy import Kind
 from spark_bull.core.queue.handle.handle import (
     CHUNK_SIZE,
-    MOVE_SIZE,
     REMOVE_SIZE,
+    WRITES_SIZE,
     QueueHandle,
     keys_of,
     touched_keys,
@@ -63,7 +63,7 @@ def obliterate(handle: QueueHandle, *, force: bool = False) -> None:
     registered writes stay: their jobs are added to the new queue. Records and watermarks of writes stay, too. A parent
     that waits for children of another queue stays, as in BullMQ. Receipts of other processes expire within an hour.
     """
-    for position in count(step=MOVE_SIZE):
+    for position in count(step=WRITES_SIZE):
         reply = verbs.obliterate(handle, position, limit=REMOVE_SIZE, force=force)
         if reply.state == "done":
             # The reply has arrived: the receipt of this thread is not needed any more.

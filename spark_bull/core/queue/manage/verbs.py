@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgpack
 
 from spark_bull.core.model.limits import NO_WORKER
-from spark_bull.core.queue.handle.handle import MOVE_SIZE, RECEIPT_TTL_MS, QueueHandle
+from spark_bull.core.queue.handle.handle import MOVE_SIZE, RECEIPT_TTL_MS, WRITES_SIZE, QueueHandle
 from spark_bull.core.queue.handle.walk import Sweep
 
 
@@ -187,8 +187,9 @@ class ObliterateReply(NamedTuple):
 def obliterate(handle: QueueHandle, position: int, *, limit: int, force: bool) -> ObliterateReply:
     """Pauses a queue and removes its next jobs, finally its other keys; with active jobs only by force.
 
-    position: of MOVE_SIZE writes, counted from the latest, whose kept ids the call removes before that.
+    position: of WRITES_SIZE writes, counted from the latest, whose kept ids the call removes before that.
     """
-    args = {"limit": limit, "move": MOVE_SIZE, "position": position, "kept_ids": handle.keys.kept_ids("")}
+    args: dict[str, str | int] = {"limit": limit, "move": MOVE_SIZE, "writes": WRITES_SIZE, "position": position}
+    args["kept_ids"] = handle.keys.kept_ids("")
     state, *active = handle.run_once("obliterate", {**args, "force": int(force)})
     return ObliterateReply(state.decode(), *map(int, active))
