@@ -49,6 +49,7 @@ SEGMENTS = {
     "open_writes": "spark:writes:open",
     "finished_writes": "spark:writes:finished",
     "intake_closed": "spark:intake:closed",
+    "deleted": "spark:queue:deleted",
     "replica_mark": "spark:replicas:mark",
     "rescue_check": "spark:rescue:check",
     "rate_limited": "spark:rate:limited",

@@ -541,12 +541,15 @@ def test_opening_twice_has_no_further_effect(bench: Finisher) -> None:
 
 
 @each_dialect
-def test_a_recreated_queue_is_detected_and_can_be_accepted(bench: Finisher) -> None:
-    bench.finish(3)
+@pytest.mark.parametrize("jobs", [2, 5])
+def test_a_recreated_queue_is_detected_and_can_be_accepted(bench: Finisher, jobs: int) -> None:
     ledger = bench.ledger()
+    # Nothing is lost with a queue that had no jobs.
+    bench.queue.obliterate()
+    bench.finish(3)
     discover_all(ledger)
     bench.queue.obliterate(force=True)
-    ids = bench.finish(2)
+    ids = bench.finish(jobs)
     assert ledger.discover().state == "recreated"
     assert ledger.discover().state == "recreated"
     assert ledger.discover(accept_recreated=True).state == "ok"

@@ -217,6 +217,7 @@ NOT_LEFT = {
     "spark:expiry:waiting": "is a part of one promotion of many jobs",
     "spark:expiry:position": "is a part of one promotion of many jobs",
     "spark:group:promoted": "is a part of one promotion of many jobs",
+    "spark:queue:deleted": "is the time at which a queue was deleted; a ledger only sees that it changes",
     "spark:replicas:mark": "is written anew by each write that waits for replicas",
     "spark:shards:server": "needs several servers, and is the number of one",
     ":early": "needs results that a scan finds before their events",

@@ -1,4 +1,5 @@
 -- Jobs and queues are removed.
+-- @include lib: values(time_ms)
 
 -- Ids of a list that a call looks at for each one that it may remove: to remove ids from within a list, Redis compares
 -- all ids between them and an end of the list, so fewer calls remove as many.
@@ -160,4 +161,18 @@ local function forget_ids(key, arg)
     is_more = is_more or #ids == limit
   end
   return is_more
+end
+
+-- How long the time is kept at which a queue was deleted, ms: longer than ledgers of results.
+local DELETED_TTL_MS = 30 * 86400000
+
+-- Removes the ids that writes have kept, then by `obliterate_queue` the jobs and keys of a queue. The key `deleted` tells
+-- readers of results that a queue was deleted which had jobs. Returns 'open' (call again) or 'done'.
+local function delete_queue(key, arg, obliterate_queue)
+  local had_jobs = redis.call('EXISTS', key.id) == 1
+  local state = forget_ids(key, arg) and 'open' or obliterate_queue(key, arg)
+  if state == 'done' and had_jobs then
+    redis.call('SET', key.deleted, time_ms(), 'PX', DELETED_TTL_MS)
+  end
+  return state
 end

@@ -71,12 +71,12 @@ local result_entries = {
 }
 
 -- Checks that the query owns the ledger, and that no entry before `known_end` is missing, as after a fail-over to a
--- replica that lagged: other finishes would take their positions. Returns the reply of the script if not. The id counter
--- of a queue shrinks only when the queue is deleted, and jobs may then have been missed: that is refused unless
--- `accept_recreated`.
+-- replica that lagged: other finishes would take their positions. Returns the reply of the script if not. When the queue
+-- was deleted, jobs may have been missed: that is refused unless `accept_recreated`. `deleted` tells of it, and a lower id
+-- counter when another program did it.
 local function check_owner(key, arg, on_recreated)
   local call = redis.call
-  local track = call('HMGET', key.track, 'owner', 'id', 'base')
+  local track = call('HMGET', key.track, 'owner', 'id', 'base', 'deleted')
   if not track[1] then
     return {'lost'}
   end
@@ -88,14 +88,15 @@ local function check_owner(key, arg, on_recreated)
     return {'behind', ends}
   end
   local was, is = tonumber(track[2]), tonumber(call('GET', key.id) or 0)
-  if was > is then
+  local deleted = call('GET', key.deleted) or track[4]
+  if was > is or deleted ~= track[4] then
     if arg.accept_recreated ~= '1' then
       return {'recreated', was, is}
     end
     on_recreated()
   end
-  if was ~= is then
-    call('HSET', key.track, 'id', is)
+  if was ~= is or deleted ~= track[4] then
+    call('HSET', key.track, 'id', is, 'deleted', deleted or '')
   end
 end
 

@@ -47,7 +47,8 @@ end
 local start = start_of(arg.starting, is_new)
 if is_new then
   local counter = call('GET', key.id) or 0
-  call('HSET', key.track, 'base', arg.first, 'protocol', arg.protocol, 'id', counter, 'event', start.event)
+  call('HSET', key.track, 'base', arg.first, 'protocol', arg.protocol, 'id', counter, 'event', start.event,
+    'deleted', call('GET', key.deleted) or '')
   if start.since then
     call('HSET', key.track, 'since', start.since)
   end

@@ -1,7 +1,7 @@
 -- Removes the ids that writes have kept, pauses a queue and removes a portion of its jobs, in any state; once there are
 -- none, removes the queue's other keys. Staged chunks and writes stay. So do parents of BullMQ that wait for children of another queue.
 -- @returns {'open'} (call again), {'done'}, or {'active', number of active jobs} unless `force`
--- @include lib: once remove(forget_ids)
+-- @include lib: once remove(delete_queue)
 -- @include {dialect}/lib: remove(obliterate_queue)
 
 return once(key.receipt, arg.call, arg.ttl_ms, function()
@@ -9,5 +9,5 @@ return once(key.receipt, arg.call, arg.ttl_ms, function()
   if active > 0 and arg.force ~= '1' then
     return {'active', active}
   end
-  return {forget_ids(key, arg) and 'open' or obliterate_queue(key, arg)}
+  return {delete_queue(key, arg, obliterate_queue)}
 end)

@@ -184,7 +184,7 @@ class ResultLedger:
 
     def _script(self, name: str, args: Mapping[str, Any]) -> Any:
         keys = self.handle.keys
-        own = {name: keys[name] for name in ("id", "events", *UNFINISHED, *STATES)}
+        own = {name: keys[name] for name in ("id", "deleted", "events", *UNFINISHED, *STATES)}
         return self.handle.connection.script(f"results/{name}", {**self._keys, **own}, {"base": keys.base, **args})
 
     def start(self) -> int | None:
