@@ -16,6 +16,7 @@ from tests.support.examples import QUICKSTART, ROOT, blocks
 from tests.support.spark_submit import bare_python
 from tests.support.wait import PATIENCE_S
 from tests.support.wheel import CONSTRAINTS, released_wheel
+from tools.matrix import find_python
 
 #: The command that the page gives for its program.
 RUN = "python -i quickstart.py\n"
@@ -50,12 +51,17 @@ _ = subprocess.run(["bash", "-e", "-c", {}], env={{**{!r}, "SPARK_BULL_URL": red
 """
 
 
-@pytest.fixture
-def python(tmp_path: Path) -> Path:
+#: A release also runs with the oldest and the newest Python.
+PYTHONS = ("running",) if released_wheel() is None else ("running", "3.10", "3.13")
+
+
+@pytest.fixture(params=PYTHONS)
+def python(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The Python of an environment that has this package; of a release, a fresh environment with nothing else."""
     if (wheel := released_wheel()) is not None:
         folder = tmp_path / "environment"
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        base = sys.executable if request.param == "running" else find_python(request.param)
+        subprocess.run([base, "-m", "venv", str(folder)], check=True)
         wanted = f"spark-bull[spark,local] @ {wheel.as_uri()}"
         command = [str(folder / "bin" / "pip"), "install", "--quiet", "--constraint", str(CONSTRAINTS), wanted]
         subprocess.run(command, check=True)
