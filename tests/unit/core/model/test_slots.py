@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from math import ceil
 
 import pytest
@@ -148,15 +149,16 @@ def test_a_step_of_the_load_is_followed_up_in_few_looks_and_down_to_the_least(jo
 
 @settings(max_examples=40)
 @given(st.floats(0.1, 20), st.floats(0.5, 35))
-def test_a_steady_load_gets_slots_for_it_and_these_do_not_change(job_s: float, load: float) -> None:
+def test_a_steady_load_gets_slots_for_it_and_keeps_them(job_s: float, load: float) -> None:
     """load: how many slots it keeps busy."""
     worker = Simulation(job_s)
     arrivals = load * LOOK_S / job_s
     worker.run(200, arrivals)
     settled = worker.run(100, arrivals)
-    # A number that is a little too small grows once, when enough jobs wait.
-    assert len(set(settled)) <= 2
-    assert settled == sorted(settled)
+    # A number that is a little too small grows once, when enough jobs wait, and may grow by more than the load needs.
+    assert sum(after > before for before, after in pairwise(settled)) <= 1
+    most = settled.index(max(settled))
+    assert settled[most:] == sorted(settled[most:], reverse=True)
     assert settled[-1] <= max(1, load / SHRINK_BELOW + 1)
     # The jobs that wait start within the target, and the hysteresis.
     assert worker.waiting * job_s / settled[-1] <= 30 * GROW_ABOVE + LOOK_S + job_s
