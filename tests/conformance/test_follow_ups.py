@@ -240,6 +240,25 @@ def test_a_job_that_fails_for_good_is_copied_once_with_its_origin_and_can_come_b
     assert [job.data["n"] for job in bench.queue.page("wait")] == [1]
 
 
+def test_a_failed_job_takes_its_origin_along_when_it_is_moved(bench: WorkBench) -> None:
+    (first, second) = bench.add(2)
+    before = bench.queue.job(first).opts
+
+    def processor(job: RunningJob) -> None:
+        if job.id == first:
+            raise ValueError('no {such} "thing"')
+
+    with OurWorker(bench.handle, processor):
+        wait_until(lambda: bench.counts() == {"completed": 1, "failed": 1}, "all jobs to end")
+    for job_id in (first, second):
+        bench.queue.move(job_id, to="dead")
+    with other(bench, "dead") as dead:
+        moved = {job.data["n"]: dict(job.opts) for job in dead.page("wait")}
+    origin = {"queue": "q", "id": first, "failedReason": 'no {such} "thing"', "attemptsMade": 1}
+    assert moved[0].pop("deadLetter") == origin
+    assert moved[0].keys() == before.keys() == moved[1].keys()
+
+
 # reschedules of resqu
 
 

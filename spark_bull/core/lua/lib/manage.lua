@@ -49,18 +49,30 @@ local function finish_unclaimed(key, arg, changes, now)
   return settle_jobs(key, arg, outcomes, now).mine
 end
 
+-- The options of a job with `deadLetter`: where, and why, its last attempt has failed. Of two, parsers take the last one.
+local function with_origin(arg, id, opts, reason, attempts_made)
+  local members = string.match(opts, '^%s*{(.*)}%s*$')
+  if not members then
+    return opts
+  end
+  local origin = {queue = arg.queue, id = id, failedReason = reason, attemptsMade = whole_number(attempts_made)}
+  local comma = string.find(members, '%S') and ',' or ''
+  return '{' .. members .. comma .. '"deadLetter":' .. cjson.encode(origin) .. '}'
+end
+
 -- Adds the job of a change to the queue `change.to` as a new one with the same name, payload, options and terms; its own
--- keys stay. A job that has expired may start there.
+-- keys stay. A job that has expired may start there. One that has failed takes along why.
 local function move_job(key, arg, change, now)
   local fields = redis.call('HMGET', change.key, 'name', 'data', 'opts', 'priority', 'attempts', 'expireAt', 'stc',
-    'stalledCounter')
-  local opts, expires = options_of(fields[3]), finite_number(fields[6])
+    'stalledCounter', 'failedReason', 'atm', 'attemptsMade')
+  local text, expires, reason = fields[3] or '{}', finite_number(fields[6]), fields[9]
+  local opts = options_of(text)
   local chunk = {
     n = 1,
     whole = true,
     name = {fields[1] or '__default__'},
     data = {change.data or fields[2] or '{}'},
-    opts = {fields[3] or '{}'},
+    opts = {reason and with_origin(arg, change.id, text, reason, fields[10] or fields[11]) or text},
     job_id = {id_there(change)},
     delay = {change.delay or 0},
     priority = {whole_number(fields[4])},
