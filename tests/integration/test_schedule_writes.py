@@ -103,7 +103,7 @@ def test_a_replayed_write_changes_nothing(
     queue.obliterate()
     write()
     assert public(client, prefix) == {}
-    told = [record.levelname for record in caplog.records if "nothing changed" in record.message]
+    told = [record.levelname for record in caplog.records if "nothing changed" in record.getMessage()]
     assert told == (["WARNING"] * 2 if identified == "batch" else [])
 
 

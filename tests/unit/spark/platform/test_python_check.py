@@ -25,7 +25,6 @@ from spark_bull.spark.dispatch.task import WritePlan, write_task
 from spark_bull.spark.inspect.source import BatchReader, OpenSlice
 from spark_bull.spark.platform import datasource
 from spark_bull.spark.platform.capabilities import CAPABILITIES
-from spark_bull.spark.platform.datasource import begin_task
 from spark_bull.spark.platform.requirements import (
     LATE,
     MIN_PYSPARK,
@@ -157,24 +156,10 @@ def test_a_task_excludes_loaded_modules_from_the_collection_of_garbage(
     def freeze() -> None:
         raise Frozen
 
-    monkeypatch.setattr(datasource, "gc", SimpleNamespace(freeze=freeze, get_objects=lambda: range(1_000_000)))
+    datasource._exclude_loaded.cache_clear()
+    monkeypatch.setattr(datasource, "gc", SimpleNamespace(freeze=freeze))
     with pytest.raises(Frozen):
         task()
-
-
-def test_a_task_excludes_what_the_one_before_has_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    collected: list[object] = []
-    freezes: list[int] = []
-
-    def freeze() -> None:
-        freezes.append(len(collected))
-        collected.clear()
-
-    monkeypatch.setattr(datasource, "gc", SimpleNamespace(freeze=freeze, get_objects=lambda: collected))
-    for loaded in (60_000, 30_000, 10, 10, 10):
-        collected.extend(range(loaded))
-        begin_task()
-    assert freezes == [60_000, 30_000]
 
 
 ROOT = Path(__file__).parents[4]
