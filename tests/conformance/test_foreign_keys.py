@@ -138,7 +138,7 @@ def test_a_queue_of_bullmq_3_or_4_gets_no_jobs_of_ours(
         assert [finding.level for finding in doctor.dialect(queue.handle)] == ["warning"]
         queue.remove("2")
         assert queue.job("1") is not None
-    assert len([record for record in caplog.records if "one of BullMQ 3 or 4" in record.message]) == 1
+    assert len([record for record in caplog.records if "one of BullMQ 3 or 4" in record.getMessage()]) == 1
     with BullQueue("q", url=redis_url, prefix=prefix, bullmq_version="5") as queue:
         assert queue.add({})
 
@@ -167,7 +167,7 @@ def test_a_queue_whose_name_bullmq_refuses_is_skipped_by_globs_and_served_by_nam
         queue.add({})
         for _ in range(2):
             assert find_queues(queue.handle.connection, prefix) == ["mail"]
-    assert len([record for record in caplog.records if "such as reports:daily" in record.message]) == 1
+    assert len([record for record in caplog.records if "such as reports:daily" in record.getMessage()]) == 1
     for selection, found in (("*", ["mail"]), ("reports:daily", ["reports:daily"])):
         options = parse_options({"url": redis_url, "prefix": prefix, "queue": selection}, CollectOptions)
         collector = Collector(options, "reader")
