@@ -88,6 +88,17 @@ def test_a_parent_is_changed_with_more_children_than_one_script_takes(
     assert bench.counts() == left
 
 
+@only_bullmq
+def test_a_chain_of_parents_is_removed_although_each_removal_frees_the_next_one(bench: WorkBench) -> None:
+    chain = FlowJob({}, job_id="z0")
+    for n in range(1, 6):
+        chain = FlowJob({}, job_id=f"z{n}", children=[chain])
+    bench.queue.add_flow(chain)
+    change = BulkChange(bench.handle, Change("", "remove", state="waiting-children"))
+    change.run(matching_ids(bench.handle, "waiting-children"))
+    assert bench.counts() == {}
+
+
 def test_a_change_takes_no_room_of_its_queue(
     filled: Filled, twice: bool, monkeypatch: pytest.MonkeyPatch, open_queue: Callable[..., BullQueue]
 ) -> None:

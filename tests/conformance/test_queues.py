@@ -11,6 +11,7 @@ from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import queue_registry
 from spark_bull.core.queue.handle import handle as registry
 from spark_bull.core.queue.handle.handle import FORGET_MS, forget_gone, noted_queues
+from spark_bull.core.queue.manage import verbs
 from spark_bull.core.queue.monitor.activity import QueueFilter, selecting
 from spark_bull.core.queue.monitor.find import find_queues, select_queues
 from spark_bull.core.store.connection import Connection
@@ -160,3 +161,14 @@ def test_the_registry_is_no_queue_and_no_key_of_one(bench: WorkBench, prefix: st
     bench.add(1)
     assert find_queues(bench.handle.connection, prefix) == ["q"]
     assert not queue_registry(prefix).startswith(bench.handle.keys.base)
+
+
+def test_the_first_call_that_obliterates_leaves_no_job_to_workers_beside_many_records_of_writes(
+    bench: WorkBench, client: Redis
+) -> None:
+    bench.add(3)
+    keys = bench.handle.keys
+    client.zadd(keys["finished_writes"], {f"w{n}": n for n in range(1_500)})
+    reply = verbs.obliterate(bench.handle, 0, limit=100, force=False)
+    assert reply.state == "open"
+    assert bench.queue.is_paused() or bench.counts() == {}

@@ -166,13 +166,13 @@ end
 -- How long the time is kept at which a queue was deleted, ms: longer than ledgers of results.
 local DELETED_TTL_MS = 30 * 86400000
 
--- Removes the ids that writes have kept, then by `obliterate_queue` the jobs and keys of a queue. The key `deleted` tells
--- readers of results that a queue was deleted which had jobs. Returns 'open' (call again) or 'done'.
+-- Removes by `obliterate_queue`, which pauses the queue first, its jobs and keys, and the ids that writes have kept. The
+-- key `deleted` tells readers of results that a queue was deleted which had jobs. Returns 'open' (call again) or 'done'.
 local function delete_queue(key, arg, obliterate_queue)
   local had_jobs = redis.call('EXISTS', key.id) == 1
-  local state = forget_ids(key, arg) and 'open' or obliterate_queue(key, arg)
+  local state = obliterate_queue(key, arg)
   if state == 'done' and had_jobs then
     redis.call('SET', key.deleted, time_ms(), 'PX', DELETED_TTL_MS)
   end
-  return state
+  return forget_ids(key, arg) and 'open' or state
 end

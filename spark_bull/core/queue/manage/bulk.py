@@ -114,8 +114,9 @@ class BulkChange:
     def _chunks(self, ids: Sequence[str]) -> list[ChangeChunk]:
         rows = rows_of([replace(self._change, id=job_id) for job_id in ids])
         numbers = range(self.found, self.found + len(ids))
-        # That action itself can take a job out of its state, in one of several scripts.
-        found_in = None if self._change.action == "discard-children" else self._change.state
+        # These can take a job out of its state: with the last of its children, or in one of several scripts.
+        waits = self._change.action == "remove" and self._change.state == "waiting-children"
+        found_in = None if waits or self._change.action == "discard-children" else self._change.state
         return list(change_chunks(self._handle, rows, numbers, CHUNK_SIZE, _STAGED_BYTES, found_in))
 
     def _note(self, done: int, total: int) -> None:
