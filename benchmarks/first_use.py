@@ -2,7 +2,7 @@
 
     make bench            or   .venv/bin/python -m benchmarks.first_use --only start
 
-The start is compared with `import redis` and its PING, the first write with that of a Python data source that does
+The start is compared with `import redis` and its PING, the first write with a write to a data source that does
 nothing. Prints medians, and which modules the processes import. Writes all runs to benchmarks/results/first_use.json.
 """
 

@@ -27,7 +27,7 @@ _PRIVATE: Final = ":spark:"
 
 
 def members(kind: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties of a class, except those of base classes from other packages."""
+    """The public methods and properties of a class, without inherited ones of other packages."""
     others = [base for base in kind.__mro__ if not base.__module__.startswith("spark_bull")]
     for name, member in inspect.getmembers(kind):
         is_ours = not name.startswith("_") and not any(hasattr(base, name) for base in others)

@@ -63,7 +63,7 @@ class Books:
         )
 
     def _is_out_of_time(self, job: Job) -> bool:
-        """Whether a job started before its delay was over, or has times that are not those of Redis."""
+        """Whether a job started before its delay was over, or has times that the clock of Redis excludes."""
         if job.finished_on is None:
             return False
         due = (job.timestamp or 0) + int(job.opts.get("delay", 0))
