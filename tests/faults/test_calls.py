@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -18,13 +16,13 @@ from spark_bull.core.queue.call.caller import CallEnd, Caller
 from spark_bull.core.queue.call.flight import Flight, Lease
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.run.job.running_job import RunningJob
+from tests.support.drivers import DriverProcess, driver
 from tests.support.network import losing_proxy
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, Background, wait_until
 from tests.support.worker import OurWorker
 
 OwnRedis = Callable[..., EmbeddedRedis]
-ROOT = Path(__file__).parents[2]
 HOUR_MS = 3_600_000
 
 
@@ -135,22 +133,7 @@ def test_jobs_of_a_killed_worker_of_node_have_one_result(
 
 
 #: Calls a queue for all rows, and writes the results to a file.
-CALLING = """
-import json, sys
-from pathlib import Path
-from pyspark.sql import SparkSession
-import spark_bull
-
-url, rows, file = sys.argv[1:]
-spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-frame = spark.range(int(rows)).repartition(2)
-found = spark_bull.call(frame, "q", in_flight=100, url=url, protocol="bullmq").collect()
-Path(file).write_text(json.dumps([[row["id"], row["error"], row["result"]] for row in found]))
-"""
-
-
 @pytest.mark.rest
-@pytest.mark.usefixtures("forked_python")
 def test_a_killed_driver_leaves_no_jobs_to_the_next_run_which_loses_no_call(
     own_redis: OwnRedis, tmp_path: Path
 ) -> None:
@@ -163,16 +146,20 @@ def test_a_killed_driver_leaves_no_jobs_to_the_next_run_which_loses_no_call(
         counting.runs[job.data["id"]] += 1
         return int(job.data["id"])
 
-    command = [sys.executable, "-c", CALLING, url, str(rows), str(tmp_path / "found")]
-    with BullQueue("q", url=url, protocol="bullmq") as queue, subprocess.Popen(command, cwd=ROOT) as first:
+    def calling(name: str) -> DriverProcess:
+        options = {"in_flight": 100, "url": url, "protocol": "bullmq"}
+        return driver(tmp_path / f"{name}.log", "call", file=str(tmp_path / name), rows=rows, **options)
+
+    with BullQueue("q", url=url, protocol="bullmq") as queue, calling("first") as first:
         call, open_callers = queue.handle.connection.call, queue.handle.keys["open_callers"]
         with OurWorker(queue.handle, processor, chunk_size=chunk):
-            wait_until(lambda: len(counting.runs) == 100 or first.poll() is not None, "some jobs to run")
-            wait_until(lambda: call("ZCARD", open_callers) == 2 or first.poll() is not None, "both tasks to call")
+            wait_until(lambda: len(counting.runs) == 100 or not first.alive, "some jobs to run")
+            wait_until(lambda: call("ZCARD", open_callers) == 2 or not first.alive, "both tasks to call")
             left = set(call("ZRANGE", open_callers, 0, -1))
+            # Their processes have ended: none renews a lease after this.
             first.kill()
             assert len(left) == 2
-            with subprocess.Popen(command, cwd=ROOT) as second:
+            with calling("second") as second:
 
                 def others() -> set[bytes]:
                     """The callers of the second run. The leases of the others lapse."""
@@ -180,11 +167,12 @@ def test_a_killed_driver_leaves_no_jobs_to_the_next_run_which_loses_no_call(
                         call("ZADD", open_callers, "XX", 1, caller)
                     return set(call("ZRANGE", open_callers, 0, -1)) - left
 
-                wait_until(lambda: len(others()) == 2 or second.poll() is not None, "the second run to remove the jobs")
+                wait_until(lambda: len(others()) == 2 or not second.alive, "the second run to remove the jobs")
                 go_on.set()
-                assert second.wait(PATIENCE_S) == 0
+                wait_until(lambda: not second.alive, "the second run to end")
+                assert (tmp_path / "second").exists(), second.output()
         assert sum(queue.counts().values()) == 0
-    found = json.loads((tmp_path / "found").read_text())
+    found = json.loads((tmp_path / "second").read_text())
     assert sorted((row, result, error) for row, error, result in found) == [(n, str(n), None) for n in range(rows)]
     assert {*counting.runs} == {*range(rows)}
     assert max(counting.runs.values()) <= 2

@@ -173,7 +173,16 @@ def collect_all(spark: SparkSession, folder: str, trigger: Mapping[str, Any], qu
                 raise error
 
 
-PROGRAMS: Final[Mapping[str, Callable[..., None]]] = {"follow": follow, "collect": collect_all}
+# call: calls for `rows` numbers in two tasks. Their rows with errors and results go into `file`, as JSON.
+
+
+def call_all(spark: SparkSession, file: str, rows: int, **options: Any) -> None:
+    numbers = spark.range(rows).repartition(2)
+    found = spark_bull.call(numbers, "q", **options).collect()
+    Path(file).write_text(json.dumps([[row["id"], row["error"], row["result"]] for row in found]))
+
+
+PROGRAMS: Final[Mapping[str, Callable[..., None]]] = {"follow": follow, "collect": collect_all, "call": call_all}
 
 
 def main(program: str, plan: str) -> None:
