@@ -1,7 +1,6 @@
 """Errors of one line, planted in a copy of the package, one at a time: a test must find each. `make mutants` runs the
-test that the error names, and only if that one passes the others that may find it: by the recorded map of what each
-test runs (MUTANTS_ARGS=--record), else the tests of the folders of the altered part. It prints which test has found the
-error; MUTANTS_ARGS="receipt" selects errors by text. It ends with 1 if an error survived.
+test that the error names, and only if that one passes the tests of the folders of the altered part. It prints which
+test has found the error; MUTANTS_ARGS="receipt" selects errors by text. It ends with 1 if an error survived.
 """
 
 from __future__ import annotations
@@ -15,26 +14,28 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tests.proof.planted.covering import recorded, tests_of
 from tests.proof.planted.errors import ERRORS, PACKAGE, Planted
 
 ROOT: Final = PACKAGE.parent
-#: The recorded map of what each test runs.
-MAP: Final = ROOT / "artifacts" / "coverage"
+#: The folders of the tests of a part, by the start of the altered file.
+FOLDERS: Final = {
+    "core/lua/": ("conformance", "faults", "interop"),
+    "core/": ("unit/core", "conformance", "integration"),
+    "run/": ("unit/run", "conformance", "integration", "faults"),
+    "spark/": ("unit/spark", "spark"),
+    "ops/": ("unit/ops", "integration", "web"),
+}
 #: Time limit of one test, s.
 TEST_LIMIT_S: Final = 100
-#: Part of the time limit of the tests for an error that they took when they were recorded.
-RECORDED: Final = 0.8
 #: The tests of `make test`, and of `make test-rest`.
 IN_TEST, IN_REST = "not rest and not soak", "rest and not soak"
 #: Exit statuses of pytest: all tests passed, some failed, none was run.
@@ -61,13 +62,10 @@ class Search:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.proof.planted", description=__doc__)
     parser.add_argument("text", nargs="*", help="only the errors with this text")
-    parser.add_argument("--record", action="store_true", help="record the map of what tests run anew")
     parser.add_argument("--minutes", type=float, default=5.0, help="maximum time of the tests for an error")
     args = parser.parse_args()
     chosen = [one for one in ERRORS if " ".join(args.text) in f"{one.error} {one.file}"]
-    if args.record:
-        record()
-    tests, limit_s = recorded(MAP), 60 * args.minutes
+    limit_s = 60 * args.minutes
     with ExitStack() as stack:
         copies: SimpleQueue[Path] = SimpleQueue()
         for _ in range(2):
@@ -76,7 +74,7 @@ def main() -> None:
         def searched(error: Planted) -> Search:
             copy = copies.get()
             try:
-                search = search_for(error, partial(tests_of, error, tests, RECORDED * limit_s), copy, limit_s)
+                search = search_for(error, copy, limit_s)
             finally:
                 copies.put(copy)
             print(search, flush=True)
@@ -90,14 +88,6 @@ def main() -> None:
     print("\n".join(table(searches)))
     survived = sum(one.found_by is None for one in searches)
     raise SystemExit(f"{survived} of {len(searches)} planted errors survived" if survived else None)
-
-
-def record() -> None:
-    """Records what the tests run; those that fail count, too."""
-    shutil.rmtree(MAP, ignore_errors=True)
-    options = ("-n", "2", "--dist", "worksteal", "-p", "tests.proof.planted.coverage")
-    environment = os.environ | {"SPARK_BULL_TEST_COVERAGE": str(MAP)}
-    subprocess.run([sys.executable, "-m", "pytest", "-q", *options], cwd=ROOT, env=environment, check=False)
 
 
 @contextmanager
@@ -115,14 +105,13 @@ def copied() -> Iterator[Path]:
         yield copy
 
 
-def search_for(error: Planted, others: Callable[[], Sequence[str]], copy: Path, limit_s: float) -> Search:
+def search_for(error: Planted, copy: Path, limit_s: float) -> Search:
     file = copy / PACKAGE.name / error.file
     text = file.read_text("utf-8")
     file.write_text(error.planted(text), "utf-8")
     start = time.monotonic()
     try:
-        for tests in (lambda: [error.finder], others):
-            ids = tests()
+        for ids in ([error.finder], folders_of(error)):
             for tier in (IN_TEST, IN_REST):
                 if found_by := first_failure(copy, ids, limit_s, "-m", tier):
                     return Search(error, time.monotonic() - start, found_by, tier == IN_TEST)
@@ -131,13 +120,14 @@ def search_for(error: Planted, others: Callable[[], Sequence[str]], copy: Path, 
     return Search(error, time.monotonic() - start, None, in_test=False)
 
 
+def folders_of(error: Planted) -> list[str]:
+    folders = next(folders for start, folders in FOLDERS.items() if error.file.startswith(start))
+    return [f"tests/{one}" for one in folders]
+
+
 def first_failure(copy: Path, ids: Sequence[str], limit_s: float, *options: str) -> str | None:
     """Runs tests up to the first failure, in this order; returns its id."""
-    ids = [one for one in ids if one and (copy / one.partition("::")[0]).exists()]
-    status, output = run_tests(copy, ids, limit_s, "-x", *options) if ids else (PASSED, "")
-    # Parameters can differ from those that were recorded, such as times.
-    if missing := set(re.findall(r"^ERROR: not found: \S*?/copy/(.*)$", output, re.MULTILINE)):
-        return first_failure(copy, [one for one in ids if one not in missing], limit_s, *options)
+    status, output = run_tests(copy, ids, limit_s, "-x", *options)
     if status not in (PASSED, FAILED, NO_TESTS, None):
         print(f"expected pytest to run {len(ids)} tests, it ended with {status}:\n{output[-2000:]}", flush=True)
     # A test that never ends has found the error, too.
