@@ -15,10 +15,9 @@ from typing import Any
 
 from redis import Redis
 
+from spark_bull import BullQueue, RunningJob
 from spark_bull.core.model.limits import WorkSettings
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.run.job.job_runner import FunctionRunner, JobFunction, Result, Runner
-from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.concurrent_loop import ConcurrentLoop
 from spark_bull.run.slot.slot import loop_of
 from spark_bull.run.slot.slot_loop import Event as LoopEvent

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.run.job.running_job import RunningJob
+from spark_bull import BullQueue, RunningJob
 from tests.support.forked_programs import was_killed, write_and_die, write_rows
 from tests.support.wait import wait_until
 from tests.support.worker import OurWorker

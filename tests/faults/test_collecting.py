@@ -12,8 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob
-from spark_bull.run.job.running_job import RunningJob
+from spark_bull import BullQueue, NewJob, RunningJob
 from tests.support.drivers import DriverProcess, collect_all, driver
 from tests.support.dump import escaped
 from tests.support.wait import wait_until

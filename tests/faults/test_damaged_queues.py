@@ -13,24 +13,19 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.core.errors import QueueDamaged
-from spark_bull.core.model.jobs import NewJob
+from spark_bull import BullQueue, LocalWorker, NewJob, Promoter, QueueDamaged, Rescuer, RunningJob
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
 from spark_bull.core.options.parse import parse_arguments
 from spark_bull.core.options.table import ServiceOptions
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch.roll_forward import recover, roll_forward
 from spark_bull.core.queue.work.claim import rescue, work
 from spark_bull.core.queue.work.verbs import promote_due
 from spark_bull.run.claims import waits
 from spark_bull.run.claims.lock_keeper import LockKeeper
-from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services import service
-from spark_bull.run.services.promoter import Promoter, Rescuer
 from spark_bull.run.slot import chunk_loop, slot_queue
 from spark_bull.run.worker import slot_engine
-from spark_bull.run.worker.local_worker import LocalWorker
 from spark_bull.spark.collect.events import event_reader
 from spark_bull.spark.collect.stream import result_reader
 from spark_bull.spark.platform.datasource import FirstBatch

@@ -12,8 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import IntegerType, StructType
 from redis import Redis
 
-from spark_bull import BullQueue, DataLost, EmbeddedRedis, NewJob, Promoter, Worker
-from spark_bull.core.errors import ResultsLost
+from spark_bull import BullQueue, DataLost, EmbeddedRedis, NewJob, Promoter, ResultsLost, Worker
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import ResultLedger

@@ -15,10 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from redis import Redis
 
-from spark_bull import BullQueue, NewJob
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, RunningJob
 from spark_bull.core.clock import epoch_ms, monotonic_s
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot.chunk_loop import SETTLE_S
 from spark_bull.spark.work.claim_stream import ClaimReader, claim_reader
 from spark_bull.spark.work.udf_runner import UdfRunner

@@ -18,13 +18,11 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, NewJob, NotReplicated, Promoter, RunningJob
 from spark_bull.core.clock import monotonic_s
-from spark_bull.core.errors import ConnectionLost, NotReplicated
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
-from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services.collector import Collector
 from tests.support.redis_servers import RedisCluster, Sentinels
 from tests.support.wait import Background, wait_until

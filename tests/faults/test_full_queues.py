@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, NewJob, Promoter
 from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.store.round_trips import TOGETHER
 from spark_bull.ops.cli.main import main
 from spark_bull.run.services import service
-from spark_bull.run.services.promoter import Promoter
 from tests.support.forked_programs import ForkedProcess, was_killed, write_and_die, write_jobs, write_rows
 from tests.support.wait import wait_until
 from tests.support.without_spark import Sink

@@ -10,11 +10,8 @@ from collections.abc import Sequence
 import pytest
 from redis import Redis
 
-from spark_bull.core.errors import WorkerFailed
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, LocalWorker, NewJob, WorkerFailed
 from spark_bull.run.worker import slot_group
-from spark_bull.run.worker.local_worker import LocalWorker
 from tests.support.commands import running_command
 from tests.support.wait import wait_until
 from tests.support.worker import fail_to_set_up, hold

@@ -20,11 +20,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import ConnectionLost, StagedDataLost
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.queues import WriteRecord
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, NewJob, StagedDataLost, WriteRecord
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.dispatch.write_records import Identity

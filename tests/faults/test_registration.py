@@ -15,11 +15,8 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import IntakeClosed, QueueFull, StagedDataLost
+from spark_bull import BullQueue, EmbeddedRedis, IntakeClosed, NewJob, QueueFull, StagedDataLost, shard_names
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.dispatch import registration, write_records
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.write_records import (
@@ -30,7 +27,6 @@ from spark_bull.core.queue.dispatch.write_records import (
     discard,
     stage_chunks,
 )
-from spark_bull.core.queue.shards.layout import shard_names
 from spark_bull.core.store.connection import Connection
 from tests.support.redis_servers import RedisCluster
 from tests.support.traffic import Died, calls_of_scripts, script_work

@@ -14,10 +14,7 @@ import pytest
 from pyspark.sql.types import IntegerType, StructType
 from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import NotReplicated
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, NotReplicated
 from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.spark.staging import commit
 from tests.support.wait import wait_until

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from spark_bull import BullQueue, EmbeddedRedis, OptionError, SparkBullError, shard_names
+from spark_bull import BullQueue, EmbeddedRedis, OptionError, RunningJob, SparkBullError, shard_names
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import Options, WriteOptions
 from spark_bull.core.queue.dispatch import registration
@@ -21,7 +21,6 @@ from spark_bull.core.queue.shards import reshard as module
 from spark_bull.core.queue.shards.layout import forget_layout, queues_of
 from spark_bull.core.queue.shards.reshard import Draining, reshard
 from spark_bull.core.store.connection import Connection
-from spark_bull.run.job.running_job import RunningJob
 from tests.support.redis_servers import RedisCluster
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.without_spark import Sink

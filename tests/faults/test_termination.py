@@ -10,8 +10,7 @@ from threading import Event, Semaphore
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, Job, NewJob
-from spark_bull.run.job.running_job import RunningJob
+from spark_bull import BullQueue, Job, NewJob, RunningJob
 from spark_bull.run.slot.status import latest, slots_of
 from tests.faults.slots import LEAVING, POISON, starts
 from tests.support.forked_programs import ForkedProcess

@@ -15,10 +15,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from redis import Redis
 
-from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Worker
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, RunningJob, Worker
 from spark_bull.core.model.limits import GroupLimits, WorkSettings
 from spark_bull.core.queue.work.claim import work
-from spark_bull.run.job.running_job import RunningJob
 from tests.spark.conftest import Bull
 from tests.support.drivers import driver, following_query, processing_query
 from tests.support.forked_programs import ForkedProcess, work_on_groups, work_with_follow_ups

@@ -8,8 +8,7 @@ from threading import Thread
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, EmbeddedRedis
-from spark_bull.core.errors import ConnectionLost
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.slot.slot_queue import JobWait

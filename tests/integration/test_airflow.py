@@ -10,12 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, EmbeddedRedis, LocalWorker, NewJob
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
-from spark_bull.run.worker.local_worker import LocalWorker
 from tests.support.examples import ROOT, blocks
 from tests.support.wheel import build_wheel
 from tests.support.writes import stage_all

@@ -17,13 +17,9 @@ from hypothesis.strategies import SearchStrategy
 from pyspark.sql import types as t
 from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import SparkBullError
-from spark_bull.core.model.jobs import NewJob
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, RunningJob, SparkBullError
 from spark_bull.core.options.arguments import JobProperties
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.run.claims import waits
-from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot import slot_queue
 from spark_bull.spark.dispatch.rows import _COLUMNS
 from tests.support.bad_input import ODD_TEXTS, each_number, texts, tried, values

@@ -19,12 +19,9 @@ import pytest
 from redis import Redis
 
 import spark_bull
+from spark_bull import BullQueue, EmbeddedRedis, FlowJob, NewJob, RunningJob
 from spark_bull.core.clock import duration, relative, utc
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import GroupLimits, WorkSettings
-from spark_bull.core.model.read_jobs import FlowJob
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.manage import bulk
 from spark_bull.core.queue.work.claim import work
 from spark_bull.ops.cli import main
@@ -33,7 +30,6 @@ from spark_bull.ops.cli.commands import GROUPS, MODULES
 from spark_bull.ops.cli.main import parser
 from spark_bull.ops.cli.programs import check_input
 from spark_bull.ops.cli.tables import as_table
-from spark_bull.run.job.running_job import RunningJob
 from tests.support.commands import running_command
 from tests.support.groups import add
 from tests.support.wait import PATIENCE_S, wait_until

@@ -14,9 +14,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.core.queue.monitor.activity import Look, look_at, throughput_of
 from spark_bull.ops.cli import main
 from spark_bull.ops.cli.commands import all_commands

@@ -14,8 +14,7 @@ import pytest
 from redis import Redis
 from redis.crc import key_slot
 
-from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
-from spark_bull.core.errors import ConnectionLost, OptionError, RedisUnavailable
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, NewJob, OptionError, Promoter, RedisUnavailable
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.table import CollectOptions, Options, QueueOptions, ReadOptions

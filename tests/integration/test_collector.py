@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, EmbeddedRedis
-from spark_bull.core.errors import DialectError, QueueDamaged, ResultsLost
+from spark_bull import BullQueue, DialectError, EmbeddedRedis, QueueDamaged, ResultsLost
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import LOOKED_AT

@@ -17,8 +17,7 @@ from urllib.request import urlopen
 import pytest
 import yaml
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, EmbeddedRedis
 from spark_bull.ops.cli.main import parser
 from spark_bull.ops.web.problems import ALIVE, READY
 from tests.support.containers import IMAGE, Container, Engine, build_image, own_engine

@@ -16,15 +16,14 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spark_bull import BullQueue, NewJob
 from spark_bull.core.clock import epoch_ms
 from spark_bull.core.embedded import COMPACT_SETTING, EmbeddedRedis
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.table import CollectOptions
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.events import event_log
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.manage import leftovers as removal

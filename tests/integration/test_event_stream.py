@@ -11,10 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull import QueueEvent
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import ConnectionLost, DialectError, OptionError, ResultsLost
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, ConnectionLost, DialectError, EmbeddedRedis, OptionError, QueueEvent, ResultsLost
 from spark_bull.core.queue.events.event_log import span_of
 from spark_bull.spark.collect.events import EventStreamReader, event_reader
 from spark_bull.spark.platform.datasource import ReadAllAvailable, ReadMaxRows

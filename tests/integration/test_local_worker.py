@@ -19,13 +19,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import udf
 
-from spark_bull.core.errors import OptionError
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, LocalWorker, NewJob, OptionError, Promoter, RunningJob
 from spark_bull.ops.cli.main import main
-from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.services.promoter import Promoter
-from spark_bull.run.worker.local_worker import LocalWorker
 from spark_bull.run.worker.slot_engine import SlotEngine
 from tests.support.wait import PATIENCE_S, wait_until
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull import BullQueue, NewJob
+from spark_bull import BullQueue, NewJob, RunningJob
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Claim
 from spark_bull.core.queue.handle.handle import QueueHandle
@@ -17,7 +17,6 @@ from spark_bull.core.queue.work.claim import extend, work
 from spark_bull.core.queue.work.claim_ledger import ClaimLedger
 from spark_bull.run.claims import claimer, lock_keeper
 from spark_bull.run.claims.claimer import Claimer
-from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.slot import queue_calls
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker

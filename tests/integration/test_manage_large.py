@@ -12,11 +12,7 @@ from uuid import uuid4
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import WrongState
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.read_jobs import Change
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, Change, EmbeddedRedis, NewJob, WrongState
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE, MOVE_SIZE, REMOVE_SIZE, touched_keys
 from spark_bull.core.queue.manage import verbs
 from spark_bull.core.queue.manage.manage import change_chunks

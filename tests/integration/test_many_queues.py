@@ -13,13 +13,9 @@ import pytest
 from redis import Redis
 from redis.exceptions import MovedError, ResponseError
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import ConnectionLost, DialectError
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.queues import JobStats
+from spark_bull import BullQueue, ConnectionLost, DialectError, EmbeddedRedis, JobStats, NewJob
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import Options, QueueOptions, ReadOptions
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.client import RetryingClient

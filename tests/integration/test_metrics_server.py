@@ -17,11 +17,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from redis import Redis
 
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, StagedDataLost
 from spark_bull.core.dialects.registry import DIALECTS
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import StagedDataLost
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.cli import main
 from spark_bull.ops.prometheus.families import FAMILIES
 from tests.support.examples import BLOCKS, PAGES

@@ -10,9 +10,8 @@ import pytest
 from redis import Redis
 from redis.connection import AbstractConnection
 
-from spark_bull.core.errors import SparkBullError
+from spark_bull import BullQueue, SparkBullError
 from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.handle.job_fields import MOST_PICKED, JobFields
 from spark_bull.core.store import server
 from spark_bull.core.store.client import client_of

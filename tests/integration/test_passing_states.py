@@ -12,8 +12,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import BusyLoadingError, ResponseError, TryAgainError
 
-from spark_bull import BullQueue, EmbeddedRedis, Promoter
-from spark_bull.core.errors import ConnectionLost, RedisUnavailable, ScriptError
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, Promoter, RedisUnavailable, ScriptError
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.errors import TRANSIENT, code_of, translated

@@ -10,9 +10,7 @@ from itertools import count, islice
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, EmbeddedRedis, NewJob
 from spark_bull.core.queue.jobs.portions import MAX_EXAMINED, MAX_SCRIPTS, JobFilter, Place, read_portion
 from spark_bull.core.queue.jobs.read import MAX_IDS
 from tests.support.traffic import script_work

@@ -18,8 +18,7 @@ import pytest
 import yaml
 from redis import Redis
 
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, NewJob
 from tests.conftest import need
 from tests.integration.test_metrics_server import queries_for_keda, serving
 from tests.support.network import new_listener

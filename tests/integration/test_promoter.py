@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, Rescuer
-from spark_bull.core.errors import OptionError
+from spark_bull import BullQueue, EmbeddedRedis, NewJob, OptionError, Promoter, Rescuer
 from spark_bull.core.queue.dispatch.roll_forward import Callback, CallbackJob, open_callback
 from spark_bull.core.queue.handle.handle import CHUNK_SIZE
 from spark_bull.core.queue.work.verbs import promote_due

@@ -11,11 +11,7 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import NotReplicated, OptionError
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.model.read_jobs import FlowJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, EmbeddedRedis, FlowJob, NewJob, NotReplicated, OptionError
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.core.queue.handle.admission import ReplicaTerms, check_replicas, wait_for_replicas

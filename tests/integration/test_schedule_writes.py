@@ -13,10 +13,9 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from redis import Redis
 
-from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, OptionError, Promoter
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, OptionError, Promoter, RunningJob
 from spark_bull.core.queue.dispatch import verbs
 from spark_bull.core.queue.dispatch.write_records import Identity
-from spark_bull.run.job.running_job import RunningJob
 from tests.support.dump import Dump, difference, dump
 from tests.support.wait import wait_until
 from tests.support.without_spark import ScheduleSink

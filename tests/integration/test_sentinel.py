@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter
-from spark_bull.core.errors import ConnectionLost, OptionError
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, NewJob, OptionError, Promoter
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.options.table import QueueOptions

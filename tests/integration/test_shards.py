@@ -9,8 +9,7 @@ from contextlib import closing
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, OptionError, SparkBullError, shard_names
-from spark_bull.core.queue.events.events import QueueEvents
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, OptionError, QueueEvents, SparkBullError, shard_names
 from spark_bull.ops.cli.commands import all_commands
 from spark_bull.ops.cli.main import main
 from spark_bull.ops.cli.shards import EACH, OWN, SEVERAL

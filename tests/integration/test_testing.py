@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import OptionError, ReturnedError, SparkBullError, UnrecoverableError
-from spark_bull.core.model.jobs import NewJob
+from spark_bull import EmbeddedRedis, NewJob, OptionError, ReturnedError, SparkBullError, UnrecoverableError
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.testing import JobOutcome, process_all, redis  # noqa: F401 - a fixture

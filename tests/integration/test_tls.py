@@ -11,8 +11,7 @@ from typing import NamedTuple
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, EmbeddedRedis
-from spark_bull.core.errors import ConnectionLost, OptionError, RedisUnavailable
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, OptionError, RedisUnavailable
 from spark_bull.core.options.redis_settings import RedisSettings
 from spark_bull.core.queue.monitor.find import find_queues
 from spark_bull.core.store.connection import Connection

@@ -12,13 +12,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from spark_bull import BullQueue, Change, FlowJob, NewJob, Promoter, RawJson
 from spark_bull.core.errors import ENCODABLE, DialectError, OptionError, SparkBullError
-from spark_bull.core.model.jobs import NewJob, RawJson
-from spark_bull.core.model.read_jobs import Change, FlowJob
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.ops.cli import main
 from spark_bull.ops.web.settings import WebSettings
-from spark_bull.run.services.promoter import Promoter
 from tests.support.web import WRITING, serving
 
 #: What a shell passes on for a byte that is not UTF-8, and half of a pair of UTF-16.

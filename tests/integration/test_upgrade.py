@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull import IntakeClosed, WriteRecord
-from spark_bull.core.embedded import EmbeddedRedis
+from spark_bull import EmbeddedRedis, IntakeClosed, WriteRecord
 from spark_bull.core.queue.dispatch.written import written_ids
 from spark_bull.core.queue.monitor.find import describe, find_queues, workers_of_spark
 from spark_bull.core.queue.work.verbs import guard, promote_due

@@ -16,14 +16,10 @@ import msgpack
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import ConnectionLost
-from spark_bull.core.model.jobs import NewJob
+from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, FlowJob, NewJob
 from spark_bull.core.model.limits import GroupLimits, WorkSettings
-from spark_bull.core.model.read_jobs import FlowJob
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import ReadOptions
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.handle.report import add_log

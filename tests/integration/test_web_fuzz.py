@@ -24,8 +24,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, NewJob
 from spark_bull.ops.web.page import api_reference, job, jobs, login, overview, parts_of_queue, questions
 from tests.support.bad_input import each_number, texts, tried
 from tests.support.web import READING, WRITING, Web, serving

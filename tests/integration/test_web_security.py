@@ -15,10 +15,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import OptionError
-from spark_bull.core.model.read_jobs import FlowJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, EmbeddedRedis, FlowJob, OptionError
 from spark_bull.ops.web.access import COOKIE, Access
 from spark_bull.ops.web.api.description import described
 from spark_bull.ops.web.middleware import MAX_BODY

@@ -9,12 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
-from spark_bull import Promoter
-from spark_bull.core.errors import SparkBullError
+from spark_bull import Promoter, RunningJob, SparkBullError
 from spark_bull.core.options.parse import parse_options
 from spark_bull.core.options.table import CollectOptions
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
-from spark_bull.run.job.running_job import RunningJob
 from spark_bull.run.services.collector import Collector
 from tests.proof.producers import PRODUCERS, RETRY_MS, WORKED, Place
 from tests.support.forked_programs import CONTEXT

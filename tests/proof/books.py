@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from redis import Redis
 
-from spark_bull.core.model.read_jobs import Job
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, Job
 from tests.proof.producers import PRODUCERS, WORKED, Note, Place, rows_of
 
 FINAL = ("completed", "failed")

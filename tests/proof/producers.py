@@ -18,8 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from pyspark.sql.types import ArrayType, StringType, StructType
 
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, NewJob
 from spark_bull.core.queue.dispatch.write_records import Identity
 from tests.support.without_spark import ManageSink, ScheduleSink, Sink
 

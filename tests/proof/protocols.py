@@ -13,10 +13,9 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 from redis import Redis
 
-from spark_bull.core.model.jobs import NewJob
+from spark_bull import BullQueue, NewJob
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Failed, Outcomes
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.dispatch import registration, write_records
 from spark_bull.core.queue.dispatch.registration import register

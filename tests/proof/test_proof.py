@@ -11,9 +11,7 @@ from random import Random
 import pytest
 from redis import Redis
 
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.model.read_jobs import Job
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, EmbeddedRedis, Job
 from tests.proof.actors import drive
 from tests.proof.books import Books, Cell, balance
 from tests.proof.faults import FAULTS

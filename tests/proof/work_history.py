@@ -12,10 +12,9 @@ from uuid import uuid4
 
 from redis import Redis
 
-from spark_bull.core.model.jobs import NewJob
+from spark_bull import BullQueue, NewJob
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Failed, Outcomes, Retried
-from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.collect.result_ledger import ResultLedger
 from spark_bull.core.queue.work import claim as claims
 from tests.proof.history import History, Op, rows_by_state, rows_of

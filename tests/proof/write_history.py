@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from spark_bull.core.errors import SparkBullError, StagedDataLost
-from spark_bull.core.model.jobs import NewJob
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, NewJob, SparkBullError, StagedDataLost
 from spark_bull.core.queue.dispatch import registration, write_records
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import advance_all, roll_forward

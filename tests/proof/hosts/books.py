@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_bull.core.model.read_jobs import Job
-from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull import BullQueue, Job
 from tests.proof.books import FINAL, Cell
 from tests.proof.hosts.cluster import Application
 

@@ -18,9 +18,7 @@ from threading import Event
 from redis import Redis
 from redis.exceptions import RedisError
 
-from spark_bull import Promoter
-from spark_bull.core.embedded import EmbeddedRedis
-from spark_bull.core.errors import SparkBullError
+from spark_bull import EmbeddedRedis, Promoter, SparkBullError
 from tests.proof.actors import CHECK_MS
 from tests.proof.books import FINAL, Books
 from tests.proof.faults import ALWAYS, FAULTS, Site
