@@ -16,6 +16,7 @@ from tests.support.wait import PATIENCE_S
 if TYPE_CHECKING:
     # Their import takes seconds of CPU in each process of the tests, so the tests that need them import them.
     from jupyter_client.manager import KernelManager
+    from nbformat import NotebookNode
 
 pytestmark = pytest.mark.rest
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -42,17 +43,27 @@ def kernel(python_forks: Path) -> Iterator[KernelManager]:
     manager.shutdown_kernel()
 
 
+def run(notebook: NotebookNode, kernel: KernelManager) -> None:
+    from nbclient import NotebookClient
+
+    client = NotebookClient(notebook, km=kernel, timeout=int(PATIENCE_S))
+    try:
+        client.execute()
+    finally:
+        # A client that has not started its kernel leaves its sockets open.
+        client.kc.stop_channels()
+
+
 @each_notebook
 @pytest.mark.interop
 def test_every_cell_runs_and_prints_the_expected_output(kernel: KernelManager, copied: Path, path: Path) -> None:
     import nbformat
-    from nbclient import NotebookClient
 
     notebook = nbformat.read(copied / path.name, as_version=4)
     # Outside the checkout, it would install BullMQ.
     folder = path.parent if path.stem == "03_talking_to_node" else copied
     notebook.cells.insert(0, nbformat.v4.new_code_cell(f"%reset -f\n%cd -q {folder}"))
-    NotebookClient(notebook, km=kernel, timeout=int(PATIENCE_S)).execute()
+    run(notebook, kernel)
     first, *cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.execution_count - first.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert not missing_in_notebook(path, cells)
@@ -74,9 +85,8 @@ line.stop(lambda: "done")
 
 def test_a_progress_is_one_output_of_its_cell(kernel: KernelManager) -> None:
     import nbformat
-    from nbclient import NotebookClient
 
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(PROGRESS)])
-    NotebookClient(notebook, km=kernel, timeout=int(PATIENCE_S)).execute()
+    run(notebook, kernel)
     [output] = notebook.cells[0].outputs
     assert (output.output_type, dict(output.data)) == ("display_data", {"text/plain": "done"})
