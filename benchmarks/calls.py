@@ -8,7 +8,7 @@ from typing import Final
 from benchmarks.filling import payload
 from spark_bull.core.dialects.encode.chunks import ChunkBuilder, PackedChunk
 from spark_bull.core.dialects.encode.codec import encode
-from spark_bull.core.options.table import ALL_EVENTS
+from spark_bull.core.options.parts import ALL_EVENTS
 from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.dispatch.write_records import QueuePlan, StagedChunk, StagedPart, stage_chunks

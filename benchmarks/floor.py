@@ -25,7 +25,7 @@ from benchmarks.probes import cpu_of_process
 from benchmarks.report import Verdict, at_most, show_verdicts, write_results
 from benchmarks.stock import stock_redis
 from spark_bull.core.embedded import redis_server
-from spark_bull.core.options.table import ALL_EVENTS
+from spark_bull.core.options.parts import ALL_EVENTS
 from spark_bull.core.queue.dispatch.add import add_chunk
 from spark_bull.core.queue.handle.handle import QueueHandle
 

@@ -23,7 +23,7 @@ from benchmarks.workers import PEERS, QUEUE, Working, peer_process
 from spark_bull import BullQueue, Promoter
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes
-from spark_bull.core.options.table import ALL_EVENTS
+from spark_bull.core.options.parts import ALL_EVENTS
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.queue.work.claim import work
 from spark_bull.run.slot.termination import READ_S

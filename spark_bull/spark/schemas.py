@@ -26,7 +26,8 @@ from pyspark.sql.types import (
 from spark_bull.core.dialects.fields import CLAIMED_FIELDS, FIELDS, FieldKind
 from spark_bull.core.errors import OptionError, did_you_mean
 from spark_bull.core.options.parse import REDIS_PREFIX, is_spark_option, parse_options, scopes_of, unknown_option
-from spark_bull.core.options.table import CollectOptions, EventsOptions, Options, ReadOptions
+from spark_bull.core.options.parts import Options
+from spark_bull.core.options.table import CollectOptions, EventsOptions, ReadOptions
 from spark_bull.core.options.values import choose_mode
 from spark_bull.spark.json.json_values import check_type
 from spark_bull.spark.json.types import TYPED_COLUMNS, ddl_of, is_inferred

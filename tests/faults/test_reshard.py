@@ -15,7 +15,8 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from spark_bull import BullQueue, EmbeddedRedis, OptionError, RunningJob, SparkBullError, shard_names
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import Options, WriteOptions
+from spark_bull.core.options.parts import Options
+from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.dispatch import registration
 from spark_bull.core.queue.shards import reshard as module
 from spark_bull.core.queue.shards.layout import forget_layout, queues_of

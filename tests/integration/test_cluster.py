@@ -16,8 +16,9 @@ from redis.crc import key_slot
 
 from spark_bull import BullQueue, ConnectionLost, EmbeddedRedis, NewJob, OptionError, Promoter, RedisUnavailable
 from spark_bull.core.options.parse import parse_options
+from spark_bull.core.options.parts import Options
 from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.options.table import CollectOptions, Options, QueueOptions, ReadOptions
+from spark_bull.core.options.table import CollectOptions, QueueOptions, ReadOptions
 from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.manage.manage import remove
 from spark_bull.core.queue.monitor.find import find_queues, scan_keys, workers

@@ -58,7 +58,7 @@ def test_a_further_dialect_changes_nothing_outside_of_its_own_places(
         registry, "from spark_bull.core.dialects.bullmq import", "from spark_bull.core.dialects.bull9 import Bull9\n"
     )
     insert(registry, "BullMQ())}", "Bull9(), ")
-    insert(package / "core/options/table.py", '"bullmq")\n', '"bull-9", ')
+    insert(package / "core/options/parts.py", '"bullmq")\n', '"bull-9", ')
 
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, redis_url, prefix],

@@ -15,7 +15,8 @@ from redis.exceptions import MovedError, ResponseError
 
 from spark_bull import BullQueue, ConnectionLost, DialectError, EmbeddedRedis, JobStats, NewJob
 from spark_bull.core.options.parse import parse_options
-from spark_bull.core.options.table import Options, QueueOptions, ReadOptions
+from spark_bull.core.options.parts import Options
+from spark_bull.core.options.table import QueueOptions, ReadOptions
 from spark_bull.core.queue.handle.handle import opening
 from spark_bull.core.queue.monitor.stats import computing
 from spark_bull.core.store.client import RetryingClient

@@ -191,7 +191,7 @@ def test_no_other_module_names_or_compares_dialects(trees: dict[str, ast.Module]
     named = [
         f"{module}:{node.lineno}: {ast.unparse(node)}"
         for module, tree in trees.items()
-        if layer_name(module) != "core.dialects" and module != "spark_bull.core.options.table"
+        if layer_name(module) != "core.dialects" and module != "spark_bull.core.options.parts"
         for node in ast.walk(tree)
         if (isinstance(node, ast.Constant) and node.value in ("bull-1", "bullmq"))
         or (isinstance(node, ast.Compare) and any(getattr(part, "value", "") == "bull" for part in node.comparators))

@@ -28,7 +28,7 @@ from spark_bull.core.errors import DialectError, OptionError, check_encodable, e
 from spark_bull.core.keys import SEGMENTS, QueueKeys
 from spark_bull.core.model import javascript
 from spark_bull.core.model.jobs import RawJson
-from spark_bull.core.options.table import Claiming, Options
+from spark_bull.core.options.parts import Claiming, Options
 from spark_bull.core.options.values import check_keep
 from spark_bull.core.store.scripts import Command
 

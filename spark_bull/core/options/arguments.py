@@ -13,7 +13,8 @@ from typing import Any, Final, TypedDict, TypeVar
 
 from spark_bull.core.model.jobs import Backoff, Deduplication, KeepRule, NewJob, Parent, Priority
 from spark_bull.core.options.parse import shown_in
-from spark_bull.core.options.table import Option, Options, QueueOptions, options_in
+from spark_bull.core.options.parts import Option, Options, listed_texts
+from spark_bull.core.options.table import QueueOptions, options_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,14 +23,8 @@ _WIDTH: Final = 116
 _REDIS: Final = {"redis": 'other settings of redis-py, such as {"client_name": "reports"}.'}
 
 
-def _parameter_texts(doc: str | None) -> dict[str, str]:
-    """Returns what each parameter means, by the list `Parameters:` of a docstring."""
-    _, _, after = inspect.cleandoc(doc or "").partition("\nParameters:\n")
-    return dict(re.findall(r"^  (\w+): (.*(?:\n    .*)*)", after.partition("\n\n")[0], re.MULTILINE))
-
-
 #: What the properties of a job mean.
-JOB_TEXTS: Final = _parameter_texts(NewJob.__doc__)
+JOB_TEXTS: Final = listed_texts(NewJob.__doc__, "Parameters")
 
 
 class UrlArgument(TypedDict, total=False):

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from spark_bull.core.errors import OptionError, PayloadNotStored, PayloadUnreadable, SparkBullError, encodable
 from spark_bull.core.keys import QueueKeys, whole_queue
-from spark_bull.core.options.table import Encrypted, Offloading, Options, Storing
+from spark_bull.core.options.parts import Encrypted, Offloading, Options, Storing
 from spark_bull.core.options.values import KeySource
 from spark_bull.core.payloads.seal import SEALED, VERSION, NotOpened, aes_gcm, key_of, objects, parts_of, seal, unseal
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from spark_bull.core.clock import milliseconds_of
 from spark_bull.core.model.guards import Guard
-from spark_bull.core.options.table import PROTOCOLS
+from spark_bull.core.options.parts import PROTOCOLS
 from spark_bull.core.options.values import priority
 
 #: Stands for a duration in help.

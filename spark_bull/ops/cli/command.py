@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.options.parse import as_texts, parse_options
-from spark_bull.core.options.table import ReadOptions, Sharded
+from spark_bull.core.options.parts import Sharded
+from spark_bull.core.options.table import ReadOptions
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle
 from spark_bull.core.queue.monitor.find import exists, is_glob, matches, select_queues
 from spark_bull.core.queue.shards.layout import spread

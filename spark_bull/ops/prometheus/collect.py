@@ -12,7 +12,7 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import PermissionDenied, SparkBullError
 from spark_bull.core.model.limits import slots_for
 from spark_bull.core.model.queues import JobStats
-from spark_bull.core.options.table import Options
+from spark_bull.core.options.parts import Options
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import counting
 from spark_bull.core.queue.monitor.activity import COUNTED_STATES, observing, reading_metrics

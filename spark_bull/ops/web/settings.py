@@ -11,7 +11,8 @@ from typing import Final
 from spark_bull.core.errors import OptionError, check_encodable
 from spark_bull.core.options.arguments import ConnectionArguments
 from spark_bull.core.options.parse import parse_arguments
-from spark_bull.core.options.table import Options, QueueOptions
+from spark_bull.core.options.parts import Options
+from spark_bull.core.options.table import QueueOptions
 from spark_bull.core.store.connection import Connection
 
 READ_TOKEN_VARIABLE: Final = "SPARK_BULL_READ_TOKEN"

@@ -24,8 +24,8 @@ from spark_bull.core.error_text import short_errors
 from spark_bull.core.errors import ConnectionLost, DataLost, DialectError, OptionError, QueueDamaged, check_encodable
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.queues import WriteRecord
+from spark_bull.core.options.parts import Sharded
 from spark_bull.core.options.redis_settings import RedisSettings
-from spark_bull.core.options.table import Sharded
 from spark_bull.core.queue.call.caller import sweep
 from spark_bull.core.queue.dispatch.roll_forward import KnownWrites, advance_all, report_losses
 from spark_bull.core.queue.handle.admission import RoomPauses

@@ -16,7 +16,8 @@ from spark_bull.core.dialects.encode.chunks import ChunkBuilder
 from spark_bull.core.dialects.encode.codec import check_defaults, defaults_of, encode
 from spark_bull.core.dialects.terms import AT_LEAST_ONCE, SPREAD_SEED
 from spark_bull.core.model.jobs import Added
-from spark_bull.core.options.table import ALL_EVENTS, WriteOptions
+from spark_bull.core.options.parts import ALL_EVENTS
+from spark_bull.core.options.table import WriteOptions
 from spark_bull.core.queue.dispatch.add import add_chunk
 from spark_bull.core.queue.dispatch.flows import FlowChunk, add_flow_chunk, flow_chunks
 from spark_bull.core.queue.dispatch.verbs import FlowsReply

@@ -14,7 +14,7 @@ from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.keys import shard
-from spark_bull.core.options.table import Staged
+from spark_bull.core.options.parts import Staged
 from spark_bull.core.queue.dispatch.roll_forward import recover
 from spark_bull.core.queue.dispatch.write_records import Fields, Identity, QueuePlan, StagedPart, is_written
 from spark_bull.core.queue.handle.admission import check_intake, check_replicas, replica_terms_of

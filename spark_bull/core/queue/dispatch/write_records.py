@@ -25,7 +25,7 @@ from spark_bull.core.dialects.registry import DIALECTS
 from spark_bull.core.errors import SparkBullError
 from spark_bull.core.keys import SEGMENTS, QueueKeys
 from spark_bull.core.late import late
-from spark_bull.core.options.table import ALL_EVENTS
+from spark_bull.core.options.parts import ALL_EVENTS
 from spark_bull.core.queue.dispatch.flows import TOUCHED
 from spark_bull.core.queue.handle.handle import QueueHandle, touched_keys
 from spark_bull.core.store.connection import Connection

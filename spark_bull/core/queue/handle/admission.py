@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import IntakeClosed, NotReplicated, QueueFull, RedisUnavailable, SparkBullError
 from spark_bull.core.keys import QueueKeys
-from spark_bull.core.options.table import Adding, Replicated
+from spark_bull.core.options.parts import Adding, Replicated
 from spark_bull.core.queue.handle.handle import QueueHandle
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.errors import code_of

@@ -22,8 +22,8 @@ from spark_bull.core.dialects.base import Dialect
 from spark_bull.core.dialects.registry import DIALECTS, checked_dialect, dialect_of
 from spark_bull.core.errors import OptionError, PermissionDenied, SparkBullError
 from spark_bull.core.keys import QUEUE_SIGNS, SEGMENTS, QueueKeys, hash_tag, queue_registry, shard, shard_number
+from spark_bull.core.options.parts import ALL_EVENTS, Eventful, Options
 from spark_bull.core.options.redis_settings import RedisSettings, urls_of
-from spark_bull.core.options.table import ALL_EVENTS, Eventful, Options
 from spark_bull.core.payloads.policy import PLAIN, Kind, PayloadPolicy, policy_of
 from spark_bull.core.store.connection import Connection
 from spark_bull.core.store.round_trips import RoundTrips, groups_of, run

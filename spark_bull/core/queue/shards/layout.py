@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from spark_bull.core.errors import OptionError
 from spark_bull.core.keys import QueueKeys, shard
+from spark_bull.core.options.parts import Options, Reading, Sharded, SparkOptions
 from spark_bull.core.options.redis_settings import urls_of
-from spark_bull.core.options.table import Options, Reading, Sharded, SparkOptions
 from spark_bull.core.options.values import AUTO
 from spark_bull.core.queue.handle.handle import QueueHandle, open_handle, opening
 from spark_bull.core.queue.monitor.find import is_glob

@@ -21,7 +21,7 @@ from spark_bull.core.clock import monotonic_s
 from spark_bull.core.errors import OptionError, SparkBullError
 from spark_bull.core.keys import QueueKeys, shard
 from spark_bull.core.model.jobs import ENDED
-from spark_bull.core.options.table import Sharded
+from spark_bull.core.options.parts import Sharded
 from spark_bull.core.queue.dispatch.roll_forward import advance_all
 from spark_bull.core.queue.handle.handle import QueueHandle, opening
 from spark_bull.core.queue.jobs.read import count_commands

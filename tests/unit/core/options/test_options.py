@@ -17,12 +17,12 @@ from spark_bull.core.errors import DialectError, OptionError
 from spark_bull.core.model.jobs import STATES
 from spark_bull.core.model.limits import Limiter
 from spark_bull.core.options.parse import SPARK_OPTIONS, as_texts, parse_arguments, parse_options
+from spark_bull.core.options.parts import Options
 from spark_bull.core.options.table import (
     SCOPES,
     ClaimOptions,
     CollectOptions,
     ManageOptions,
-    Options,
     QueueOptions,
     ReadOptions,
     ScheduleOptions,
