@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -9,9 +10,15 @@ from random import Random
 from typing import Any
 
 import pytest
+from redis import Redis
 
+from spark_bull.core.dialects.terms import ON_FAILURE
+from spark_bull.core.model.jobs import NewJob
+from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.read_jobs import FlowJob, FlowNode
 from spark_bull.core.queue.bull_queue import BullQueue
+from spark_bull.core.queue.work.claim import work
+from spark_bull.run.job.running_job import RunningJob
 from tests.support.jobs import HOUR
 from tests.support.node import NodePeer, each_peer_of
 from tests.support.steps import Differs, Step, Steps, step
@@ -280,24 +287,28 @@ def test_a_flow_is_the_tree_that_node_reads(theirs: NodePeer, queues: dict[str, 
 
 
 @each_peer_of("bullmq")
-def test_node_processes_our_flows_children_first_also_while_they_are_added(
-    theirs: NodePeer, queues: dict[str, BullQueue]
+def test_a_child_is_added_as_node_adds_it(
+    theirs: NodePeer, queues: dict[str, BullQueue], client: Redis, prefix: str
 ) -> None:
-    for name in queues:
-        theirs.call("process", queue=name, concurrency=5)
+    """A child that its parent adds while it runs."""
+    parents, children = queues["a"], queues["b"]
+    job_id = parents.add({})
+    (claimed,) = work(parents.handle, WorkSettings("slot"), None, 1).jobs
+    job, ids = RunningJob(claimed, parents.handle), []
 
-    def tree(n: int, depth: int) -> FlowJob:
-        children = [tree(n, depth - 1) for _ in range(2)] if depth else []
-        return FlowJob({"$behaviour": f"return:{depth}", "n": n}, queue="abc"[depth], children=children)
+    def stored(child_id: str) -> dict[bytes, Any]:
+        fields = client.hgetall(children.handle.keys.job(child_id))
+        del fields[b"timestamp"]
+        return fields | {name: json.loads(fields[name]) for name in (b"opts", b"parent")}
 
-    # A completed job is one of the children of some flows.
-    queues["a"].add({"$behaviour": "return:7"}, job_id="old")
-    wait_until(lambda: queues["a"].counts()["completed"] == 1, "the first job")
-    added = queues["c"].add_flows(tree(n, 2) for n in range(100))
-    added += queues["c"].add_flows([FlowJob({}, job_id="last", children=[FlowJob({}, job_id="old", queue="a")])])
-    total = {"a": 401, "b": 200, "c": 101}
-    wait_until(lambda: {name: q.counts()["completed"] for name, q in queues.items()} == total, "all jobs of all flows")
-    for flow in added[:-1]:
-        assert list(queues["c"].children_values(flow.id).values()) == [1, 1]
-    assert list(queues["c"].children_values("last").values()) == [7]
-    assert not any(q.counts()["failed"] for q in queues.values())
+    for on_failure, option in ON_FAILURE.items():
+        opts = {
+            "parent": {"id": job_id, "queue": f"{prefix}:a"},
+            "attempts": 3,
+            **({option: True} if option else {}),
+        }
+        ids += theirs.call("add", queue="b", jobs=[{"name": "child", "data": {"n": 1}, "opts": opts}])
+        ids.append(job.add_child(NewJob({"n": 1}, "child", attempts=3), queue="b", on_failure=on_failure))
+        assert stored(ids[-1]) == stored(ids[-2])
+    keys = {children.handle.keys.job(child_id).encode() for child_id in ids}
+    assert client.smembers(parents.handle.keys.children(job_id)) == keys

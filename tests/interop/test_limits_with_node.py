@@ -126,22 +126,6 @@ def test_jobs_over_a_limit_are_delayed_as_by_node(
 
 
 @each_bull
-@pytest.mark.parametrize("limiter", [WHOLE, BY_GROUP], ids=["whole", "by group"])
-def test_limits_are_shared_with_node(theirs: NodePeer, queue: BullQueue, limiter: Limiter) -> None:
-    theirs.call("process", queue="q", concurrency=1, opts={"limiter": limiter.given})
-    queue.add({"$behaviour": "return:1"}, job_id="1:a")
-    wait_until(lambda: queue.counts()["completed"] == 1, "Node to process a job")
-    theirs.call("stop", queue="q")
-    queue.add_many(NewJob({}, job_id=job_id) for job_id in ("2:a", "3:a"))
-    with OurWorker(queue.handle, limiter=limiter):
-        wait_until(lambda: queue.counts()["completed"] == 2, "our worker to process a job")
-        wait_until(lambda: queue.counts()["delayed"] == 1, "our worker to delay a job")
-    assert [job.id for job in queue.page("delayed")] == ["3:a"]
-    queue.remove("3:a")
-    assert queue.handle.connection.call("EXISTS", queue.handle.keys["limiter_index"]) == 0
-
-
-@each_bull
 def test_with_bounce_back_jobs_wait_where_node_loses_them(
     theirs: NodePeer, redis_url: str, client: Redis, prefix: str
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from spark_bull.core.model.queues import QueueMetrics
@@ -94,33 +93,3 @@ def test_the_text_begins_with_that_of_node(theirs: NodePeer, redis_url: str, pre
 
 
 # statistics
-
-
-@each_peer_of("bull-1", "bull", "bullmq")
-def test_statistics_of_jobs_that_node_ended_are_those_of_the_jobs_it_shows(
-    theirs: NodePeer, peer: Peer, redis_url: str, prefix: str
-) -> None:
-    work(theirs, *["sleep:5;return:1"] * 4, "sleep:20;return:1", "fail")
-    theirs.call("add", queue="q", jobs=[{"name": "waiting", "data": {}, "opts": {}}] * 3)
-    with BullQueue("q", url=redis_url, prefix=prefix) as queue:
-        by_name = {found.name: found for found in queue.stats()}
-        of_queue = by_name[None]
-        assert of_queue.jobs == queue.counts()
-        # A worker of Bull 1 takes one more job when it is stopped.
-        assert of_queue.jobs["wait"] + of_queue.jobs["active"] == 3
-        assert (of_queue.jobs["completed"], of_queue.jobs["failed"]) == (5, 1)
-        assert of_queue.oldest_waiting_ms is not None
-        if peer.dialect != "bull-1":
-            assert sum(by_name["waiting"].jobs.values()) == 3
-            assert by_name["task"].jobs == {"completed": 5, "failed": 1}
-        if not queue.handle.dialect.has("finish-times"):
-            assert (of_queue.wait, of_queue.run, of_queue.finished_per_s) == (None, None, None)
-            return
-    jobs = pd.DataFrame(theirs.call("getJobs", queue="q", states=["completed", "failed"]))
-    for found, durations in (
-        (of_queue.wait, jobs["processedOn"] - jobs["timestamp"]),
-        (of_queue.run, jobs["finishedOn"] - jobs["processedOn"]),
-    ):
-        assert [found.p50, found.p95, found.p99] == pytest.approx(list(durations.quantile([0.5, 0.95, 0.99])))
-    assert by_name["task"].wait == of_queue.wait
-    assert of_queue.timed == 6

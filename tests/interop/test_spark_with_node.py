@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row
 from redis import Redis
 
 import spark_bull
-from spark_bull import write_results
 from spark_bull.core.keys import QueueKeys
 from spark_bull.core.model.limits import WorkSettings
 from spark_bull.core.model.outcomes import Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
 from spark_bull.core.queue.work.claim import work
-from spark_bull.spark.platform.requirements import start_query
 from tests.spark.conftest import Bull
 from tests.support.node import NodePeer, Peer, each_peer_of
-from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.wait import wait_until
 
 each_peer = each_peer_of("bull-1", "bull", "bullmq")
 
@@ -126,62 +122,3 @@ def test_results_and_errors_come_back_with_their_rows(
     counts = theirs.call("counts", queue="q")
     assert not any(counts.values()), counts
     assert client.exists(QueueKeys("q", prefix)["open_callers"]) == 0
-
-
-@each_peer_of("bullmq-6")
-def test_results_have_a_type(bull: Bull, theirs: NodePeer) -> None:
-    theirs.call("process", queue="q", concurrency=4)
-    frame = rows(bull, 'return:{"text":"ada","score":0.5}', 'return:{"text":7}', "return:1")
-    found = called(bull, frame, return_schema="text STRING, score DOUBLE")
-    assert found[0]["result"] == Row(text="ada", score=0.5)
-    assert [row["result"] for row in found[1:]] == [None, None]
-    assert all(row["error"].startswith("return_schema: expected the payload to match") for row in found[1:])
-
-
-@each_peer_of("bullmq-6")
-def test_many_calls_of_several_tasks_run_once(bull: Bull, theirs: NodePeer) -> None:
-    theirs.call("process", queue="q", concurrency=50)
-    frame = bull.spark.range(3_000).selectExpr("CAST(id % 2500 AS INT) AS n").repartition(3)
-    found = called(bull, frame, in_flight=250)
-    assert all(json.loads(row["result"]) == {"echo": {"n": row["n"]}} for row in found)
-    assert len(found) == 3_000
-    assert len({row["jobId"] for row in found}) == 3_000
-    # Node emits the event a moment after the job has ended in Redis.
-    assert len(theirs.wait_for_events("completed", 3_000, source="worker")) == 3_000
-
-
-@each_peer_of("bull-4", "bullmq-6")
-@pytest.mark.spark
-def test_jobs_that_node_removes_on_completion_have_their_results(
-    spark: SparkSession,
-    bull: Bull,
-    node: Callable[..., NodePeer],
-    client: Redis,
-    prefix: str,
-    redis_url: str,
-    tmp_path: Path,
-    peer: Peer,
-) -> None:
-    theirs = node(peer.alias, prefix=prefix)
-    jobs = [(f'{{"$behaviour": "return:{n}"}}', True) for n in range(3)] + [('{"$behaviour": "fail"}', True)]
-    frame = spark.createDataFrame(jobs, "data STRING, removeOnFail BOOLEAN").coalesce(1)
-    # Bull keeps no events, so its jobs are kept.
-    bullmq = peer.dialect == "bullmq"
-    bull.write(frame if bullmq else frame.drop("removeOnFail"), protocol=peer.dialect, removeOnComplete=bullmq)
-    theirs.call("process", queue="q")
-    with BullQueue("q", url=redis_url, prefix=prefix, protocol=peer.dialect) as queue:
-        (record,) = queue.writes()
-        wait: dict[str, Any] = {"queue": "q", "timeout_s": PATIENCE_S, "options": bull.options}
-        rows = write_results(spark, record.id, **wait).collect()
-        stream = write_results(spark, record.id, stream=True, **wait)
-        assert sum(queue.counts().values()) == (0 if bullmq else 4)
-    found = sorted((row.state, row.returnvalue, row.failedReason) for row in rows)
-    assert [state for state, _, _ in found] == ["completed"] * 3 + ["failed"]
-    assert [value for _, value, _ in found] == ["0", "1", "2", None]
-    assert "scripted failure 1" in found[3][2]
-
-    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "check"))
-    query: Any = start_query(lambda: writer.trigger(availableNow=True).start(str(tmp_path / "rows")))
-    query.awaitTermination()
-    streamed = spark.read.parquet(str(tmp_path / "rows")).collect()
-    assert sorted((row.state, row.returnvalue, row.failedReason) for row in streamed) == found

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from redis import Redis
 
-from spark_bull import BullQueue, FlowJob, NewJob, Promoter
+from spark_bull import BullQueue, NewJob, Promoter
 from spark_bull.core.clock import epoch_ms
 from tests.support.node import NODE_DIRECTORY, NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
@@ -85,19 +85,6 @@ def test_node_runs_no_job_that_has_expired(
     assert {reason for reason in reasons.values() if reason} == {"expired"}
     assert all(reason == "expired" for job, reason in reasons.items() if job.at == PAST)
     assert counts["failed"] == sum(reason is not None for reason in reasons.values())
-
-
-@each_peer_of("bullmq")
-def test_an_expired_job_fails_without_a_worker(theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str) -> None:
-    """Node sees that it has failed, and its parent runs."""
-    with Promoter(redis_url, ["q"], prefix=prefix, rescue=False):
-        child = FlowJob({}, job_id="child", expire_after_ms=200, on_failure="ignore")
-        queue.add_flow(FlowJob({"$behaviour": "return:1"}, job_id="parent", children=[child]))
-        wait_until(lambda: (queue.counts()["failed"], queue.counts()["wait"]) == (1, 1), "the child to expire")
-        assert theirs.call("state", queue="q", jobId="child") == "failed"
-        assert theirs.call("getJob", queue="q", jobId="child")["failedReason"] == "expired"
-        theirs.call("process", queue="q", concurrency=1)
-        wait_until(lambda: queue.counts()["completed"] == 1, "its parent to end")
 
 
 @each_peer_of("bull-1.1.3", "bull", "bullmq")

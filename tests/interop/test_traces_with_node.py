@@ -13,7 +13,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from spark_bull import BullQueue, NewJob
-from spark_bull.run.job.running_job import RunningJob
 from tests.support.metrics import MetricRecorder, in_order
 from tests.support.node import Event, NodePeer, Peer, each_peer_of
 from tests.support.wait import wait_until
@@ -80,56 +79,11 @@ def test_node_processes_a_job_in_the_trace_in_which_we_added_it(
     assert (process["traceId"], process["parentSpanId"]) == hex_ids(add)
 
 
-@each_bullmq
-def test_node_processes_a_follow_up_in_the_trace_of_our_job(
-    theirs: NodePeer, queue: BullQueue, exporter: InMemorySpanExporter
-) -> None:
-    def processor(job: RunningJob) -> None:
-        job.then(NewJob({}), queue="next")
-
-    theirs.call("process", queue="next")
-    queue.add({})
-    with OurWorker(queue.handle, processor, tracer=queue._spans._tracer, worker="w"):
-        process = their_span(theirs, "process next")
-        wait_until(lambda: any(span.name == "process q" for span in exporter.get_finished_spans()), "our span")
-    assert (process["traceId"], process["parentSpanId"]) == hex_ids(our_span(exporter, "process q"))
-
-
 OMITS = {"telemetry": {"omitContext": True}}
-
-
-@each_bullmq
-def test_our_attempts_of_jobs_of_node_that_omit_the_context_begin_traces(
-    theirs: NodePeer, queue: BullQueue, exporter: InMemorySpanExporter
-) -> None:
-    for command in ("add", "addBulk"):
-        theirs.call(command, queue="q", jobs=[{"name": "send", "data": {}, "opts": OMITS | {"attempts": 2}}])
-    tracer = queue._spans._tracer
-    with OurWorker(queue.handle, fails_once, tracer=tracer, worker="w"):
-        wait_until(lambda: queue.counts()["completed"] == 2, "the jobs")
-    attempts = [span for span in exporter.get_finished_spans() if span.name == "process q"]
-    assert [span.parent for span in attempts] == [None] * 4
-    assert len({hex_ids(span)[0] for span in attempts}) == 4
-
-
-@each_bullmq
-def test_nodes_attempts_of_our_jobs_that_omit_the_context_begin_traces(theirs: NodePeer, queue: BullQueue) -> None:
-    job: dict[str, Any] = {"name": "send", "attempts": 2, "opts": OMITS}
-    queue.add_many([NewJob({"$behaviour": "fail:1"}, **job)])
-    queue.add({"$behaviour": "fail:1"}, **job)
-    theirs.call("process", queue="q")
-    wait_until(lambda: len(attempts_of(theirs)) == 4, "Node's spans")
-    assert {span["parentSpanId"] for span in attempts_of(theirs)} == {None}
-    assert len({span["traceId"] for span in attempts_of(theirs)}) == 4
 
 
 def attempts_of(theirs: NodePeer) -> list[Event]:
     return [span for span in theirs.events("span") if span["name"] == "process q"]
-
-
-def fails_once(job: RunningJob) -> None:
-    if job.attempts_made == 0:
-        raise ValueError("the first time")
 
 
 @each_bullmq

@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from queue import SimpleQueue
 from threading import Event
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.types import StringType, StructField, StructType
 from redis import Redis
 
 from spark_bull.core.model.jobs import NewJob
 from spark_bull.core.model.limits import Limiter, WorkSettings
 from spark_bull.core.model.outcomes import Outcomes, Retried
 from spark_bull.core.queue.bull_queue import BullQueue
-from spark_bull.core.queue.work.claim import unpack_claimed, work
-from spark_bull.core.queue.work.claim_ledger import ClaimLedger
+from spark_bull.core.queue.work.claim import work
 from spark_bull.run.job.running_job import RunningJob
-from spark_bull.run.services.promoter import Promoter, Rescuer
-from spark_bull.spark.work.claim_batch import claim_batch
-from spark_bull.spark.work.settle.plan import plan_settle
-from spark_bull.spark.work.settle.task import settle_task
+from spark_bull.run.services.promoter import Rescuer
 from tests.support.node import NodePeer, Peer, each_peer_of
 from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.without_spark import ClaimingQuery
 from tests.support.worker import OurWorker
-
-StartNode = Callable[..., NodePeer]
 
 each_peer = each_peer_of("bull-1", "bull", "bullmq")
 with_stalled_set = each_peer_of("bull", "bullmq")
 each_bullmq = each_peer_of("bullmq")
-latest = each_peer_of("bull-4", "bullmq-6")
 
 pytestmark = pytest.mark.interop
 
@@ -123,34 +112,6 @@ def test_node_rescues_jobs_of_our_dead_worker(theirs: NodePeer, queue: BullQueue
     assert (job.parsed("returnvalue"), job.stalled_counter) == ("theirs", 1)
 
 
-@latest
-def test_node_s_getters_show_the_results_of_our_worker(theirs: NodePeer, queue: BullQueue) -> None:
-
-    def processor(job: RunningJob) -> Any:
-        job.log("from Spark")
-        job.update_progress(70)
-        if job.data["n"] == 2:
-            raise ValueError("two")
-        return {"n": job.data["n"]}
-
-    ids = queue.add_many(NewJob({"n": n}) for n in range(3)).ids
-    with OurWorker(queue.handle, processor, max_metrics=10, worker="sparky"):
-        wait_until(lambda: queue.counts()["completed"] == 2, "two jobs to complete")
-        wait_until(lambda: queue.counts()["failed"] == 1, "the other one to fail")
-        workers = theirs.call("invoke", queue="q", method="getWorkers", args=[])
-        assert len(workers) >= 1
-    completed = theirs.call("invoke", queue="q", method="getCompleted", args=[])
-    assert sorted(job["returnvalue"]["n"] for job in completed) == [0, 1]
-    assert all(job["progress"] == 70 for job in completed)
-    (failed,) = theirs.call("invoke", queue="q", method="getFailed", args=[])
-    assert (failed["failedReason"], failed["attemptsMade"], len(failed["stacktrace"])) == ("two", 1, 1)
-    assert "ValueError: two" in failed["stacktrace"][0]
-    logs = theirs.call("invoke", queue="q", method="getJobLogs", args=[ids[0]])
-    assert logs["logs"] == ["from Spark"]
-    metrics = theirs.call("invoke", queue="q", method="getMetrics", args=["completed"])
-    assert metrics["meta"]["count"] == 2
-
-
 @each_peer
 def test_node_reads_the_checkpoint_of_our_worker(theirs: NodePeer, queue: BullQueue, peer: Peer) -> None:
 
@@ -164,33 +125,6 @@ def test_node_reads_the_checkpoint_of_our_worker(theirs: NodePeer, queue: BullQu
     # Bull 1 reads no progress but numbers.
     expected = None if peer.dialect == "bull-1" else {"progress": 50, "checkpoint": {"row": 700}}
     assert theirs.call("getJob", queue="q", jobId=job_id)["progress"] == expected
-
-
-@each_peer
-def test_we_go_on_from_the_checkpoint_of_a_node_worker(
-    queue: BullQueue, node: StartNode, client: Redis, prefix: str, peer: Peer
-) -> None:
-    stored = json.dumps({"progress": 50, "checkpoint": {"row": 700}})
-    # Bull 1 stores any progress as text.
-    progress = json.dumps(stored) if peer.dialect == "bull-1" else stored
-    job_id = queue.add({"$behaviour": f"progress:{progress};fail"}, attempts=2, backoff=HOUR_MS)
-    # A worker that is only stopped may still take the job that is promoted (Bull 1).
-    with node(peer.alias, prefix=prefix, alone=True) as theirs:
-        theirs.call("process", queue="q")
-        wait_until(lambda: queue.counts()["delayed"] == 1, "the attempt of Node to fail")
-        clients = {one["id"] for one in client.client_list()}
-    # Until Redis has freed a disconnected client, its blocking command may still take the job.
-    wait_until(lambda: not clients & blocked_clients(client), "Redis to notice that the worker has ended")
-    queue.promote(job_id)
-    with OurWorker(queue.handle, lambda job: [job.resumed, job.progress, job.attempts_made]):
-        wait_until(lambda: queue.counts()["completed"] == 1, "our attempt")
-    job = queue.job(job_id)
-    assert job.parsed("returnvalue") == [{"row": 700}, 50, 1]
-
-
-def blocked_clients(client: Redis) -> set[str]:
-    """The ids of the clients that wait in a blocking command."""
-    return {one["id"] for one in client.client_list() if "b" in one["flags"]}
 
 
 @each_bullmq
@@ -254,99 +188,42 @@ def test_a_manual_rate_limit_applies_to_workers_with_a_limiter(theirs: NodePeer,
     assert len(work(queue.handle, WorkSettings("slot"), None, 1).jobs) == 1
 
 
-Take = Callable[[BullQueue, str], Callable[[str], None]]
-
-
-def take_as_a_slot(queue: BullQueue, _: str) -> Callable[[str], None]:
-    """Starts a worker on the one waiting job; returns a function that completes it."""
-    started, values = Event(), SimpleQueue[str]()
-
-    def processor(_: RunningJob) -> Any:
-        started.set()
-        return json.loads(values.get())
-
-    worker = OurWorker(queue.handle, processor)
-    worker.__enter__()
-    assert started.wait(PATIENCE_S), "waited for the job to start"
-
-    def complete(value: str) -> None:
-        # Requested before the job ends: otherwise the worker may claim the next one.
-        assert worker.control.request("stop")
-        values.put(value)
-        worker.stop()
-
-    return complete
-
-
-def take_as_a_stream(queue: BullQueue, url: str) -> Callable[[str], None]:
-    """Claims the one waiting job as a streaming query does; returns a function that settles it."""
-    ledger = ClaimLedger(queue.handle, "reader")
-    ((portion, *_),) = ledger.claim(WorkSettings("reader"), 1)
-    claimed = claim_batch(queue.handle, portion.token, unpack_claimed(portion.packed)).to_pydict()
-
-    def complete(value: str) -> None:
-        answer = {"id": claimed["id"], "token": claimed["token"], "returnvalue": [value]}
-        schema = StructType([StructField(name, StringType()) for name in answer])
-        options = {"url": url, "prefix": queue.handle.keys.prefix, "queue": queue.name}
-        settle_task(plan_settle(options, schema), iter([pa.RecordBatch.from_pydict(answer)]))
-
-    return complete
-
-
-TAKERS = (take_as_a_slot, take_as_a_stream)
-
-
-def add_child(theirs: NodePeer, prefix: str, parent_id: str, **opts: Any) -> str:
-    """Adds a child to a job of the queue `q`, which may be in any state."""
-    child = {"name": "child", "data": {}, "opts": {"parent": {"id": parent_id, "queue": f"{prefix}:q"}, **opts}}
-    return str(theirs.call("add", queue="q", jobs=[child])[0])
-
-
 @each_bullmq
-@pytest.mark.parametrize("take", TAKERS)
 def test_a_job_that_gets_a_parent_while_active_reports_its_result_to_it(
-    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str, take: Take
+    theirs: NodePeer, queue: BullQueue, prefix: str
 ) -> None:
     queue.add({}, job_id="mon")
-    complete = take(queue, redis_url)
+    claim = work(queue.handle, WorkSettings("slot"), None, 1)
     child = {"name": "mon", "queueName": "q", "data": {}, "opts": {"jobId": "mon"}}
     theirs.call("flow", flow={"name": "tue", "queueName": "q", "opts": {"jobId": "tue"}, "children": [child]})
     assert queue.counts()["waiting-children"] == 1
-    complete('"done"')
+    outcomes = Outcomes(claim.token)
+    outcomes.complete("mon", '"done"')
+    work(queue.handle, WorkSettings("slot"), outcomes, 0)
     assert [job.id for job in work(queue.handle, WorkSettings("slot"), None, 1).jobs] == ["tue"]
     values = theirs.call("invoke", queue="q", jobId="tue", method="getChildrenValues")
     assert values == {f"{prefix}:q:mon": "done"}
 
 
 @each_bullmq
-@pytest.mark.parametrize("take", TAKERS)
 def test_a_job_that_gets_a_child_while_active_fails_this_attempt(
-    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str, take: Take
+    theirs: NodePeer, queue: BullQueue, prefix: str
 ) -> None:
-    parent = queue.add({})
-    complete = take(queue, redis_url)
-    add_child(theirs, prefix, parent, delay=3_600_000)
-    complete("1")
-    job = queue.job(parent)
-    assert (job.state, job.attempts_made) == ("failed", 1)
-    assert "pending dependencies" in (job.failed_reason or "")
+    def add_child(parent: str) -> None:
+        opts = {"parent": {"id": parent, "queue": f"{prefix}:q"}, "delay": HOUR_MS}
+        theirs.call("add", queue="q", jobs=[{"name": "child", "data": {}, "opts": opts}])
 
-
-@each_peer_of("bull", "bullmq")
-def test_a_scheduler_continues_with_node_and_with_our_worker(
-    theirs: NodePeer, queue: BullQueue, redis_url: str, prefix: str, peer: Peer
-) -> None:
-    jobs = 12
-    promoter = Promoter(redis_url, ["q"], prefix=prefix, protocol=peer.dialect, rescue=False)
-    with promoter, OurWorker(queue.handle):
-        theirs.call("process", queue="q", concurrency=1)
-        template, repeat = {"name": "task", "data": {"$behaviour": "return:1"}}, {"every": 200, "limit": jobs}
-        if peer.dialect == "bullmq":
-            theirs.call("invoke", queue="q", method="upsertJobScheduler", args=["report", repeat, template])
-        else:
-            theirs.call("add", queue="q", jobs=[{**template, "opts": {"repeat": repeat}}])
-        wait_until(lambda: queue.counts()["completed"] == jobs, "the last job of the job scheduler to complete")
-        assert {state for state, count in queue.counts().items() if count} == {"completed"}
+    queue.add({})
+    with OurWorker(queue.handle, lambda job: add_child(job.id)):
+        wait_until(lambda: queue.counts()["failed"] == 1, "the attempt to fail")
+    queue.add({})
+    query = ClaimingQuery(queue)
+    (row,) = query.batch()
+    add_child(row["id"])
+    query.settle({**row, "returnvalue": "1"})
+    query.close()
+    reasons = [str(job.failed_reason) for job in queue.page("failed")]
+    assert ["pending dependencies" in reason for reason in reasons] == [True, True]
 
 
 @each_bullmq
