@@ -271,10 +271,7 @@ def test_a_promoter_goes_on_with_its_other_queues(
     bad, good = open_queue("bad", "bullmq"), open_queue("good", "bullmq")
     key = DamagedKey(client, bad.handle, name, "string")
     add(bad, 2, delay=100)
-    with (
-        key.damaged(),
-        Promoter(redis_url, ["bad", "good"], prefix=prefix, protocol="bullmq", check_ms=50) as promoter,
-    ):
+    with key.damaged(), Promoter(redis_url, ["bad", "good"], prefix=prefix, protocol="bullmq", check_ms=50) as promoter:
         register_all(good.handle, "w", [[NewJob({})]])
         add(good, 2, delay=100)
         wait_until(lambda: good.counts()["wait"] == 3, "the jobs of the other queue to be promoted")
@@ -286,31 +283,19 @@ def test_a_promoter_goes_on_with_its_other_queues(
     assert all(error.startswith("queue bad: could not ") for error in errors)
 
 
-def test_a_service_waits_for_a_queue_whose_dialect_a_damaged_key_hides(
-    open_queue: Open, client: Redis, redis_url: str, prefix: str, caplog: pytest.LogCaptureFixture, monkeypatch: Any
-) -> None:
-    monkeypatch.setattr(service, "MISSING_S", 0.0)
-    for name in ("bad", "good"):
-        add(open_queue(name, "bull-1"), 1)
-        with OurWorker([open_queue(name, "bull-1").handle], lambda job: None):
-            completes(open_queue(name, "bull-1"), 1)
-    queues = service.QueueSet(parse_arguments({"url": redis_url, "prefix": prefix}, ServiceOptions), ["bad", "good"])
-
-    def dialects() -> dict[str, str]:
-        return {handle.keys.queue: handle.dialect.name for handle in queues.handles()}
-
-    with DamagedKey(client, open_queue("bad", "bull-1").handle, "completed", "string").damaged():
-        assert dialects() == {"good": "bull-1"}
-        assert "queue bad: could not detect its dialect" in caplog.text
-        assert not queues.complete
-    wait_until(lambda: dialects() == {"good": "bull-1", "bad": "bull-1"}, "both queues")
-
-
 @pytest.mark.parametrize("name", ["paused", "delayed"])
 def test_a_queue_whose_dialect_a_damaged_key_hides_is_opened_with_the_protocol_only(
-    open_queue: Open, client: Redis, redis_url: str, prefix: str, name: str
+    open_queue: Open,
+    client: Redis,
+    redis_url: str,
+    prefix: str,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: Any,
+    name: str,
 ) -> None:
-    """Its jobs are found by this key alone; without them, it could be Bull's."""
+    """Its jobs are found by this key alone; without them, it could be Bull's. A service waits for the repair."""
+    monkeypatch.setattr(service, "MISSING_S", 0.0)
+    add(open_queue("good", "bullmq"), 1)
     queue, connection = open_queue("bad", "bull-1"), {"url": redis_url, "prefix": prefix}
     if name == "paused":
         queue.pause()
@@ -320,12 +305,15 @@ def test_a_queue_whose_dialect_a_damaged_key_hides_is_opened_with_the_protocol_o
         kind = "zset" if name == "delayed" else "list"
         with pytest.raises(QueueDamaged, match=f"expected {key.key} to be a {kind}, found a string, so that the dial"):
             LocalWorker("bad", print, **connection)
-        queues = service.QueueSet(parse_arguments(connection, ServiceOptions), ["bad"])
-        assert queues.handles() == []
+        queues = service.QueueSet(parse_arguments(connection, ServiceOptions), ["bad", "good"])
+        assert [handle.keys.queue for handle in queues.handles()] == ["good"]
+        assert "queue bad: could not detect its dialect" in caplog.text
+        assert not queues.complete
         with BullQueue("bad", protocol="bull-1", **connection) as known:
             assert known.protocol == "bull-1"
     with BullQueue("bad", **connection) as repaired:
         assert repaired.protocol == "bull-1"
+    wait_until(lambda: len(queues.handles()) == 2, "both queues")
 
 
 def test_a_rescuer_goes_on_with_its_other_queues(

@@ -24,7 +24,7 @@ from spark_bull.run.services.collector import Collector
 from spark_bull.spark.staging import commit
 from tests.spark.conftest import Files
 from tests.support.redis_servers import RedisCluster
-from tests.support.wait import PATIENCE_S, wait_until
+from tests.support.wait import wait_until
 from tests.support.without_spark import ManageSink, ScheduleSink, Sink
 from tests.support.work_bench import CLAIM_SETTINGS, completed, entries
 from tests.support.writes import register_all
@@ -133,18 +133,6 @@ def test_a_fail_over_that_loses_nothing_is_no_loss(servers: Servers) -> None:
     assert known.lost([queue.handle]) == []
 
 
-def test_a_restart_with_persistence_is_no_loss(own_redis: OwnRedis) -> None:
-    server, known = own_redis(DURABLE), KnownWrites()
-    with open_queue(server.url) as queue:
-        write(queue, "finished")
-        register_all(queue.handle, "open", [[NewJob({})]])
-        known.lost([queue.handle])
-        restart(server)
-        assert known.lost([queue.handle]) == []
-        roll_forward(queue.handle, "open")
-        assert known.lost([queue.handle]) == []
-
-
 def test_an_obliterated_queue_and_one_without_writes_are_no_loss(queue: BullQueue, own_redis: OwnRedis) -> None:
     server, known = own_redis(), KnownWrites()
     write(queue, "first", jobs=3)
@@ -219,11 +207,7 @@ def test_a_promoter_logs_a_loss_and_goes_on(own_redis: OwnRedis, caplog: pytest.
 
 @pytest.mark.parametrize("promoter", [False, True])
 def test_a_worker_logs_a_loss_on_the_driver_and_goes_on(
-    own_redis: OwnRedis,
-    spark: Any,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    promoter: bool,
+    own_redis: OwnRedis, spark: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, promoter: bool
 ) -> None:
     server, looks = own_redis(), []
     look = KnownWrites.lost
@@ -446,21 +430,3 @@ def test_a_streaming_write_of_spark_ends_after_a_loss_until_it_is_accepted(own_r
     files.write(**place, failOnDataLoss=True)
     with open_queue(server.url) as queue:
         assert sorted(job.data["n"] for job in queue.page("wait")) == [3, 4]
-
-
-@pytest.mark.rest
-def test_the_jobs_of_a_for_each_batch_are_not_lost_in_silence(own_redis: OwnRedis, files: Files) -> None:
-    """Spark keeps the process that commits for a minute."""
-    server = own_redis()
-
-    def save_batch(batch: Any, batch_id: int) -> None:
-        if batch_id == 1:
-            restart(server)
-        options = {"url": server.url, "queue": "q", "protocol": "bullmq", "txnAppId": "app", "txnVersion": batch_id}
-        batch.write.format("bull").options(**options, failOnDataLoss=True).mode("append").save()
-
-    files.put(0)
-    files.put(1)
-    writer = files.rows().writeStream.foreachBatch(save_batch).option("checkpointLocation", str(files.checkpoint))
-    with pytest.raises(PySparkException, match="DataLost: queue q: expected write "):
-        writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_S)

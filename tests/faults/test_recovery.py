@@ -25,7 +25,6 @@ from spark_bull.core.queue.dispatch.registration import register
 from spark_bull.core.queue.dispatch.roll_forward import roll_forward
 from spark_bull.core.queue.dispatch.write_records import Identity
 from spark_bull.core.queue.handle.handle import QueueHandle
-from spark_bull.ops.cli import main
 from spark_bull.spark.staging import commit
 from tests.spark.conftest import Bull
 from tests.support.dump import PRIVATE, Window, difference, dump, normalise
@@ -115,38 +114,6 @@ def test_a_write_is_recovered_when_its_committer_dies_after_any_chunk(pair: TwoW
     pair.assert_alike()
 
 
-def test_the_command_recovers_an_open_write(pair: TwoWrites, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without `protocol`, although the queue may have no other keys that show its dialect."""
-    pair.write_undisturbed(2, SMALL, 4)
-    pair.write_and_die(2, SMALL, 4, "0")
-    assert main(["--url", pair.url, "--prefix", pair.prefix, "recover", pair.name("disturbed"), "--json"]) == 0
-    (record,) = json.loads(capsys.readouterr().out)
-    assert (record["id"], record["state"], record["jobs"]) == ("write-2", "finished", SMALL)
-    pair.assert_alike()
-
-
-def test_a_process_that_dies_before_the_registration_leaves_only_expiring_keys(pair: TwoWrites) -> None:
-    pair.write_and_die(1, SMALL, 4, "staged")
-    with pair.open() as queue:
-        assert queue.recover() == []
-        assert queue.writes() == []
-    left = dump(pair.client, pair.prefix, pair.name("disturbed"))
-    assert left
-    assert all(name.startswith("spark:stage:") and key.expires for name, key in left.items())
-
-
-def test_writes_are_recovered_in_the_order_in_which_they_were_registered(pair: TwoWrites) -> None:
-    with pair.open("undisturbed") as queue:
-        for seed in (5, 4, 6):
-            register_all(queue.handle, f"w{seed}", partitions_of(seed, SMALL, pair.dialect), 4)
-            roll_forward(queue.handle, f"w{seed}")
-    for seed in (5, 4, 6):
-        pair.write_and_die(seed, SMALL, 4, "0")
-    with pair.open() as queue:
-        assert [record.id for record in queue.recover()] == ["write-5", "write-4", "write-6"]
-    pair.assert_alike()
-
-
 # several at once
 
 
@@ -176,45 +143,24 @@ def test_concurrent_recoveries_add_each_job_once(pair: TwoWrites) -> None:
 # Redis dies
 
 
-@pytest.fixture
-def durable(own_redis: Callable[..., EmbeddedRedis]) -> EmbeddedRedis:
-    """A server that persists every change before it replies."""
-    return own_redis({"appendonly": "yes", "appendfsync": "always"})
-
-
-@pytest.fixture
-def durable_pair(durable: EmbeddedRedis, dialect: str) -> TwoWrites:
-    return TwoWrites(Redis.from_url(durable.url), durable.url, "p", dialect)
-
-
 def test_a_write_continues_when_redis_restarts_after_every_chunk(
-    durable: EmbeddedRedis, durable_pair: TwoWrites
+    own_redis: Callable[..., EmbeddedRedis], dialect: str
 ) -> None:
-    durable_pair.write_undisturbed(8, SMALL, 4)
+    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
+    pair = TwoWrites(Redis.from_url(server.url), server.url, "p", dialect)
+    pair.write_undisturbed(8, SMALL, 4)
     deaths: list[int] = []
 
     def die_and_come_back(done: int, total: int) -> None:
         deaths.append(done)
-        durable.kill()
-        durable.start()
+        server.kill()
+        server.start()
 
-    with durable_pair.open() as queue:
-        register_all(queue.handle, "w", partitions_of(8, SMALL, durable_pair.dialect), 4)
-        record = roll_forward(queue.handle, "w", die_and_come_back)
-    assert record.state == "finished"
+    with pair.open() as queue:
+        register_all(queue.handle, "w", partitions_of(8, SMALL, dialect), 4)
+        assert roll_forward(queue.handle, "w", die_and_come_back).state == "finished"
     assert len(deaths) >= SMALL_CHUNKS
-    durable_pair.assert_alike()
-
-
-def test_a_write_is_recovered_after_its_writer_has_given_up(durable: EmbeddedRedis, durable_pair: TwoWrites) -> None:
-    durable_pair.write_undisturbed(9, SMALL, 4)
-    with durable_pair.open(retry_ms=100) as queue:
-        register_all(queue.handle, "w", partitions_of(9, SMALL, durable_pair.dialect), 4)
-        with pytest.raises(ConnectionLost, match=r"expected Redis at redis://127.0.0.1:\d+/0, got none within 0.1 s"):
-            roll_forward(queue.handle, "w", lambda done, total: durable.kill())
-        durable.start()
-        assert [record.state for record in queue.recover()] == ["finished"]
-    durable_pair.assert_alike()
+    pair.assert_alike()
 
 
 @pytest.mark.parametrize(
@@ -460,35 +406,6 @@ def replaced(redis_url: str, prefix: str) -> dict[str, str]:
     with BullQueue("q", url=redis_url, prefix=prefix, protocol="bullmq") as queue:
         queue.add_many([NewJob({"n": -n}) for n in range(1, 10)])
     return {"url": redis_url, "prefix": prefix, "queue": "q", "chunkSize": "2", "confirmObliterate": "true"}
-
-
-def test_an_overwrite_whose_staged_jobs_are_lost_keeps_the_old_jobs(
-    client: Redis, prefix: str, replaced: dict[str, str]
-) -> None:
-    save = written(replaced, 1, 2, 3, overwrite=True)
-    client.unlink(*client.scan_iter(match=f"{prefix}:q:spark:stage:*"))
-    with pytest.raises(StagedDataLost, match="nothing was written"):
-        save.commit()
-    assert numbers_in(client, f"{prefix}:q") == [-n for n in range(1, 10)]
-
-
-def test_an_interrupted_overwrite_is_recovered(
-    client: Redis, prefix: str, replaced: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Died(BaseException):
-        pass
-
-    def die(*_: object) -> None:
-        raise Died
-
-    save = written(replaced, 1, 2, 3, overwrite=True)
-    with monkeypatch.context() as patch:
-        patch.setattr(commit, "_log_progress", die)
-        with pytest.raises(Died):
-            save.commit()
-    with BullQueue("q", url=replaced["url"], prefix=prefix) as queue:
-        assert [record.state for record in queue.recover()] == ["finished"]
-    assert numbers_in(client, f"{prefix}:q") == [1, 2, 3]
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])

@@ -275,10 +275,7 @@ def test_a_write_that_was_given_up_is_removed(place: Place, prefix: str, monkeyp
 
 
 @pytest.mark.usefixtures("small_portions")
-def test_a_late_chunk_does_not_shorten_the_life_of_a_prepared_stage(
-    queue: BullQueue,
-    client: Redis,
-) -> None:
+def test_a_late_chunk_does_not_shorten_the_life_of_a_prepared_stage(queue: BullQueue, client: Redis) -> None:
     """Whoever opens a registered write may do so long after `stageTtlMs`."""
     plan = stage_all(queue.handle, "w", [[NewJob({"n": n})] for n in range(TASKS)])
     stage = plan.parts[0].stage

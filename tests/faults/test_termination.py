@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from threading import Event, Semaphore
 
 import pytest
@@ -17,7 +16,6 @@ from tests.support.forked_programs import ForkedProcess
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
-ROOT = Path(__file__).parents[2]
 JOBS = 3
 
 StartSlot = Callable[..., ForkedProcess]

@@ -16,8 +16,7 @@ from pyspark.sql import functions as f
 from redis import Redis
 
 from spark_bull import BullQueue, EmbeddedRedis, NewJob, Promoter, RunningJob, Worker
-from spark_bull.core.model.limits import GroupLimits, WorkSettings
-from spark_bull.core.queue.work.claim import work
+from spark_bull.core.model.limits import GroupLimits
 from tests.spark.conftest import Bull
 from tests.support.drivers import driver, following_query, processing_query
 from tests.support.forked_programs import ForkedProcess, work_on_groups, work_with_follow_ups
@@ -26,16 +25,11 @@ from tests.support.redis_servers import STATES, error_replies
 from tests.support.wait import PATIENCE_S, wait_until
 from tests.support.worker import OurWorker
 
-ROOT = Path(__file__).parents[2]
 OwnRedis = Callable[..., EmbeddedRedis]
 DIALECTS = ("bull", "bullmq")
 #: How long a call is retried while Redis is unreachable.
 RETRY_MS = 1_000
 HOUR_MS = 3_600_000
-
-
-def echo(job: RunningJob) -> Any:
-    return job.data
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
@@ -63,55 +57,29 @@ def test_lost_replies_repeat_no_job_and_no_follow_up(own_redis: OwnRedis, protoc
             assert sorted(job.data["n"] for job in following.page(state)) == list(range(100))
 
 
-def test_a_worker_continues_after_an_outage_of_redis(own_redis: OwnRedis, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("state", ["killed", "READONLY", "NOREPLICAS"])
+def test_a_worker_continues_after_an_outage_of_redis_or_refused_writes(
+    own_redis: OwnRedis, caplog: pytest.LogCaptureFixture, state: str
+) -> None:
     """For longer than a call is retried."""
-    server = own_redis({"appendonly": "yes", "appendfsync": "always"})
-    with BullQueue("q", url=server.url, protocol="bullmq", retry_ms=RETRY_MS) as queue:
+    server, has_begun = own_redis({"appendonly": "yes", "appendfsync": "always"}), Event()
+
+    def wait_for_the_outage(job: RunningJob) -> None:
+        assert job.data["n"] < 100 or has_begun.wait(PATIENCE_S)
+
+    with (
+        BullQueue("q", url=server.url, protocol="bullmq", retry_ms=RETRY_MS) as queue,
+        Redis.from_url(server.url) as client,
+    ):
         queue.add_many(NewJob({"n": n}) for n in range(300))
-
-        killed = Event()
-
-        def wait_for_the_kill(job: RunningJob) -> Any:
-            assert job.data["n"] < 100 or killed.wait(PATIENCE_S)
-            return job.data
-
-        with OurWorker(queue.handle, wait_for_the_kill, chunk_size=20, lock_ms=HOUR_MS) as worker:
+        with OurWorker(queue.handle, wait_for_the_outage, chunk_size=20, lock_ms=HOUR_MS) as worker:
             wait_until(lambda: queue.counts()["completed"] > 20, "some jobs to complete")
-            server.kill()
-            killed.set()
+            server.kill() if state == "killed" else STATES[state].begin(client)
+            has_begun.set()
             wait_until(lambda: "lost Redis, retrying" in caplog.text, "a call to be given up")
-            server.restart()
+            server.restart() if state == "killed" else STATES[state].end(client)
             wait_until(lambda: queue.counts()["completed"] == 300, "all jobs to complete")
         assert worker.stats.lost == 0
-
-
-def test_a_worker_continues_after_redis_has_refused_writes(own_redis: OwnRedis, bull: Bull) -> None:
-    """As during a fail-over, and longer than a call is retried."""
-    server = own_redis()
-
-    def slowly(job: RunningJob) -> Any:
-        time.sleep(0.005)
-        return job.data
-
-    options = {"url": server.url, "protocol": "bullmq", "retry_ms": 200}
-    # A job may stall by the refusals, and again as the machine is busy.
-    settings = {"slots": 2, "lock_ms": 3_000, "check_ms": 500, "max_stalled": 1_000, "progress": False}
-    with (
-        BullQueue("q", url=server.url, protocol="bullmq") as queue,
-        Redis.from_url(server.url) as client,
-        Worker(bull.spark, "q", slowly, **settings, **options) as worker,
-    ):
-        for state in ("READONLY", "NOREPLICAS"):
-            done = queue.counts()["completed"]
-            queue.add_many(NewJob({"n": n}) for n in range(300))
-            wait_until(lambda done=done: queue.counts()["completed"] > done + 20, "some jobs to complete")
-            STATES[state].begin(client)
-            before = error_replies(client)
-            wait_until(lambda before=before: error_replies(client) > before + 20, "slots and services to be refused")
-            STATES[state].end(client)
-            wait_until(lambda done=done: queue.counts()["completed"] == done + 300, "all jobs to complete")
-        assert worker.status().state == "running"
-        assert queue.counts()["active"] == 0
 
 
 @pytest.mark.parametrize(
@@ -192,18 +160,6 @@ def test_a_promoter_continues_after_an_outage_of_redis(
             assert promoter.running
 
 
-def test_a_job_that_was_moved_to_active_but_not_locked_is_rescued(own_redis: OwnRedis) -> None:
-    """Bull moves a job to `active` before it locks it."""
-    server = own_redis()
-    with BullQueue("q", url=server.url, protocol="bull") as queue:
-        queue.add({"n": 1})
-        keys = queue.handle.keys
-        queue.handle.connection.call("BLMOVE", keys["wait"], keys["active"], "RIGHT", "LEFT", 1)
-        with Promoter(server.url, ["q"], protocol="bull", check_ms=100):
-            wait_until(lambda: queue.counts()["wait"] == 1, "the job to be rescued")
-        assert len(work(queue.handle, WorkSettings("s"), None, 5).jobs) == 1
-
-
 @pytest.mark.parametrize("protocol", DIALECTS)
 def test_the_counters_of_groups_are_right_after_a_worker_was_killed(
     client: Redis, redis_url: str, prefix: str, protocol: str
@@ -239,8 +195,7 @@ def test_the_counters_of_groups_are_right_after_a_worker_was_killed(
 
 
 @pytest.mark.parametrize(
-    ("protocol", "concurrency"),
-    [("bull", 1), ("bullmq", 4), pytest.param("bull-1", 4, marks=pytest.mark.rest)],
+    ("protocol", "concurrency"), [("bull", 1), ("bullmq", 4), pytest.param("bull-1", 4, marks=pytest.mark.rest)]
 )
 def test_killed_workers_lose_no_follow_ups_and_repeat_none(
     redis_url: str, prefix: str, protocol: str, concurrency: int
